@@ -21,13 +21,13 @@ What all of them use: ``statuses`` for refusals, ``codec`` for JSON, ``jsonpaths
 """
 from __future__ import annotations
 
-from .admission.reviewing import AdmissionCall
-from .audit import AuditRecord
-from .cluster import LocalCluster
-from .faults.faults import FaultRule, Faults
-from .observing import Observation
-from .statuses import APIStatus
-from .store.archive import ArchiveError
+from kopf_cluster.admission.reviewing import AdmissionCall
+from kopf_cluster.audit import AuditRecord
+from kopf_cluster.cluster import LocalCluster
+from kopf_cluster.faults.faults import FaultRule, Faults
+from kopf_cluster.observing import Observation
+from kopf_cluster.statuses import APIStatus
+from kopf_cluster.store.archive import ArchiveError
 
 __all__ = [
     "APIStatus", "AdmissionCall", "ArchiveError", "AuditRecord", "FaultRule", "Faults", "LocalCluster", "Observation",

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from .access.authorizing import User
-from .http.requests import Answer, Call
+from kopf_cluster.access.authorizing import User
+from kopf_cluster.http.requests import Answer, Call
 
 #: How many requests are remembered.
 LIMIT: Final = 10_000

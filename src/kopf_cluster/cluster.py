@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from .access.credentials import (
+from kopf_cluster.access.credentials import (
     Credentials,
     load_credentials,
     make_client_certificate,
@@ -21,25 +21,25 @@ from .access.credentials import (
     save_credentials,
     write_privately,
 )
-from .access.gate import Authorization
-from .access.kubeconfigs import Kubeconfigs
-from .access.tokens import LIFETIME, Tokens, make_user
-from .admission.reviewing import AdmissionCall
-from .admission.webhook_calls import Services
-from .audit import Audit, AuditRecord
-from .clients.client import Client, UserClient
-from .clients.door import Door
-from .clients.naming import find_kind
-from .control.simulation import Extent
-from .faults.faults import Faults
-from .http.memory import MemoryNetwork
-from .http.plain import PlainPort
-from .http.requests import ADMINISTRATOR
-from .http.server import Orders
-from .observing import Observer
-from .server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
-from .store.archive import Archive, ArchiveError, Snapshot
-from .store.storage import DEFAULT_HISTORY
+from kopf_cluster.access.gate import Authorization
+from kopf_cluster.access.kubeconfigs import Kubeconfigs
+from kopf_cluster.access.tokens import LIFETIME, Tokens, make_user
+from kopf_cluster.admission.reviewing import AdmissionCall
+from kopf_cluster.admission.webhook_calls import Services
+from kopf_cluster.audit import Audit, AuditRecord
+from kopf_cluster.clients.client import Client, UserClient
+from kopf_cluster.clients.door import Door
+from kopf_cluster.clients.naming import find_kind
+from kopf_cluster.control.simulation import Extent
+from kopf_cluster.faults.faults import Faults
+from kopf_cluster.http.memory import MemoryNetwork
+from kopf_cluster.http.plain import PlainPort
+from kopf_cluster.http.requests import ADMINISTRATOR
+from kopf_cluster.http.server import Orders
+from kopf_cluster.observing import Observer
+from kopf_cluster.server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
+from kopf_cluster.store.archive import Archive, ArchiveError, Snapshot
+from kopf_cluster.store.storage import DEFAULT_HISTORY
 
 T = TypeVar("T")
 

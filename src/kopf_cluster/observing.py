@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from .http.requests import asking
-from .kinds.kind import Kind, Obj
-from .store.storage import Change, ChangeType
-from .writes.objects import open_record
+from kopf_cluster.http.requests import asking
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.store.storage import Change, ChangeType
+from kopf_cluster.writes.objects import open_record
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -13,40 +13,40 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from . import statuses
-from .access.authorizing import User
-from .access.credentials import Credentials
-from .access.gate import Access, Authorization
-from .access.tokens import Binding, Tokens
-from .admission.configurations import Configurations
-from .admission.reviewing import AdmissionCall, Gate, Reviewer
-from .admission.webhook_calls import Caller, Services
-from .api.api import API
-from .api.metrics import Metrics
-from .audit import Audit
-from .clients.operations import AGENT, Desk, Operation
-from .control.access import Objects
-from .control.basics import Basics
-from .control.collecting import Collector
-from .control.components import create_components
-from .control.definition_life import Definitions
-from .control.disruptions import Disruptions
-from .control.namespaces import Namespaces
-from .control.signing import Signers
-from .control.simulation import Extent, create_nodes, make_simulation
-from .control.work import WorkQueue, supervised
-from .custom_resources import definitions as customs
-from .faults.faults import Faults
-from .http.requests import CONTROL_LOOPS, Answer, Call, Identity, Request, Stream, asking, with_warnings
-from .http.server import HTTPServer, Orders
-from .http.shortcuts import Ask
-from .kinds.builtin import read_kinds
-from .kinds.registry import Registry
-from .observing import Observer, make_observation
-from .sessions import Session, Unresolved
-from .store.archive import Archive, Snapshot
-from .store.storage import Change, Store
-from .writes.writing import Writer
+from kopf_cluster import statuses
+from kopf_cluster.access.authorizing import User
+from kopf_cluster.access.credentials import Credentials
+from kopf_cluster.access.gate import Access, Authorization
+from kopf_cluster.access.tokens import Binding, Tokens
+from kopf_cluster.admission.configurations import Configurations
+from kopf_cluster.admission.reviewing import AdmissionCall, Gate, Reviewer
+from kopf_cluster.admission.webhook_calls import Caller, Services
+from kopf_cluster.api.api import API
+from kopf_cluster.api.metrics import Metrics
+from kopf_cluster.audit import Audit
+from kopf_cluster.clients.operations import AGENT, Desk, Operation
+from kopf_cluster.control.access import Objects
+from kopf_cluster.control.basics import Basics
+from kopf_cluster.control.collecting import Collector
+from kopf_cluster.control.components import create_components
+from kopf_cluster.control.definition_life import Definitions
+from kopf_cluster.control.disruptions import Disruptions
+from kopf_cluster.control.namespaces import Namespaces
+from kopf_cluster.control.signing import Signers
+from kopf_cluster.control.simulation import Extent, create_nodes, make_simulation
+from kopf_cluster.control.work import WorkQueue, supervised
+from kopf_cluster.custom_resources import definitions as customs
+from kopf_cluster.faults.faults import Faults
+from kopf_cluster.http.requests import CONTROL_LOOPS, Answer, Call, Identity, Request, Stream, asking, with_warnings
+from kopf_cluster.http.server import HTTPServer, Orders
+from kopf_cluster.http.shortcuts import Ask
+from kopf_cluster.kinds.builtin import read_kinds
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.observing import Observer, make_observation
+from kopf_cluster.sessions import Session, Unresolved
+from kopf_cluster.store.archive import Archive, Snapshot
+from kopf_cluster.store.storage import Change, Store
+from kopf_cluster.writes.writing import Writer
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ import random
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Final, TypeVar
 
-from . import ages, statuses
+from kopf_cluster import ages, statuses
 
 T = TypeVar("T")
 

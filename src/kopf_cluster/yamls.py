@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from . import codec
+from kopf_cluster import codec
 
 #: How many characters and values a document with aliases may have, all copies included.
 MAX_SIZE: Final = 10_000_000

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from .. import statuses
-from ..statuses import FieldError, invalid_value
-from .authorizing import Attributes, Policy, User
+from kopf_cluster import statuses
+from kopf_cluster.access.authorizing import Attributes, Policy, User
+from kopf_cluster.statuses import FieldError, invalid_value
 
 Obj: TypeAlias = Mapping[str, Any]
 

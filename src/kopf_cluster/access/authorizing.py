@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from .. import statuses
+from kopf_cluster import statuses
 
 Obj: TypeAlias = Mapping[str, Any]
 

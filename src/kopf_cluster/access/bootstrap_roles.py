@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from .authorizing import GROUP
+from kopf_cluster.access.authorizing import GROUP
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from .. import statuses
-from ..kinds.kind import Kind
-from .authorizing import GROUP, SUPERUSERS, Attributes, Obj, Policy, User, aggregate
+from kopf_cluster import statuses
+from kopf_cluster.access.authorizing import GROUP, SUPERUSERS, Attributes, Obj, Policy, User, aggregate
+from kopf_cluster.kinds.kind import Kind
 
 _ROLES: Final = frozenset({"roles", "clusterroles"})
 _BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})

@@ -11,13 +11,13 @@ import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from .. import codec, statuses
-from ..http.requests import ADMINISTRATOR, Call, Identity, Request, asking
-from ..kinds.kind import Kind, Obj
-from ..store.storage import Change, Store
-from . import escalation
-from .authorizing import ALLOW_ALL, GROUP, SUPERUSERS, Attributes, Decision, Policy, User, forbidden
-from .tokens import AUDIENCE, Tokens, service_account
+from kopf_cluster import codec, statuses
+from kopf_cluster.access import escalation
+from kopf_cluster.access.authorizing import ALLOW_ALL, GROUP, SUPERUSERS, Attributes, Decision, Policy, User, forbidden
+from kopf_cluster.access.tokens import AUDIENCE, Tokens, service_account
+from kopf_cluster.http.requests import ADMINISTRATOR, Call, Identity, Request, asking
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.store.storage import Change, Store
 
 Authorization: TypeAlias = Literal["always-allow", "rbac"]
 

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from .. import codec
+from kopf_cluster import codec
 
 ALGORITHM: Final = "ES256"
 _SIZE: Final = 32  # bytes of a coordinate

@@ -7,7 +7,7 @@ import pathlib
 import secrets
 import tempfile
 
-from .credentials import write_privately
+from kopf_cluster.access.credentials import write_privately
 
 
 class Kubeconfigs:

@@ -14,10 +14,10 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from .. import ages
-from ..store.storage import Key, Store
-from .authorizing import User
-from .jwts import Signer
+from kopf_cluster import ages
+from kopf_cluster.access.authorizing import User
+from kopf_cluster.access.jwts import Signer
+from kopf_cluster.store.storage import Key, Store
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
 #: How long a token lives by default, and must at least, in seconds; as in kube-apiserver.

@@ -12,15 +12,15 @@ from typing import Final, Protocol
 
 import msgspec
 
-from .. import ages, statuses
-from ..http.requests import Call, Request
-from ..kinds.kind import Kind, Obj
-from ..statuses import FieldError
-from ..store.storage import Store
-from . import access_reviews
-from .authorizing import User
-from .gate import Access
-from .tokens import AUDIENCE, LIFETIME, MIN_LIFETIME, Binding
+from kopf_cluster import ages, statuses
+from kopf_cluster.access import access_reviews
+from kopf_cluster.access.authorizing import User
+from kopf_cluster.access.gate import Access
+from kopf_cluster.access.tokens import AUDIENCE, LIFETIME, MIN_LIFETIME, Binding
+from kopf_cluster.http.requests import Call, Request
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.statuses import FieldError
+from kopf_cluster.store.storage import Store
 
 _MAX_LIFETIME: Final = 1 << 32
 

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from .. import codec, statuses
-from ..kinds.kind import Kind, Obj
-from ..kinds.registry import Registry
-from ..reads import label_selectors
-from ..store.storage import Change, Store
+from kopf_cluster import codec, statuses
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.reads import label_selectors
+from kopf_cluster.store.storage import Change, Store
 
 Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 

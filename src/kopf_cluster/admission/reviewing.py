@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import codec, sessions, statuses
-from ..cel import expressions
-from ..kinds.kind import Kind, Obj
-from ..store.storage import Key
-from ..writes import objects
-from . import reviews
-from .configurations import Attributes, Configurations, Operation, Webhook
-from .webhook_calls import Caller, CallError
+from kopf_cluster import codec, sessions, statuses
+from kopf_cluster.admission import reviews
+from kopf_cluster.admission.configurations import Attributes, Configurations, Operation, Webhook
+from kopf_cluster.admission.webhook_calls import Caller, CallError
+from kopf_cluster.cel import expressions
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.store.storage import Key
+from kopf_cluster.writes import objects
 
 logger = logging.getLogger("kopf.cluster")
 

@@ -13,13 +13,13 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from .. import codec, statuses
-from ..http.requests import asking
-from ..kinds import scales
-from ..kinds.kind import Kind, Obj
-from ..kinds.resources import Subresource
-from ..writes import patches
-from .configurations import Attributes, Webhook
+from kopf_cluster import codec, statuses
+from kopf_cluster.admission.configurations import Attributes, Webhook
+from kopf_cluster.http.requests import asking
+from kopf_cluster.kinds import scales
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.resources import Subresource
+from kopf_cluster.writes import patches
 
 _Shown: TypeAlias = Kind | scales.ScaleKind | Subresource
 _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}

@@ -17,7 +17,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from .. import codec
+from kopf_cluster import codec
 
 _HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*",
                    "User-Agent": "kube-apiserver-admission"}

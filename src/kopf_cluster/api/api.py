@@ -11,29 +11,29 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from .. import codec, statuses
-from ..access.gate import Access
-from ..access.virtual import VirtualResources
-from ..http import encodings
-from ..http.requests import Answer, Call, Request, Stream, with_warnings
-from ..kinds import structures
-from ..kinds.kind import Kind, Obj
-from ..kinds.registry import Registry
-from ..reads.reading import Reader
-from ..reads.representations import negotiate
-from ..store.storage import Record, Store
-from ..writes import objects, patches
-from ..writes.strategic import strategic_patch
-from ..writes.write_options import WriteOptions
-from ..writes.writing import Writer
-from . import connecting, issuer, paths
-from .bodies import YAML_TYPES, decode_body, read_object
-from .discovery import Discovery
-from .openapi import OpenAPI
-from .patch_bodies import decode_patch
-from .pods import Pods
-from .request_options import delete_options, write_options
-from .scaling import Scaling
+from kopf_cluster import codec, statuses
+from kopf_cluster.access.gate import Access
+from kopf_cluster.access.virtual import VirtualResources
+from kopf_cluster.api import connecting, issuer, paths
+from kopf_cluster.api.bodies import YAML_TYPES, decode_body, read_object
+from kopf_cluster.api.discovery import Discovery
+from kopf_cluster.api.openapi import OpenAPI
+from kopf_cluster.api.patch_bodies import decode_patch
+from kopf_cluster.api.pods import Pods
+from kopf_cluster.api.request_options import delete_options, write_options
+from kopf_cluster.api.scaling import Scaling
+from kopf_cluster.http import encodings
+from kopf_cluster.http.requests import Answer, Call, Request, Stream, with_warnings
+from kopf_cluster.kinds import structures
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.reads.reading import Reader
+from kopf_cluster.reads.representations import negotiate
+from kopf_cluster.store.storage import Record, Store
+from kopf_cluster.writes import objects, patches
+from kopf_cluster.writes.strategic import strategic_patch
+from kopf_cluster.writes.write_options import WriteOptions
+from kopf_cluster.writes.writing import Writer
 
 Page: TypeAlias = Callable[[Request], Answer | None]
 

@@ -9,13 +9,13 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import yaml
 
-from .. import codec, go_json, json_fields, sessions, statuses, yamls
-from ..http import encodings
-from ..http.requests import Request
-from ..protobuf import envelopes
-from ..protobuf.messages import find_message
-from ..protobuf.wire import ProtobufError
-from ..writes import patches
+from kopf_cluster import codec, go_json, json_fields, sessions, statuses, yamls
+from kopf_cluster.http import encodings
+from kopf_cluster.http.requests import Request
+from kopf_cluster.protobuf import envelopes
+from kopf_cluster.protobuf.messages import find_message
+from kopf_cluster.protobuf.wire import ProtobufError
+from kopf_cluster.writes import patches
 
 JSON_TYPES: Final = ("application/json", "")
 T = TypeVar("T")

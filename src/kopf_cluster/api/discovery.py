@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from .. import codec, statuses
-from ..http import encodings
-from ..http.accepting import parse_accept
-from ..http.requests import Answer, Request
-from ..kinds.kind import Kind, Obj
-from ..kinds.registry import CORE_VERSION, Registry
-from ..kinds.resources import Subresource
+from kopf_cluster import codec, statuses
+from kopf_cluster.http import encodings
+from kopf_cluster.http.accepting import parse_accept
+from kopf_cluster.http.requests import Answer, Request
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.registry import CORE_VERSION, Registry
+from kopf_cluster.kinds.resources import Subresource
 
 _AGGREGATED: Final = "{media};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 _VERSIONS: Final = frozenset({"v2", "v2beta1"})

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from .. import codec
-from ..access.jwts import ALGORITHM
-from ..access.tokens import AUDIENCE, Tokens
-from ..http.requests import Answer, Request
+from kopf_cluster import codec
+from kopf_cluster.access.jwts import ALGORITHM
+from kopf_cluster.access.tokens import AUDIENCE, Tokens
+from kopf_cluster.http.requests import Answer, Request
 
 _CACHED: Final = {"Cache-Control": "public, max-age=3600"}
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from ..http.requests import Answer, Request
-from ..kinds.registry import Registry
-from ..statuses import group_resource
-from ..store.storage import Store
+from kopf_cluster.http.requests import Answer, Request
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.statuses import group_resource
+from kopf_cluster.store.storage import Store
 
 Counters: TypeAlias = Mapping[tuple[str, str, int], int]
 

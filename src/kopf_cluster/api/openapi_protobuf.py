@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
-from .. import codec
-from ..protobuf.values import SCALARS
-from ..protobuf.wire import write_field, write_key
+from kopf_cluster import codec
+from kopf_cluster.protobuf.values import SCALARS
+from kopf_cluster.protobuf.wire import write_field, write_key
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .. import codec, go_json, statuses
-from ..http.requests import Request
-from ..writes import patches
+from kopf_cluster import codec, go_json, statuses
+from kopf_cluster.http.requests import Request
+from kopf_cluster.writes import patches
 
 _NAMES: Final[dict[type, str]] = {
     dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}

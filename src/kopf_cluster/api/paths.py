@@ -6,10 +6,10 @@ from __future__ import annotations
 import platform
 from typing import Final
 
-from .. import codec
-from ..http.requests import Answer, Request
-from ..kinds.registry import Registry
-from ..kinds.resources import kubernetes_version
+from kopf_cluster import codec
+from kopf_cluster.http.requests import Answer, Request
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.kinds.resources import kubernetes_version
 
 VERSION: Final = {
     "major": kubernetes_version().split(".")[0], "minor": kubernetes_version().split(".")[1],

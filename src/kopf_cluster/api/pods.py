@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import ages, codec, statuses
-from ..http.requests import Answer
-from ..kinds.kind import Kind, Obj
-from ..kinds.registry import Registry
-from ..reads import label_selectors
-from ..store.storage import Key, Store
-from ..writes import objects
-from ..writes.write_options import DeleteOptions, WriteOptions
-from ..writes.writing import Writer
+from kopf_cluster import ages, codec, statuses
+from kopf_cluster.http.requests import Answer
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.reads import label_selectors
+from kopf_cluster.store.storage import Key, Store
+from kopf_cluster.writes import objects
+from kopf_cluster.writes.write_options import DeleteOptions, WriteOptions
+from kopf_cluster.writes.writing import Writer
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"
 _VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption budget."

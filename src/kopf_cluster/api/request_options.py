@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from .. import statuses
-from ..http.requests import Request
-from ..writes import owners, patches
-from ..writes.write_options import DeleteOptions, WriteOptions
-from .bodies import JSON_TYPES, decode_body, find_repeated
+from kopf_cluster import statuses
+from kopf_cluster.api.bodies import JSON_TYPES, decode_body, find_repeated
+from kopf_cluster.http.requests import Request
+from kopf_cluster.writes import owners, patches
+from kopf_cluster.writes.write_options import DeleteOptions, WriteOptions
 
 _VALIDATIONS: Final = ("Ignore", "Warn", "Strict")
 _NAMES: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions"}

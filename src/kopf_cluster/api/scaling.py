@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from .. import codec, statuses
-from ..http.requests import Answer, Call, Request
-from ..kinds import scales
-from ..kinds.kind import Kind, Obj
-from ..kinds.scales import ScaleKind, ScalePaths
-from ..store.storage import Key, Record
-from ..writes import objects, patches
-from ..writes.write_options import WriteOptions
-from ..writes.writing import Writer
-from .bodies import read_object
-from .patch_bodies import decode_patch
-from .request_options import write_options
+from kopf_cluster import codec, statuses
+from kopf_cluster.api.bodies import read_object
+from kopf_cluster.api.patch_bodies import decode_patch
+from kopf_cluster.api.request_options import write_options
+from kopf_cluster.http.requests import Answer, Call, Request
+from kopf_cluster.kinds import scales
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.scales import ScaleKind, ScalePaths
+from kopf_cluster.store.storage import Key, Record
+from kopf_cluster.writes import objects, patches
+from kopf_cluster.writes.write_options import WriteOptions
+from kopf_cluster.writes.writing import Writer
 
 # There are no lists in scales, so the strategic patches are the same as the merging ones.
 _PATCHES: Final[dict[str, Callable[[Any, Any], Any]]] = {

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .. import statuses
-from ..statuses import FieldError
-from .costs import estimate
-from .rules import RuleNode
-from .sizes import MAX_REQUEST, least_bytes
+from kopf_cluster import statuses
+from kopf_cluster.cel.costs import estimate
+from kopf_cluster.cel.rules import RuleNode
+from kopf_cluster.cel.sizes import MAX_REQUEST, least_bytes
+from kopf_cluster.statuses import FieldError
 
 _RULE_LIMIT: Final = 10_000_000
 _TOTAL_LIMIT: Final = 100_000_000

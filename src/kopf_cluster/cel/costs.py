@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from ..protobuf.wire import Raw, read_fields
-from .sizes import most_elements
-from .values import Schema, escape, fields_of
+from kopf_cluster.cel.sizes import most_elements
+from kopf_cluster.cel.values import Schema, escape, fields_of
+from kopf_cluster.protobuf.wire import Raw, read_fields
 
 #: More than everything.
 UNKNOWN: Final = 2 ** 64 - 1

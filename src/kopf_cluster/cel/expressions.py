@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from . import functions as cel_functions
+from kopf_cluster.cel import functions as cel_functions
 
 if TYPE_CHECKING:
     from cel_expr_python import cel

@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ..patterns import Pattern, PatternError, compile_pattern
+from kopf_cluster.patterns import Pattern, PatternError, compile_pattern
 
 Opaque: TypeAlias = dict[str, str]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .values import Schema, fields_of
+from kopf_cluster.cel.values import Schema, fields_of
 
 MAX_REQUEST: Final = 3 * 1024 * 1024
 

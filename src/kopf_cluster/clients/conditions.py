@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from ..kinds.kind import Obj
+from kopf_cluster.kinds.kind import Obj
 
 #: A function of the object, or ``"create"``, ``"delete"``, ``"condition=Ready"``, ``"condition=Ready=False"``.
 Until: TypeAlias = Callable[[Obj], Any] | str

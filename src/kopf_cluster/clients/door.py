@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from ..access.authorizing import User
-from ..sessions import Unresolved
-from .operations import Operation
+from kopf_cluster.access.authorizing import User
+from kopf_cluster.clients.operations import Operation
+from kopf_cluster.sessions import Unresolved
 
 T = TypeVar("T")
 

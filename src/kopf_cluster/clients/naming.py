@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .. import statuses
-from ..kinds.kind import Kind
-from ..kinds.registry import Registry
+from kopf_cluster import statuses
+from kopf_cluster.kinds.kind import Kind
+from kopf_cluster.kinds.registry import Registry
 
 
 def find_kind(registry: Registry, text: str) -> Kind:

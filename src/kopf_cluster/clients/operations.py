@@ -10,14 +10,14 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from .. import codec, statuses
-from ..access.authorizing import User
-from ..api.api import API
-from ..http.requests import Answer, Call, Request, Stream, refuse
-from ..kinds.kind import Kind, Obj
-from ..kinds.registry import Registry
-from ..writes import patches
-from .naming import find_kind, find_kind_of
+from kopf_cluster import codec, statuses
+from kopf_cluster.access.authorizing import User
+from kopf_cluster.api.api import API
+from kopf_cluster.clients.naming import find_kind, find_kind_of
+from kopf_cluster.http.requests import Answer, Call, Request, Stream, refuse
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.writes import patches
 
 T = TypeVar("T")
 

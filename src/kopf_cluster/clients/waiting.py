@@ -7,13 +7,13 @@ import asyncio
 import contextlib
 from typing import Final
 
-from .. import codec
-from ..access.authorizing import User
-from ..http.requests import Stream
-from ..kinds.kind import Obj
-from . import operations
-from .conditions import Condition
-from .door import Door
+from kopf_cluster import codec
+from kopf_cluster.access.authorizing import User
+from kopf_cluster.clients import operations
+from kopf_cluster.clients.conditions import Condition
+from kopf_cluster.clients.door import Door
+from kopf_cluster.http.requests import Stream
+from kopf_cluster.kinds.kind import Obj
 
 # How much of the last state is shown when the time is over, in characters.
 _SHOWN: Final = 4000

@@ -7,14 +7,14 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from ..access import bootstrap_roles
-from ..access.authorizing import GROUP
-from ..kinds.kind import Obj
-from ..kinds.registry import Registry
-from ..store.storage import Change, Store
-from ..writes.writing import Writer
-from .access import Objects
-from .work import WorkQueue
+from kopf_cluster.access import bootstrap_roles
+from kopf_cluster.access.authorizing import GROUP
+from kopf_cluster.control.access import Objects
+from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.store.storage import Change, Store
+from kopf_cluster.writes.writing import Writer
 
 ROOT_CA: Final = "kube-root-ca.crt"
 SERVICE_ACCOUNT: Final = "default"

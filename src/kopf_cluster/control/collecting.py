@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ..kinds.kind import Kind, Obj
-from ..kinds.registry import Registry
-from ..store.storage import Change, Key, Record, Store
-from ..writes import objects
-from ..writes.write_options import FOREGROUND, ORPHAN, DeleteOptions
-from ..writes.writing import Writer
-from .work import WorkQueue
+from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.store.storage import Change, Key, Record, Store
+from kopf_cluster.writes import objects
+from kopf_cluster.writes.write_options import FOREGROUND, ORPHAN, DeleteOptions
+from kopf_cluster.writes.writing import Writer
 
 Place: TypeAlias = tuple[str, Key]
 

@@ -3,11 +3,11 @@ The health of the components of a control plane, for those who still ask for it:
 """
 from __future__ import annotations
 
-from ..kinds.registry import Registry
-from ..store.storage import Store
-from ..writes.writing import Writer
-from .access import Objects
-from .work import WorkQueue
+from kopf_cluster.control.access import Objects
+from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.store.storage import Store
+from kopf_cluster.writes.writing import Writer
 
 
 def create_components(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:

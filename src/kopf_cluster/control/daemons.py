@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..kinds.kind import Obj
-from ..store.storage import Change
-from . import revisions
-from .workload import PODS, Controller, is_active, is_ending, is_ready, labels_of
+from kopf_cluster.control import revisions
+from kopf_cluster.control.workload import PODS, Controller, is_active, is_ending, is_ready, labels_of
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.store.storage import Change
 
 _REVISION: Final = "controller-revision-hash"
 

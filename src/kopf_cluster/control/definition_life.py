@@ -10,16 +10,16 @@ import dataclasses
 import functools
 from typing import Any
 
-from ..admission.webhook_calls import Caller
-from ..custom_resources import definitions as customs
-from ..custom_resources.completing import Completer
-from ..custom_resources.converting import WebhookConverter
-from ..kinds.kind import Converter, Kind, Obj
-from ..kinds.registry import Registry
-from ..store.storage import Change, Key, Record, Store
-from ..writes import objects
-from ..writes.writing import Writer
-from .work import WorkQueue
+from kopf_cluster.admission.webhook_calls import Caller
+from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.custom_resources import definitions as customs
+from kopf_cluster.custom_resources.completing import Completer
+from kopf_cluster.custom_resources.converting import WebhookConverter
+from kopf_cluster.kinds.kind import Converter, Kind, Obj
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.store.storage import Change, Key, Record, Store
+from kopf_cluster.writes import objects
+from kopf_cluster.writes.writing import Writer
 
 _BUCKET = f"{customs.PLURAL}.{customs.GROUP}"
 

@@ -6,12 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..kinds.kind import Obj
-from ..reads import label_selectors
-from ..store.storage import Change
-from .access import key_of, namespace_of, reference_to
-from .proportions import Share, spread
-from .workload import (
+from kopf_cluster.control.access import key_of, namespace_of, reference_to
+from kopf_cluster.control.proportions import Share, spread
+from kopf_cluster.control.workload import (
     PODS,
     Controller,
     hash_of,
@@ -23,6 +20,9 @@ from .workload import (
     replicas_of,
     resolve_share,
 )
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.reads import label_selectors
+from kopf_cluster.store.storage import Change
 
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH: Final = "pod-template-hash"

@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from .. import ages
-from ..kinds.kind import Obj
-from ..reads import label_selectors
-from ..store.storage import Change, Key
-from .access import Objects, controller_of, make_condition
+from kopf_cluster import ages
+from kopf_cluster.control.access import Objects, controller_of, make_condition
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.reads import label_selectors
+from kopf_cluster.store.storage import Change, Key
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"
 _PODS: Final = "pods"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from .. import ages
-from ..kinds.kind import Obj
-from .access import Objects, key_of, namespace_of
+from kopf_cluster import ages
+from kopf_cluster.control.access import Objects, key_of, namespace_of
+from kopf_cluster.kinds.kind import Obj
 
 SCHEDULER: Final = "default-scheduler"
 KUBELET: Final = "kubelet"

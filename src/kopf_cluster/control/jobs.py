@@ -8,12 +8,12 @@ import datetime
 import zoneinfo
 from typing import Final
 
-from .. import ages, statuses
-from ..kinds.kind import Obj
-from ..kinds.schedules import Schedule
-from ..store.storage import Key
-from .access import Objects, key_of, namespace_of, reference_to
-from .workload import PODS, Controller, is_active, is_ending, is_ready, labels_of, phase_of
+from kopf_cluster import ages, statuses
+from kopf_cluster.control.access import Objects, key_of, namespace_of, reference_to
+from kopf_cluster.control.workload import PODS, Controller, is_active, is_ending, is_ready, labels_of, phase_of
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.kinds.schedules import Schedule
+from kopf_cluster.store.storage import Key
 
 _JOBS: Final = "jobs.batch"
 _HISTORY: Final = (("Complete", "successfulJobsHistoryLimit", 3), ("Failed", "failedJobsHistoryLimit", 1))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from .. import ages
-from ..kinds.kind import Obj
-from ..store.storage import Change, Key
-from . import events
-from .access import Objects, make_condition
-from .workload import PODS, phase_of
+from kopf_cluster import ages
+from kopf_cluster.control import events
+from kopf_cluster.control.access import Objects, make_condition
+from kopf_cluster.control.workload import PODS, phase_of
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.store.storage import Change, Key
 
 #: How long a pod takes to start, in seconds.
 STARTING: Final = 0.1

@@ -9,9 +9,9 @@ import collections
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from .. import ages
-from ..kinds.kind import Obj
-from .access import make_condition
+from kopf_cluster import ages
+from kopf_cluster.control.access import make_condition
+from kopf_cluster.kinds.kind import Obj
 
 #: The types of all conditions in their order, with the reasons and messages when all is well.
 _GOOD: Final = {

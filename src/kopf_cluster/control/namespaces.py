@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from .. import statuses
-from ..kinds.kind import Kind, Obj
-from ..kinds.registry import Registry
-from ..store.storage import Change, Record, Store
-from ..writes.writing import Writer
-from .namespace_conditions import Remains
-from .work import WorkQueue
+from kopf_cluster import statuses
+from kopf_cluster.control.namespace_conditions import Remains
+from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.store.storage import Change, Record, Store
+from kopf_cluster.writes.writing import Writer
 
 _BUCKET: Final = "namespaces"
 _PODS: Final = "pods"

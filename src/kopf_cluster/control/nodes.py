@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from .. import ages
-from ..kinds.kind import Obj
-from ..store.storage import Change
-from .access import Objects, make_condition
+from kopf_cluster import ages
+from kopf_cluster.control.access import Objects, make_condition
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.store.storage import Change
 
 NODE: Final = "kopf-node"
 HEARTBEAT: Final = 10.0  # seconds, as of the kubelet

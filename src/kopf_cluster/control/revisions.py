@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from ..kinds.kind import Obj
-from .access import Objects, key_of, namespace_of, reference_to
-from .workload import hash_of
+from kopf_cluster.control.access import Objects, key_of, namespace_of, reference_to
+from kopf_cluster.control.workload import hash_of
+from kopf_cluster.kinds.kind import Obj
 
 REVISIONS: Final = "controllerrevisions.apps"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..kinds.kind import Obj
-from ..store.storage import Change, Key
-from .access import Objects, namespace_of
-from .workload import PODS, is_active, is_ready, labels_of
+from kopf_cluster.control.access import Objects, namespace_of
+from kopf_cluster.control.workload import PODS, is_active, is_ready, labels_of
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.store.storage import Change, Key
 
 _SERVICES: Final = "services"
 _ENDPOINTS: Final = "endpoints"

@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from .. import ages
-from ..access.credentials import Credentials, sign_certificate
-from ..kinds.kind import Obj
-from ..store.storage import Change
-from .access import Objects
+from kopf_cluster import ages
+from kopf_cluster.access.credentials import Credentials, sign_certificate
+from kopf_cluster.control.access import Objects
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.store.storage import Change
 
 _REQUESTS: Final = "certificatesigningrequests.certificates.k8s.io"
 _COMMON_USAGES: Final = frozenset({"digital signature", "key encipherment"})

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, TypeAlias
 
-from ..kinds.registry import Registry
-from ..store.storage import Change, Store
-from ..writes.writing import Writer
-from .access import Objects
-from .daemons import DaemonSets
-from .deployments import Deployments, ReplicaSets, ReplicationControllers
-from .jobs import CronJobs, Jobs
-from .kubelet import Kubelet
-from .nodes import Nodes
-from .services import Services
-from .stateful import StatefulSets
-from .volumes import Volumes
-from .work import WorkQueue
+from kopf_cluster.control.access import Objects
+from kopf_cluster.control.daemons import DaemonSets
+from kopf_cluster.control.deployments import Deployments, ReplicaSets, ReplicationControllers
+from kopf_cluster.control.jobs import CronJobs, Jobs
+from kopf_cluster.control.kubelet import Kubelet
+from kopf_cluster.control.nodes import Nodes
+from kopf_cluster.control.services import Services
+from kopf_cluster.control.stateful import StatefulSets
+from kopf_cluster.control.volumes import Volumes
+from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.store.storage import Change, Store
+from kopf_cluster.writes.writing import Writer
 
 #: What is simulated: nothing, everything, or only what controllers do, but neither nodes nor what happens there.
 Extent: TypeAlias = bool | Literal["controllers"]

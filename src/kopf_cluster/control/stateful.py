@@ -5,10 +5,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..kinds.kind import Obj
-from . import revisions
-from .access import namespace_of
-from .workload import PODS, Controller, is_active, is_ending, is_ready, labels_of, phase_of, replicas_of
+from kopf_cluster.control import revisions
+from kopf_cluster.control.access import namespace_of
+from kopf_cluster.control.workload import (
+    PODS,
+    Controller,
+    is_active,
+    is_ending,
+    is_ready,
+    labels_of,
+    phase_of,
+    replicas_of,
+)
+from kopf_cluster.kinds.kind import Obj
 
 _CLAIMS: Final = "persistentvolumeclaims"
 _REVISION: Final = "controller-revision-hash"

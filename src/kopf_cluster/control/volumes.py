@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..kinds.kind import Obj
-from ..store.storage import Change, Key
-from .access import Objects
+from kopf_cluster.control.access import Objects
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.store.storage import Change, Key
 
 _CLAIMS: Final = "persistentvolumeclaims"
 _VOLUMES: Final = "persistentvolumes"

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from .. import sessions, statuses
-from ..store.storage import Change
+from kopf_cluster import sessions, statuses
+from kopf_cluster.store.storage import Change
 
 logger = logging.getLogger("kopf.cluster")
 

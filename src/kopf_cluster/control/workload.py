@@ -13,10 +13,10 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from .. import ages
-from ..kinds.kind import Obj
-from ..store.storage import Change, Key
-from .access import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
+from kopf_cluster import ages
+from kopf_cluster.control.access import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.store.storage import Change, Key
 
 PODS: Final = "pods"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes

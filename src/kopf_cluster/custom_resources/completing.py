@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
-from .. import codec
-from ..kinds.kind import Converter, Kind, Obj
-from ..store.storage import Record
-from . import schemas
-from .schemas import Schema
+from kopf_cluster import codec
+from kopf_cluster.custom_resources import schemas
+from kopf_cluster.custom_resources.schemas import Schema
+from kopf_cluster.kinds.kind import Converter, Kind, Obj
+from kopf_cluster.store.storage import Record
 
 # How many completed states are remembered.
 _REMEMBERED: Final = 10_000

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import codec, sessions, statuses
-from ..admission.webhook_calls import Caller, CallError
-from ..kinds.kind import Kind, Obj
-from ..store.storage import Record
+from kopf_cluster import codec, sessions, statuses
+from kopf_cluster.admission.webhook_calls import Caller, CallError
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.store.storage import Record
 
 #: How long a conversion may take, in seconds; as in kube-apiserver.
 TIMEOUT: Final = 30.0

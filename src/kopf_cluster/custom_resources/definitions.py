@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import ages, jsonpaths
-from ..cel import budgets as cel_budgets
-from ..cel import rules as cel_rules
-from ..kinds import columns
-from ..kinds.kind import STATUS_VERBS, Kind, Obj
-from ..kinds.resources import Subresource
-from ..kinds.scales import ScalePaths
-from ..patterns import PatternError, compile_pattern
-from ..statuses import FieldError, forbidden_value, invalid_value, quoted, required, unsupported_value
-from . import deprecations, schemas
-from .specification import Conversion, SchemaProps, Specification, Status, Version
+from kopf_cluster import ages, jsonpaths
+from kopf_cluster.cel import budgets as cel_budgets
+from kopf_cluster.cel import rules as cel_rules
+from kopf_cluster.custom_resources import deprecations, schemas
+from kopf_cluster.custom_resources.specification import Conversion, SchemaProps, Specification, Status, Version
+from kopf_cluster.kinds import columns
+from kopf_cluster.kinds.kind import STATUS_VERBS, Kind, Obj
+from kopf_cluster.kinds.resources import Subresource
+from kopf_cluster.kinds.scales import ScalePaths
+from kopf_cluster.patterns import PatternError, compile_pattern
+from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, quoted, required, unsupported_value
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 GROUP: Final = "apiextensions.k8s.io"

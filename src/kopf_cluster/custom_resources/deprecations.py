@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..kinds.kind import Obj
-from ..kinds.registry import version_priority
-from ..statuses import FieldError, invalid_value
-from .specification import Version
+from kopf_cluster.custom_resources.specification import Version
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.kinds.registry import version_priority
+from kopf_cluster.statuses import FieldError, invalid_value
 
 _MAX_WARNING: Final = 256
 

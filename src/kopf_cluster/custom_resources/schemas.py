@@ -11,12 +11,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from .. import codec, statuses
-from ..cel.values import ABSENT, counterparts
-from ..kinds.metadata import KNOWN_METADATA
-from ..patterns import compile_pattern
-from ..statuses import FieldError, invalid_value, quoted
-from ..writes.comparing import same
+from kopf_cluster import codec, statuses
+from kopf_cluster.cel.values import ABSENT, counterparts
+from kopf_cluster.kinds.metadata import KNOWN_METADATA
+from kopf_cluster.patterns import compile_pattern
+from kopf_cluster.statuses import FieldError, invalid_value, quoted
+from kopf_cluster.writes.comparing import same
 
 _JSON_TYPES: Final[dict[type, str]] = {
     dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number",

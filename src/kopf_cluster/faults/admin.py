@@ -27,12 +27,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from .. import codec, statuses
-from ..audit import Audit
-from ..http.requests import Answer, Request
-from .clients import EVERYBODY, Clients
-from .faults import FaultRule, Faults, WatchDrops
-from .lagging import WatchLag
+from kopf_cluster import codec, statuses
+from kopf_cluster.audit import Audit
+from kopf_cluster.faults.clients import EVERYBODY, Clients
+from kopf_cluster.faults.faults import FaultRule, Faults, WatchDrops
+from kopf_cluster.faults.lagging import WatchLag
+from kopf_cluster.http.requests import Answer, Request
 
 PREFIX: Final = "_kopf"
 

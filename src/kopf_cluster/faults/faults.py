@@ -16,13 +16,13 @@ from typing import Final, Literal
 
 import msgspec
 
-from .. import statuses
-from ..ages import Clock
-from ..http.requests import Call, Request
-from .clients import EVERYBODY, Clients, check_pattern, is_of
-from .guards import is_guarded
-from .lagging import WatchLag
-from .retelling import Reteller
+from kopf_cluster import statuses
+from kopf_cluster.ages import Clock
+from kopf_cluster.faults.clients import EVERYBODY, Clients, check_pattern, is_of
+from kopf_cluster.faults.guards import is_guarded
+from kopf_cluster.faults.lagging import WatchLag
+from kopf_cluster.faults.retelling import Reteller
+from kopf_cluster.http.requests import Call, Request
 
 Action = Literal["answer", "disconnect", "lose-answer", "delay"]
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from .clients import EVERYBODY, Clients
+from kopf_cluster.faults.clients import EVERYBODY, Clients
 
 
 class WatchLag(msgspec.Struct, frozen=True):

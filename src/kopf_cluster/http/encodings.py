@@ -8,10 +8,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from .. import codec, statuses, yamls
-from ..protobuf import envelopes
-from .accepting import parse_accept
-from .requests import Answer
+from kopf_cluster import codec, statuses, yamls
+from kopf_cluster.http.accepting import parse_accept
+from kopf_cluster.http.requests import Answer
+from kopf_cluster.protobuf import envelopes
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import HIGH_LEVEL_SCHEMA_SET
 
-from .shortcuts import Ask, ShortcutSession
+from kopf_cluster.http.shortcuts import Ask, ShortcutSession
 
 #: How many bytes can be underway before the sender is asked to wait, and at how many it may go on.
 _HIGH_WATER: Final = 256 * 1024

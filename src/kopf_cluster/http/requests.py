@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from .. import codec, statuses
-from ..access.authorizing import SUPERUSERS, User
-from ..durations import parse_duration
+from kopf_cluster import codec, statuses
+from kopf_cluster.access.authorizing import SUPERUSERS, User
+from kopf_cluster.durations import parse_duration
 
 #: The one to whom the token of the kubeconfig belongs.
 ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))

@@ -25,20 +25,20 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDictProxy
 
-from .. import statuses
-from ..access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
-from ..audit import Audit
-from ..faults.admin import PREFIX, Admin, KubeconfigIssuer
-from ..faults.clients import Clients
-from ..faults.faults import FaultRule, Faults, ServerControl
-from ..faults.lagging import Delay
-from ..faults.retelling import retell
-from . import encodings, pretty
-from .connection_logs import connection_logger
-from .listeners import stop_accepting
-from .plain import is_plain, take_token
-from .requests import Answer, Call, Identity, Request, Stream, refuse, resolve
-from .shortcuts import ShortRequest
+from kopf_cluster import statuses
+from kopf_cluster.access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
+from kopf_cluster.audit import Audit
+from kopf_cluster.faults.admin import PREFIX, Admin, KubeconfigIssuer
+from kopf_cluster.faults.clients import Clients
+from kopf_cluster.faults.faults import FaultRule, Faults, ServerControl
+from kopf_cluster.faults.lagging import Delay
+from kopf_cluster.faults.retelling import retell
+from kopf_cluster.http import encodings, pretty
+from kopf_cluster.http.connection_logs import connection_logger
+from kopf_cluster.http.listeners import stop_accepting
+from kopf_cluster.http.plain import is_plain, take_token
+from kopf_cluster.http.requests import Answer, Call, Identity, Request, Stream, refuse, resolve
+from kopf_cluster.http.shortcuts import ShortRequest
 
 logger = logging.getLogger("kopf.cluster")
 

@@ -11,10 +11,9 @@ import zoneinfo
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from .. import codec, statuses
-from ..custom_resources import definitions as customs
-from ..validation import rules
-from . import (
+from kopf_cluster import codec, statuses
+from kopf_cluster.custom_resources import definitions as customs
+from kopf_cluster.kinds import (
     builtin_columns,
     certificate_requests,
     conversions,
@@ -27,9 +26,10 @@ from . import (
     structures,
     validation,
 )
-from .kind import Converter, Kind, Obj, Strategy
-from .resources import Resource
-from .selectable import Selectable, make_selectable
+from kopf_cluster.kinds.kind import Converter, Kind, Obj, Strategy
+from kopf_cluster.kinds.resources import Resource
+from kopf_cluster.kinds.selectable import Selectable, make_selectable
+from kopf_cluster.validation import rules
 
 #: What is special of a kind: completes the new state, and tells what is wrong with it.
 Rule: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]

@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
-from .. import jsonpaths
-from .cells import CELLS, NONE
-from .columns import AGE, NAME
-from .kind import Column, Obj
+from kopf_cluster import jsonpaths
+from kopf_cluster.kinds.cells import CELLS, NONE
+from kopf_cluster.kinds.columns import AGE, NAME
+from kopf_cluster.kinds.kind import Column, Obj
 
 _CONTAINERS: Final = ("(Containers)=.spec.template.spec.containers[*].name, "
                       "(Images)=.spec.template.spec.containers[*].image")

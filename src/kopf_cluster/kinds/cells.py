@@ -9,9 +9,9 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from .. import ages, jsonpaths
-from .columns import age_of
-from .kind import Obj
+from kopf_cluster import ages, jsonpaths
+from kopf_cluster.kinds.columns import age_of
+from kopf_cluster.kinds.kind import Obj
 
 NONE: Final = "<none>"
 _UNKNOWN: Final = "<unknown>"

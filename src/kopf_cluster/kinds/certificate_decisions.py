@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from .. import ages
-from ..statuses import FieldError, duplicate_value, forbidden_value, invalid_value, required, unsupported_value
+from kopf_cluster import ages
+from kopf_cluster.statuses import (
+    FieldError,
+    duplicate_value,
+    forbidden_value,
+    invalid_value,
+    required,
+    unsupported_value,
+)
 
 Obj: TypeAlias = dict[str, Any]
 Conditions: TypeAlias = list[Obj]

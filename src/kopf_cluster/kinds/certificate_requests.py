@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 
 from cryptography import x509
 
-from ..http.requests import asking
-from ..statuses import FieldError, duplicate_value, invalid_value, required, unsupported_value
+from kopf_cluster.http.requests import asking
+from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required, unsupported_value
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from .. import ages, jsonpaths
-from .kind import Column, Obj
+from kopf_cluster import ages, jsonpaths
+from kopf_cluster.kinds.kind import Column, Obj
 
 
 def name_of(obj: Obj) -> Any:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from .. import codec
-from ..store.storage import Record
-from .kind import Kind, Obj
+from kopf_cluster import codec
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.store.storage import Record
 
 _EVENT_FIELDS: Final = {
     "regarding": "involvedObject",

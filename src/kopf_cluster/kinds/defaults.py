@@ -11,8 +11,8 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from .. import codec
-from .structures import Structure
+from kopf_cluster import codec
+from kopf_cluster.kinds.structures import Structure
 
 Obj: TypeAlias = dict[str, Any]
 

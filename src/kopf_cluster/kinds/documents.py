@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from . import structures
-from .structures import Node
+from kopf_cluster.kinds import structures
+from kopf_cluster.kinds.structures import Node
 
 Obj: TypeAlias = dict[str, Any]
 Dialect: TypeAlias = Literal["v2", "v3"]

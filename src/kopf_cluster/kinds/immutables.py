@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from .. import codec
-from ..statuses import FieldError, forbidden_value, invalid_value
-from . import certificate_decisions
+from kopf_cluster import codec
+from kopf_cluster.kinds import certificate_decisions
+from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value
 
 Obj: TypeAlias = dict[str, Any]
 

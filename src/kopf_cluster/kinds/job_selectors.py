@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError
+from kopf_cluster.statuses import FieldError
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ..json_fields import MAX_NOTES
-from . import quantities, timestamps
-from .structures import Shape, Structure
+from kopf_cluster.json_fields import MAX_NOTES
+from kopf_cluster.kinds import quantities, timestamps
+from kopf_cluster.kinds.structures import Shape, Structure
 
 _INTEGER_LIMITS: Final = {"int32": 2 ** 31, "int64": 2 ** 63, "": 2 ** 63}
 _ZEROES: Final = {"string": "", "boolean": False, "integer": 0, "number": 0, "quantity": "0", "int-or-string": 0}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from .kind import Kind
+from kopf_cluster.kinds.kind import Kind
 
 CORE_VERSION: Final = "v1"
 

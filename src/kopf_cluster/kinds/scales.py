@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from .. import statuses
-from ..statuses import FieldError
+from kopf_cluster import statuses
+from kopf_cluster.statuses import FieldError
 
 Obj: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str, ...]

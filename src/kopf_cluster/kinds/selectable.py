@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from .. import jsonpaths
+from kopf_cluster import jsonpaths
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

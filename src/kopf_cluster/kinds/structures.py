@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ..protobuf import messages
+from kopf_cluster.protobuf import messages
 
 Shape: TypeAlias = Literal[
     "object", "map", "array", "string", "boolean", "integer", "number", "quantity", "int-or-string", "any",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..statuses import FieldError, required, unsupported_value
-from .structures import Structure
+from kopf_cluster.kinds.structures import Structure
+from kopf_cluster.statuses import FieldError, required, unsupported_value
 
 # The schemas call these required, but the server takes them empty or absent.
 _TOLERATED: Final = frozenset({

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from .messages import find_message
-from .wire import ProtobufError, read_fields, write_field
+from kopf_cluster.protobuf.messages import find_message
+from kopf_cluster.protobuf.wire import ProtobufError, read_fields, write_field
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 NO_MESSAGE: Final = ("does not implement the protobuf marshalling interface "

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from .values import SCALARS, SchemaOr, Value, need_bytes
-from .wire import ProtobufError, Raw, Wire, read_fields, read_varint, write_bytes, write_key
+from kopf_cluster.protobuf.values import SCALARS, SchemaOr, Value, need_bytes
+from kopf_cluster.protobuf.wire import ProtobufError, Raw, Wire, read_fields, read_varint, write_bytes, write_key
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -13,8 +13,18 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from .. import codec
-from .wire import ProtobufError, Raw, Wire, read_double, read_fields, write_bytes, write_field, write_key, write_varint
+from kopf_cluster import codec
+from kopf_cluster.protobuf.wire import (
+    ProtobufError,
+    Raw,
+    Wire,
+    read_double,
+    read_fields,
+    write_bytes,
+    write_field,
+    write_key,
+    write_varint,
+)
 
 
 class Value(Protocol):

@@ -9,9 +9,9 @@ import asyncio
 import contextlib
 from typing import Final
 
-from .. import sessions, statuses
-from ..http.requests import Request
-from ..store.storage import Change, Store
+from kopf_cluster import sessions, statuses
+from kopf_cluster.http.requests import Request
+from kopf_cluster.store.storage import Change, Store
 
 #: How long a version of the future is waited for, in seconds; as in kube-apiserver.
 MAX_WAIT: Final = 3.0

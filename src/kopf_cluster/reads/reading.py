@@ -12,15 +12,15 @@ from typing import Final
 
 import msgspec
 
-from .. import statuses
-from ..http.encodings import STREAMED
-from ..http.requests import Answer, Call, Request
-from ..kinds.kind import Kind, Obj
-from ..store.storage import Compacted, Record, Store
-from ..writes import objects
-from . import freshness, selectors
-from .representations import negotiate
-from .watching import Selection, Watch, WatchOptions
+from kopf_cluster import statuses
+from kopf_cluster.http.encodings import STREAMED
+from kopf_cluster.http.requests import Answer, Call, Request
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.reads import freshness, selectors
+from kopf_cluster.reads.representations import negotiate
+from kopf_cluster.reads.watching import Selection, Watch, WatchOptions
+from kopf_cluster.store.storage import Compacted, Record, Store
+from kopf_cluster.writes import objects
 
 _EXPIRED_TOKEN: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "

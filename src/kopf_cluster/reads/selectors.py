@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeAlias
 
-from .. import statuses
-from ..store.storage import Record
-from ..writes.objects import LABEL_VALUE_RULE
+from kopf_cluster import statuses
+from kopf_cluster.store.storage import Record
+from kopf_cluster.writes.objects import LABEL_VALUE_RULE
 
 Predicate: TypeAlias = Callable[[Record], bool]
 LookUp: TypeAlias = Callable[[Record, str], str]

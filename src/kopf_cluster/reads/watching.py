@@ -15,15 +15,15 @@ from typing import Final
 
 import msgspec
 
-from .. import codec, statuses
-from ..http.encodings import Frames
-from ..http.requests import with_warnings
-from ..kinds.kind import Kind
-from ..sessions import Session
-from ..store.storage import Bucket, Change, Compacted, Record, Store
-from ..writes import objects
-from .representations import Representation
-from .selectors import Predicate
+from kopf_cluster import codec, statuses
+from kopf_cluster.http.encodings import Frames
+from kopf_cluster.http.requests import with_warnings
+from kopf_cluster.kinds.kind import Kind
+from kopf_cluster.reads.representations import Representation
+from kopf_cluster.reads.selectors import Predicate
+from kopf_cluster.sessions import Session
+from kopf_cluster.store.storage import Bucket, Change, Compacted, Record, Store
+from kopf_cluster.writes import objects
 
 #: How many changes are sent in one piece at most.
 BATCH: Final = 1000

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from .storage import Change, Key, Record
+from kopf_cluster.store.storage import Change, Key, Record
 
 #: How long changes wait to be written together, in seconds.
 BATCH_DELAY: Final = 0.05

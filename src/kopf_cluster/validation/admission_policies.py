@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError, duplicate_value, invalid_value, required, unsupported_value
-from . import object_names
-from .nested_selectors import validate_selector
-from .webhook_configurations import find_fault, validate_conditions, validate_rule
+from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required, unsupported_value
+from kopf_cluster.validation import object_names
+from kopf_cluster.validation.nested_selectors import validate_selector
+from kopf_cluster.validation.webhook_configurations import find_fault, validate_conditions, validate_rule
 
 Obj: TypeAlias = dict[str, Any]
 

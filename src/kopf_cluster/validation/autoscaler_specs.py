@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..kinds import quantities
-from ..statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
+from kopf_cluster.kinds import quantities
+from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
 
 Obj: TypeAlias = dict[str, Any]
 

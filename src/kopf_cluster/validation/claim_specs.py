@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Final, TypeAlias
 
-from ..kinds import quantities
-from ..statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
-from .nested_selectors import validate_selector
+from kopf_cluster.kinds import quantities
+from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
+from kopf_cluster.validation.nested_selectors import validate_selector
 
 Obj: TypeAlias = dict[str, Any]
 

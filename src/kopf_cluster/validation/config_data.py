@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from .. import codec, go_json
-from ..statuses import FieldError, invalid_value, required
+from kopf_cluster import codec, go_json
+from kopf_cluster.statuses import FieldError, invalid_value, required
 
 Obj: TypeAlias = dict[str, Any]
 

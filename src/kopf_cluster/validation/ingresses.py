@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError, invalid_value, required
-from . import object_names as names
+from kopf_cluster.statuses import FieldError, invalid_value, required
+from kopf_cluster.validation import object_names as names
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..statuses import FieldError, duplicate_value, invalid_value, required
-from . import object_names
+from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required
+from kopf_cluster.validation import object_names
 
 
 def validate_item_name(name: str, path: str, taken: set[str], *, needed: bool = True) -> Iterator[FieldError]:

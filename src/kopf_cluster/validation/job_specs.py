@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..kinds.job_selectors import make_labels
-from ..reads import label_selectors
-from ..statuses import FieldError, invalid_value, required, unsupported_value
-from .nested_selectors import validate_selector
-from .numbers import not_negative
-from .workload_specs import MISMATCH, validate_pods
+from kopf_cluster.kinds.job_selectors import make_labels
+from kopf_cluster.reads import label_selectors
+from kopf_cluster.statuses import FieldError, invalid_value, required, unsupported_value
+from kopf_cluster.validation.nested_selectors import validate_selector
+from kopf_cluster.validation.numbers import not_negative
+from kopf_cluster.validation.workload_specs import MISMATCH, validate_pods
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..kinds import quantities
-from ..statuses import FieldError, duplicate_value, forbidden_value, invalid_value, required
-from .nested_selectors import validate_selector
-from .numbers import number_or_percent
+from kopf_cluster.kinds import quantities
+from kopf_cluster.statuses import FieldError, duplicate_value, forbidden_value, invalid_value, required
+from kopf_cluster.validation.nested_selectors import validate_selector
+from kopf_cluster.validation.numbers import number_or_percent
 
 Obj: TypeAlias = dict[str, Any]
 

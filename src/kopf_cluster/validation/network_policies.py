@@ -7,9 +7,9 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError, forbidden_value, invalid_value, required
-from . import object_names
-from .nested_selectors import validate_selector
+from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required
+from kopf_cluster.validation import object_names
+from kopf_cluster.validation.nested_selectors import validate_selector
 
 Obj: TypeAlias = dict[str, Any]
 

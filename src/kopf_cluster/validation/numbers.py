@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError, invalid_value
+from kopf_cluster.statuses import FieldError, invalid_value
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..kinds import quantities
-from ..statuses import quoted
-from . import object_names
+from kopf_cluster.kinds import quantities
+from kopf_cluster.statuses import quoted
+from kopf_cluster.validation import object_names
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError, forbidden_value, invalid_value, required
-from . import object_names
-from .numbers import not_negative
+from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required
+from kopf_cluster.validation import object_names
+from kopf_cluster.validation.numbers import not_negative
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..access.authorizing import GROUP
-from ..statuses import FieldError, invalid_value, required, unsupported_value
+from kopf_cluster.access.authorizing import GROUP
+from kopf_cluster.statuses import FieldError, invalid_value, required, unsupported_value
 
 Obj: TypeAlias = dict[str, Any]
 

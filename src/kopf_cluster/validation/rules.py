@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError
-from . import (
+from kopf_cluster.statuses import FieldError
+from kopf_cluster.validation import (
     admission_policies,
     autoscaler_specs,
     bounds,

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..statuses import (
+from kopf_cluster.statuses import (
     FieldError,
     duplicate_value,
     invalid_value,
     required,
     unsupported_value,
 )
-from ..writes.objects import validate_labels, validate_qualified
-from .nested_selectors import validate_requirement, validate_selector
+from kopf_cluster.validation.nested_selectors import validate_requirement, validate_selector
+from kopf_cluster.writes.objects import validate_labels, validate_qualified
 
 Obj: TypeAlias = dict[str, Any]
 

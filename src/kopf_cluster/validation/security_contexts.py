@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError, duplicate_value, invalid_value, required
+from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required
 
 Obj: TypeAlias = dict[str, Any]
 

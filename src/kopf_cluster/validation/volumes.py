@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from ..statuses import FieldError, forbidden_value, required
-from .item_names import validate_item_name
+from kopf_cluster.statuses import FieldError, forbidden_value, required
+from kopf_cluster.validation.item_names import validate_item_name
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final, TypeAlias
 
-from ..reads import label_selectors
-from ..statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
-from ..writes.objects import validate_labels
-from . import claim_specs
-from .nested_selectors import validate_selector
-from .numbers import not_negative, number_or_percent
-from .pod_specs import validate_spec
+from kopf_cluster.reads import label_selectors
+from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
+from kopf_cluster.validation import claim_specs
+from kopf_cluster.validation.nested_selectors import validate_selector
+from kopf_cluster.validation.numbers import not_negative, number_or_percent
+from kopf_cluster.validation.pod_specs import validate_spec
+from kopf_cluster.writes.objects import validate_labels
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..kinds.kind import Obj
+from kopf_cluster.kinds.kind import Obj
 
 MOUNT_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 PREFIX: Final = "kube-api-access-"

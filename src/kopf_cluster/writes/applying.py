@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from .. import statuses
-from . import owners
-from .comparing import Difference, SchemaMismatch, all_fields, compare, fields_of, merge, remove
-from .fieldsets import FieldSet
-from .owners import Entry, Manager, Owners
-from .topologies import Topology
+from kopf_cluster import statuses
+from kopf_cluster.writes import owners
+from kopf_cluster.writes.comparing import Difference, SchemaMismatch, all_fields, compare, fields_of, merge, remove
+from kopf_cluster.writes.fieldsets import FieldSet
+from kopf_cluster.writes.owners import Entry, Manager, Owners
+from kopf_cluster.writes.topologies import Topology
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from .fieldsets import (
+from kopf_cluster.writes.fieldsets import (
     FieldSet,
     Path,
     Tree,
@@ -22,7 +22,7 @@ from .fieldsets import (
     value_element,
     whole,
 )
-from .topologies import DEDUCED, Topology
+from kopf_cluster.writes.topologies import DEDUCED, Topology
 
 Items: TypeAlias = dict[str, list[Any]]
 

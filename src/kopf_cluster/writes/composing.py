@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .. import statuses
-from ..kinds import pruning, structures
-from ..kinds.kind import Kind, Obj
-from . import objects
-from .parts import copy_field
+from kopf_cluster import statuses
+from kopf_cluster.kinds import pruning, structures
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.writes import objects
+from kopf_cluster.writes.parts import copy_field
 
 # What only the server decides: the values are taken from the previous state whatever the client says.
 _SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
-from .. import ages
-from ..kinds.kind import Kind, Obj
+from kopf_cluster import ages
+from kopf_cluster.kinds.kind import Kind, Obj
 
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
 _MAX_PERIOD: Final = 2 ** 31  # seconds; later times cannot be told

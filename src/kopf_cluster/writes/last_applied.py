@@ -12,10 +12,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..kinds.kind import Obj
-from .comparing import SchemaMismatch, compare, fields_of
-from .fieldsets import FieldSet
-from .topologies import Topology
+from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.writes.comparing import SchemaMismatch, compare, fields_of
+from kopf_cluster.writes.fieldsets import FieldSet
+from kopf_cluster.writes.topologies import Topology
 
 #: The only manager for whom the annotation matters.
 MANAGER: Final = "kubectl"

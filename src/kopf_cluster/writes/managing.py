@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..kinds.kind import Kind, Obj
-from . import applying, last_applied, owners
-from .fieldsets import FieldSet
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.writes import applying, last_applied, owners
+from kopf_cluster.writes.fieldsets import FieldSet
 
 _STATUS: Final = FieldSet.from_json({"f:status": {}})
 _ALL_BUT_STATUS: Final = FieldSet.from_json({"f:spec": {}, "f:metadata": {}})

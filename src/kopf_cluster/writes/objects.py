@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from .. import codec
-from ..kinds.kind import Kind, Obj
-from ..kinds.metadata import KNOWN_METADATA, Metadata
-from ..statuses import FieldError, bad_request, forbidden_value, invalid_value, required
-from ..store.storage import Key, Record
+from kopf_cluster import codec
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.metadata import KNOWN_METADATA, Metadata
+from kopf_cluster.statuses import FieldError, bad_request, forbidden_value, invalid_value, required
+from kopf_cluster.store.storage import Key, Record
 
 MAX_ANNOTATIONS: Final = 256 * 1024
 # What the encoding of an object begins with; the first two are stored apart, as they depend on the version.

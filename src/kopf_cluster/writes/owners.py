@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from .. import statuses
-from .fieldsets import FieldSet, Path, path_text
+from kopf_cluster import statuses
+from kopf_cluster.writes.fieldsets import FieldSet, Path, path_text
 
 Operation: TypeAlias = Literal["Apply", "Update"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..kinds import certificate_decisions
-from ..kinds.kind import Kind, Obj
+from kopf_cluster.kinds import certificate_decisions
+from kopf_cluster.kinds.kind import Kind, Obj
 
 # By which subresources the metadata are never changed; and of which built-in kinds they are not by the status.
 _OWN_METADATA: Final = frozenset({"binding", "ephemeralcontainers", "resize"})

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from .. import codec, statuses
-from ..kinds.kind import Obj
+from kopf_cluster import codec, statuses
+from kopf_cluster.kinds.kind import Obj
 
 
 class _Nobody(msgspec.Struct, frozen=True):

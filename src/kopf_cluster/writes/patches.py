@@ -16,7 +16,7 @@ from typing import Any, Final
 import jsonpatch
 import jsonpointer
 
-from .. import codec, statuses
+from kopf_cluster import codec, statuses
 
 MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json-patch+json"

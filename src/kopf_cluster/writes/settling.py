@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from .. import codec, json_fields, statuses
-from ..cel import rules as cel_rules
-from ..custom_resources import schemas
-from ..kinds.kind import Kind, Obj
-from ..kinds.metadata import KNOWN_METADATA
-from . import objects
-from .patch_blame import blame_patch
-from .write_options import WriteOptions
+from kopf_cluster import codec, json_fields, statuses
+from kopf_cluster.cel import rules as cel_rules
+from kopf_cluster.custom_resources import schemas
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.metadata import KNOWN_METADATA
+from kopf_cluster.writes import objects
+from kopf_cluster.writes.patch_blame import blame_patch
+from kopf_cluster.writes.write_options import WriteOptions
 
 # What makes an object unfit for being looked at by rules; with other errors, all is told at once.
 _BLOCKING: Final = frozenset({"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from .. import codec, statuses
-from ..kinds.structures import Structure
+from kopf_cluster import codec, statuses
+from kopf_cluster.kinds.structures import Structure
 
 Obj: TypeAlias = dict[str, Any]
 

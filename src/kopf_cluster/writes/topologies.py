@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from ..kinds import structures
+from kopf_cluster.kinds import structures
 
 ListType: TypeAlias = Literal["atomic", "set", "map"]
 MapType: TypeAlias = Literal["granular", "atomic"]
