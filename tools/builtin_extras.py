@@ -91,6 +91,13 @@ GENERATIONS: Final = (
     "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
 )
 
+# The kinds whose deletion is answered with the object, by the responses to DELETE in the API reference.
+SHOWN_DELETED: Final = (
+    "csidrivers", "csinodes", "deviceclasses", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates",
+    "resourceclaims", "resourceclaimtemplates", "resourcequotas", "resourceslices", "serviceaccounts", "services",
+    "storageclasses", "volumeattachments", "volumeattributesclasses",
+)
+
 # Subresources that open connections; the packages leave them out. The last word is the kind of what they take.
 CONNECTIONS: Final = {
     "nodes": {"proxy": "create delete get patch update NodeProxyOptions"},

@@ -128,7 +128,7 @@ def make_kind(entry: Json, subresources: Json, definition: str) -> Json:
         "shortNames": extras.SHORT_NAMES.get(plural, "").split(),
         "categories": [name for name, plurals in extras.CATEGORIES.items() if plural in plurals.split()],
         "fields": extras.SELECTABLE_FIELDS.get(f"{plural}.{group}", extras.SELECTABLE_FIELDS.get(plural, "")).split(),
-        "generation": plural in extras.GENERATIONS,
+        "generation": plural in extras.GENERATIONS, "shownDeleted": plural in extras.SHOWN_DELETED,
         "subresources": dict(sorted(subresources.items())),
     }
     return {key: value for key, value in made.items() if value not in ([], {}, False)}

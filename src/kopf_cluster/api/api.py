@@ -245,9 +245,12 @@ class API:
         return self._written(201 if created else 200, kind, record, request, options)
 
     def _delete(self, kind: Kind, call: Call, request: Request) -> Answer:
-        record, gone = self._writer.delete(kind, (call.namespace or "", call.name or ""), delete_options(request))
-        if not gone:
-            return Answer(200, negotiate(kind, request).form.one(kind, record))
+        options = delete_options(request)
+        record, gone = self._writer.delete(kind, (call.namespace or "", call.name or ""), options)
+        if not gone or kind.shows_deleted:
+            # Whoever cascades by the old option is told that it is not done yet; all others are not, for old clients.
+            status = 202 if not gone and options.orphanDependents is False else 200
+            return Answer(status, negotiate(kind, request).form.one(kind, record))
         details = {"name": record.key[1], "group": kind.group, "kind": kind.plural, "uid": record.uid}
         return Answer(200, codec.encode({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",

@@ -11,13 +11,14 @@ from typing import Any, Final
 import msgspec
 
 from kopf_cluster import ages, codec, statuses
+from kopf_cluster.api.request_options import convert_delete_options
 from kopf_cluster.http.requests import Answer
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.reads import label_selectors
 from kopf_cluster.store.storage import Key, Store
 from kopf_cluster.writes import objects
-from kopf_cluster.writes.write_options import DeleteOptions, WriteOptions
+from kopf_cluster.writes.write_options import WriteOptions
 from kopf_cluster.writes.writing import Writer
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"
@@ -67,11 +68,7 @@ class Pods:
 
     def evict(self, kind: Kind, key: Key, eviction: Obj, options: WriteOptions) -> Answer:
         """Delete the pod if its budget allows that; refuse it for now (429) otherwise."""
-        wanted: Any = eviction.get("deleteOptions")
-        try:
-            how = msgspec.convert(wanted or {}, DeleteOptions, strict=False)
-        except msgspec.ValidationError as error:
-            raise statuses.bad_request(f"Eviction cannot be decoded: {error}") from None
+        how = convert_delete_options(eviction.get("deleteOptions") or {})
         if options.dry_run:
             how.dryRun = ["All"]
         pod = objects.open_record(kind, self._writer.need(kind, key))

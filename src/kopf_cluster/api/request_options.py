@@ -3,7 +3,7 @@ The options of writes, as requests tell them: in the query, and for deletions in
 """
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -11,7 +11,7 @@ from kopf_cluster import statuses
 from kopf_cluster.api.bodies import JSON_TYPES, decode_body, find_repeated
 from kopf_cluster.http.requests import Request
 from kopf_cluster.writes import owners, patches
-from kopf_cluster.writes.write_options import DeleteOptions, WriteOptions
+from kopf_cluster.writes.write_options import POLICIES, DeleteOptions, WriteOptions
 
 _VALIDATIONS: Final = ("Ignore", "Warn", "Strict")
 _NAMES: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions"}
@@ -24,6 +24,9 @@ class _Options(msgspec.Struct, frozen=True):
     group: str = "meta.k8s.io"
     version: str = "v1"
     plural: str = ""
+
+
+_DELETION: Final = _Options("DeleteOptions")
 
 
 def write_options(request: Request) -> WriteOptions:
@@ -70,16 +73,26 @@ def _is_dry_run(named: _Options, value: str | None) -> bool:
 
 def delete_options(request: Request) -> DeleteOptions:
     """Read the options from the body and the query; the query is for what the body does not say."""
-    named = _Options("DeleteOptions")
-    raw = {**request.query, **(decode_body(request, named) if request.body else {})}
+    raw = {**request.query, **(decode_body(request, _DELETION) if request.body else {})}
     if isinstance(raw.get("dryRun"), str):
-        raw["dryRun"] = ["All"] if _is_dry_run(named, raw["dryRun"]) else []
+        raw["dryRun"] = [raw["dryRun"]] if raw["dryRun"] else []
+    return convert_delete_options(raw)
+
+
+def convert_delete_options(raw: Any) -> DeleteOptions:
+    """Make the options of a deletion; refuse wrong ones."""
     try:
         options = msgspec.convert(raw, DeleteOptions, strict=False)
     except msgspec.ValidationError as error:
         raise statuses.bad_request(f"DeleteOptions cannot be decoded: {error}") from None
-    policies = ("Foreground", "Background", "Orphan")
-    if options.propagationPolicy not in (None, *policies):
-        raise statuses.invalid(named, "", [
-            statuses.unsupported_value("propagationPolicy", options.propagationPolicy, (*policies, "nil"))])
+    policy, errors = options.propagationPolicy, []
+    if policy is not None and options.orphanDependents is not None:
+        errors.append(statuses.invalid_value("propagationPolicy", policy,
+                                             "orphanDependents and deletionPropagation cannot be both set"))
+    if policy is not None and policy not in POLICIES:
+        errors.append(statuses.unsupported_value("propagationPolicy", policy, (*POLICIES, "nil")))
+    if any(stage != "All" for stage in options.dryRun or ()):
+        errors.append(statuses.unsupported_value("dryRun", options.dryRun, ("All",)))
+    if errors:
+        raise statuses.invalid(_DELETION, "", errors)
     return options

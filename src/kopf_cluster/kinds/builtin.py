@@ -89,6 +89,7 @@ def _make_kind(resource: Resource) -> Kind:
         singular=resource.singular, namespaced=resource.namespaced,
         short_names=resource.short_names, categories=resource.categories, verbs=resource.verbs,
         has_status="status" in resource.subresources, has_generation=resource.generation,
+        shows_deleted=resource.shown_deleted,
         listed_subresources=resource.subresources, definition=resource.definition,
         scale=scales.BUILTIN if "scale" in resource.subresources else None,
         loose_names=plural in _LOOSE_NAMES,

@@ -88,6 +88,8 @@ class Kind:
     """Whether the status is a subresource, i.e. isolated from the rest of the object."""
     has_generation: bool = True
     custom: bool = False
+    shows_deleted: bool = False
+    """Whether a deletion is answered with the last state of the object, even if it has gone."""
     unconditional_update: bool = True
     """Whether an update (PUT) is accepted with no resource version in it."""
     loose_names: bool = False

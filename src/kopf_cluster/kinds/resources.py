@@ -39,6 +39,8 @@ class Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     """By which fields it can be selected, besides the name and the namespace."""
     generation: bool = False
     """Whether `metadata.generation` is kept."""
+    shown_deleted: bool = False
+    """Whether its deletion is answered with the last state of the object, even if that has gone."""
     subresources: dict[str, Subresource] = {}
 
     @property

@@ -23,14 +23,19 @@ def is_graceful(kind: Kind) -> bool:
 def find_period(kind: Kind, obj: Obj, wanted: int | None) -> int:
     """Give the seconds that the object has, as it is deleted: as wanted or as it is made for; later, only fewer."""
     metadata, spec = obj["metadata"], obj.get("spec") or {}
-    if not is_graceful(kind) or not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in _ENDED:
+    if not is_graceful(kind):
         return 0
-    period = int((spec.get("terminationGracePeriodSeconds") or 0) if wanted is None else wanted)
-    period = 1 if period < 0 else min(period, _MAX_PERIOD)
-    if "deletionTimestamp" not in metadata:
-        return period
-    known = int(metadata.get("deletionGracePeriodSeconds") or 0)
-    return known if wanted is None else min(known, period)
+    if "deletionTimestamp" in metadata:  # whoever has time has it to the end, even if there is nothing left to do
+        known = int(metadata.get("deletionGracePeriodSeconds") or 0)
+        return known if wanted is None else min(known, _limit(wanted))
+    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in _ENDED:
+        return 0
+    return _limit((spec.get("terminationGracePeriodSeconds") or 0) if wanted is None else wanted)
+
+
+def is_pending(metadata: Obj, period: int) -> bool:
+    """Whether the object has that much time already: then, nothing about its deletion is changed by asking again."""
+    return period > 0 and metadata.get("deletionGracePeriodSeconds") == period
 
 
 def mark(metadata: Obj, period: int, now: str) -> None:
@@ -43,6 +48,10 @@ def mark(metadata: Obj, period: int, now: str) -> None:
     else:
         return
     metadata["deletionGracePeriodSeconds"] = period
+
+
+def _limit(period: int) -> int:
+    return 1 if period < 0 else min(period, _MAX_PERIOD)
 
 
 def _shift(timestamp: str, seconds: int) -> str:

@@ -13,6 +13,9 @@ CONTROLLER: Final = "kube-controller-manager"
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 
+#: The policies of propagation, and the finalizers by which the garbage collector knows of them.
+POLICIES: Final[dict[str, tuple[str, ...]]] = {"Foreground": (FOREGROUND,), "Background": (), "Orphan": (ORPHAN,)}
+
 
 class Preconditions(msgspec.Struct):
     """What must be so for a deletion to happen."""
@@ -30,14 +33,20 @@ class DeleteOptions(msgspec.Struct):
     propagationPolicy: str | None = None
     dryRun: list[str] | None = None
 
-    @property
-    def finalizer(self) -> str | None:
-        """The finalizer by which the garbage collector knows what to do with the dependents."""
-        if self.propagationPolicy == "Foreground":
-            return FOREGROUND
-        if self.propagationPolicy == "Orphan" or self.orphanDependents:
-            return ORPHAN
-        return None
+    def settle_finalizers(self, finalizers: list[str]) -> list[str]:
+        """Give the finalizers with the one by which the garbage collector knows what to do with the dependents.
+
+        If nothing is wanted, they are as they were, and so decide themselves.
+        """
+        policy = self.propagationPolicy
+        if self.orphanDependents is not None:
+            policy = "Orphan" if self.orphanDependents else "Background"
+        if policy is None:
+            return finalizers
+        wanted = POLICIES[policy]
+        if set(wanted) == {FOREGROUND, ORPHAN} & set(finalizers):
+            return finalizers
+        return [*(one for one in finalizers if one not in (FOREGROUND, ORPHAN)), *wanted]
 
 
 class WriteOptions(msgspec.Struct, frozen=True):

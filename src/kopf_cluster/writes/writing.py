@@ -186,27 +186,25 @@ class Writer:
         _check_deletable(kind, key)
         self.review_deletion(kind, record, options)
         metadata = dict(old["metadata"])
-        finalizers = list(metadata.get("finalizers") or [])
-        if not metadata.get("deletionTimestamp"):
-            if options.finalizer is not None and options.finalizer not in finalizers:
-                finalizers.append(options.finalizer)
+        period = graceful.find_period(kind, old, options.gracePeriodSeconds)
+        if graceful.is_pending(metadata, period):
+            return record, False
+        finalizers = options.settle_finalizers(list(metadata.get("finalizers") or []))
+        if "deletionTimestamp" not in metadata:
             if kind.cleanup_finalizer and kind.cleanup_finalizer not in finalizers:
                 finalizers.append(kind.cleanup_finalizer)
-            metadata["finalizers"] = finalizers
             if "generation" in metadata:
                 metadata["generation"] += 1
-        period = graceful.find_period(kind, old, options.gracePeriodSeconds)
+        metadata["finalizers"] = finalizers
         graceful.mark(metadata, period, _now())
         held = bool(finalizers) or period > 0 or _is_held_by_spec(kind, old)
-        if options.dryRun:
-            return record, not held
         if not held and not graceful.is_graceful(kind):
-            return self._remove(kind, old), True
+            return (record if options.dryRun else self._remove(kind, old)), True
         new = {**old, "metadata": {name: value for name, value in metadata.items() if value != []}}
         if kind.bucket == "namespaces":
             new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
-        record = record if new == old else self._put(kind, new, DEFAULT)
-        return (record, False) if held else (self._remove(kind, new), True)
+        record = record if new == old else self._put(kind, new, WriteOptions(dry_run=bool(options.dryRun)))
+        return (record, False) if held else (record if options.dryRun else self._remove(kind, new), True)
 
     def _replace(
             self, kind: Kind, record: Record, old: Obj, new: Obj, wrong: list[statuses.FieldError],

@@ -114,6 +114,19 @@ def test_watches_of_expired_versions(api: Any, cluster: LocalCluster) -> None:
     assert error.value.status == 410
 
 
+def test_what_is_deleted_is_of_the_type_that_the_client_expects(api: Any) -> None:
+    core: Any = kubernetes.client.CoreV1Api(api)
+    metadata = {"metadata": {"name": "one"}}
+    pod = {"containers": [{"name": "main", "image": "main"}]}
+    core.create_namespaced_pod("default", {**metadata, "spec": pod})
+    core.create_namespaced_pod_template("default", {**metadata, "template": {"spec": pod}})
+    core.create_namespaced_service("default", {**metadata, "spec": {"ports": [{"port": 80}]}})
+    core.create_namespaced_service_account("default", metadata)
+    core.create_namespaced_resource_quota("default", {**metadata, "spec": {"hard": {"pods": "1"}}})
+    for plural in ("pod", "pod_template", "service", "service_account", "resource_quota"):
+        assert getattr(core, f"delete_namespaced_{plural}")("one", "default").metadata.name == "one"
+
+
 def test_builtin_kinds(api: Any) -> None:
     core: Any = kubernetes.client.CoreV1Api(api)
     apps: Any = kubernetes.client.AppsV1Api(api)

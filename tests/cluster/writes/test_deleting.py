@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.cluster.conftest import CONFIG_MAPS, JSON, Client, causes, make_config_map, make_kex
+
+PODS = "/api/v1/namespaces/default/pods"
 
 
 async def test_deleted_objects_are_gone(client: Client, kexes: str) -> None:
@@ -59,6 +65,48 @@ async def test_wrong_options_are_bad(client: Client, kexes: str) -> None:
         assert (await client.call("DELETE", f"{kexes}/one", json=wrong)).status in (400, 422)
     assert (await client.call("DELETE", f"{kexes}/one?propagationPolicy=Sideways")).status == 422
     assert (await client.call("DELETE", f"{kexes}/one?gracePeriodSeconds=0")).status == 200
+
+
+@pytest.mark.parametrize(("options", "why"), [
+    ({"propagationPolicy": "Orphan", "orphanDependents": True},
+     'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set'),
+    ({"dryRun": ["Some"]}, 'dryRun: Unsupported value: ["Some"]: supported values: "All"'),
+])
+async def test_options_that_do_not_fit_are_refused(client: Client, options: dict[str, Any], why: str) -> None:
+    await client.create(CONFIG_MAPS, make_config_map())
+    pod = {"metadata": {"name": "one"}, "spec": {"containers": [{"name": "main", "image": "main"}]}}
+    await client.create(PODS, pod)
+    replies = [
+        await client.call("DELETE", f"{CONFIG_MAPS}/one", json=options),
+        await client.call("DELETE", CONFIG_MAPS, json=options),
+        await client.call("POST", f"{PODS}/one/eviction", json={
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "one"}, "deleteOptions": options})]
+    for reply in replies:
+        assert (reply.status, reply.body["message"]) == (422, f'DeleteOptions.meta.k8s.io "" is invalid: {why}')
+    await client.get(f"{CONFIG_MAPS}/one")
+    await client.get(f"{PODS}/one")
+
+
+async def test_what_becomes_of_dependents_can_be_changed_until_the_object_is_gone(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map(metadata={"finalizers": ["a/b"]}))
+    await client.create(CONFIG_MAPS, make_config_map("two", metadata={"ownerReferences": [], "finalizers": ["orphan"]}))
+    for policy, finalizer in (("Foreground", ["foregroundDeletion"]), ("Background", []), ("Orphan", ["orphan"])):
+        shown = await client.delete(f"{CONFIG_MAPS}/one", propagationPolicy=policy, dryRun=["All"])
+        assert shown["metadata"]["finalizers"] == ["a/b", *finalizer]
+    marked = await client.delete(f"{CONFIG_MAPS}/one")
+    shown = await client.delete(f"{CONFIG_MAPS}/one", propagationPolicy="Foreground", dryRun=["All"])
+    assert shown["metadata"]["finalizers"] == ["a/b", "foregroundDeletion"]
+    assert shown["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
+    await client.delete(f"{CONFIG_MAPS}/two", propagationPolicy="Background")
+    assert (await client.call("GET", f"{CONFIG_MAPS}/two")).status == 404
+
+
+async def test_the_old_option_is_answered_when_it_is_not_done_yet(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map(metadata={"finalizers": ["a/b"]}))
+    await client.create(CONFIG_MAPS, make_config_map("two"))
+    for name, option, status in (("one", False, 202), ("one", True, 200), ("two", False, 200)):
+        reply = await client.call("DELETE", f"{CONFIG_MAPS}/{name}", json={"orphanDependents": option})
+        assert reply.status == status
 
 
 async def test_collections_are_deleted_by_selectors(client: Client) -> None:

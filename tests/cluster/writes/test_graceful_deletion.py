@@ -67,6 +67,48 @@ async def test_the_time_is_only_shortened(client: Client) -> None:
     assert (await client.call("GET", f"{PODS}/one")).status == 404
 
 
+async def test_pods_that_end_early_stay_until_they_are_let_go(client: Client) -> None:
+    """A kubelet tells first that all containers have ended, and lets the pod go later."""
+    await client.create(PODS, make_pod())
+    await client.delete(f"{PODS}/one")
+    ended = await client.patch(f"{PODS}/one/status", {"status": {"phase": "Failed"}})
+    assert await client.delete(f"{PODS}/one") == ended
+    assert await client.get(f"{PODS}/one") == ended
+
+
+async def test_pods_with_time_left_have_their_dependents_treated_as_wanted_first(client: Client) -> None:
+    await client.create(PODS, make_pod(finalizers=("a/b",)))
+    marked = await client.delete(f"{PODS}/one")
+    assert await client.delete(f"{PODS}/one", propagationPolicy="Foreground") == marked
+    shorter = await client.delete(f"{PODS}/one", propagationPolicy="Foreground", gracePeriodSeconds=1)
+    assert shorter["metadata"]["finalizers"] == ["a/b", "foregroundDeletion"]
+
+
+async def test_pods_that_go_are_shown_for_the_last_time(client: Client) -> None:
+    await client.create(PODS, make_pod())
+    gone = await client.delete(f"{PODS}/one", gracePeriodSeconds=0)
+    assert (gone["kind"], gone["metadata"]["deletionGracePeriodSeconds"]) == ("Pod", 0)
+    assert gone["metadata"]["deletionTimestamp"]
+
+
+async def test_namespaces_wait_for_pods_on_nodes(client: Client) -> None:
+    await client.create("/api/v1/namespaces", {"metadata": {"name": "ns"}})
+    await client.create("/api/v1/namespaces/ns/pods", make_pod())
+    await client.create("/api/v1/namespaces/ns/configmaps", {"metadata": {"name": "one"}})
+    await client.delete("/api/v1/namespaces/ns")
+    async with client.watch("/api/v1/namespaces", fieldSelector="metadata.name=ns") as stream:
+        conditions: dict[str, str] = {}
+        while conditions.get("NamespaceContentRemaining") != "True":
+            event = await stream.next()
+            assert event is not None
+            conditions = {one["type"]: one["status"] for one in event["object"]["status"].get("conditions", ())}
+    pod = await client.get("/api/v1/namespaces/ns/pods/one")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
+    await client.get("/api/v1/namespaces/ns/configmaps/one")
+    await client.delete("/api/v1/namespaces/ns/pods/one", gracePeriodSeconds=0)
+    await client.wait_gone("/api/v1/namespaces/ns")
+
+
 async def test_pods_that_run_nowhere_go_at_once(client: Client) -> None:
     await client.create(PODS, make_pod(nodeName=""))
     await client.create(PODS, make_pod("two"))
@@ -94,8 +136,10 @@ async def test_finalizers_and_time_are_waited_for(client: Client) -> None:
 
 async def test_dry_deletions_change_nothing(client: Client) -> None:
     created = await client.create(PODS, make_pod())
-    await client.delete(f"{PODS}/one", gracePeriodSeconds=0, dryRun=["All"])
-    await client.delete(f"{PODS}/one", dryRun=["All"])
+    for period in (0, 30):
+        shown = await client.delete(f"{PODS}/one", gracePeriodSeconds=period, dryRun=["All"])
+        assert shown["metadata"]["deletionGracePeriodSeconds"] == period
+        assert shown["metadata"]["deletionTimestamp"]
     assert await client.get(f"{PODS}/one") == created
 
 
