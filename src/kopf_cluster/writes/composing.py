@@ -10,13 +10,12 @@ from typing import Any, Final
 from kopf_cluster import statuses
 from kopf_cluster.kinds import pruning, structures
 from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.metadata import DEFINITION
 from kopf_cluster.writes import objects
 from kopf_cluster.writes.parts import copy_field
 
 # What only the server decides: the values are taken from the previous state whatever the client says.
 _SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-
-_METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 #: The resource version that is as good as none: for the storage of the API server, it is a number, and none is zero.
 _ANY_VERSION: Final = "0"
@@ -87,7 +86,7 @@ def _find_mistyped(kind: Kind, raw: Any) -> pruning.MistypedError | None:
         if kind.definition:
             pruning.prune({"metadata": raw}, structures.of_definition(kind.definition))
         else:
-            pruning.prune(raw, structures.of_definition(_METADATA))
+            pruning.prune(raw, structures.of_definition(DEFINITION))
     except pruning.MistypedError as error:
         return error
     return None

@@ -9,11 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from kopf_cluster import codec
+from kopf_cluster.kinds import metadata, pruning, structures
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.kinds.metadata import KNOWN_METADATA, Metadata
 from kopf_cluster.statuses import FieldError, bad_request, forbidden_value, invalid_value, required
 from kopf_cluster.store.storage import Key, Record
 
@@ -21,7 +19,6 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 # What the encoding of an object begins with; the first two are stored apart, as they depend on the version.
 HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
 
-_TEXTS: Final = frozenset({"labels", "annotations"})
 
 MAX_OBJECT: Final = 3 * 512 * 1024  # etcd's limit of a request
 
@@ -53,18 +50,9 @@ def settle_metadata(raw: Any) -> Obj:
     """
     if raw is not None and not isinstance(raw, dict):
         raise ValueError("json: cannot unmarshal a non-object into Go struct field .metadata of type v1.ObjectMeta")
-    try:
-        metadata = {key: _without_nulls(value) if key in _TEXTS else value for key, value in (raw or {}).items()
-                    if key in KNOWN_METADATA and value not in (None, {}, [], "")}
-        msgspec.convert(metadata, Metadata)
-    except msgspec.ValidationError as error:
-        raise ValueError(f"json: cannot unmarshal metadata: {error}") from None
-    return metadata
-
-
-def _without_nulls(value: Any) -> Any:
-    """Give the same with empty texts in the place of nulls, as Go decodes texts."""
-    return {key: "" if text is None else text for key, text in value.items()} if isinstance(value, dict) else value
+    known = {name: value for name, value in (raw or {}).items() if name in metadata.KNOWN_METADATA}
+    kept: Obj = pruning.prune(known, structures.of_definition(metadata.DEFINITION))[0]
+    return kept
 
 
 def open_record(kind: Kind, record: Record) -> Obj:

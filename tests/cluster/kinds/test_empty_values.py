@@ -10,8 +10,9 @@ import pytest
 from kopf_cluster.kinds import resources, structures
 from kopf_cluster.kinds.defaults import TABLE, fill_defaults
 from kopf_cluster.kinds.pruning import prune
-from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, Client, make_config_map, make_kex
+from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, STRATEGIC, Client, make_config_map, make_kex
 
+APPLY = "application/apply-patch+yaml"
 EMPTY = {"string": "", "boolean": False, "integer": 0, "array": [], "map": {}}
 
 
@@ -148,5 +149,57 @@ async def test_null_in_labels_and_annotations_is_an_empty_text(client: Client, k
         assert (reply.status, reply.body["metadata"][field]) == (200, {"b": ""})
         head = {"apiVersion": obj["apiVersion"], "kind": obj["kind"]}
         applied = {**head, "metadata": {"name": "two", field: {"a": None}}}
-        reply = await client.send_patch(f"{path}/two?fieldManager=me", applied, "application/apply-patch+yaml")
+        reply = await client.send_patch(f"{path}/two?fieldManager=me", applied, APPLY)
         assert (reply.status, reply.body["metadata"][field]) == (201, {"a": ""})
+
+
+async def test_metadata_of_custom_kinds_are_decoded_as_those_of_all_kinds(client: Client, kexes: str) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "one", "uid": "u"}
+    given = {"generateName": "", "labels": {}, "finalizers": [], "creationTimestamp": None, "selfLink": "/x",
+             "ownerReferences": [{**owner, "controller": None, "blockOwnerDeletion": False, "color": "red"}]}
+    for path, obj in ((CONFIG_MAPS, make_config_map()), (kexes, make_kex())):
+        made = await client.create(path, {**obj, "metadata": {"name": "one", **given}})
+        assert made["metadata"]["ownerReferences"] == [{**owner, "blockOwnerDeletion": False}]
+        assert not {"generateName", "labels", "finalizers", "selfLink"} & made["metadata"].keys()
+
+
+async def test_custom_kinds_keep_their_empty_values(client: Client, kexes: str) -> None:
+    spec = {"text": "", "list": [], "map": {}, "number": 0, "flag": False, "deep": [{"": ""}]}
+    assert (await client.create(kexes, make_kex(spec=spec)))["spec"] == spec
+    assert (await client.patch(f"{kexes}/one", {"spec": {"more": {"text": "", "map": {}}}}))["spec"] == {
+        **spec, "more": {"text": "", "map": {}}}
+    reply = await client.send_patch(f"{kexes}/two?fieldManager=me", make_kex("two", spec=spec), APPLY)
+    assert (reply.status, reply.body["spec"]) == (201, spec)
+
+
+@pytest.mark.parametrize(("metadata", "status", "why"), [
+    ({"labels": []}, 400, "cannot unmarshal array into Go struct field ObjectMeta."),
+    ({"ownerReferences": {}}, 400, "cannot unmarshal object into Go struct field ObjectMeta."),
+    ({"creationTimestamp": ""}, 400, 'parsing time "" as'),
+    ({"finalizers": [None]}, 422, "name part must be non-empty"),
+    ({"ownerReferences": [None]}, 422, "metadata.ownerReferences[0].uid: Invalid value: \"\": must not be empty"),
+])
+async def test_metadata_of_wrong_types_are_refused_even_if_empty(
+        client: Client, kexes: str, metadata: dict[str, Any], status: int, why: str,
+) -> None:
+    for path, obj in ((CONFIG_MAPS, make_config_map()), (kexes, make_kex())):
+        reply = await client.call("POST", path, json={**obj, "metadata": {"name": "one", **metadata}})
+        assert (reply.status, why in reply.body["message"]) == (status, True), reply
+
+
+@pytest.mark.parametrize(("content_type", "patch"), [
+    (MERGE, {"spec": {"type": "", "sessionAffinity": "", "selector": {}}}),
+    (STRATEGIC, {"spec": {"type": "", "sessionAffinity": "", "selector": {}, "ports": [{"port": 80, "protocol": ""}]}}),
+    (APPLY, {
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "one", "labels": {}},
+        "spec": {"type": "", "sessionAffinity": "", "selector": {}}}),
+])
+async def test_all_patches_put_defaults_in_the_place_of_empty_values(
+        client: Client, content_type: str, patch: dict[str, Any],
+) -> None:
+    services = "/api/v1/namespaces/default/services"
+    made = await client.create(services, {"metadata": {"name": "one"}, "spec": {"ports": [{"port": 80}]}})
+    force = "&force=1" if content_type == APPLY else ""  # against those who have created it
+    for _ in range(2):
+        reply = await client.send_patch(f"{services}/one?fieldManager=me{force}", patch, content_type)
+        assert (reply.status, reply.body["spec"]) == (200, made["spec"])
