@@ -1,6 +1,7 @@
 """What the mutating handlers change."""
 from __future__ import annotations
 
+import datetime
 import re
 from typing import Any
 
@@ -165,3 +166,10 @@ async def test_dry_runs_are_patched_too(reviewer: Reviewer) -> None:
     declare(lambda patch: patch.spec.update(field="new"))
     assert read_patch(await reviewer.review(dryRun=True))
     assert OBJECT["spec"] == {"field": "value"}
+
+
+async def test_values_that_json_has_no_form_for(reviewer: Reviewer, logs: Logs) -> None:
+    declare(lambda patch: patch.spec.update(field={"time": datetime.date(2026, 1, 2)}))
+    response = await reviewer.review("CREATE", make_object({}), webhook="fn")
+    assert read_patch(response)[0]["value"] == {"time": "2026-01-02"}
+    await logs.wait(r"JSON has no form for some values of Webhook 'fn': spec\.field\.time \(date\)\. .*")

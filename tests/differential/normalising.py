@@ -13,6 +13,7 @@ from typing import Any
 
 VOLATILE = {
     "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "digest", "baseline",
+    "exception",
 }
 TIMES = {"started", "stopped", "delayed", "lastseen", "deletionTimestamp", "deletionGracePeriodSeconds"}
 PREFIXES = ("kopf.zalando.org/", "my.example.com/")

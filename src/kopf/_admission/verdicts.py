@@ -21,6 +21,7 @@ from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import deduplicate
 from kopf._values import codec
 from kopf._values.bodies import StanzaError
+from kopf._values.foreign_values import WARNING, find_in_patch, name_foreign_values
 from kopf._values.reviews import ResponseStatus
 
 _DEFAULT_CODE = 500
@@ -55,14 +56,14 @@ async def judge(
     errors: dict[WebhookHandler, Exception] = {}
     matching = list(deduplicate(handler for handler in handlers if _matches(handler, cause, errors)))
     await _call_all(functools.partial(executor.execute, cause=cause, attempt=attempt), matching, errors)
-    if len(matching) == 1:  # of several ones, which are called at once, nobody can tell whose functions these are
-        cause.patch.sign(str(matching[0]))
+    author = " or ".join(map(str, matching))  # they are called at once, so nobody can tell more
+    cause.patch.sign(author)
     if cause.discarded:
         cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
     ordered = {handler: errors[handler] for handler in handlers if handler in errors}
     if denial := _choose_denial(cause, ordered, is_shown=is_shown):
         return Verdict(denial=denial)
-    return _conclude(cause, is_shown=is_shown)
+    return _conclude(cause, author, is_shown=is_shown)
 
 
 def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookHandler, Exception]) -> bool:
@@ -116,7 +117,7 @@ def _get_priority(error: Exception) -> int:
     return next(index for index, cls in enumerate(_PRIORITIES) if isinstance(error, cls))
 
 
-def _conclude(cause: WebhookCause, *, is_shown: bool) -> Verdict:
+def _conclude(cause: WebhookCause, author: str, *, is_shown: bool) -> Verdict:
     """Admit the change with the patch, if there is any."""
     if not cause.patch:
         return Verdict()
@@ -125,6 +126,8 @@ def _conclude(cause: WebhookCause, *, is_shown: bool) -> Verdict:
         return Verdict()
     try:
         items = cause.patch.as_json_patch()
+        if found := [*find_in_patch(items)]:
+            cause.logger.warning(WARNING, author, name_foreign_values(found))
         return Verdict(patch=codec.encode(items) if items else None)
     except RecursionError:
         raise

@@ -26,6 +26,7 @@ from kopf._handlers.running_attempts import RunningAttempts
 from kopf._handlers.thread_pools import CallAbandoned, ThreadPools
 from kopf._logging.loggers import Logger
 from kopf._settings.settings import ExecutionSettings
+from kopf._values.foreign_values import WARNING, find_foreign_values, name_foreign_values
 from kopf._values.records import FrozenRecord
 
 UserCode = AbstractContextManager[None]
@@ -156,6 +157,8 @@ def _conclude(handler: Handler, result: Any, logger: Logger, around: Surrounding
             text = "%s succeeded, but its result is not stored in the status, as it has no JSON form: %s: %s"
             logger.error(text, handler, type(e).__name__, e)
             return Outcome(True, None, result)
+        if found := find_foreign_values(result, ("status", handler.id)):
+            logger.warning(WARNING, handler, name_foreign_values(found))
     if not around.is_quiet and logger.isEnabledFor(handler.success_level):
         logger.log(handler.success_level, "%s succeeded.", handler)
     return Outcome(True, None, result, content=content)

@@ -7,16 +7,12 @@ from typing import Any
 from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Outcome
 from kopf._values import codec
-from kopf._values.patches import Patch, thaw
+from kopf._values.patches import Patch
 
 
 def make_content(result: Any) -> Any:
     """Make JSON values of what a handler has returned. Raises :class:`TypeError` or :class:`ValueError`."""
-    try:
-        encoded = codec.encode(result)
-    except TypeError:
-        encoded = codec.encode(thaw(result))  # there can be the views of the body in it
-    return codec.decode(encoded)
+    return codec.decode(codec.encode(result))
 
 
 def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:

@@ -42,6 +42,8 @@ class ProgressRecord(TypedDict, total=False):
     """How many of the retries were made only to go on with the sub-handlers; only for those that have them."""
     baseline: str | None
     """The serialised essence as of the beginning of the creation; only in one of the records."""
+    exception: str | None
+    """The class of the last error; ``message`` is its text, as in the original framework."""
 
 
 class ProgressStorage(EssenceCleaner, abc.ABC):
@@ -276,7 +278,7 @@ class StatusProgressStorage(ProgressStorage):
         return drop_field(drop_field(essence, self.field), self.touch_field)
 
 
-_EXTRAS = ("digest", "reentries", "baseline")
+_EXTRAS = ("digest", "reentries", "baseline", "exception")
 """What older versions do not have in their records."""
 
 

@@ -10,8 +10,16 @@ import msgspec
 
 from kopf._values.decoded_sizes import find_excess
 
-_encoder = msgspec.json.Encoder()
-_sorting_encoder = msgspec.json.Encoder(order="deterministic")
+
+def _convert(value: Any) -> Any:
+    """Make a value that can be encoded of one that cannot: the views of bodies."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"values of the type {type(value).__name__} cannot be encoded")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_convert)
+_sorting_encoder = msgspec.json.Encoder(enc_hook=_convert, order="deterministic")
 _decoder = msgspec.json.Decoder()
 _skimmer = msgspec.json.Decoder(msgspec.Raw)
 _members_splitter = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -102,11 +102,14 @@ def with_record(record: dict[str, Any], id: str = "one") -> Body:
 @pytest.mark.parametrize(("outcome", "expected"), [
     (SUCCESS, {"stopped": after(9), "retries": 1, "success": True}),
     (IGNORED, {"stopped": after(9), "retries": 1, "success": True}),
-    (FAILURE, {"stopped": after(9), "retries": 1, "failure": True, "message": "never"}),
-    (RETRY, {"delayed": after(14), "retries": 1, "message": "not yet"}),
-    (AT_ONCE, {"retries": 1, "message": "now"}),
+    (FAILURE, {"stopped": after(9), "retries": 1, "failure": True, "message": "never", "exception": "PermanentError"}),
+    (RETRY, {"delayed": after(14), "retries": 1, "message": "not yet", "exception": "TemporaryError"}),
+    (AT_ONCE, {"retries": 1, "message": "now", "exception": "TemporaryError"}),
     (CHILDREN, {"delayed": after(12), "retries": 1, "reentries": 1, "message": "children"}),
-    (Outcome(final=False, delay=None, exception=ValueError()), {"retries": 1, "message": "ValueError"}),
+    (Outcome(final=False, delay=None, exception=ValueError()), {
+        "retries": 1, "message": "ValueError", "exception": "ValueError"}),
+    (Outcome(final=False, delay=None, exception=KeyError("x")), {
+        "retries": 1, "message": "'x'", "exception": "KeyError"}),
 ])
 def test_states_after_outcomes(outcome: Outcome, expected: dict[str, Any]) -> None:
     state = HandlerState(started=NOW, purpose="create").with_outcome(outcome, after(9), [])
@@ -159,7 +162,7 @@ def test_the_persisted_form() -> None:
     assert save(progress).metadata.annotations == {
         "kopf.zalando.org/one": '{"started":"2026-11-20T23:53:38.049971+00:00",'
         '"delayed":"2026-11-20T23:54:39.049971+00:00",'
-        '"purpose":"create","retries":1,"success":false,"failure":false,"message":"boom","subrefs":["one/a"]}'
+        '"purpose":"create","retries":1,"success":false,"failure":false,"message":"boom","subrefs":["one/a"],"exception":"ValueError"}'
     }
 
 

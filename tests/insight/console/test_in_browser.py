@@ -175,7 +175,8 @@ def test_explanation(page: Page) -> None:
     expect(dialog.get_by_role("heading", name="Handlers")).to_be_visible()
     handler = dialog.get_by_role("list", name="Handlers").locator("> li").filter(has_text="create create_fn")
     expect(handler.locator(".mark")).to_have_text("yes")
-    expect(handler.locator("li[data-state=retrying]")).to_contain_text(f"the last error: not yet {HOSTILE}")
+    error = f"the last error: TemporaryError: not yet {HOSTILE}"
+    expect(handler.locator("li[data-state=retrying]")).to_contain_text(error)
     other = dialog.get_by_role("list", name="Handlers").locator("> li").filter(has_text="daemon daemon_fn")
     expect(other.locator(".mark")).to_have_text("no")
     expect(dialog.locator("pre")).to_have_count(0)

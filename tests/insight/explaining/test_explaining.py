@@ -85,6 +85,18 @@ def test_objects_in_the_middle_of_retries() -> None:
     assert "is tried again in 42 s (12:00:42Z), after 3 attempts, for create; the last error: oops" in render(answer)
 
 
+@pytest.mark.parametrize(("message", "exception", "expected"), [
+    ("'x'", "KeyError", "KeyError: 'x'"),
+    ("ValueError", "ValueError", "ValueError"),  # it has had no text
+    ("oops", None, "oops"),  # by the original framework
+    ("oops", {"not": "a text"}, "oops"),
+])
+def test_the_last_error_is_told_with_its_class(message: str, exception: Any, expected: str) -> None:
+    record = make_record(retries=3, message=message, exception=exception)
+    answer = ask(make_object({"metadata": {"annotations": {f"{PREFIX}/fn": record}}}), declare(kopf.on.create))
+    assert f", for create; the last error: {expected}\n" in f"{render(answer)}\n"
+
+
 def test_after_a_crash_the_attempt_was_due() -> None:
     record = make_record(delayed="2026-11-23T11:00:00+00:00")
     answer = ask(make_object({"metadata": {"annotations": {f"{PREFIX}/fn": record}}}), declare(kopf.on.create))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kopf._client.errors import (
@@ -15,7 +15,9 @@ from kopf._client.errors import (
 )
 from kopf._client.http.api import AnyLogger, APIClient
 from kopf._client.resources.watch_facts import ObjectPatched
+from kopf._values.authorship import Authorship
 from kopf._values.deliveries import EVERYTHING, REST, STATUS
+from kopf._values.foreign_values import WARNING, find_in_patch, name_foreign_values
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
@@ -82,12 +84,23 @@ def patch_object(
     if patch.fns:
         patch.deliveries.settle(obj, obj.head.resourceVersion)
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
+    if patch.authorship is not None:
+        _warn_of_foreign_values(requests, patch, patch.authorship, logger)
     if not obj.head.uid and obj.head.resourceVersion:
         requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
     sending = _Sending(api, resource, patch, on_saved, logger)
     if is_superseded is not None and has_status and _is_exclusive(requests):
         return _send_exclusively(sending.send, obj, requests, is_superseded, logger)
     return sending.send(obj, requests)
+
+
+def _warn_of_foreign_values(
+    requests: Iterable[PatchRequest], patch: Patch, authorship: Authorship, logger: AnyLogger
+) -> None:
+    found = [value for request in requests for value in find_in_patch(request.changes)]
+    if found:
+        authors = authorship.find_authors(patch, [value.path for value in found])
+        logger.warning(WARNING, ", ".join(authors), name_foreign_values(found))
 
 
 def _is_exclusive(requests: Sequence[PatchRequest]) -> bool:

@@ -40,6 +40,8 @@ class HandlerState(FrozenRecord, frozen=True):
     success: bool = False
     failure: bool = False
     message: str | None = None
+    exception: str | None = None
+    """The class of the last error; waiting for sub-handlers is none."""
     digest: str | None = None
     """Which state of the object the handler has seen, with the own changes of this cycle; see :meth:`is_overtaken`."""
     baseline: str | None = None
@@ -84,6 +86,7 @@ class HandlerState(FrozenRecord, frozen=True):
             success=outcome.final and error is None,
             failure=outcome.final and error is not None,
             message=None if error is None else str(error) or type(error).__name__,
+            exception=None if error is None or isinstance(error, HandlerChildrenRetry) else type(error).__name__,
             digest=self.digest,
             baseline=self.baseline,
             subrefs=tuple(dict.fromkeys([*self.subrefs, *subrefs])) if subrefs else self.subrefs,
@@ -104,6 +107,7 @@ class HandlerState(FrozenRecord, frozen=True):
             digest=self.digest,
             reentries=self.reentries or None,
             baseline=self.baseline,
+            exception=self.exception,
         )
 
     @classmethod
@@ -123,6 +127,7 @@ class HandlerState(FrozenRecord, frozen=True):
             digest=_parse_text(record.get("digest")),
             reentries=min(_parse_number(record.get("reentries")), _parse_number(record.get("retries"))),
             baseline=_parse_text(record.get("baseline")),
+            exception=_parse_text(record.get("exception")),
         )
 
 

@@ -71,7 +71,7 @@ def make_progress(
     showing: Showing,
 ) -> ProgressInfo:
     """Describe the state of a handler."""
-    message = None if state is None or state.message is None else shorten(state.message, MAX_ERROR)
+    message = None if state is None or state.message is None else _describe_error(state.message, state.exception)
     has_next = state is not None and not state.finished and running is None
     return ProgressInfo(
         handler=key,
@@ -83,6 +83,11 @@ def make_progress(
         purpose=None if state is None else state.purpose,
         saved=is_saved,
     )
+
+
+def _describe_error(message: str, exception: str | None) -> str:
+    """Name the last error with its class, if it is known."""
+    return shorten(message if exception in (None, message) else f"{exception}: {message}", MAX_ERROR)
 
 
 def _get_outcome(state: HandlerState | None) -> Outcome:

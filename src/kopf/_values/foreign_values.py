@@ -1,0 +1,68 @@
+"""
+Foreign values: those that JSON has no form for, such as times, sets, bytes, NaN.
+
+The encoder has a form for many of them, but when they are read back, they are not what they were: users are to know it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kopf._values.fields import FieldPath
+
+WARNING = "JSON has no form for some values of %s: %s. Convert them in the handler: texts, lists, or nulls are stored."
+"""What is said of whom; see :func:`name_foreign_values`."""
+
+_MAX_NAMED = 3
+_PROPER = frozenset({str, int, bool, type(None)})
+_KEYS = (str, int, float)
+"""What keys can be: they all become texts."""
+
+
+class ForeignValue(NamedTuple):
+    """A value that JSON has no form for, and where it is."""
+
+    path: FieldPath
+    value: Any
+
+    def __str__(self) -> str:
+        name = str(self.value) if isinstance(self.value, float) else type(self.value).__name__
+        path = ".".join(self.path).replace(".[", "[")
+        return f"{path} ({name})"
+
+
+def find_foreign_values(value: Any, path: FieldPath = ()) -> list[ForeignValue]:
+    """Find all foreign values in the value of that field. It is not recursive: they can be of any depth."""
+    found, pending = [], [(path, value)]
+    for path, value in pending:  # it grows meanwhile
+        if isinstance(value, Mapping):
+            found += [ForeignValue((*path, str(key)), key) for key in value if not isinstance(key, _KEYS)]
+            pending += [((*path, str(key)), item) for key, item in value.items() if type(item) not in _PROPER]
+        elif isinstance(value, list | tuple):
+            pending += [((*path, f"[{index}]"), item) for index, item in enumerate(value) if type(item) not in _PROPER]
+        elif not _is_proper(value):
+            found.append(ForeignValue(path, value))
+    return found
+
+
+def _is_proper(value: Any) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else value is None or isinstance(value, str | int)
+
+
+def find_in_patch(changes: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Iterator[ForeignValue]:
+    """Find all foreign values in a merge-patch, or in the items of a JSON-patch."""
+    if isinstance(changes, Mapping):
+        yield from find_foreign_values(changes)
+        return
+    for item in changes:
+        keys = [key.replace("~1", "/").replace("~0", "~") for key in item["path"].split("/")[1:]]
+        yield from find_foreign_values(item.get("value"), tuple(keys))
+
+
+def name_foreign_values(values: Iterable[ForeignValue]) -> str:
+    """Say what they are, and where; if they are too many, of the first ones."""
+    names = [*map(str, values)]
+    more = [f"and {len(names) - _MAX_NAMED} more"] if len(names) > _MAX_NAMED else []
+    return ", ".join([*names[:_MAX_NAMED], *more])

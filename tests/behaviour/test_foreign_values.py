@@ -1,0 +1,106 @@
+"""Values that JSON has no form for: they are stored in some form, and it is said what, where, and by whom."""
+from __future__ import annotations
+
+import datetime
+import threading
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Logs, Operator
+
+pytestmark = pytest.mark.usefixtures("in_memory")
+
+WARNING = "JSON has no form for some values of .*"
+VALUES: list[tuple[Any, Any, str]] = [
+    (datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC), "2026-01-02T03:04:05Z", "datetime"),
+    (datetime.date(2026, 1, 2), "2026-01-02", "date"),
+    (datetime.timedelta(seconds=5), "PT5S", "timedelta"),
+    ({1}, [1], "set"),
+    (b"text", "dGV4dA==", "bytes"),
+]
+
+
+@pytest.mark.parametrize("way", ["result", "patch", "function"])
+@pytest.mark.parametrize(("value", "stored", "name"), VALUES, ids=[name for *_, name in VALUES])
+async def test_it_is_said_who_stores_them_and_where(
+        operator: Operator, kex: Objects, logs: Logs, way: str, value: Any, stored: Any, name: str,
+) -> None:
+    @kopf.on.create("kopfexamples", id="idle")
+    async def idle(patch: kopf.Patch, **_: Any) -> None:
+        patch.status["idle"] = True
+
+    @kopf.on.create("kopfexamples", id="fn")
+    async def fn(patch: kopf.Patch, **_: Any) -> Any:
+        content = {"items": [{"field": value}], "proper": [None, True, 1, 1.5, "text", (1, 2), {"a.b": {}}]}
+        if way == "patch":
+            patch.status["fn"] = content
+        elif way == "function":
+            patch.fns.append(lambda body: body.setdefault("status", {}).update(fn=content))
+        return content if way == "result" else None
+
+    obj = await operator.start_and_handle(kex)
+    assert obj["status"]["fn"] == {
+        "items": [{"field": stored}], "proper": [None, True, 1, 1.5, "text", [1, 2], {"a.b": {}}]}
+    (record,) = logs.find(WARNING)
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(
+        f"JSON has no form for some values of Handler 'fn': status.fn.items[0].field ({name}). ")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+async def test_numbers_that_json_does_not_have(operator: Operator, kex: Objects, logs: Logs, value: float) -> None:
+    kopf.on.create("kopfexamples", id="fn")(lambda **_: {"field": value})
+    await operator.start_and_handle(kex)
+    (record,) = logs.find(WARNING)
+    assert f"status.fn.field ({value})" in record.getMessage()
+
+
+@pytest.mark.parametrize(("kind", "name"), [("event", "Handler"), ("timer", "Timer"), ("daemon", "Daemon")])
+async def test_other_handlers(operator: Operator, kex: Objects, logs: Logs, kind: str, name: str) -> None:
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.status["time"] = datetime.date(2026, 1, 2)
+
+    match kind:
+        case "event":
+            kopf.on.event("kopfexamples", id="fn")(fn)
+        case "timer":
+            kopf.timer("kopfexamples", id="fn", interval=1000)(fn)
+        case "daemon":
+            kopf.daemon("kopfexamples", id="fn")(fn)
+    await operator.start_and_create(kex)
+    await logs.wait(rf"JSON has no form for some values of {name} 'fn': status\.time \(date\)\. .*")
+    await kex.wait(lambda obj: obj.get("status") == {"time": "2026-01-02"})
+
+
+async def test_there_can_be_many(operator: Operator, kex: Objects, logs: Logs) -> None:
+    kopf.on.create("kopfexamples", id="fn")(lambda **_: [{1}] * 1000)
+    await operator.start_and_handle(kex)
+    (record,) = logs.find(WARNING)
+    assert "status.fn[0] (set), status.fn[1] (set), status.fn[2] (set), and 997 more. " in record.getMessage()
+
+
+async def test_what_cannot_be_stored_at_all_is_named(operator: Operator, kex: Objects, logs: Logs) -> None:
+    """The error itself says neither who it was nor where."""
+    @kopf.on.create("kopfexamples", id="fn")
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        patch.spec["lock"] = threading.Lock()
+
+    logs.expected.append("lock")
+    await operator.start_and_create(kex)
+    await logs.wait(r"JSON has no form for some values of Handler 'fn': spec\.lock \(lock\)\. .*")
+    await logs.wait(".*could not be handled.*TypeError.*lock.*")
+
+
+async def test_views_of_objects_are_proper_values(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", id="fn")
+    async def fn(patch: kopf.Patch, spec: kopf.Spec, labels: kopf.Labels, **_: Any) -> Any:
+        patch.status["copy"] = {"spec": spec, "labels": [labels]}
+        return {"spec": spec}
+
+    obj = await operator.start_and_handle(kex, spec={"field": {"deep": [1]}}, labels={"label": "value"})
+    spec = {"field": {"deep": [1]}}
+    assert obj["status"] == {"copy": {"spec": spec, "labels": [{"label": "value"}]}, "fn": {"spec": spec}}
+    assert not logs.find(WARNING)
