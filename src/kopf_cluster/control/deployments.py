@@ -10,7 +10,7 @@ from kopf_cluster.control.access import key_of, namespace_of, reference_to
 from kopf_cluster.control.proportions import Share, spread
 from kopf_cluster.control.workload import (
     PODS,
-    Controller,
+    Adopter,
     hash_of,
     is_active,
     is_ending,
@@ -21,56 +21,25 @@ from kopf_cluster.control.workload import (
     resolve_share,
 )
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.reads import label_selectors
-from kopf_cluster.store.storage import Change
 
 _REPLICA_SETS: Final = "replicasets.apps"
 _HASH: Final = "pod-template-hash"
 _REVISION: Final = "deployment.kubernetes.io/revision"
 _DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 _MAX: Final = "deployment.kubernetes.io/max-replicas"
+_PRESENT: Final = ("replicas", "terminatingReplicas")
 _OWN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration", _REVISION,
                            "deployment.kubernetes.io/revision-history", _DESIRED, _MAX,
                            "deprecated.deployment.rollback.to")
 
 
-class ReplicaSets(Controller):
+class ReplicaSets(Adopter):
     """Keeps the number of pods, of those that it has created and of those that it has adopted."""
 
     bucket = _REPLICA_SETS
 
-    def observe(self, bucket: str, change: Change) -> None:
-        super().observe(bucket, change)
-        if bucket == PODS and change.type != "DELETED" and not change.record.owners:
-            for record in self.objects.records(self.bucket, change.record.key[0]):
-                self.plan(record.key)
-
-    def _claim(self, obj: Obj) -> None:
-        """Adopt the pods that are selected and belong to nobody; let those go that are selected no more."""
-        selector = self.selector_of(obj)
-        if not selector:
-            return
-        for pod in self.owned(PODS, obj):
-            if not label_selectors.matches(selector, labels_of(pod)):
-                self._set_owners(pod, [ref for ref in pod["metadata"]["ownerReferences"]
-                                       if ref["uid"] != obj["metadata"]["uid"]])
-        for key in [record.key for record in self.objects.records(PODS, namespace_of(obj))
-                    if not record.owners and label_selectors.matches(selector, record.labels)]:
-            orphan = self.objects.get(PODS, key)
-            if orphan is not None and is_active(orphan):
-                self._set_owners(orphan, [reference_to(obj)])
-
-    def _set_owners(self, pod: Obj, owners: list[Obj]) -> None:
-        self.objects.update(PODS, key_of(pod), lambda old: {
-            **old, "metadata": {**old["metadata"], "ownerReferences": owners}})
-
-    @staticmethod
-    def selector_of(obj: Obj) -> Obj:
-        selector: Obj = obj["spec"].get("selector") or {}
-        return selector
-
     def reconcile(self, obj: Obj) -> None:
-        self._claim(obj)
+        self.claim(obj)
         pods = [pod for pod in self.owned(PODS, obj) if is_active(pod)]
         wanted = replicas_of(obj)
         for _ in range(wanted - len(pods)):
@@ -116,13 +85,14 @@ class _Reversed:
         return other._value < self._value
 
 
-class Deployments(Controller):
+class Deployments(Adopter):
     """Keeps one replica set for each revision, and moves the replicas to the latest one."""
 
     bucket = "deployments.apps"
     children = (_REPLICA_SETS,)
 
     def reconcile(self, obj: Obj) -> None:
+        self.claim(obj)
         sets = [item for item in self.owned(_REPLICA_SETS, obj) if "deletionTimestamp" not in item["metadata"]]
         wanted = hash_of(obj["spec"]["template"])
         new = next((item for item in sets if labels_of(item).get(_HASH) == wanted), None)
@@ -153,7 +123,7 @@ class Deployments(Controller):
                          "ownerReferences": [reference_to(obj)],
                          "annotations": {**_annotations_of(obj), _REVISION: str(_latest(old) + 1),
                                          **_scale_annotations(obj)}},
-            "spec": {"replicas": 0, "selector": {
+            "spec": {"replicas": _allow(obj, 0, old), "selector": {
                         **selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: hash_}},
                      "template": {**template, "metadata": {**metadata, "labels": labels}}},
         })
@@ -178,21 +148,18 @@ class Deployments(Controller):
 
     def _roll(self, obj: Obj, new: Obj, old: list[Obj]) -> None:
         """Move as many replicas as the strategy allows at the moment."""
-        wanted, strategy = replicas_of(obj), obj["spec"].get("strategy") or {}
-        if strategy.get("type") == "Recreate":
+        wanted, current = replicas_of(obj), replicas_of(new)
+        if _is_recreated(obj):
             for item in old:
                 self._scale(obj, item, 0)
-            if not any(_count(item, field) for item in old for field in ("replicas", "terminatingReplicas")):
-                self._scale(obj, new, wanted)
+            self._scale(obj, new, _allow(obj, current, old))
             return
-        rolling = strategy.get("rollingUpdate") or {}
         surge = _surge(obj)
-        unavailable = resolve_share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+        unavailable = resolve_share(_rolling(obj).get("maxUnavailable", "25%"), wanted, up=False)
         if surge == 0 and unavailable == 0:
             unavailable = 1
         total = sum(map(replicas_of, [new, *old]))
-        current = replicas_of(new)
-        target = min(wanted, current + max(wanted + surge - total, 0)) if current < wanted else wanted
+        target = _allow(obj, current, old)
         self._scale(obj, new, target)
         pending = target - _available(new)
         spare = total + target - current - (wanted - unavailable) - max(pending, 0)
@@ -209,7 +176,7 @@ class Deployments(Controller):
             sizes = [wanted]
         elif new is not None and replicas_of(new) == _available(new) == _desired(new) == wanted:
             sizes = [wanted if item is new else 0 for item in active]
-        elif (obj["spec"].get("strategy") or {}).get("type") == "Recreate":
+        elif _is_recreated(obj):
             sizes = [replicas_of(item) for item in active]
         else:
             total = int((obj.get("status") or {}).get("replicas") or 0) or sum(map(replicas_of, active))
@@ -236,13 +203,12 @@ class Deployments(Controller):
 
     def _tell(self, obj: Obj, new: Obj | None, sets: list[Obj]) -> None:
         wanted = replicas_of(obj)
-        rolling = (obj["spec"].get("strategy") or {}).get("rollingUpdate") or {}
         total, ready, ending = (sum(_count(item, field) for item in sets)
                                 for field in ("replicas", "readyReplicas", "terminatingReplicas"))
         available = sum(map(_available, sets))
         updated = _count(new, "replicas") if new is not None else 0
         missing = max(wanted - available, 0)
-        needed = wanted - resolve_share(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+        needed = wanted - resolve_share(_rolling(obj).get("maxUnavailable", "25%"), wanted, up=False)
         done = new is not None and updated == wanted == total == available
         conditions = [
             self.condition(obj, "Available", available >= needed,
@@ -287,12 +253,28 @@ def _scale_annotations(obj: Obj) -> dict[str, str]:
     return {_DESIRED: str(replicas_of(obj)), _MAX: str(replicas_of(obj) + _surge(obj))}
 
 
+def _is_recreated(obj: Obj) -> bool:
+    """Whether all old pods are to go before there are new ones."""
+    return (obj["spec"].get("strategy") or {}).get("type") == "Recreate"
+
+
+def _rolling(obj: Obj) -> Obj:
+    rolling: Obj = (obj["spec"].get("strategy") or {}).get("rollingUpdate") or {}
+    return rolling
+
+
 def _surge(obj: Obj) -> int:
     """Give how many replicas there may be beyond the wanted ones; none unless the updates are rolling."""
-    strategy = obj["spec"].get("strategy") or {}
-    if strategy.get("type") == "Recreate":
-        return 0
-    return resolve_share((strategy.get("rollingUpdate") or {}).get("maxSurge", "25%"), replicas_of(obj), up=True)
+    return 0 if _is_recreated(obj) else resolve_share(_rolling(obj).get("maxSurge", "25%"), replicas_of(obj), up=True)
+
+
+def _allow(obj: Obj, current: int, old: list[Obj]) -> int:
+    """Give how many replicas the latest set, with so many now, may have beside the old ones at the moment."""
+    wanted, others = replicas_of(obj), sum(map(replicas_of, old))
+    if _is_recreated(obj):
+        is_free = not others and not any(_count(item, field) for item in old for field in _PRESENT)
+        return wanted if is_free else current
+    return min(wanted, current + max(wanted + _surge(obj) - current - others, 0)) if current < wanted else wanted
 
 
 def _annotations_of(obj: Obj) -> dict[str, str]:

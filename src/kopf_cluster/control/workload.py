@@ -16,6 +16,7 @@ import msgspec
 from kopf_cluster import ages
 from kopf_cluster.control.access import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
 from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.reads import label_selectors
 from kopf_cluster.store.storage import Change, Key
 
 PODS: Final = "pods"
@@ -110,6 +111,40 @@ class Controller(abc.ABC):
         same = next((item for item in old if item["type"] == kind and item.get("reason") == reason), None)
         updated = now if same is None or made["lastTransitionTime"] == now else same.get("lastUpdateTime", now)
         return {**made, "lastUpdateTime": updated}
+
+
+class Adopter(Controller):
+    """A controller that takes what is selected and belongs to nobody, and lets go what is selected no more."""
+
+    def observe(self, bucket: str, change: Change) -> None:
+        super().observe(bucket, change)
+        if bucket == self.children[0] and change.type != "DELETED" and not change.record.owners:
+            for record in self.objects.records(self.bucket, change.record.key[0]):
+                self.plan(record.key)
+
+    @staticmethod
+    def selector_of(obj: Obj) -> Obj:
+        selector: Obj = obj["spec"].get("selector") or {}
+        return selector
+
+    def claim(self, obj: Obj) -> None:
+        """Adopt and release the children of the first kind."""
+        bucket, selector = self.children[0], self.selector_of(obj)
+        if not selector:
+            return
+        for child in self.owned(bucket, obj):
+            if not label_selectors.matches(selector, labels_of(child)):
+                self._set_owners(bucket, child, [ref for ref in child["metadata"]["ownerReferences"]
+                                                 if ref["uid"] != obj["metadata"]["uid"]])
+        for key in [record.key for record in self.objects.records(bucket, namespace_of(obj))
+                    if not record.owners and label_selectors.matches(selector, record.labels)]:
+            orphan = self.objects.get(bucket, key)
+            if orphan is not None and is_active(orphan):
+                self._set_owners(bucket, orphan, [reference_to(obj)])
+
+    def _set_owners(self, bucket: str, child: Obj, owners: list[Obj]) -> None:
+        self.objects.update(bucket, key_of(child), lambda old: {
+            **old, "metadata": {**old["metadata"], "ownerReferences": owners}})
 
 
 def hash_of(template: Obj) -> str:

@@ -92,3 +92,49 @@ async def test_conditions_of_others_are_kept_in_jobs(cluster: LocalCluster) -> N
     kept = {item["type"]: item for item in cluster.get("job", "job")["status"]["conditions"]}
     assert list(kept) == ["example.com/Seen", "SuccessCriteriaMet", "Complete"]
     assert kept["example.com/Seen"].items() >= foreign.items()
+
+
+@pytest.mark.parametrize("strategy", ["RollingUpdate", "Recreate"])
+@pytest.mark.parametrize("orphans", [["deployment"], ["deployment", "replicaset"]])
+async def test_deployments_that_come_again_go_on_with_what_was_orphaned(
+        cluster: LocalCluster, strategy: str, orphans: list[str],
+) -> None:
+    """So selectors are changed with no downtime: ``kubectl delete --cascade=orphan``, and create it anew."""
+    manifest = make_workload("Deployment", replicas=2, strategy={"type": strategy})
+    cluster.apply(manifest)
+    await cluster.aio.wait_for("deployment", "web", lambda obj: obj["status"]["availableReplicas"] == 2)
+    before = [pod["metadata"]["uid"] for pod in cluster.list("pods")]
+    for kind in orphans:
+        [obj] = cluster.list(kind)
+        cluster.delete(kind, obj["metadata"]["name"], propagation="Orphan")
+        await cluster.aio.wait_for(kind, obj["metadata"]["name"], "delete")
+    cluster.apply(manifest)
+    await cluster.aio.wait_for("deployment", "web", lambda obj: obj["status"]["availableReplicas"] == 2)
+    await asyncio.sleep(5)
+    assert [pod["metadata"]["uid"] for pod in cluster.list("pods")] == before
+    [replica_set] = cluster.list("replicasets")
+    assert owner_of(replica_set) == ["Deployment"]
+
+
+async def test_replica_sets_that_match_no_more_are_released(cluster: LocalCluster) -> None:
+    cluster.apply(make_workload("Deployment", replicas=1))
+    await cluster.aio.wait_for("deployment", "web", lambda obj: obj["status"]["availableReplicas"] == 1)
+    [released] = cluster.list("replicasets")
+    name = released["metadata"]["name"]
+    cluster.patch("replicaset", name, {"metadata": {"labels": {"app": "other"}}})
+    await cluster.aio.wait_for("replicaset", name, lambda obj: owner_of(obj) == [])
+
+
+async def test_ending_pods_are_replaced_at_once(cluster: LocalCluster) -> None:
+    cluster.apply(make_controller("ReplicaSet", 1))
+    await cluster.aio.wait_for("replicaset", "web", lambda obj: obj["status"]["readyReplicas"] == 1)
+    [old] = cluster.list("pods")
+    name = old["metadata"]["name"]
+    cluster.patch("pod", name, {"metadata": {"finalizers": ["example.com/hold"]}})
+    cluster.delete("pod", name)
+    await cluster.aio.wait_for("replicaset", "web", lambda obj: (
+        obj["status"]["readyReplicas"], obj["status"]["terminatingReplicas"]) == (1, 1))
+    assert len(cluster.list("pods")) == 2
+    cluster.patch("pod", name, {"metadata": {"finalizers": None}})
+    await cluster.aio.wait_for("replicaset", "web", lambda obj: obj["status"]["terminatingReplicas"] == 0)
+    assert len(cluster.list("pods")) == 1

@@ -155,8 +155,9 @@ async def test_null_in_labels_and_annotations_is_an_empty_text(client: Client, k
 
 async def test_metadata_of_custom_kinds_are_decoded_as_those_of_all_kinds(client: Client, kexes: str) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "one", "uid": "u"}
-    given = {"generateName": "", "labels": {}, "finalizers": [], "creationTimestamp": None, "selfLink": "/x",
-             "ownerReferences": [{**owner, "controller": None, "blockOwnerDeletion": False, "color": "red"}]}
+    given: dict[str, Any] = {
+        "generateName": "", "labels": {}, "finalizers": [], "creationTimestamp": None, "selfLink": "/x",
+        "ownerReferences": [{**owner, "controller": None, "blockOwnerDeletion": False, "color": "red"}]}
     for path, obj in ((CONFIG_MAPS, make_config_map()), (kexes, make_kex())):
         made = await client.create(path, {**obj, "metadata": {"name": "one", **given}})
         assert made["metadata"]["ownerReferences"] == [{**owner, "blockOwnerDeletion": False}]
