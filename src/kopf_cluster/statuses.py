@@ -108,6 +108,10 @@ def not_found_value(field: str, value: Any) -> FieldError:
     return FieldError(field, "FieldValueNotFound", f"Not found: {quoted(value)}")
 
 
+def too_long(field: str, most: int) -> FieldError:
+    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes")
+
+
 def too_many(field: str, actual: int, most: int) -> FieldError:
     return FieldError(field, "FieldValueTooMany", f"Too many: {actual}: must have at most {most} items")
 

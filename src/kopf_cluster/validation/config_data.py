@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster import codec, go_json
-from kopf_cluster.statuses import FieldError, invalid_value, required
+from kopf_cluster.statuses import FieldError, invalid_value, required, too_long
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -17,6 +17,7 @@ _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_RULE: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
     "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
+_MOST: Final = 1024 * 1024  # bytes of all values together
 _ACCOUNT: Final = "kubernetes.io/service-account.name"
 # What must be there, and what must be JSON, by the types without their prefix.
 _NEEDED: Final = {"tls": ("tls.crt", "tls.key"), "dockercfg": (".dockercfg",),
@@ -31,12 +32,16 @@ def validate_config_map(new: Obj, old: Obj | None) -> Iterator[FieldError]:
             yield from _validate_key(key, field)
             if key in others:
                 yield invalid_value(f"{field}[{key}]", key, f"duplicate of key present in {other}")
+    if sum(len(text.encode()) for text in data.values()) + sum(map(_size, binary.values())) > _MOST:
+        yield too_long("[]", _MOST)
 
 
 def validate_secret(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     data = new.get("data") or {}
     for key in data:
         yield from _validate_key(key, "data")
+    if sum(map(_size, data.values())) > _MOST:
+        yield too_long("data", _MOST)
     kind = (new.get("type") or "").removeprefix("kubernetes.io/")
     for key in _NEEDED.get(kind, ()):
         if key not in data:
@@ -50,6 +55,12 @@ def validate_secret(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield required("data[ssh-privatekey]")
     if kind == "service-account-token" and not (new["metadata"].get("annotations") or {}).get(_ACCOUNT):
         yield required(f"metadata.annotations[{_ACCOUNT}]")
+
+
+def _size(encoded: str) -> int:
+    """Give how many bytes are encoded in base64."""
+    letters = len(encoded) - encoded.count("\n") - encoded.count("\r")
+    return letters * 3 // 4 - encoded.count("=")
 
 
 def _validate_key(key: str, field: str) -> Iterator[FieldError]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import base64
 import copy
+import io
+import json
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -38,6 +41,7 @@ WILDCARD_RULE: Final = (
     "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
     "regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')")
+LARGEST: Final = 1024 * 1024  # bytes
 BACKEND: Final[Obj] = {"service": {"name": "web", "port": {"number": 80}}}
 RULE: Final[Obj] = {
     "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["deployments"]}
@@ -270,6 +274,21 @@ async def test_what_is_wrong_is_refused(client: Client, plural: str, obj: Obj, e
     reply = await client.call("POST", KINDS[plural], json=name(obj))
     assert reply.status == 422, reply
     assert [f"{cause['field']}: {cause['message']}" for cause in reply.body["details"]["causes"]] == expected
+
+
+@pytest.mark.parametrize(("plural", "fields", "field"), [
+    ("configmaps", lambda size: {"data": {"a": "x" * (size - 2), "b": "ö"}}, "[]"),
+    ("configmaps", lambda size: {"data": {"a": "x"}, "binaryData": {"b": encode("x" * (size - 1))}}, "[]"),
+    ("secrets", lambda size: {"stringData": {"a": "x" * (size - 1)}, "data": {"b": encode("x")}}, "data"),
+])
+async def test_data_are_limited(client: Client, plural: str, fields: Callable[[int], Obj], field: str) -> None:
+    for excess, status in ((1, 422), (0, 201)):
+        body = io.BytesIO(json.dumps(name(fields(LARGEST + excess))).encode())
+        reply = await client.call("POST", KINDS[plural], data=body, headers={"Content-Type": "application/json"})
+        assert reply.status == status
+        if status == 422:
+            [cause] = reply.body["details"]["causes"]
+            assert f"{cause['field']}: {cause['message']}" == f"{field}: Too long: may not be more than {LARGEST} bytes"
 
 
 async def test_autoscalers_from_before_can_go_on_without_the_group(client: Client) -> None:
