@@ -4,6 +4,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,6 +70,14 @@ def test_the_verdict_is_that_of_the_operator(
         assert (info["verdict"] in ("rejected", "unknown")) == bool(info["rejections"]), (decorator, options, info)
         if not choice.accompanying and not choice.failures:
             assert info["verdict"] == "rejected", (decorator, options, info)
+
+
+def test_only_one_function_of_several_with_one_id_is_called() -> None:
+    handlers = [*declare(kopf.on.create), *declare(kopf.on.create), *declare(kopf.on.update)]
+    one, two, other = ask(make_object({}), handlers)["handlers"]
+    assert re.fullmatch(r"is for this creation, as is .*fn \(.*\) with the same id: only one is called", one["text"])
+    assert two["text"] == one["text"]
+    assert "same id" not in other["text"]
 
 
 # --- progress ---

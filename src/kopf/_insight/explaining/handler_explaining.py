@@ -71,7 +71,10 @@ class HandlerExplainer:
         if rejections := filters.list_rejections():
             return _reject(rejections)
         if any(item is handler for item in plan.called):
-            return Finding("called", f"is for this {TITLES[plan.reason]}")
+            others = [item for item in plan.called if item.id == handler.id and item is not handler]
+            names = " and ".join(describe_callback(item.fn) for item in others)
+            also = f", as is {names} with the same id: only one is called" if others else ""
+            return Finding("called", f"is for this {TITLES[plan.reason]}{also}")
         if not is_for_reason(handler, plan.reason, self._known.remembered.initial):
             return Finding("later", explain_other_reason(handler, plan.reason))
         if rejections := filters.list_change_rejections():

@@ -81,7 +81,8 @@ export class List {
     setText(place.name, row.name);
     setText(place.sort, this.store.filter.kind === "" && this.store.kinds.length > 1 ? this.store.getKind(row)[2] : "");
     setText(place.age, formatAge(now - row.since));
-    setText(place.note, row.next > now ? `in ${formatAge(row.next - now)}: ${row.note}` : row.note);
+    const next = row.next > now ? `in ${formatAge(row.next - now)}` : "";
+    setText(place.note, [next, row.note].filter(Boolean).join(": "));
   }
 
   click(event) {

@@ -62,9 +62,7 @@ function connect() {
   source.addEventListener("ready", () => {
     setConnection("live", "live");
     showNotice();
-    const row = wanted && store.findLike(wanted);
-    if (row) list.select(row.id);
-    else detail.clear();
+    if (list.selected === null) detail.clear();
     plan();
   });
   source.addEventListener("error", () => {
@@ -123,6 +121,7 @@ function plan() {
 function draw() {
   list.update();
   selectAwaited();
+  selectWanted();
   const row = detail.row && store.rows.get(detail.row.id);
   if (row) detail.update(row);
   for (const chip of find("states").children) setText(chip.lastChild, String(store.counts[chip.dataset.state] ?? 0));
@@ -210,6 +209,12 @@ function selectAwaited() {
   list.select(id);
   const index = list.rows.findIndex((row) => row.id === id);
   if (index >= 0) list.reveal(index);
+}
+
+// When the operator has just started, its objects come one by one.
+function selectWanted() {
+  const row = wanted && list.selected === null && awaited === null && store.findLike(wanted);
+  if (row) list.select(row.id);
 }
 
 function refresh() {
