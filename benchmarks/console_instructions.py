@@ -17,7 +17,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import kopf
 from benchmarks.cycle import OBJECTS, WIDGETS, Bench
@@ -72,9 +71,9 @@ async def _run(mode: str, rounds: int) -> None:
     await bench.rehearse()
     console = None
     if mode != "silent":
-        backlog = Backlog(time.time, bench.bus.clock)
-        DecisionRecorder(DecisionJournal(), bench.bus, backlog)
-        console = Console(bench.bus, backlog, Routes(), _explain, kubeconfig=None)
+        backlog = Backlog(bench.observers)
+        backlog.add(DecisionRecorder(DecisionJournal(), backlog))
+        console = Console(bench.observers, backlog, Routes(), _explain, kubeconfig=None)
         if mode == "open":
             console.history.watch()
     gc.disable()  # it is not of the changes

@@ -36,8 +36,8 @@ from kopf._controller.controller import Controller
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memo, Memos
+from kopf._controller.observer import Observer, Observers
 from kopf._controller.runtime import Runtime
-from kopf._facts.bus import Bus
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn, all_at_once, asap
 from kopf._handlers.registry import OperatorRegistry
@@ -89,8 +89,8 @@ class CannedAPI(APIClient):
     When first asked, it merges the patches as a server does, and remembers the answers. Afterwards, they are the same.
     """
 
-    def __init__(self, settings: OperatorSettings, bus: Bus) -> None:
-        super().__init__(Vault(settings), settings, bus)
+    def __init__(self, settings: OperatorSettings, observer: Observer) -> None:
+        super().__init__(Vault(settings), settings, observer)
         self._objects: dict[str, dict[str, Any]] = {}
         self._answers: dict[str, list[bytes]] = {}
         self._given: dict[str, int] = {}
@@ -138,11 +138,11 @@ class Bench:
 
     def __init__(self, declare: Declare, *, handled: bool, lifecycle: LifeCycleFn = asap) -> None:
         self._lifecycle = lifecycle
-        self.bus = Bus()
+        self.observers = Observers()
         self._registry = OperatorRegistry()
         declare(self._registry)
         self._settings = OperatorSettings()
-        self._api = CannedAPI(self._settings, self.bus)
+        self._api = CannedAPI(self._settings, self.observers)
         self._raws = [_make_raw(index, handled=handled) for index in range(OBJECTS)]
         self._paths = [_get_path(index) for index in range(OBJECTS)]
         for path, raw in zip(self._paths, self._raws, strict=True):
@@ -155,13 +155,13 @@ class Bench:
             api=self._api,
             clock=FixedClock(),
             lifecycle=self._lifecycle,
-            executor=HandlerExecutor(self._settings.execution, self.bus),
+            executor=HandlerExecutor(self._settings.execution, self.observers),
             memos=Memos(Memo()),
             indices=indexers.indices,
             indexers=indexers,
             index_readiness=IndexReadiness(),
             comparable_versions=True,
-            bus=self.bus,
+            observer=self.observers,
         )
         return Controller(runtime, WIDGETS, self._registry.plan([WIDGETS])[WIDGETS])
 

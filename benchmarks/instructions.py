@@ -45,7 +45,7 @@ async def _run(is_heard: bool, rounds: int) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
     bench, registry = Bench(declare_creation, handled=False), OperatorRegistry()
     declare_creation(registry)
-    metrics = Metrics(bench.bus, registry, OperatorSettings()) if is_heard else None
+    metrics = Metrics(bench.observers, registry, OperatorSettings()) if is_heard else None
     await bench.rehearse()
     gc.disable()  # it is not of the creations
     gc.collect = lambda *_: 0  # neither are the explicit ones, before each round

@@ -10,27 +10,21 @@ import signal
 from typing import Any
 
 import kopf
-from kopf._controller.controller_facts import ControllerStarted
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers
 from kopf._insight.metrics import operator_metrics
 
 
 class SwitchedMetrics(operator_metrics.Metrics):
-    """When they are off, nobody listens and nobody counts, as without them."""
+    """When they are off, nobody observes, as without them."""
 
-    def __init__(self, bus: Bus, *args: Any, **kwargs: Any) -> None:
-        super().__init__(bus, *args, **kwargs)
-
-        counters, started = bus.counters, list[ControllerStarted]()
-        bus.subscribe(ControllerStarted, started.append)
-        reconciling = self._groups[0]
+    def __init__(self, observers: Observers, *args: Any, **kwargs: Any) -> None:
+        super().__init__(observers, *args, **kwargs)
+        is_on = True
 
         def switch(*_: Any) -> None:
-            bus.is_heard = not bus.is_heard
-            bus.counters = counters if bus.is_heard else None
-            for fact in started:
-                flow = reconciling._flows[id(fact.resource)]
-                fact.controller.report_to(flow if bus.is_heard else None)
+            nonlocal is_on
+            is_on = not is_on
+            (observers.add if is_on else observers.remove)(*self._groups)
 
         if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:  # otherwise, these are those that only tell the names
             signal.signal(signal.SIGUSR1, switch)

@@ -18,7 +18,7 @@ import prometheus_client
 import pytest
 import yaml
 
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers
 from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.collector import get_collector
 from kopf._insight.metrics.operator_metrics import Metrics
@@ -103,7 +103,7 @@ def find_names(expression: str) -> set[str]:
 def test_expressions_are_of_what_is_exposed() -> None:
     """Whether there is a Prometheus or not."""
     registry = prometheus_client.CollectorRegistry()
-    get_collector(registry).add(Metrics(Bus(), OperatorRegistry(), OperatorSettings()))
+    get_collector(registry).add(Metrics(Observers(), OperatorRegistry(), OperatorSettings()))
     exposed = Exposed.of(registry)
     suffixes = {"counter": ["_total"], "info": ["_info"], "histogram": ["_bucket", "_sum", "_count"], "gauge": [""]}
     names = {name + suffix for name, type in exposed.families.items() for suffix in suffixes[type]}

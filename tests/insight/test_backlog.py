@@ -8,9 +8,12 @@ import time
 
 import pytest
 
-from kopf._facts.bus import Bus, Fact
+from kopf._controller.observer import Observer, Observers
 from kopf._insight.backlog import MAX_AGE, MAX_NOTES, MAX_WEIGHT, Backlog
+from kopf._values.resources import Resource
 from tests.patience import PATIENCE
+
+RESOURCE = Resource("kopf.dev", "v1", "kopfexamples")
 
 
 def test_notes_wait_until_somebody_asks() -> None:
@@ -43,7 +46,7 @@ def test_only_so_many_can_wait() -> None:
 async def test_only_so_large_ones_can_wait() -> None:
     backlog, processed = Backlog(), list[int]()
     for number in range(3):
-        backlog.note_fact(0.0, MAX_WEIGHT // 2, processed.append, number)
+        backlog.note_heavy(MAX_WEIGHT // 2, processed.append, number)
     assert processed == [0, 1, 2]
 
 
@@ -72,7 +75,7 @@ def test_errors_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
             backlog.note(processed.append, number)
         backlog.settle()
     assert processed == [0, 1, 2]
-    assert caplog.text.count("cannot be noted: ValueError('oops')") == 1
+    assert caplog.text.count("An observer has failed in the backlog: ValueError('oops')") == 1
 
 
 def test_threads_note_and_settle_together() -> None:
@@ -94,71 +97,69 @@ def test_threads_note_and_settle_together() -> None:
         assert [number for one, number in processed if one == who] == [*range(5000)]
 
 
-class Something(Fact, frozen=True, eq=False):
-    """A fact."""
+class Counting(Observer):
+    """Has a time for each of what it is told, and can fail."""
 
-    at: float = 0.0
+    def __init__(self, backlog: Backlog) -> None:
+        self.backlog = backlog
+        self.told: list[tuple[str, float, float]] = []
+        self.done = asyncio.Event()
 
-
-async def test_facts_are_taken_soon_by_all_who_follow_them() -> None:
-    bus, backlog, one, another = Bus(), Backlog(), list[Something](), list[Something]()
-    done = asyncio.Event()
-    backlog.follow(bus, Something, one.append)
-    backlog.follow(bus, Something, another.append)
-    backlog.follow(bus, Something, lambda fact: done.set())
-    facts = [Something(), Something()]
-    for number, fact in enumerate(facts, 1):
-        bus.tell(fact)
-        assert len(one) == number - 1
-        await asyncio.wait_for(done.wait(), PATIENCE)
-        done.clear()
-        assert one == another == facts[:number]
+    def object_queued(self, resource: Resource, key: str) -> None:
+        if key == "bad":
+            raise ValueError("oops")
+        self.told.append((key, self.backlog.clock(), self.backlog.now))
+        self.done.set()
 
 
-class Passing(Something, frozen=True, eq=False):
-    """A fact that others come right after."""
+async def test_observers_are_told_soon_and_in_order() -> None:
+    observers = Observers()
+    backlog = Backlog(observers)
+    one, another = Counting(backlog), Counting(backlog)
+    backlog.add(one)
+    backlog.add(another)
+    for keys in (["a", "b"], ["c"]):
+        one.done.clear()
+        known = len(one.told)
+        for key in keys:
+            observers.object_queued(RESOURCE, key)
+            assert len(one.told) == known
+        await asyncio.wait_for(one.done.wait(), PATIENCE)
+    assert [key for key, *_ in one.told] == [key for key, *_ in another.told] == ["a", "b", "c"]
 
 
-async def test_passing_facts_come_along_in_their_order() -> None:
-    bus, backlog, taken, done = Bus(), Backlog(), list[Something](), asyncio.Event()
-    backlog.follow(bus, Passing, taken.append, is_passing=True)
-    backlog.follow(bus, Something, taken.append)
-    backlog.follow(bus, Something, lambda fact: done.set())
-    facts = [Passing(), Something(), Passing()]
-    for fact in facts:
-        bus.tell(fact)
-    assert taken == []
-    await asyncio.wait_for(done.wait(), PATIENCE)
-    assert taken == facts
-
-
-def test_facts_have_their_own_time() -> None:
-    bus, backlog, times = Bus(), Backlog(lambda: 1000.0, lambda: 50.0), list[float]()
-    backlog.follow(bus, Passing, lambda fact: times.append(backlog.now), is_passing=True)
-    bus.tell(Passing(at=47.0))
-    bus.tell(Passing(at=49.0))
+async def test_times_are_those_when_it_was_told() -> None:
+    observers, now = Observers(), 47.0
+    observers.clock = lambda: now
+    backlog = Backlog(observers, lambda: 950.0 + now)
+    observer = Counting(backlog)
+    backlog.add(observer)
+    observers.object_queued(RESOURCE, "a")
+    now = 49.0
+    observers.object_queued(RESOURCE, "b")
+    now = 60.0
     backlog.settle()
-    assert times == [997.0, 999.0]
+    assert observer.told == [("a", 47.0, 997.0), ("b", 49.0, 999.0)]
+    assert (backlog.clock(), backlog.now) == (60.0, 1010.0)
 
 
 async def test_those_who_fail_do_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
-    bus, backlog, taken = Bus(), Backlog(), list[Something]()
-
-    def fail(fact: Something) -> None:
-        raise ValueError("oops")
-
-    backlog.follow(bus, Something, fail)
-    backlog.follow(bus, Something, taken.append)
-    bus.tell(Something())
+    observers = Observers()
+    backlog = Backlog(observers)
+    one, another = Counting(backlog), Counting(backlog)
+    backlog.add(one, another)
+    observers.object_queued(RESOURCE, "bad")
+    observers.object_queued(RESOURCE, "good")
     with caplog.at_level(logging.ERROR):
         backlog.settle()
-    assert len(taken) == 1
-    assert "cannot be noted: ValueError('oops')" in caplog.text
+    assert len(one.told) == len(another.told) == 1
+    assert caplog.text.count("An observer has failed in object_queued: ValueError('oops')") == 1
 
 
 def test_others_step_in_if_the_loop_is_blocked() -> None:
-    now = 1000.0
-    backlog, processed = Backlog(lambda: now, lambda: now), list[int]()
+    now, observers, processed = 1000.0, Observers(), list[int]()
+    observers.clock = lambda: now
+    backlog = Backlog(observers, observers.clock)
     backlog.settle_old()
     backlog.note(processed.append, 1)
     now += MAX_AGE / 2

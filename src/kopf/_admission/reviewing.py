@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from kopf._admission.endpoints import Endpoints
 from kopf._admission.readiness import AdmissionReadiness
-from kopf._admission.review_facts import ReviewBegun, ReviewEnded
 from kopf._admission.verdicts import judge
+from kopf._controller.observer import Review
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.handlers import WebhookHandler
@@ -99,14 +99,9 @@ class Admission:
             raise UnknownWebhookError(f"There is no admission handler {webhook!r:.200}.")
         self._active += 1
         self._idle.clear()
-        bus, response = self._runtime.bus, None
-        begun = (
-            ReviewBegun(webhook, request, headers or {}, is_authenticated=bool(sslpeer), at=bus.clock())
-            if bus.is_heard
-            else None
-        )
-        if begun is not None:
-            bus.tell(begun)
+        observer, response = self._runtime.observer, None
+        review = Review(webhook, headers or {}, bool(sslpeer), observer.clock())
+        observer.review_begun(review)
         try:
             async with asyncio.timeout(MAX_TIMEOUT) as scope:
                 await self.wait_until_ready()
@@ -119,8 +114,7 @@ class Admission:
             message = f"The handlers have not finished in {MAX_TIMEOUT} seconds."
             response = make_response(request, parsed, denial={"message": message, "code": _TIMEOUT_CODE})
         finally:
-            if begun is not None:
-                bus.tell(ReviewEnded(begun, response, bus.clock()))
+            observer.review_ended(review, response)
             self._active -= 1
             if not self._active:
                 self._idle.set()

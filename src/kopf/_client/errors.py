@@ -32,6 +32,8 @@ class APINetworkError(ConnectionError, OperatorError):
 
     is_told = False
     """Whether it is already said in the logs, once for all requests: it is not to be said for each of them."""
+    server = ""
+    """The URL of the server that was asked."""
 
 
 class APISilenceError(APINetworkError):
@@ -49,6 +51,8 @@ class APIError(OperatorError):
 
     is_in_doubt = False
     """Whether the request could have been performed nevertheless: by this or an earlier attempt of it."""
+    server = ""
+    """The URL of the server that has responded."""
     authors: Sequence[str] = ()
     """Whose changes are refused, if it is a patch and they are known: the handlers."""
 

@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.changes.scope import ReconciliationScope
-from kopf._controller.controller_facts import (
-    ControllerStarted,
-    ControllerStopped,
-    ObjectObserved,
-    ObjectQueued,
-)
 from kopf._controller.handling import StateHandling
 from kopf._controller.object_states import ObjectStates
-from kopf._controller.passages import Passages
+from kopf._controller.observer import ControllerView, RunView
 from kopf._controller.raw_events import RawEvents
 from kopf._controller.reconciler import Reconciler
 from kopf._controller.runtime import Runtime
 from kopf._controller.troubles import Troubles
 from kopf._controller.work_queue import WorkQueue
-from kopf._controller.workers import Workers, has_room
+from kopf._controller.workers import Workers, get_limit, has_room
 from kopf._handlers.registry import HandlersOfResource
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
@@ -46,6 +40,8 @@ class Controller:
 
     What happens (an event, a time that has come, an exit of a daemon, a result of the handling) changes the state of
     the object, and the queue is brought in line with the state: whether to work on the object now, later, or not.
+
+    Large because it has one of everything that works on the objects.
     """
 
     def __init__(self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource) -> None:
@@ -66,12 +62,17 @@ class Controller:
         self.raw_events = RawEvents(runtime, resource, handlers, self._reconciler.unreadable, user_code=user_code)
         """They can be too many, unlike the states: whoever passes the events in, is to wait for room there."""
         self._handling = StateHandling(scope, self._reconciler, Troubles(runtime, resource))
-        if runtime.bus.is_heard:
-            runtime.bus.tell(ControllerStarted(resource, self))
-
-    def report_to(self, passages: Passages | None) -> None:
-        """Have it counted there how the objects pass, from now on; or not anymore."""
-        self.workers.passages = self._handling.passages = passages
+        self._view = ControllerView(
+            resource=resource,
+            handlers=handlers,
+            queue=self.queue,
+            unfinished=self.states,
+            indices=runtime.indices,
+            get_limit=functools.partial(get_limit, runtime),
+            list_runs=functools.partial(_list_runs, self.background),
+            controller=self,
+        )
+        runtime.observer.controller_started(self._view)
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
@@ -88,11 +89,7 @@ class Controller:
         head = event.object.head
         key = head.key
         scope = self.scope
-        bus = scope.runtime.bus
-        if bus.is_followed and ObjectObserved in bus.heard:
-            bus.tell(ObjectObserved(scope.resource, key, event.type, event.object, bus.clock()))
-        if (counters := bus.counters) is not None and head.resourceVersion in counters.awaited:
-            counters.echo(head.resourceVersion)
+        scope.runtime.observer.object_seen(scope.resource, key, event.type, event.object)
         is_raw = self.raw_events.accept(key, event)
         is_of_interest = self.states.accept(key, event, now)
         if is_deleted and key not in self.raw_events.waiting and not self.queue.is_active(key):
@@ -110,10 +107,7 @@ class Controller:
         is_ready = state is not None and state.is_ready
         is_to_do = is_ready or key in self.raw_events.waiting or key in self.states.gone
         if is_to_do and self.queue.add(key, urgent=urgent):
-            if (passages := self.workers.passages) is not None:
-                passages.queue(key)
-            if (bus := self.scope.runtime.bus).is_followed and ObjectQueued in bus.heard:
-                bus.tell(ObjectQueued(self.scope.resource, key, bus.clock()))
+            self.scope.runtime.observer.object_queued(self.scope.resource, key)
         alarm = None if state is None else state.alarm
         if alarm is not None or key in self.queue.planned:
             self.queue.set_alarm(key, alarm)
@@ -172,8 +166,12 @@ class Controller:
         if self.background is not None:
             await self.background.stop(_DAEMONS_EXIT_TIMEOUT)
         await self.workers.stop(is_saving=self._reconciler.is_saving)
-        if (bus := self.scope.runtime.bus).is_heard:
-            bus.tell(ControllerStopped(self.scope.resource, self))
+        self.scope.runtime.observer.controller_stopped(self._view)
+
+
+def _list_runs(background: Background | None) -> Sequence[RunView]:
+    companions = () if background is None else background.companions.copy().values()
+    return [run for companion in companions for run in companion.runs.copy().values()]
 
 
 def _make_background(runtime: Runtime, resource: Resource, on_exit: Callable[[KubeObject], None]) -> Background:

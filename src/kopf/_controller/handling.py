@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from kopf._client.resources.patching import PatchConflict
-from kopf._controller.changes.look_facts import LookBegun, LookEnded
 from kopf._controller.changes.saving import SavingFailure
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.object_state import ObjectState
-from kopf._controller.passages import Passages
 from kopf._controller.reconciler import Reconciler
 from kopf._controller.troubles import Troubles
 from kopf._values.objects import KubeObject
@@ -23,42 +21,43 @@ class StateHandling:
         self._reconciler = reconciler
         self._troubles = troubles
         self._background = scope.background
-        self._bus = scope.runtime.bus
-        self.passages: Passages | None = None
-        """Who counts the looks, if anybody does."""
+        self._observer = scope.runtime.observer
 
     async def handle(self, key: str, state: ObjectState) -> None:
         """Handle what is pending. All errors are reported, and lead to a delay."""
         before = state.on_start()
-        bus = self._bus
-        look = LookBegun(self._scope.resource, key, before, bus.clock()) if bus.is_heard else None
-        if look is not None and bus.is_followed:
-            bus.tell(look)
+        obj: KubeObject | None = before
+        error: BaseException | None = None
+        delay: float | None = None
+        observer, resource = self._observer, self._scope.resource
+        started = observer.clock()
+        observer.pass_begun(resource, key, before)
         try:
             result = await self._reconciler.look_at(key, before, state.memory)
         except asyncio.CancelledError as e:
-            self._tell_end(look, before, error=e)
+            error = e
             raise
         except SavingFailure as e:
             if e.obj is not before:
                 self._follow(state, before, e.obj, asyncio.get_running_loop().time())
-            delay = self._postpone(key, state, e.obj, e.__cause__ or e)
-            self._tell_end(look, e.obj, error=e.__cause__ or e, delay=delay)
+            obj, error = e.obj, e.__cause__ or e
+            delay = self._postpone(key, state, e.obj, error)
         except Exception as e:
+            error = e
             delay = self._postpone(key, state, before, e)
-            self._tell_end(look, before, error=e, delay=delay)
         else:
             now = asyncio.get_running_loop().time()
-            if result.changed and result.obj is not None:
-                self._follow(state, before, result.obj, now)
+            obj, error, delay = result.obj, result.error, result.requeue_after
+            if result.changed and obj is not None:
+                self._follow(state, before, obj, now)
             state.on_result(result, now)
-            delay = result.requeue_after
-            if result.error is None:
+            if error is None:
                 self._troubles.forget(key)
-            elif result.obj is not None and state.pending is None:
-                delay = self._postpone(key, state, result.obj, result.error)
-            if look is not None:
-                self._tell_end(look, result.obj, error=result.error, delay=delay)
+            elif obj is not None and state.pending is None:
+                delay = self._postpone(key, state, obj, error)
+        finally:
+            observer.pass_ended(resource, key, obj, error, delay, started)
+            error = None  # it holds this frame by its traceback: they must not hold each other
 
     def _follow(self, state: ObjectState, before: KubeObject, after: KubeObject, now: float) -> None:
         """We have changed the object. Unless something even newer has come, that is what it is now."""
@@ -72,22 +71,6 @@ class StateHandling:
         delay = state.on_failure(obj, now, is_conflict=isinstance(error, PatchConflict))
         self._troubles.report(key, obj, error, delay=delay, is_unsaved=state.memory.unsaved is not None)
         return delay
-
-    def _tell_end(
-        self,
-        look: LookBegun | None,
-        obj: KubeObject | None,
-        *,
-        error: BaseException | None = None,
-        delay: float | None = None,
-    ) -> None:
-        if look is not None:
-            bus = self._bus
-            at = bus.clock()
-            if self.passages is not None:
-                self.passages.look(look.key, at - look.at, error is not None, delay)
-            if bus.is_followed and LookEnded in bus.heard:
-                bus.tell(LookEnded(look, obj, error, delay, at))
 
     def release_memory(self, key: str, state: ObjectState | None) -> None:
         """The object is idle, or waits for something: it may be for long, and there may be many such objects."""

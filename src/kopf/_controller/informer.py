@@ -22,7 +22,7 @@ from kopf._client.errors import APIForbiddenError, APINotFoundError
 from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, WatchMachine
 from kopf._client.resources.watching import watch_batches
-from kopf._controller.controller_facts import StreamClosed, StreamOpened
+from kopf._controller.observer import WatchedStream
 from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
 from kopf._values.resources import Resource
@@ -100,10 +100,9 @@ class Informer:
         name = f"{self._target.resource!r} {self._target.place}"
         with contextlib.ExitStack() as stack:
             heartbeat = stack.enter_context(self._runtime.liveness.watching(name))
-            if (bus := self._runtime.bus).is_heard:
-                opened = StreamOpened(self._target, heartbeat, self._machine)
-                bus.tell(opened)
-                stack.callback(bus.tell, StreamClosed(opened))
+            watched = WatchedStream(self._target, heartbeat, self._machine)
+            self._runtime.observer.stream_opened(watched)
+            stack.callback(self._runtime.observer.stream_closed, watched)
             batches = watch_batches(
                 self._runtime.api,
                 self._runtime.settings,

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observer
 from kopf._handlers.executor import HandlerExecutor
 from kopf._settings.settings import OperatorSettings
 
@@ -23,9 +23,9 @@ class Instruments:
     has_webhooks = True
     """Whether the webhooks are served and published, if there are any."""
 
-    def make_client(self, vault: Vault, settings: OperatorSettings, bus: Bus) -> APIClient:
+    def make_client(self, vault: Vault, settings: OperatorSettings, observer: Observer) -> APIClient:
         """Make the client of the operator."""
-        return APIClient(vault, settings, bus)
+        return APIClient(vault, settings, observer)
 
     def instrument(self, executor: HandlerExecutor) -> HandlerExecutor:
         """Get the executor to be used instead of this one."""

@@ -11,8 +11,8 @@ from kopf._controller.clock import Clock
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memos
+from kopf._controller.observer import Observer
 from kopf._controller.pausing import Pause
-from kopf._facts.bus import Bus
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._health.liveness import Liveness
@@ -40,7 +40,7 @@ class Runtime(FrozenRecord, frozen=True, kw_only=True):
     """Signs of life of all parts."""
     warnings: Once = field(default_factory=Once)
     """What was already warned of, so that it is not repeated for every object."""
-    bus: Bus = field(default_factory=Bus)
+    observer: Observer = field(default_factory=Observer)
     """Who is told of all that happens."""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     """The context variables as of the start; tasks begin with a copy, so that none sees what others have set."""

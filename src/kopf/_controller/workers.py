@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager
 from types import TracebackType
 
-from kopf._controller.controller_facts import WorkBegun, WorkEnded
-from kopf._controller.passages import Passages
 from kopf._controller.runtime import Runtime
 from kopf._controller.work_queue import WorkQueue
 from kopf._values.resources import Resource
@@ -43,11 +41,7 @@ def get_limit(runtime: Runtime) -> int:
 
 
 class Workers:
-    """
-    The workers of one queue. None is started until the indices are ready.
-
-    Large because it is also told of them, in two ways.
-    """
+    """The workers of one queue. None is started until the indices are ready."""
 
     def __init__(
         self, runtime: Runtime, resource: Resource, queue: WorkQueue[str], work: Callable[[str], Awaitable[None]]
@@ -59,8 +53,6 @@ class Workers:
         self._work = work
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_waiting_for_indices = False
-        self.passages: Passages | None = None
-        """Who counts what passes the queue and the workers, if anybody does."""
         self.user_code = UserCode(queue, self.wake)
         """For the time when a coroutine of a user is executed."""
         runtime.executor.threads.usage.subscribe(self.wake)
@@ -87,20 +79,13 @@ class Workers:
         self.wake()
 
     async def _run(self, key: str) -> None:
-        bus = self._runtime.bus
-        if (passages := self.passages) is not None:
-            passages.begin(key)
-        if bus.is_followed and WorkBegun in bus.heard:
-            bus.tell(WorkBegun(self._resource, key, bus.clock()))
+        self._runtime.observer.work_begun(self._resource, key)
         try:
             await self._work(key)
         except Exception:
             logger.critical("The %s has failed; this is a bug of the framework.", self._name, exc_info=True)
         finally:
-            if (passages := self.passages) is not None:
-                passages.end(key)
-            if bus.is_followed and WorkEnded in bus.heard:
-                bus.tell(WorkEnded(self._resource, key, bus.clock()))
+            self._runtime.observer.work_ended(self._resource, key)
             del self._tasks[key]
             self._queue.done(key)
             self.wake()

@@ -21,7 +21,6 @@ from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
 from kopf._controller.supervision import keep_running
 from kopf._coordination.announcing import Announcer, Audience
-from kopf._coordination.peer_facts import PeersSeen
 from kopf._coordination.records import Site, get_records, get_subresource
 from kopf._coordination.turns import Turn
 from kopf._values.objects import KubeObject
@@ -134,9 +133,8 @@ class Membership:
         peers, runtime = self._turn.peers, self._site.runtime
         was_present, was_there = bool(self._version), peers.has_us
         records = None if obj is None else get_records(obj)
-        if runtime.bus.is_heard:
-            place, identity = self._site.place, self._site.identity
-            runtime.bus.tell(PeersSeen(place, identity, records if isinstance(records, Mapping) else {}))
+        shown = records if isinstance(records, Mapping) else {}
+        runtime.observer.peers_seen(self._site.place, self._site.identity, shown)
         problems = peers.take(records, now=runtime.clock.now(), time=asyncio.get_running_loop().time())
         _report(problems, self._site.place)
         self._version = _ABSENT if obj is None else obj.head.resourceVersion

@@ -8,7 +8,6 @@ import logging
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
 from kopf._client.http.api import APIClient
-from kopf._events.event_facts import EventDropped, EventPosted
 from kopf._events.event_records import EventRecord
 from kopf._logging.once import Once
 from kopf._settings.settings import PostingSettings
@@ -37,33 +36,28 @@ class EventPoster:
         verb = "create" if record.name is None else "patch"
         key = (verb, record.namespace)
         if now < self._denied_until.get(key, 0):
-            self._tell_dropped()
+            self._api.observer.event_dropped("error")
             return
         try:
             await (self._create(record) if record.name is None else self._update(record, record.name))
-            self._tell_posted(record)
+            report = record.latest
+            self._api.observer.event_posted(
+                report.ref, report.type, report.reason, report.message, report.time.timestamp()
+            )
         except APIForbiddenError as e:
-            self._tell_dropped()
+            self._api.observer.event_dropped("error")
             if _is_terminating(e):
                 logger.debug("No event can be posted in the namespace %r anymore: %s", record.namespace, e)
             else:
                 self._denied_until[key] = asyncio.get_running_loop().time() + _DENIAL_BACKOFF
                 self._explain_denial(verb, record.namespace, e)
         except (APIError, APINetworkError, LoginError) as e:
-            self._tell_dropped()
+            self._api.observer.event_dropped("error")
             level = logging.DEBUG if isinstance(e, APINetworkError) and e.is_told else logging.WARNING
             logger.log(level, "Failed to post an event for %r: %s", dict(record.latest.ref), e)
         except Exception:  # e.g. of what cannot be serialised: one event must not end the others
-            self._tell_dropped()
+            self._api.observer.event_dropped("error")
             logger.exception("Failed to post an event for %r.", dict(record.latest.ref))
-
-    def _tell_posted(self, record: EventRecord) -> None:
-        if self._api.bus.is_heard:
-            self._api.bus.tell(EventPosted(record.latest, self._api.bus.clock()))
-
-    def _tell_dropped(self) -> None:
-        if self._api.bus.is_heard:
-            self._api.bus.tell(EventDropped("error"))
 
     async def _create(self, record: EventRecord) -> None:
         path = EVENTS.get_url(namespace=record.namespace)

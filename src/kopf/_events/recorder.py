@@ -15,7 +15,6 @@ from typing import Protocol
 
 from kopf._client.http.api import APIClient
 from kopf._events.correlation import EventCorrelator
-from kopf._events.event_facts import EventDropped
 from kopf._events.event_records import EventRecord, EventReport
 from kopf._events.inbox import Inbox
 from kopf._events.poster import EventPoster
@@ -54,7 +53,7 @@ class EventRecorder:
         self._poster = EventPoster(api, settings.posting)
         self._queue: asyncio.Queue[EventRecord] = asyncio.Queue(maxsize=_QUEUE_SIZE)
         self._warnings = Once()
-        self._bus = api.bus
+        self._observer = api.observer
 
     def enqueue(
         self, ref: ObjectReference, *, type: str, reason: str, message: str, backoffs: Delays, is_explicit: bool = True
@@ -67,8 +66,8 @@ class EventRecorder:
 
     def _take(self, report: EventReport) -> None:
         record, is_to_be_posted = self._correlator.accept(report, self._inbox.loop.time())
-        if not is_to_be_posted and not record.is_pending and self._bus.is_heard:
-            self._bus.tell(EventDropped("limit"))
+        if not is_to_be_posted and not record.is_pending:
+            self._observer.event_dropped("limit")
         if is_to_be_posted:
             self._put(record)
         elif not record.is_pending and self._warnings.is_new("rate"):
@@ -88,8 +87,7 @@ class EventRecorder:
             self._report_overflow()
 
     def _report_overflow(self) -> None:
-        if self._bus.is_heard:
-            self._bus.tell(EventDropped("overflow"))
+        self._observer.event_dropped("overflow")
         if self._warnings.is_new("full"):
             logger.warning("Too many events are to be posted; the excessive ones are dropped.")
 

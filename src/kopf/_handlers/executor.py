@@ -12,8 +12,7 @@ import logging
 from contextlib import AbstractContextManager
 from typing import Any
 
-from kopf._facts.bus import Bus
-from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
+from kopf._handlers.attempt_observer import AttemptObserver
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling
 from kopf._handlers.handler_errors import HandlerTimeoutError
@@ -49,9 +48,9 @@ NOTHING = Surroundings()
 class HandlerExecutor:
     """Makes all attempts of all handlers of one operator."""
 
-    def __init__(self, settings: ExecutionSettings, bus: Bus | None = None) -> None:
+    def __init__(self, settings: ExecutionSettings, observer: AttemptObserver | None = None) -> None:
         self._settings = settings
-        self._bus = Bus() if bus is None else bus
+        self._observer = AttemptObserver() if observer is None else observer
         self.threads = ThreadPools(settings)
         """Where the synchronous functions run."""
         self.running = RunningAttempts()
@@ -65,14 +64,10 @@ class HandlerExecutor:
 
         Only cancellation and the exits of the interpreter go through as exceptions.
         """
-        logger, bus = cause.logger, self._bus
-        started, begun, outcome = None, None, None
-        if bus.is_heard:
-            started = bus.clock()
-            if bus.is_followed:
-                begun = AttemptBegun(handler, cause, attempt, started)
-                bus.tell(begun)
-        running = self.running.enter(handler, logger)
+        logger, observer, outcome = cause.logger, self._observer, None
+        number = self.running.enter(handler, logger)
+        started = observer.clock()
+        observer.attempt_begun(number, handler, cause, attempt)
         try:
             if handler.timeout is not None or handler.retries is not None:
                 check_limits(handler, attempt)
@@ -92,13 +87,8 @@ class HandlerExecutor:
         else:
             outcome = _conclude(handler, result, logger, around)
         finally:
-            self.running.leave(running)
-            if started is not None:
-                ended = bus.clock()
-                if (counters := bus.counters) is not None:
-                    counters.attempt(handler, cause, outcome, ended - started)
-                if begun is not None:
-                    bus.tell(AttemptEnded(begun, outcome, ended))
+            self.running.leave(number)
+            observer.attempt_ended(number, handler, cause, outcome, started)
         try:
             return outcome
         finally:

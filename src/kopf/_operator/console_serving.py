@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from kopf._controller.clock import Clock
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.scopes import NamespacePattern, matches_any
 from kopf._settings.settings import ConsoleSettings, OperatorSettings
@@ -26,7 +26,7 @@ def serve_console(
     *,
     registry: OperatorRegistry,
     namespaces: Collection[NamespacePattern],
-    bus: Bus,
+    observers: Observers,
 ) -> AbstractAsyncContextManager[None]:
     """
     Serve the console as long as the block lasts.
@@ -42,7 +42,7 @@ def serve_console(
     def serves(namespace: str | None) -> bool:
         return namespace is None or not namespaces or matches_any(namespace, namespaces)
 
-    return _serve(settings.console, url, Inspected(registry=registry, bus=bus, serves=serves))
+    return _serve(settings.console, url, Inspected(registry=registry, observers=observers, serves=serves))
 
 
 @contextlib.asynccontextmanager
@@ -56,10 +56,10 @@ async def _serve(settings: ConsoleSettings, url: str, operator: Inspected) -> As
 
     token = settings.token
     endpoint, protection = protect(url, token if token is not None else os.environ.get(TOKEN_VARIABLE))
-    routes, backlog = Routes(), Backlog(Clock().get_timestamp, lambda: operator.bus.clock())
+    routes, backlog = Routes(), Backlog(operator.observers, Clock().get_timestamp)
     inspector = Inspector(operator, backlog)
     add_inspection(routes, inspector)
-    with showing(operator.bus, backlog, routes, inspector.ask):
+    with showing(operator.observers, backlog, routes, inspector.ask):
         async with ConsoleServer(endpoint, protection, routes) as server:
             logger.info("The console is served at %s", server.endpoint)
             yield

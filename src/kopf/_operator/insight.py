@@ -14,8 +14,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from kopf._controller.observer import Observers
 from kopf._controller.pausing import Pause
-from kopf._facts.bus import Bus
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.liveness import Liveness
@@ -46,7 +46,7 @@ class Exhibit(FrozenRecord, frozen=True, kw_only=True):
     registry: OperatorRegistry
     settings: OperatorSettings
     namespaces: Collection[NamespacePattern]
-    bus: Bus
+    observers: Observers
     health_endpoint: Endpoint | None
     watchdog: Watchdog
     liveness: Liveness
@@ -73,7 +73,7 @@ async def serving(exhibit: Exhibit) -> AsyncIterator[None]:
             await _serve_health(exhibit, exhibit.health_endpoint, stack, neighbours)
         await stack.enter_async_context(
             serve_console(
-                exhibit.settings, registry=exhibit.registry, namespaces=exhibit.namespaces, bus=exhibit.bus
+                exhibit.settings, registry=exhibit.registry, namespaces=exhibit.namespaces, observers=exhibit.observers
             )
         )
         yield
@@ -93,7 +93,7 @@ def _begin_tracing(exhibit: Exhibit, stack: contextlib.AsyncExitStack) -> None:
         from kopf._insight.tracing.tracing import start_tracing
 
         stack.enter_context(marking_logs())
-        start_tracing(exhibit.bus, tracer)
+        start_tracing(exhibit.observers, tracer)
 
 
 async def _serve_metrics(exhibit: Exhibit, stack: contextlib.AsyncExitStack, neighbours: dict[str, Answer]) -> None:
@@ -103,7 +103,7 @@ async def _serve_metrics(exhibit: Exhibit, stack: contextlib.AsyncExitStack, nei
     from kopf._insight.metrics.operator_metrics import Metrics
 
     settings = exhibit.settings
-    metrics = Metrics(exhibit.bus, exhibit.registry, settings, get_lag=exhibit.watchdog.lag.get_worst)
+    metrics = Metrics(exhibit.observers, exhibit.registry, settings, get_lag=exhibit.watchdog.lag.get_worst)
     answer = stack.enter_context(collecting(metrics, settings.metrics))
     if settings.metrics.endpoint is None:
         return

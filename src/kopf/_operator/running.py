@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -19,17 +18,16 @@ from kopf._client.auth.vault import Vault
 from kopf._client.current import offering
 from kopf._client.errors import APIError
 from kopf._controller.clock import Clock
-from kopf._controller.controller_facts import PauseChanged
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.instruments import instruments
 from kopf._controller.memos import Memos
+from kopf._controller.observer import Observer, Observers
 from kopf._controller.pausing import Pause
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import Peering
 from kopf._events.log_handler import posting
 from kopf._events.recorder import EventRecorder
-from kopf._facts.bus import Bus
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
@@ -85,9 +83,9 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     ready_flag: Flag | None
     endpoint: Endpoint | None
     """Where its health is served, if anywhere."""
-    make_executor: Callable[[ExecutionSettings, Bus], HandlerExecutor] = HandlerExecutor
+    make_executor: Callable[[ExecutionSettings, Observer], HandlerExecutor] = HandlerExecutor
     """What makes the attempts of its handlers."""
-    bus: Bus = field(default_factory=Bus)
+    observers: Observers = field(default_factory=Observers)
     """Who is told of all that happens."""
     tells_readiness: bool = False
     """Whether it logs what it does, where, and as whom, when it is ready: one request more."""
@@ -100,12 +98,12 @@ class Operator:
         self._setup = setup
         setup.settings.peering.clusterwide = not setup.namespaces
         self._vault = setup.vault if setup.vault is not None else Vault(setup.settings)
-        self._api = instruments.get().make_client(self._vault, setup.settings, setup.bus)
+        self._api = instruments.get().make_client(self._vault, setup.settings, setup.observers)
         self._liveness = Liveness()
         self._pause = Pause()
-        self._pause.subscribe(functools.partial(_tell_pause, setup.bus, self._pause))
+        self._pause.subscribe(lambda: setup.observers.pause_changed(self._pause))
         self._indexers = Indexers(setup.registry.get_indexing())
-        self._executor = instruments.get().instrument(setup.make_executor(setup.settings.execution, setup.bus))
+        self._executor = instruments.get().instrument(setup.make_executor(setup.settings.execution, setup.observers))
         self._activities = Activities(
             setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices
         )
@@ -147,7 +145,7 @@ class Operator:
             registry=setup.registry,
             settings=setup.settings,
             namespaces=setup.namespaces,
-            bus=setup.bus,
+            observers=setup.observers,
             health_endpoint=setup.endpoint,
             watchdog=watchdog,
             liveness=self._liveness,
@@ -236,7 +234,7 @@ class Operator:
             indices=self._indexers.indices,
             liveness=self._liveness,
             pause=self._pause,
-            bus=self._setup.bus,
+            observer=self._setup.observers,
             comparable_versions=await self._has_comparable_versions(),
         )
 
@@ -258,8 +256,3 @@ class Operator:
                 await self._vault.close()
             self._executor.running.stop()
             self._executor.threads.release()
-
-
-def _tell_pause(bus: Bus, pause: Pause) -> None:
-    if bus.is_heard:
-        bus.tell(PauseChanged(pause.reasons, pause))

@@ -15,7 +15,7 @@ from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
 from kopf._controller.instruments import Instruments, instruments
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observer
 from kopf._handlers.executor import HandlerExecutor
 from kopf._recording.calls import RecordingExecutor
 from kopf._recording.format import RecordingError
@@ -34,8 +34,8 @@ class RecordingInstruments(Instruments):
         self._recorder = recorder
         self._randomness = randomness
 
-    def make_client(self, vault: Vault, settings: OperatorSettings, bus: Bus) -> APIClient:
-        return RecordingClient(vault, settings, bus, self._recorder)
+    def make_client(self, vault: Vault, settings: OperatorSettings, observer: Observer) -> APIClient:
+        return RecordingClient(vault, settings, observer, self._recorder)
 
     def instrument(self, executor: HandlerExecutor) -> HandlerExecutor:
         return RecordingExecutor(executor, self._recorder, self._randomness)

@@ -14,7 +14,7 @@ from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError, APINetworkError, APISilenceError
 from kopf._client.http.api import APIClient
 from kopf._client.http.transport import Limits
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observer
 from kopf._recording.calls import in_background
 from kopf._recording.recorder import Recorder
 from kopf._settings.settings import OperatorSettings
@@ -27,10 +27,10 @@ _KEPT_HEADERS = ("Retry-After",)
 class RecordingClient(APIClient):
     """A client whose requests and streams are recorded."""
 
-    def __init__(self, vault: Vault, settings: OperatorSettings, bus: Bus, recorder: Recorder) -> None:
-        super().__init__(vault, settings, bus)
+    def __init__(self, vault: Vault, settings: OperatorSettings, observer: Observer, recorder: Recorder) -> None:
+        super().__init__(vault, settings, observer)
         self._recorder = recorder
-        self.for_tools = APIClient(vault, settings, bus)
+        self.for_tools = APIClient(vault, settings, observer)
 
     async def send(
         self,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from kopf._client.auth.credentials import Credentials
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observer
 from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
@@ -39,10 +39,10 @@ class JournalingExecutor(HandlerExecutor):
     """
 
     def __init__(
-        self, settings: ExecutionSettings, bus: Bus, journal: Journal, credentials: Credentials,
+        self, settings: ExecutionSettings, observer: Observer, journal: Journal, credentials: Credentials,
         is_alive: Callable[[], bool] = _ALIVE,
     ) -> None:
-        super().__init__(settings, bus)
+        super().__init__(settings, observer)
         self._credentials = credentials
         self._journal = journal
         self._is_alive = is_alive

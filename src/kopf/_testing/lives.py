@@ -21,7 +21,7 @@ from kopf._client.auth.vault import Vault
 from kopf._client.http.connections import USER_AGENT
 from kopf._controller.background.stopping import new_event
 from kopf._controller.memos import Memo
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
@@ -56,7 +56,7 @@ class Birth:
     journal: Journal
     context: contextvars.Context
     """Where it is born: nothing of the previous life is known there."""
-    bus: Bus = dataclasses.field(default_factory=Bus)
+    observers: Observers = dataclasses.field(default_factory=Observers)
     """Who is told of what happens in all lives."""
 
 
@@ -180,7 +180,7 @@ class Life:
                 ready_flag=ready,
                 endpoint=None,
                 make_executor=make_executor,
-                bus=self._birth.bus,
+                observers=self._birth.observers,
             )
         )
         running = asyncio.create_task(operator.run(), name="life of the operator")

@@ -38,10 +38,10 @@ async def explain_nothing(query: Query) -> Explanation:
 @pytest.fixture
 def console(simulation: Simulation) -> Iterator[Console]:
     assert simulation._birth is not None
-    bus = simulation._birth.bus
-    bus.clock = lambda: simulation.wall_clock.timestamp()
-    backlog = Backlog(bus.clock, bus.clock)
-    with showing(bus, backlog, Routes(), explain_nothing) as console:
+    observers = simulation._birth.observers
+    observers.clock = lambda: simulation.wall_clock.timestamp()
+    backlog = Backlog(observers, observers.clock)
+    with showing(observers, backlog, Routes(), explain_nothing) as console:
         yield console
 
 

@@ -5,9 +5,7 @@ import tracemalloc
 
 import pytest
 
-from kopf._client.resources.watch_facts import ObjectPatched
-from kopf._controller.controller_facts import ObjectObserved
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers
 from kopf._insight.backlog import MAX_NOTES, MAX_WEIGHT, Backlog
 from kopf._insight.console.console import Console
 from kopf._insight.endpoint.console_server import Routes
@@ -30,16 +28,16 @@ def make(number: int, size: int) -> KubeObject:
 
 
 @pytest.mark.parametrize("size", [100, 15_000, 300_000])
-async def test_waiting_facts_hold_little(size: int) -> None:
-    bus = Bus()
-    console = Console(bus, Backlog(), Routes(), explain_nothing, kubeconfig=None)
+async def test_waiting_notes_hold_little(size: int) -> None:
+    observers = Observers()
+    console = Console(observers, Backlog(observers), Routes(), explain_nothing, kubeconfig=None)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(MAX_NOTES // 2 - 1):
             obj, fresh = make(number, size), make(number, size)
-            bus.tell(ObjectObserved(KEX, obj.head.key, "MODIFIED", obj, 0.0))
-            bus.tell(ObjectPatched(KEX, obj, fresh, "status", {"status": {"text": "y" * size}}, 0.0))
+            observers.object_seen(KEX, obj.head.key, "MODIFIED", obj)
+            observers.object_patched(KEX, obj, fresh, "status", {"status": {"text": "y" * size}})
             del obj, fresh
         after, _ = tracemalloc.get_traced_memory()
     finally:

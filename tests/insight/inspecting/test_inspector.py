@@ -36,10 +36,10 @@ def registry() -> Iterator[kopf.OperatorRegistry]:
 async def ask(simulation: Simulation, registry: kopf.OperatorRegistry) -> Ask:
     """Ask about the object, in the event loop of the operator."""
     assert simulation._birth is not None
-    bus = simulation._birth.bus
-    bus.clock = lambda: simulation.wall_clock.timestamp()
-    operator = Inspected(registry=registry, bus=bus, serves=lambda _: True)
-    inspector = Inspector(operator, Backlog(bus.clock, bus.clock))
+    observers = simulation._birth.observers
+    observers.clock = lambda: simulation.wall_clock.timestamp()
+    operator = Inspected(registry=registry, observers=observers, serves=lambda _: True)
+    inspector = Inspector(operator, Backlog(observers, observers.clock))
 
     async def ask() -> Explanation:
         return await simulation.wait(inspector.explain(Query("kex", "default", "obj")))

@@ -8,9 +8,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import kopf
-from kopf._client.http.request_facts import RequestBegun
-from kopf._controller.controller_facts import ControllerStarted
-from kopf._facts.bus import Bus, Fact
 from kopf._insight.metrics.collector import get_collector
 from kopf._insight.metrics.operator_metrics import Metrics
 from kopf.testing import Simulation
@@ -30,7 +27,7 @@ class Scraper:
         self._prometheus = CollectorRegistry()
         settings = kopf.OperatorSettings()
         clock = asyncio.get_running_loop().time
-        self.metrics = Metrics(simulation._birth.bus, registry, settings, clock=clock)
+        self.metrics = Metrics(simulation._birth.observers, registry, settings, clock=clock)
         self.collector = get_collector(self._prometheus)
         self.collector.add(self.metrics)
 
@@ -97,32 +94,28 @@ async def live(simulation: Simulation, size: int) -> None:
     await simulation.advance(seconds=5)
 
 
-async def test_nothing_frequent_is_told_for_the_sake_of_metrics(
-        simulation: Simulation, registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch,
+async def test_what_matters_only_after_failures_is_not_observed_before(
+        simulation: Simulation, registry: kopf.OperatorRegistry,
 ) -> None:
-    """As long as nothing fails. Facts of what is frequent are half of the cost of whoever listens to them."""
-    told: list[Fact] = []
-    tell = Bus.tell
-
-    def note(bus: Bus, fact: Fact) -> None:
-        told.append(fact)
-        tell(bus, fact)
-
+    """Whoever has a method, is called for each object."""
     @kopf.on.create("kopfexamples", id="create_fn")
-    async def create_fn(**_: Any) -> dict[str, str]:
+    async def create_fn(name: str, **_: Any) -> dict[str, str]:
+        if name == "bad":
+            raise kopf.PermanentError("never")
         return {"done": "yes"}
 
-    monkeypatch.setattr(Bus, "tell", note)
     scraper = Scraper(simulation, registry)
+    assert simulation._birth is not None
+    observers = simulation._birth.observers
     await simulation.restart()
     await simulation.apply(make("obj"))
     await simulation.advance(seconds=5)
     assert scraper.scrape().sum("kopf_handler_duration_seconds_count", handler="create_fn") == 1
     assert scraper.scrape().sum("kopf_watch_lag_seconds_count") == 2  # of the status, and of the object
-    assert any(isinstance(fact, ControllerStarted) for fact in told)
-    frequent = [fact for fact in told if fact.is_frequent]
-    streams = [fact for fact in frequent if isinstance(fact, RequestBegun) and fact.is_stream]
-    assert frequent == streams
+    assert "pass_decided" not in vars(observers)
+    await simulation.apply(make("bad"))
+    await simulation.advance(seconds=5)
+    assert "pass_decided" in vars(observers)
 
 
 async def test_metrics_agree_with_the_journal(simulation: Simulation, registry: kopf.OperatorRegistry) -> None:

@@ -5,21 +5,18 @@ import concurrent.futures
 import itertools
 import math
 import threading
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 import kopf
-from kopf._admission.review_facts import ReviewBegun, ReviewEnded
 from kopf._admission.servers.certificate_reads import READS
 from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
 from kopf._client.resources.targets import Target
-from kopf._client.resources.watch_facts import WatchInterrupted
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
-from kopf._events.event_facts import EventDropped
-from kopf._facts.bus import Bus
+from kopf._controller.observer import ControllerView, Observers, Review
+from kopf._controller.work_queue import WorkQueue
 from kopf._handlers.handlers import Handler
+from kopf._handlers.registry import HandlersOfResource
 from kopf._health.loop_lag import LoopLag
 from kopf._insight.metrics.collector import get_collector
 from kopf._insight.metrics.families import BATCH, Counter, Distribution, Gauge, Histogram, merge
@@ -56,16 +53,16 @@ def test_several_operators() -> None:
 
 def test_what_is_read_is_consistent_while_it_changes() -> None:
     """The sum belongs to the count, whoever reads them meanwhile, and nothing is lost."""
-    bus, times = Bus(), itertools.count()
-    metrics = Metrics(bus, kopf.OperatorRegistry(), kopf.OperatorSettings(), clock=lambda: float(next(times)))
+    observers, times = Observers(), itertools.count()
+    metrics = Metrics(observers, kopf.OperatorRegistry(), kopf.OperatorSettings(), clock=lambda: float(next(times)))
     is_over = threading.Event()
 
     def write() -> int:
         count = 0
         while not is_over.is_set():
-            begun = ReviewBegun("check", {}, at=bus.clock())
-            bus.tell(begun)
-            bus.tell(ReviewEnded(begun, None, bus.clock()))
+            review = Review("check", {}, False, observers.clock())
+            observers.review_begun(review)
+            observers.review_ended(review, None)
             count += 1
         return count
 
@@ -88,29 +85,26 @@ def test_what_is_read_is_consistent_while_it_changes() -> None:
         assert read() == (written, written)
 
 
-class Reporting:
-    """A controller that only reports."""
-
-    passages: Any = None
-
-    def report_to(self, passages: Any) -> None:
-        self.passages = passages
+def make_view() -> ControllerView:
+    queue = WorkQueue[str](has_room=lambda *_: True, on_due=lambda *_: None, call_at=lambda *_: None)  # type: ignore[arg-type]
+    return ControllerView(RESOURCE, HandlersOfResource.build([]), queue, (), {}, lambda: 50, lambda: (), None)
 
 
 def test_what_is_put_aside_is_bounded() -> None:
     """Even if nobody scrapes, and a worker is never done with an object, as that changes all the time."""
-    bus, controller = Bus(), Reporting()
-    metrics = Metrics(bus, kopf.OperatorRegistry(), kopf.OperatorSettings())
-    bus.tell(ControllerStarted(RESOURCE, controller))
+    observers, view = Observers(), make_view()
+    metrics = Metrics(observers, kopf.OperatorRegistry(), kopf.OperatorSettings())
+    observers.controller_started(view)
+    [flow] = metrics._groups[0]._flows.values()
     for _ in range(2 * BATCH):
-        controller.passages.look("key", 0.1, False, None)
-        assert len(controller.passages.looks) < BATCH
+        observers.pass_ended(RESOURCE, "key", None, None, None, 0.1)
+        assert len(flow.looks) < BATCH
     for _ in range(2 * BATCH):
-        controller.passages.queue("key")
-        controller.passages.begin("key")
-        controller.passages.end("key")
-        assert max(len(controller.passages.waits), len(controller.passages.works)) < BATCH
-    bus.tell(ControllerStopped(RESOURCE, controller))
+        observers.object_queued(RESOURCE, "key")
+        observers.work_begun(RESOURCE, "key")
+        observers.work_ended(RESOURCE, "key")
+        assert max(len(flow.waits), len(flow.works)) < BATCH
+    observers.controller_stopped(view)
     snapshots = {snapshot.name: snapshot for snapshot in metrics.read()}
     for name in ("controller_runtime_reconcile_time_seconds", "workqueue_queue_duration_seconds"):
         [distribution] = snapshots[name].distributions.values()
@@ -143,31 +137,31 @@ def test_other_causes_of_restarts() -> None:
     assert name_cause(APINetworkError("x")) == "network"
     assert name_cause(ValueError("x")) == "other"
     assert name_cause(None) == "closed"
-    assert WatchInterrupted.__doc__
 
 
 def test_quiet_streams_have_a_cause_of_their_own() -> None:
     from kopf._client.errors import APISilenceError
 
-    bus, registry = Bus(), CollectorRegistry()
-    metrics = Metrics(bus, kopf.OperatorRegistry(), kopf.OperatorSettings())
+    observers, registry = Observers(), CollectorRegistry()
+    metrics = Metrics(observers, kopf.OperatorRegistry(), kopf.OperatorSettings())
     get_collector(registry).add(metrics)
     target = Target(RESOURCE)
-    for is_quiet in (True, False):
-        bus.tell(WatchInterrupted(target, APISilenceError("x"), 0.1, is_listing=False, is_quiet=is_quiet))
+    observers.watch_interrupted(target, "silence", APISilenceError("x"), 0.1)
+    observers.watch_interrupted(target, "watching", APISilenceError("x"), 0.1)
     for cause in ("quiet", "network"):
         assert Exposed.of(registry).sum("kopf_watch_restarts_total", cause=cause) == 1
 
 
 def test_reviews_and_dropped_events() -> None:
-    bus, registry = Bus(), CollectorRegistry()
-    metrics = Metrics(bus, kopf.OperatorRegistry(), kopf.OperatorSettings())
+    observers, registry = Observers(), CollectorRegistry()
+    observers.clock = lambda: 3.0
+    metrics = Metrics(observers, kopf.OperatorRegistry(), kopf.OperatorSettings(), clock=observers.clock)
     get_collector(registry).add(metrics)
-    begun = ReviewBegun("check", {"request": {}})
-    bus.tell(begun)
+    review = Review("check", {}, False, 0.0)
+    observers.review_begun(review)
     assert Exposed.of(registry).sum("controller_runtime_webhook_requests_in_flight", webhook="/check") == 1
-    bus.tell(ReviewEnded(begun, None, at=3.0))
-    bus.tell(EventDropped("overflow"))
+    observers.review_ended(review, None)
+    observers.event_dropped("overflow")
     exposed = Exposed.of(registry)
     assert exposed.sum("controller_runtime_webhook_requests_in_flight") == 0
     assert exposed.sum("controller_runtime_webhook_requests_total", webhook="/check", code="500") == 1

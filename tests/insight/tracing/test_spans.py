@@ -8,9 +8,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, format_trace_id
 
-from kopf._admission.review_facts import ReviewBegun, ReviewEnded
-from kopf._client.http.request_facts import RequestBegun, RequestEnded
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers, Review
 from kopf._insight.tracing.log_records import marking_logs
 from kopf._insight.tracing.recent_spans import RecentSpans
 from kopf._insight.tracing.request_spans import name_route
@@ -45,32 +43,31 @@ def test_memory_is_bounded() -> None:
 
 
 @pytest.fixture
-def bus() -> Bus:
-    return Bus()
+def observers() -> Observers:
+    return Observers()
 
 
 @pytest.fixture
-def collected(bus: Bus) -> Collected:
+def collected(observers: Observers) -> Collected:
     collected = Collected()
-    start_tracing(bus, collected.provider.get_tracer("test"))
+    start_tracing(observers, collected.provider.get_tracer("test"))
     return collected
 
 
-def _review(bus: Bus, header: str, flags: str, *, is_authenticated: bool) -> SpanContext:
+def _review(observers: Observers, header: str, flags: str, *, is_authenticated: bool) -> SpanContext:
     headers = {header: f"00-{TRACE_ID}-00f067aa0ba902b7-{flags}"}
-    payload = {"request": {"object": {"secret": "x"}}}
-    begun = ReviewBegun("check", payload, headers, is_authenticated=is_authenticated)
-    bus.tell(begun)
+    review = Review("check", headers, is_authenticated, 0.0)
+    observers.review_begun(review)
     inner = trace.get_current_span().get_span_context()
     response: Any = {"response": {"allowed": False}}
-    bus.tell(ReviewEnded(begun, response))
+    observers.review_ended(review, response)
     assert not trace.get_current_span().get_span_context().is_valid
     return inner
 
 
 @pytest.mark.parametrize("name", ["traceparent", "Traceparent"])
-def test_reviews_continue_the_traces_of_the_server(bus: Bus, collected: Collected, name: str) -> None:
-    inner = _review(bus, name, "01", is_authenticated=True)
+def test_reviews_continue_the_traces_of_the_server(observers: Observers, collected: Collected, name: str) -> None:
+    inner = _review(observers, name, "01", is_authenticated=True)
     span = collected.get("review", kopf__webhook="check", kopf__allowed=False)
     assert span.context == inner
     assert format_trace_id(span.context.trace_id) == TRACE_ID
@@ -78,8 +75,8 @@ def test_reviews_continue_the_traces_of_the_server(bus: Bus, collected: Collecte
 
 
 @pytest.mark.parametrize("flags", ["00", "01"])
-def test_reviews_of_anybody_are_only_linked(bus: Bus, collected: Collected, flags: str) -> None:
-    inner = _review(bus, "traceparent", flags, is_authenticated=False)
+def test_reviews_of_anybody_are_only_linked(observers: Observers, collected: Collected, flags: str) -> None:
+    inner = _review(observers, "traceparent", flags, is_authenticated=False)
     span = collected.get("review", kopf__webhook="check", kopf__allowed=False)
     assert span.context == inner
     assert span.parent is None
@@ -87,24 +84,22 @@ def test_reviews_of_anybody_are_only_linked(bus: Bus, collected: Collected, flag
     assert format_trace_id(span.context.trace_id) != TRACE_ID
 
 
-def test_reviews_with_malformed_traces_have_no_links(bus: Bus, collected: Collected) -> None:
-    _review(bus, "traceparent", "zz", is_authenticated=False)
+def test_reviews_with_malformed_traces_have_no_links(observers: Observers, collected: Collected) -> None:
+    _review(observers, "traceparent", "zz", is_authenticated=False)
     assert not collected.get("review").links
 
 
-def test_requests_of_nothing_are_not_traced(bus: Bus, collected: Collected) -> None:
-    begun = RequestBegun("GET", "/api/v1/pods?x=y", "https://server:6443", {})
-    bus.tell(begun)
-    bus.tell(RequestEnded(begun, 200))
+def test_requests_of_nothing_are_not_traced(observers: Observers, collected: Collected) -> None:
+    headers = observers.request_begun("GET", "/api/v1/pods?x=y", "https://server:6443", {})
+    observers.request_ended("GET", "https://server:6443", 200, None, 0.0, headers)
     assert collected.spans == []
-    assert begun.headers == {}
+    assert headers == {}
 
 
-def test_queries_are_not_shown(bus: Bus, collected: Collected) -> None:
+def test_queries_are_not_shown(observers: Observers, collected: Collected) -> None:
     with collected.provider.get_tracer("user").start_as_current_span("of the user"):
-        begun = RequestBegun("GET", "/api/v1/pods?fieldSelector=x", "https://server:6443", {})
-        bus.tell(begun)
-        bus.tell(RequestEnded(begun, None, TimeoutError()))
+        headers = observers.request_begun("GET", "/api/v1/pods?fieldSelector=x", "https://server:6443", {})
+        observers.request_ended("GET", "https://server:6443", None, TimeoutError(), 0.0, headers)
     span = collected.get("GET pods", url__path="/api/v1/pods", server__port=6443, error__type="TimeoutError")
     assert "fieldSelector" not in span.to_json()
 

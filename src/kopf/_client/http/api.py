@@ -21,6 +21,7 @@ from typing import Any, TypedDict, Unpack
 
 from kopf._client.auth.credentials import redact
 from kopf._client.auth.vault import Vault
+from kopf._client.client_observer import ClientObserver
 from kopf._client.errors import (
     APIError,
     APIForbiddenError,
@@ -36,9 +37,7 @@ from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
 from kopf._client.http.pages import describe_page, is_page
 from kopf._client.http.reachability import Reachability
-from kopf._client.http.request_facts import RequestRetried, begin_telling
 from kopf._client.http.transport import Limits, ProtocolError, Response, SilenceError, TransportError, read_body
-from kopf._facts.bus import Bus
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
 from kopf._values.patches import MERGE_PATCH
@@ -86,8 +85,8 @@ class APIClient:
     is no response; :class:`LoginError` if there are no valid credentials.
     """
 
-    def __init__(self, vault: Vault, settings: OperatorSettings, bus: Bus | None = None) -> None:
-        self.bus = Bus() if bus is None else bus
+    def __init__(self, vault: Vault, settings: OperatorSettings, observer: ClientObserver | None = None) -> None:
+        self.observer = ClientObserver() if observer is None else observer
         """Who is told of the requests."""
         self.for_tools: APIClient = self
         """The client for what is not asked by the operator itself, but by those who look at it: never recorded."""
@@ -151,8 +150,7 @@ class APIClient:
                 )
                 if delay is None:
                     raise
-                if self.bus.is_heard:
-                    self.bus.tell(RequestRetried(method, target, exc, delay))
+                self.observer.request_retried(method, target, exc, delay)
                 reporter = options.get("logger", logger)
                 level = logging.DEBUG if isinstance(exc, APINetworkError) and exc.is_told else logging.WARNING
                 reporter.log(level, "A request has failed and will be repeated in %g seconds: %s", delay, exc)
@@ -174,16 +172,13 @@ class APIClient:
             connection = await self._vault.acquire()
             token = connection.token
             server = connection.credentials.server
-            telling = begin_telling(self.bus, "GET", target, server, headers, is_stream=True)
             error: APIError | None = None
             status = None
             is_open = False
             try:
-                sent_headers = headers if telling is None else telling.begun.headers
-                async with connection.session.request("GET", target, None, sent_headers, limits) as response:
+                async with connection.session.request("GET", target, None, headers, limits) as response:
                     status = response.status
-                    if telling is not None:
-                        telling.open(status)
+                    self.observer.stream_answered(server, status)
                     if is_page(response):
                         raise ProtocolError(describe_page(await read_body(response)))
                     self._reachability.note_response(connection.credentials.server)
@@ -199,6 +194,8 @@ class APIClient:
                 if not self._can_renew(connection, token, error):
                     raise error
             except OSError as exc:
+                if status is None:
+                    self.observer.stream_failed(server, exc)
                 if tls.find_error(exc) is not None and self._vault.renew(connection):
                     continue
                 is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, TransportError)
@@ -207,10 +204,6 @@ class APIClient:
                 raise self._make_network_error("GET", server, target, exc, is_open) from exc
             finally:
                 error = None  # what is raised holds this frame by its traceback: they must not hold each other
-                if (counters := self.bus.counters) is not None:
-                    counters.request("GET", server, status, None)
-                if telling is not None:
-                    telling.end(status)
                 self._vault.release(connection)
 
     def _get_limits(self) -> Limits:
@@ -240,17 +233,16 @@ class APIClient:
         Make one attempt, though with all credentials if they are refused one after another; ``target`` is the path
         and the query. Raises the errors of the class. Recordings are made and replayed around this and :meth:`stream`.
         """
-        bus = self.bus
+        observer = self.observer
         while True:
             connection = await self._vault.acquire()
             token = connection.token
             server = connection.credentials.server
             error: APIError | None = None
-            started, status, telling, sent_headers = None, None, None, headers
-            if bus.is_heard:
-                started = bus.clock()
-                if (telling := begin_telling(bus, method, target, server, headers)) is not None:
-                    sent_headers = telling.begun.headers
+            failure: BaseException | None = None
+            status = None
+            sent_headers = observer.request_begun(method, target, server, headers)
+            started = observer.clock()
             try:
                 async with connection.session.request(method, target, body, sent_headers, limits) as response:
                     status = response.status
@@ -262,18 +254,21 @@ class APIClient:
                         connection.has_worked = True
                         return content
                     error = _make_error(method, target, response, content)
+                    error.server = server
                 if not self._can_renew(connection, token, error):
                     raise error
             except OSError as exc:
+                failure = exc
                 if tls.find_error(exc) is not None and self._vault.renew(connection):
                     continue
-                raise self._make_network_error(method, server, target, exc) from exc
+                failure = self._make_network_error(method, server, target, exc)
+                raise failure from exc
+            except BaseException as exc:
+                failure = exc
+                raise
             finally:
-                error = None  # what is raised holds this frame by its traceback: they must not hold each other
-                if started is not None and (counters := bus.counters) is not None:
-                    counters.request(method, server, status, bus.clock() - started)
-                if telling is not None:
-                    telling.end(status)
+                observer.request_ended(method, server, status, failure, started, sent_headers)
+                error = failure = None  # what is raised holds this frame by its traceback: not to hold each other
                 self._vault.release(connection)
 
     def _can_renew(self, connection: Connection, token: str | None, error: APIError) -> bool:
@@ -290,6 +285,7 @@ class APIClient:
     ) -> APINetworkError:
         cls = APISilenceError if is_open and isinstance(exc, SilenceError) else APINetworkError
         error = cls(_describe_failure(method, server, target, exc))
+        error.server = server
         reachability = self._reachability
         error.is_told = reachability.note_break(server) if is_open else reachability.note_failure(server, exc, error)
         return error

@@ -14,7 +14,6 @@ from kopf._client.errors import (
     APINotFoundError,
 )
 from kopf._client.http.api import AnyLogger, APIClient
-from kopf._client.resources.watch_facts import ObjectPatched
 from kopf._values.authorship import Authorship
 from kopf._values.deliveries import EVERYTHING, REST, STATUS
 from kopf._values.foreign_values import WARNING, find_in_patch, name_foreign_values
@@ -158,7 +157,7 @@ class _Sending(NamedTuple):
                 raise
             before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
             if request.changes:
-                self._tell(request, before, obj)
+                self.api.observer.object_patched(self.resource, before, obj, request.subresource, request.changes)
                 if self.on_saved is not None:
                     self.on_saved(request, obj)
         return obj
@@ -189,15 +188,6 @@ class _Sending(NamedTuple):
         """Say whose changes are refused, if it is for what they are."""
         if error.status in _UNACCEPTABLE and self.patch.authorship is not None:
             error.authors = self.patch.authorship.find_authors(self.patch, error.fields)
-
-    def _tell(self, request: PatchRequest, before: KubeObject, after: KubeObject) -> None:
-        bus = self.api.bus
-        if (counters := bus.counters) is not None:
-            counters.patch(self.resource, before, after)
-        if bus.is_followed and ObjectPatched in bus.heard:
-            bus.tell(
-                ObjectPatched(self.resource, before, after, request.subresource, request.changes, bus.clock())
-            )
 
 
 def _log(request: PatchRequest, logger: AnyLogger) -> None:

@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import msgspec
 
+from kopf._client.client_observer import WatchPhase
 from kopf._client.errors import (
     APIClientError,
     APIForbiddenError,
@@ -36,7 +37,6 @@ from kopf._client.resources.listing_progress import ListingProgress
 from kopf._client.resources.setbacks import BrokenStreamError, Setbacks
 from kopf._client.resources.stream_lines import Line, make_line_error, parse_line
 from kopf._client.resources.targets import Target
-from kopf._client.resources.watch_facts import WatchInterrupted
 from kopf._client.resources.watch_machine import State, WatchEvent, WatchMachine
 from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject
@@ -139,8 +139,9 @@ class _Watcher:
                             yield events
                         is_stream = not is_listing or self._listing is _Listing.STREAMED
                         delay = self._setbacks.accept_end() if is_stream else 0.0
-                        if is_stream and self._api.bus.is_heard:
-                            self._api.bus.tell(WatchInterrupted(self._target, None, delay, is_listing))
+                        if is_stream:
+                            phase: WatchPhase = "listing" if is_listing else "watching"
+                            self._api.observer.watch_interrupted(self._target, phase, None, delay)
                     except _TEMPORARY_ERRORS as exc:
                         delay = self._accept_failure(exc)
                 if delay > 0:
@@ -281,8 +282,8 @@ class _Watcher:
         is_listing = self._machine.state is not State.WATCHING
         delay = self._setbacks.accept_failure(error)
         is_quiet = not is_listing and isinstance(error, APISilenceError) and self._setbacks.accept_silence()
-        if self._api.bus.is_heard:
-            self._api.bus.tell(WatchInterrupted(self._target, error, delay, is_listing, is_quiet))
+        phase: WatchPhase = "listing" if is_listing else "silence" if is_quiet else "watching"
+        self._api.observer.watch_interrupted(self._target, phase, error, delay)
         level = logging.INFO if self._setbacks.is_productive or isinstance(error, APIGoneError) else logging.WARNING
         if is_quiet or (isinstance(error, APINetworkError) and error.is_told):
             level = logging.DEBUG

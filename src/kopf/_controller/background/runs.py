@@ -134,6 +134,11 @@ class BackgroundRun(abc.ABC, Generic[H]):
         return not self.is_running and reason is not None and bool(reason & _PASSING_REASONS)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it is not called right now, and will be; of daemons, that is not known."""
+        return False
+
+    @property
     @abc.abstractmethod
     def next_call(self) -> float | None:
         """When the function is called next, by the clock of the event loop; ``None`` if it runs, or that is unknown."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from kopf._client.resources.patching import PatchSuperseded
 from kopf._controller.changes.decision import END, Plan, Saving, conclude, decide
 from kopf._controller.changes.execution import Execution
-from kopf._controller.changes.look_facts import LookDecided
 from kopf._controller.changes.saving import Carried, Result, Unsaved, note_finalizer
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.view import View
@@ -53,9 +52,8 @@ class Reconciliation(Record, eq=False):
         scope = self._scope
         view = View(scope, self._obj, self._carried)
         plan = decide(view.situation, view.choose)
-        if (bus := scope.runtime.bus).is_followed and LookDecided in bus.heard:
-            situation, at = view.situation, bus.clock()
-            bus.tell(LookDecided(scope.resource, situation.key, self._obj, situation.detection, plan, at))
+        situation = view.situation
+        scope.runtime.observer.pass_decided(scope.resource, situation.key, self._obj, situation.detection, plan)
         writing = self._writing = Writing(scope, view, self._carried, plan)
         for error in plan.skipped:
             view.logger.error("%s. The handler is skipped.", error)

@@ -1,1 +1,1 @@
-"""The console: a page that shows what the operator does. The history is filled from the bus, the page asks for it."""
+"""The console: a page that shows what the operator does. The history is filled by observers, the page asks for it."""

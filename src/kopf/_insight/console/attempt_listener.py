@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from kopf._facts.bus import Bus
-from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
+from kopf._controller.observer import Observer
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler, SpawningHandler
-from kopf._handlers.outcomes import Outcome
+from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._insight.console.background_runs import BackgroundRuns
 from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import ERROR, INFO, WARNING, History
@@ -15,30 +14,27 @@ from kopf._insight.console.texts import WITHHELD, is_secret, show_error
 from kopf._values.reasons import Activity
 
 
-class AttemptListener:
-    """Follows the attempts. Their results are never looked at: those of logins are credentials."""
+class AttemptListener(Observer):
+    """Follows the attempts, told late. Their results are never looked at: those of logins are credentials."""
 
-    def __init__(self, bus: Bus, history: History, errors: GroupedErrors, background: BackgroundRuns) -> None:
+    def __init__(self, history: History, errors: GroupedErrors, background: BackgroundRuns) -> None:
         self._history = history
         self._errors = errors
         self._background = background
-        self._records: dict[AttemptBegun, ObjectRecord] = {}
+        self._records: dict[int, ObjectRecord] = {}
         """Those which are tried right now."""
         self.secret_indices: set[str] = set()
         """Those that are made of secrets."""
-        history.backlog.follow(bus, AttemptBegun, self._begin, is_passing=True)
-        history.backlog.follow(bus, AttemptEnded, self._end)
 
-    def _begin(self, fact: AttemptBegun) -> None:
-        handler = fact.handler
+    def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: Attempt) -> None:
         if isinstance(handler, IndexingHandler):
-            if isinstance(fact.cause, ResourceCause) and is_secret(fact.cause.resource):
+            if isinstance(cause, ResourceCause) and is_secret(cause.resource):
                 self.secret_indices.add(handler.id)
             return
-        record = self._find(fact.cause)
+        record = self._find(cause)
         if record is None:
             return
-        self._records[fact] = record
+        self._records[number] = record
         if isinstance(handler, SpawningHandler):
             self._background.begin(record, handler, self._history.backlog.now)
         if isinstance(handler, DaemonHandler):
@@ -47,11 +43,12 @@ class AttemptListener:
             record.calling = handler.id
             self._history.mark(record)
 
-    def _end(self, fact: AttemptEnded) -> None:
-        begun, outcome, took = fact.begun, fact.outcome, fact.at - fact.begun.at
-        handler, record = begun.handler, self._records.pop(begun, None)
+    def attempt_ended(
+        self, number: int, handler: Handler, cause: Cause, outcome: Outcome | None, started: float
+    ) -> None:
+        took, record = self._history.backlog.clock() - started, self._records.pop(number, None)
         error = None if outcome is None else outcome.exception
-        if record is None and (record := self._find(begun.cause)) is None:
+        if record is None and (record := self._find(cause)) is None:
             return
         if isinstance(handler, SpawningHandler):
             self._background.end(record, handler, outcome, took)
@@ -59,7 +56,7 @@ class AttemptListener:
             record.calling = ""
         if isinstance(error, Exception):
             self._errors.add(handler.id, error, record)
-        if isinstance(handler, IndexingHandler) or (record is self._history.operator and _is_of_probe(begun)):
+        if isinstance(handler, IndexingHandler) or (record is self._history.operator and _is_of_probe(cause)):
             return
         text, level = _describe(handler, outcome, took, is_withheld=record.kind.is_secret)
         self._history.add(record, "attempt", text, level=level)
@@ -73,8 +70,8 @@ class AttemptListener:
         return self._history.operator if isinstance(cause, ActivityCause) else None
 
 
-def _is_of_probe(fact: AttemptBegun) -> bool:
-    return isinstance(fact.cause, ActivityCause) and fact.cause.activity is Activity.PROBE
+def _is_of_probe(cause: Cause) -> bool:
+    return isinstance(cause, ActivityCause) and cause.activity is Activity.PROBE
 
 
 def _describe(handler: Handler, outcome: Outcome | None, took: float, *, is_withheld: bool) -> tuple[str, int]:

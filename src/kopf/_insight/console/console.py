@@ -9,16 +9,17 @@ import os
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.attempt_listener import AttemptListener
 from kopf._insight.console.background_runs import BackgroundRuns
 from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import History
-from kopf._insight.console.object_listener import ObjectListener
+from kopf._insight.console.object_listener import DetailKeeper, ObjectListener
 from kopf._insight.console.object_logs import collecting_logs
 from kopf._insight.console.page_files import add_files
 from kopf._insight.console.panels import Company, Indices
+from kopf._insight.console.request_vitals import Requests
 from kopf._insight.console.stream_vitals import Streams
 from kopf._insight.console.updates import Updates
 from kopf._insight.console.work_survey import WorkSurvey
@@ -44,19 +45,25 @@ T = TypeVar("T")
 
 
 class Console:
-    """Listens to the operator since it is made. What it answers, it answers in the thread of its server."""
+    """Observes the operator since it is made. What it answers, it answers in the thread of its server."""
 
-    def __init__(self, bus: Bus, backlog: Backlog, routes: Routes, explain: Explain, *, kubeconfig: str | None) -> None:
+    def __init__(
+        self, observers: Observers, backlog: Backlog, routes: Routes, explain: Explain, *, kubeconfig: str | None
+    ) -> None:
         """With the ``kubeconfig`` of a local cluster, its objects can be edited in the page."""
         self.history = History(backlog)
         self._explain = explain
         errors, background = GroupedErrors(backlog), BackgroundRuns()
-        streams = Streams(bus, self.history)
-        attempts = AttemptListener(bus, self.history, errors, background)
-        ObjectListener(bus, self.history, errors, streams)
-        WorkSurvey(bus, self.history)
-        self._company = Company(bus, self.history)
-        indices = Indices(bus, attempts.secret_indices)
+        requests = Requests(self.history)
+        streams = Streams(self.history, requests)
+        attempts = AttemptListener(self.history, errors, background)
+        objects = ObjectListener(self.history, errors, streams)
+        indices = Indices(attempts.secret_indices)
+        self._company = Company(self.history)
+        backlog.add(attempts, objects)
+        observers.add(
+            requests, streams, indices, self._company, WorkSurvey(self.history), DetailKeeper(objects, backlog)
+        )
         self._editing: ClusterEditing | None = None
         self._panels: dict[str, Callable[[], object]] = {
             "errors": functools.partial(self._describe_settled, errors.describe),
@@ -134,8 +141,8 @@ def _read(describe: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def showing(bus: Bus, backlog: Backlog, routes: Routes, explain: Explain) -> Iterator[Console]:
-    """Have the console listen and answer as long as the block lasts."""
-    console = Console(bus, backlog, routes, explain, kubeconfig=os.environ.get(DEV_VARIABLE) or None)
+def showing(observers: Observers, backlog: Backlog, routes: Routes, explain: Explain) -> Iterator[Console]:
+    """Have the console observe and answer as long as the block lasts."""
+    console = Console(observers, backlog, routes, explain, kubeconfig=os.environ.get(DEV_VARIABLE) or None)
     with collecting_logs(console.history):
         yield console

@@ -1,28 +1,30 @@
 """
-The listener for objects: turns the facts of their handling into their states and timelines.
+The observers of objects: turn what is done about them into their states and timelines.
 
-The facts come late, by the backlog. Only what can change until then, is serialised at once: the users' own values.
+They are told late, by the backlog. Only what can change until then, is serialised at once: the users' own values.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
-from kopf._client.resources.watch_facts import ObjectPatched
+from kopf._client.client_observer import is_same
 from kopf._controller.changes.decision import Plan, Saving
-from kopf._controller.changes.look_facts import LookDecided, LookEnded
-from kopf._controller.controller_facts import ObjectObserved
-from kopf._events.event_facts import EventPosted
-from kopf._facts.bus import Bus
+from kopf._controller.changes.detection import Detection
+from kopf._controller.observer import Observer
+from kopf._insight.backlog import Backlog
 from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import ERROR, INFO, WARNING, History
 from kopf._insight.console.object_records import ObjectRecord
 from kopf._insight.console.patch_details import Kept, keep_diff, keep_patch, restore_diff, restore_patch
 from kopf._insight.console.stream_vitals import Streams
 from kopf._insight.console.texts import WITHHELD, cut, is_secret, show_error
+from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
+from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
 
 _MAX_NAMES = 10
@@ -31,32 +33,21 @@ _MAX_VERSION = 40
 _FINALIZERS = {FinalizerChange.ADD: "add the finalizer", FinalizerChange.REMOVE: "remove the finalizer"}
 
 
-class ObjectListener:
-    """
-    Follows the objects from their events to their patches.
+class ObjectListener(Observer):
+    """Follows the objects from their events to their patches; told late."""
 
-    Large because each of these steps is a fact of its own.
-    """
-
-    def __init__(self, bus: Bus, history: History, errors: GroupedErrors, streams: Streams) -> None:
+    def __init__(self, history: History, errors: GroupedErrors, streams: Streams) -> None:
         self._history = history
-        self._note = history.backlog.note_fact
-        follow = history.backlog.follow
         self._errors = errors
         self._streams = streams
         self._plans: dict[int, Plan] = {}
-        follow(bus, ObjectObserved, self._observe, is_heavy=True)
-        bus.subscribe(LookDecided, self._decide)
-        bus.subscribe(ObjectPatched, self._patch)
-        follow(bus, LookEnded, self._end_look)
-        follow(bus, EventPosted, self._post)
 
-    def _observe(self, fact: ObjectObserved) -> None:
-        history, type, head = self._history, fact.type, fact.obj.head
+    def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
+        history, head = self._history, obj.head
         version, now = head.resourceVersion, history.backlog.now
-        record = history.find(fact.resource, fact.key)
+        record = history.find(resource, key)
         if record is None:
-            record = history.obtain(fact.resource, fact.key, head.namespace, head.name)
+            record = history.obtain(resource, key, head.namespace, head.name)
         text = f"{type or 'listed'}, version {version[:_MAX_VERSION]}"
         lag = None
         if record.own_write is not None and record.own_write[0] == version:
@@ -67,40 +58,42 @@ class ObjectListener:
             record.seen = now
             if head.deletionTimestamp is not None and type != "DELETED":
                 text += ", being deleted"
-        self._streams.note_event(fact.resource, lag, now)
+        self._streams.note_event(resource, lag, now)
         history.add(record, "seen", text)
         if type == "DELETED":
             history.set_state(record, "gone")
         elif record.rest == "gone":  # it is selected again
             history.set_state(record, "idle")
 
-    def _decide(self, fact: LookDecided) -> None:
-        change = fact.detection.change
-        kept = () if change is None else keep_diff(change.diff, fact.resource)
-        self._note(fact.at, len(kept), self._take_decided, fact, kept)
-
-    def _take_decided(self, fact: LookDecided, kept: Kept) -> None:
-        plan = fact.plan
-        if (record := self._history.find(fact.resource, fact.key)) is not None:
+    def take_decided(self, resource: Resource, key: str, plan: Plan, kept: Kept) -> None:
+        """A pass is decided, with these details of what has changed."""
+        if (record := self._history.find(resource, key)) is not None:
             self._plans[record.id] = plan
             text = _describe(plan, withheld=record.kind.is_secret)
             level = WARNING if plan.choice.relevant_failures else INFO
             details = restore_diff(kept, is_secret=record.kind.is_secret) if kept else ()
             self._history.add(record, "look", text, level=level, details=details)
 
-    def _end_look(self, fact: LookEnded) -> None:
-        begun, delay, now = fact.begun, fact.delay, self._history.backlog.now
-        record = self._history.find(begun.resource, begun.key)
+    def pass_ended(
+        self,
+        resource: Resource,
+        key: str,
+        obj: KubeObject | None,
+        error: BaseException | None,
+        delay: float | None,
+        started: float,
+    ) -> None:
+        backlog, record = self._history.backlog, self._history.find(resource, key)
         if record is None:
             return
-        plan = self._plans.pop(record.id, None)
-        if fact.error is None and plan is not None and plan.saving is Saving.END and plan.progress.states:
+        now, plan = backlog.now, self._plans.pop(record.id, None)
+        if error is None and plan is not None and plan.saving is Saving.END and plan.progress.states:
             record.failed = any(state.failure for state in plan.progress.states.values())
             record.problem = record.problem if record.failed else ""
-        waited = now - (fact.at - begun.at) - record.seen
-        self._streams.note_look(begun.resource, waited if record.seen and not record.next_at else -1.0)
-        if isinstance(fact.error, Exception):
-            self._note_error(record, fact.error, "" if delay is None else f"; again in {delay:g} s")
+        waited = now - (backlog.clock() - started) - record.seen
+        self._streams.note_look(resource, waited if record.seen and not record.next_at else -1.0)
+        if isinstance(error, Exception):
+            self._note_error(record, error, "" if delay is None else f"; again in {delay:g} s")
         record.calling = ""
         if record.rest != "gone":
             state = "idle" if delay is None and not record.failed else "failed" if delay is None else "retrying"
@@ -112,37 +105,54 @@ class ObjectListener:
         record.problem = f"{type(error).__name__}: {WITHHELD}" if record.kind.is_secret else show_error(error)
         self._history.add(record, "error", f"{record.problem}{again}", level=ERROR)
 
-    def _patch(self, fact: ObjectPatched) -> None:
-        kept = keep_patch(fact.changes, fact.resource)
-        self._note(fact.at, fact.before.size + fact.after.size + len(kept), self._take_patched, fact, kept)
-
-    def _take_patched(self, fact: ObjectPatched, kept: Kept) -> None:
-        head = fact.after.head
-        record = self._history.find(fact.resource, head.key)
+    def take_patched(
+        self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, kept: Kept
+    ) -> None:
+        """A patch with these changes is done."""
+        head = after.head
+        record = self._history.find(resource, head.key)
         if record is None:
             return
-        what = fact.subresource or "object"
+        what = subresource or "object"
         text = f"the patch of the {what} has changed nothing"
-        if not fact.is_noop:
+        if not is_same(before.head, head):
             version = head.resourceVersion
             record.own_write = version, self._history.backlog.now
             text = f"the {what} is patched, version {version[:_MAX_VERSION]}"
-        details = restore_patch(fact.before, kept, is_secret=record.kind.is_secret)
+        details = restore_patch(before, kept, is_secret=record.kind.is_secret)
         self._history.add(record, "patch", text, details=details)
 
-    def _post(self, fact: EventPosted) -> None:
-        report = fact.report
-        resource = self._find_resource(report.ref.get("apiVersion", ""), report.ref.get("kind", ""))
+    def event_posted(self, ref: ObjectReference, type: str, reason: str, message: str, time: float) -> None:
+        resource = self._find_resource(ref.get("apiVersion", ""), ref.get("kind", ""))
         if resource is not None:
-            message = WITHHELD if is_secret(resource) else cut(report.message)
-            level = INFO if report.type == "Normal" else WARNING
-            record = self._history.find(resource, report.ref.get("uid", ""))
+            shown = WITHHELD if is_secret(resource) else cut(message)
+            level = INFO if type == "Normal" else WARNING
+            record = self._history.find(resource, ref.get("uid", ""))
             if record is not None:
-                self._history.add(record, "event", f"{cut(report.reason, 130)}: {message}", level=level)
+                self._history.add(record, "event", f"{cut(reason, 130)}: {shown}", level=level)
 
     def _find_resource(self, version: str, kind: str) -> Resource | None:
         found = (item for item in [*self._history.kinds] if item.kind == kind and item.api_version == version)
         return next(found, None)
+
+
+class DetailKeeper(Observer):
+    """Keeps what can change later: the differences and the patches. It is told at once."""
+
+    def __init__(self, listener: ObjectListener, backlog: Backlog) -> None:
+        self._listener = listener
+        self._note = backlog.note_heavy
+
+    def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
+        kept = () if detection.change is None else keep_diff(detection.change.diff, resource)
+        self._note(len(kept), self._listener.take_decided, resource, key, plan, kept)
+
+    def object_patched(
+        self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, changes: Any
+    ) -> None:
+        kept = keep_patch(changes, resource)
+        weight = before.size + after.size + len(kept)
+        self._note(weight, self._listener.take_patched, resource, before, after, subresource, kept)
 
 
 _REASONS = {

@@ -6,9 +6,8 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._controller.controller_facts import ControllerStarted, PauseChanged
-from kopf._coordination.peer_facts import PeersSeen
-from kopf._facts.bus import Bus
+from kopf._controller.observer import ControllerView, Observer
+from kopf._controller.pausing import Pause
 from kopf._insight.console.history import WARNING, History
 from kopf._insight.console.texts import cut, show_value
 
@@ -16,40 +15,41 @@ _MAX_PEERS = 100
 _MAX_KEYS = 20
 
 
-class Company:
+class Company(Observer):
     """Who else works, and whether the operator is paused because of that."""
 
-    def __init__(self, bus: Bus, history: History) -> None:
+    def __init__(self, history: History) -> None:
         self._history = history
-        self._places: dict[str, PeersSeen] = {}
-        self._latest: PauseChanged | None = None
-        bus.subscribe(PeersSeen, self._see)
-        bus.subscribe(PauseChanged, self._pause)
+        self._places: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        self._pause: Pause | None = None
 
-    def _see(self, fact: PeersSeen) -> None:
-        self._places[fact.place] = fact
+    def peers_seen(self, place: str, identity: str, records: Mapping[str, Any]) -> None:
+        self._places[place] = identity, records
 
     @property
     def pause(self) -> list[str]:
         """Why the operator is paused; empty if it is not."""
-        return [] if self._latest is None else [cut(reason) for reason in self._latest.pause.reasons]
+        return [] if self._pause is None else [cut(reason) for reason in self._pause.reasons]
 
-    def _pause(self, fact: PauseChanged) -> None:
-        self._latest = fact
+    def pause_changed(self, pause: Pause) -> None:
+        self._pause = pause
         text = f"paused: {'; '.join(self.pause)}" if self.pause else "not paused"
         self._history.add_own("pause", cut(text), level=WARNING if self.pause else 0)
 
     def describe(self) -> dict[str, object]:
         """As it goes to the page."""
         now = datetime.datetime.now(datetime.UTC)
-        return {"pause": self.pause, "peerings": [_describe_peering(fact, now) for fact in [*self._places.values()]]}
+        peerings = [_describe_peering(place, *seen, now) for place, seen in [*self._places.items()]]
+        return {"pause": self.pause, "peerings": peerings}
 
 
-def _describe_peering(fact: PeersSeen, now: datetime.datetime) -> dict[str, object]:
+def _describe_peering(
+    place: str, own: str, records: Mapping[str, Any], now: datetime.datetime
+) -> dict[str, object]:
     from kopf._coordination.peers import Peer  # standalone operators have nothing of that in their memory
 
     peers: list[dict[str, object]] = []
-    for identity, record in [*fact.records.items()][:_MAX_PEERS]:
+    for identity, record in [*records.items()][:_MAX_PEERS]:
         try:
             peer = Peer.parse(identity, record)
         except ValueError as e:
@@ -58,26 +58,25 @@ def _describe_peering(fact: PeersSeen, now: datetime.datetime) -> dict[str, obje
         age = (now - peer.lastseen).total_seconds()
         peers.append({
             "identity": cut(identity),
-            "own": identity == fact.identity,
+            "own": identity == own,
             "priority": peer.priority,
             "lifetime": peer.lifetime,
             "seen": int(peer.lastseen.timestamp() * 1000),
             "alive": age < peer.lifetime,
             "message": peer.message,
         })
-    return {"place": fact.place, "peers": peers, "more": max(0, len(fact.records) - _MAX_PEERS)}
+    return {"place": place, "peers": peers, "more": max(0, len(records) - _MAX_PEERS)}
 
 
-class Indices:
+class Indices(Observer):
     """The indices of the operator, as soon as anything is served."""
 
-    def __init__(self, bus: Bus, secret: set[str]) -> None:
+    def __init__(self, secret: set[str]) -> None:
         self._secret = secret
         self._indices: Mapping[str, Any] = {}
-        bus.subscribe(ControllerStarted, self._start)
 
-    def _start(self, fact: ControllerStarted) -> None:
-        self._indices = fact.controller.scope.runtime.indices
+    def controller_started(self, controller: ControllerView) -> None:
+        self._indices = controller.indices
 
     def describe(self) -> list[dict[str, object]]:
         """As it goes to the page: how large they are, and some of the keys; no values, as they can be anything."""

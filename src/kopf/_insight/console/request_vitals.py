@@ -7,46 +7,41 @@ the timelines anyway.
 
 from __future__ import annotations
 
-from kopf._client.http.request_facts import RequestRetried
-from kopf._controller.controller_facts import StreamClosed, StreamOpened
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observer, WatchedStream
 from kopf._insight.console.history import WARNING, History
 from kopf._insight.console.texts import cut, show_error
 from kopf._values.resources import Resource
 
 
-class Requests:
+class Requests(Observer):
     """What is known of the requests. Their queries are not shown: there can be tokens of long listings."""
 
-    def __init__(self, bus: Bus, history: History) -> None:
+    def __init__(self, history: History) -> None:
         self._history = history
-        self._open: dict[StreamOpened, float] = {}
+        self._open: dict[WatchedStream, float] = {}
         self._repeated = 0
-        bus.subscribe(StreamOpened, self._open_stream)
-        bus.subscribe(StreamClosed, self._close_stream)
-        bus.subscribe(RequestRetried, self._retry)
 
     @property
     def watched(self) -> set[Resource]:
         """What is watched now, by whomever."""
-        return {fact.target.resource for fact in [*self._open]}
+        return {stream.target.resource for stream in [*self._open]}
 
-    def _open_stream(self, fact: StreamOpened) -> None:
-        self._open[fact] = self._history.backlog.now
+    def stream_opened(self, stream: WatchedStream) -> None:
+        self._open[stream] = self._history.backlog.now
 
-    def _close_stream(self, fact: StreamClosed) -> None:
-        self._open.pop(fact.opened, None)
+    def stream_closed(self, stream: WatchedStream) -> None:
+        self._open.pop(stream, None)
 
-    def _retry(self, fact: RequestRetried) -> None:
+    def request_retried(self, method: str, target: str, error: Exception, delay: float) -> None:
         self._repeated += 1
-        text = f"{fact.method} {fact.path.partition('?')[0]}: {show_error(fact.error)}; again in {fact.delay:g} s"
+        text = f"{method} {target.partition('?')[0]}: {show_error(error)}; again in {delay:g} s"
         self._history.add_own("request", cut(text), level=WARNING)
 
     def describe(self) -> dict[str, object]:
         """As it goes to the page."""
         now = self._history.backlog.now
         streams = [
-            [fact.target.path, int(since * 1000), int((now - fact.heartbeat.silence) * 1000)]
-            for fact, since in [*self._open.items()]
+            [stream.target.path, int(since * 1000), int((now - stream.heartbeat.silence) * 1000)]
+            for stream, since in [*self._open.items()]
         ]
         return {"streams": sorted(streams, key=str), "repeated": self._repeated}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kopf._client.resources.watch_facts import WatchInterrupted
-from kopf._controller.controller import Controller
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
-from kopf._facts.bus import Bus
+from kopf._client.client_observer import WatchPhase
+from kopf._client.resources.targets import Target
+from kopf._controller.observer import ControllerView, Observer
 from kopf._insight.console.history import WARNING, History
 from kopf._insight.console.request_vitals import Requests
 from kopf._insight.console.texts import cut, show_error
@@ -33,19 +32,16 @@ class _Traffic:
         self.interruption = ""
 
 
-class Streams:
+class Streams(Observer):
     """What is known of the streams and the queues."""
 
-    def __init__(self, bus: Bus, history: History) -> None:
+    def __init__(self, history: History, requests: Requests) -> None:
         self._history = history
-        self._requests = Requests(bus, history)
+        self._requests = requests
         self._traffic: dict[Resource, _Traffic] = {}
         self._latest: tuple[Resource, _Traffic] | None = None
         """What was needed lately, and most probably is needed next."""
-        self._controllers: dict[Resource, Controller] = {}
-        bus.subscribe(ControllerStarted, self._start)
-        bus.subscribe(ControllerStopped, self._stop)
-        bus.subscribe(WatchInterrupted, self._interrupt)
+        self._controllers: dict[Resource, ControllerView] = {}
 
     def note_event(self, resource: Resource, lag: float | None, now: float) -> None:
         """An event has come, so much later than our write that has caused it, if it was ours."""
@@ -72,23 +68,25 @@ class Streams:
         self._latest = resource, traffic
         return traffic
 
-    def _start(self, fact: ControllerStarted) -> None:
-        self._controllers[fact.resource] = fact.controller
-        self._history.get_kind(fact.resource)
-        self._history.add_own("stream", f"{fact.resource!r} is served")
+    def controller_started(self, controller: ControllerView) -> None:
+        resource = controller.resource
+        self._controllers[resource] = controller
+        self._history.get_kind(resource)
+        self._history.add_own("stream", f"{resource!r} is served")
 
-    def _stop(self, fact: ControllerStopped) -> None:
-        if self._controllers.get(fact.resource) is fact.controller:
-            del self._controllers[fact.resource]
-            self._history.add_own("stream", f"{fact.resource!r} is not served anymore")
+    def controller_stopped(self, controller: ControllerView) -> None:
+        resource = controller.resource
+        if self._controllers.get(resource) is controller:
+            del self._controllers[resource]
+            self._history.add_own("stream", f"{resource!r} is not served anymore")
 
-    def _interrupt(self, fact: WatchInterrupted) -> None:
-        traffic = self._get(fact.target.resource)
+    def watch_interrupted(self, target: Target, phase: WatchPhase, error: Exception | None, delay: float) -> None:
+        traffic = self._get(target.resource)
         traffic.interruptions += 1
-        traffic.interruption = _describe_interruption(fact)
-        if fact.error is not None and not fact.is_quiet:
-            what = "listing" if fact.is_listing else "stream"
-            text = f"the {what} of {fact.target.resource!r}: {traffic.interruption}; again in {fact.delay:g} s"
+        traffic.interruption = _describe_interruption(phase, error)
+        if error is not None and phase != "silence":
+            what = "listing" if phase == "listing" else "stream"
+            text = f"the {what} of {target.resource!r}: {traffic.interruption}; again in {delay:g} s"
             self._history.add_own("stream", cut(text), level=WARNING)
 
     def describe(self) -> dict[str, object]:
@@ -104,7 +102,7 @@ class Streams:
         traffic, controller = self._traffic.get(resource) or _Traffic(), self._controllers.get(resource)
         waiting = planned = 0
         if controller is not None:
-            waiting, planned = len(controller.queue.waiting), len(controller.states)
+            waiting, planned = len(controller.queue.waiting), len(controller.unfinished)
         return {
             "resource": repr(resource),
             "use": "objects" if controller is not None or traffic.events else "operator",
@@ -122,7 +120,7 @@ class Streams:
         }
 
 
-def _describe_interruption(fact: WatchInterrupted) -> str:
-    if fact.error is None:
+def _describe_interruption(phase: WatchPhase, error: Exception | None) -> str:
+    if error is None:
         return "the server has ended it"
-    return "nothing has come for long, so it was opened anew" if fact.is_quiet else show_error(fact.error)
+    return "nothing has come for long, so it was opened anew" if phase == "silence" else show_error(error)

@@ -6,31 +6,27 @@ It is asked of the queues when somebody looks. Most of the work is done between 
 
 from __future__ import annotations
 
-from kopf._controller.controller import Controller
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
-from kopf._facts.bus import Bus
+from kopf._controller.observer import ControllerView, Observer
 from kopf._insight.console.history import History
 from kopf._values.resources import Resource
 
 
-class WorkSurvey:
+class WorkSurvey(Observer):
     """All controllers, and what their queues had in them at the latest survey."""
 
-    def __init__(self, bus: Bus, history: History) -> None:
+    def __init__(self, history: History) -> None:
         self._history = history
-        self._controllers: dict[Resource, Controller] = {}
+        self._controllers: dict[Resource, ControllerView] = {}
         self._works: dict[Resource, dict[str, str]] = {}
-        bus.subscribe(ControllerStarted, self._start)
-        bus.subscribe(ControllerStopped, self._stop)
         history.survey = self.look
 
-    def _start(self, fact: ControllerStarted) -> None:
-        self._controllers[fact.resource] = fact.controller
-        self._works.setdefault(fact.resource, {})
+    def controller_started(self, controller: ControllerView) -> None:
+        self._controllers[controller.resource] = controller
+        self._works.setdefault(controller.resource, {})
 
-    def _stop(self, fact: ControllerStopped) -> None:
-        if self._controllers.get(fact.resource) is fact.controller:
-            del self._controllers[fact.resource]
+    def controller_stopped(self, controller: ControllerView) -> None:
+        if self._controllers.get(controller.resource) is controller:
+            del self._controllers[controller.resource]
 
     def look(self) -> None:
         """Note what has changed since the latest survey, in any thread."""
@@ -50,7 +46,7 @@ class WorkSurvey:
                 self._history.set_work(record, work)
 
 
-def _list_works(controller: Controller) -> dict[str, str]:
+def _list_works(controller: ControllerView) -> dict[str, str]:
     """The lists are copied by single operations of Python, which other threads do not interrupt."""
     queue = controller.queue
     if not queue.waiting and not queue.active:

@@ -1,4 +1,4 @@
-"""The recorder of decisions: it takes the facts late, and writes the journal of what was decided and tried."""
+"""The recorder of decisions: it is told late, and writes the journal of what was decided and tried."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import sys
 from collections.abc import Iterable
 
 from kopf._controller.changes.decision import Plan
-from kopf._controller.changes.look_facts import LookBegun, LookDecided, LookEnded
-from kopf._facts.bus import Bus
-from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
-from kopf._handlers.causes import ResourceCause
+from kopf._controller.changes.detection import Detection
+from kopf._controller.observer import Observer
+from kopf._handlers import outcomes
+from kopf._handlers.causes import Cause, ResourceCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import ChangingHandler, IndexingHandler, WebhookHandler
+from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, WebhookHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.handler_kinds import TITLES
 from kopf._insight.explaining.showing import Showing, shorten
 from kopf._insight.inspecting.decision_journal import MAX_OBJECTS, DecisionJournal, ObjectKey, ObjectRecord
 from kopf._insight.inspecting.decisions import Attempt, Decision
+from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
@@ -31,64 +32,69 @@ _MAX_ERROR = 300
 """How much of the texts of errors is kept, in characters: there can be many."""
 
 
-class DecisionRecorder:
-    """Fills the journal with what happens since it is made."""
+class DecisionRecorder(Observer):
+    """Fills the journal, told late."""
 
-    def __init__(self, journal: DecisionJournal, bus: Bus, backlog: Backlog) -> None:
+    def __init__(self, journal: DecisionJournal, backlog: Backlog) -> None:
         self._journal = journal
         self._backlog = backlog
-        self._attempts: dict[AttemptBegun, tuple[ObjectKey, Attempt]] = {}
+        self._attempts: dict[int, tuple[ObjectKey, Attempt]] = {}
         """Those that are being made right now."""
-        backlog.follow(bus, LookDecided, self._on_decision, is_passing=True)
-        backlog.follow(bus, LookEnded, self._on_end)
-        backlog.follow(bus, AttemptBegun, self._on_attempt, is_passing=True)
-        backlog.follow(bus, AttemptEnded, self._on_outcome)
 
-    def _on_decision(self, fact: LookDecided) -> None:
-        record, decision = self._begin(fact)
+    def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
+        record, decision = self._begin(resource, key, obj)
         record.is_looked_at = True
-        plan = fact.plan
         decision.reason = plan.reason.value
         decision.called = called = tuple([str(handler.id) for handler in plan.call])
         later = _list_later(plan) if len(plan.called) != len(called) else ()
         decision.text = _describe(plan.reason, plan.finalizer, called, later, plan.error is not None)
 
-    def _begin(self, fact: LookBegun | LookDecided) -> tuple[ObjectRecord, Decision]:
-        record, head = self._journal.obtain(fact.resource, fact.key), fact.obj.head
-        record.namespace, record.name = head.namespace, head.name
+    def _begin(self, resource: Resource, key: str, obj: KubeObject | None) -> tuple[ObjectRecord, Decision]:
+        record = self._journal.obtain(resource, key)
+        if obj is not None:
+            record.namespace, record.name = obj.head.namespace, obj.head.name
         decision = Decision(self._backlog.now)
         record.add(decision)
         return record, decision
 
-    def _on_end(self, fact: LookEnded) -> None:
-        begun = fact.begun
-        record = self._journal.get(begun.resource, begun.key)
+    def pass_ended(
+        self,
+        resource: Resource,
+        key: str,
+        obj: KubeObject | None,
+        error: BaseException | None,
+        delay: float | None,
+        started: float,
+    ) -> None:
+        record = self._journal.get(resource, key)
         if record is None or not record.is_looked_at:  # there was nothing to decide
-            record, _ = self._begin(begun)
+            record, _ = self._begin(resource, key, obj)
         record.is_looked_at = False
         decision = record.decisions[-1]
-        decision.error = None if fact.error is None else _show_error(fact.error, Showing(begun.resource))
-        decision.next_at = self._find_time(fact.delay)
+        decision.error = None if error is None else _show_error(error, Showing(resource))
+        decision.next_at = self._find_time(delay)
 
-    def _on_attempt(self, fact: AttemptBegun) -> None:
-        if (key := _get_key(fact)) is not None:
-            attempt = Attempt(fact.handler.id, self._backlog.now)
-            self._attempts[fact] = key, attempt
-            self._journal.begin(key, attempt)
+    def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: outcomes.Attempt) -> None:
+        if (key := _get_key(handler, cause)) is not None:
+            made = Attempt(handler.id, self._backlog.now)
+            self._attempts[number] = key, made
+            self._journal.begin(key, made)
 
-    def _on_outcome(self, fact: AttemptEnded) -> None:
-        if (known := self._attempts.pop(fact.begun, None)) is None:
+    def attempt_ended(
+        self, number: int, handler: Handler, cause: Cause, outcome: Outcome | None, started: float
+    ) -> None:
+        if (known := self._attempts.pop(number, None)) is None:
             return
         key, attempt = known
         self._journal.end(key, attempt.handler)
         record = self._journal.get(*key)
-        if record is None or fact.outcome is None:
+        if record is None or outcome is None:
             return
-        self._note_outcome(attempt, fact.outcome, key[0])
+        self._note_outcome(attempt, outcome, key[0])
         record.errors.pop(attempt.handler, None)
         if attempt.error is not None:
             record.errors[attempt.handler] = attempt
-        if isinstance(fact.begun.handler, ChangingHandler) and record.decisions:
+        if isinstance(handler, ChangingHandler) and record.decisions:
             decision = record.decisions[-1]
             if len(decision.attempts) < MAX_ATTEMPTS:
                 decision.attempts = (*decision.attempts, attempt)
@@ -104,10 +110,9 @@ class DecisionRecorder:
         return None if delay is None else self._backlog.now + delay
 
 
-def _get_key(fact: AttemptBegun) -> ObjectKey | None:
+def _get_key(handler: Handler, cause: Cause) -> ObjectKey | None:
     """Tell which object it is about, if the attempts for it are of interest."""
-    cause = fact.cause
-    if isinstance(cause, ResourceCause) and not isinstance(fact.handler, _OF_NO_INTEREST):
+    if isinstance(cause, ResourceCause) and not isinstance(handler, _OF_NO_INTEREST):
         return cause.resource, cause.body.object.head.key
     return None
 

@@ -1,8 +1,7 @@
 """
 The inspector: answers from the event loop of the operator to those who ask from other threads.
 
-The controllers are known from the bus. If the loop does not answer, it is blocked: then, what is told is by whom, and
-what is in the journal of decisions.
+If that loop does not answer, it is blocked: then, what is told is by whom, and what is in the journal of decisions.
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from collections.abc import Callable, Sequence
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.listing import parse_list
 from kopf._controller.controller import Controller
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
+from kopf._controller.observer import ControllerView, Observer, Observers
 from kopf._controller.runtime import Runtime
-from kopf._facts.bus import Bus
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.watchdog import describe_culprit
@@ -65,12 +63,12 @@ class Inspected(FrozenRecord, frozen=True, kw_only=True):
     """The operator that is looked at."""
 
     registry: OperatorRegistry
-    bus: Bus
+    observers: Observers
     serves: Callable[[str | None], bool]
     """Whether the objects of the namespace are served."""
 
 
-class Inspector:
+class Inspector(Observer):
     """Looks at one operator since it is made, in its event loop. It is asked from other ones."""
 
     def __init__(self, operator: Inspected, backlog: Backlog) -> None:
@@ -79,17 +77,17 @@ class Inspector:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._journal = DecisionJournal()
-        DecisionRecorder(self._journal, operator.bus, backlog)
+        backlog.add(DecisionRecorder(self._journal, backlog))
         self._controllers: dict[Resource, Controller] = {}
-        operator.bus.subscribe(ControllerStarted, self._add)
-        operator.bus.subscribe(ControllerStopped, self._remove)
+        operator.observers.add(self)
 
-    def _add(self, fact: ControllerStarted) -> None:
-        self._controllers[fact.resource] = fact.controller
+    def controller_started(self, controller: ControllerView) -> None:
+        if isinstance(controller.controller, Controller):
+            self._controllers[controller.resource] = controller.controller
 
-    def _remove(self, fact: ControllerStopped) -> None:
-        if self._controllers.get(fact.resource) is fact.controller:
-            del self._controllers[fact.resource]
+    def controller_stopped(self, controller: ControllerView) -> None:
+        if self._controllers.get(controller.resource) is controller.controller:
+            del self._controllers[controller.resource]
 
     async def ask(self, query: Query) -> Explanation:
         """

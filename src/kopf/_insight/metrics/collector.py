@@ -23,7 +23,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from kopf._admission.servers.certificate_reads import READS
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers
 from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.families import Distribution, Snapshot, merge
 from kopf._insight.metrics.operator_metrics import Metrics
@@ -56,7 +56,7 @@ class OperatorsCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Tell the names in advance, so that the users' own metrics do not clash with them unnoticed."""
-        idle = Metrics(Bus(), OperatorRegistry(), OperatorSettings())
+        idle = Metrics(Observers(), OperatorRegistry(), OperatorSettings())
         yield from map(_convert, idle.read())
         yield from _describe_process()
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kopf._controller.changes.look_facts import LookDecided
-from kopf._controller.controller_facts import ControllerStopped, ObjectObserved
-from kopf._facts.bus import Bus
+from kopf._controller.changes.decision import Plan
+from kopf._controller.changes.detection import Detection
+from kopf._controller.observer import ControllerView, Observer, Observers
 from kopf._handlers.causes import Cause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._insight.metrics.families import Labels
 from kopf._insight.metrics.labels import HandlerNames
+from kopf._values.objects import KubeObject
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
@@ -67,15 +68,15 @@ class FailedHandlers:
         return self._counts.copy()
 
 
-class Failures:
+class Failures(Observer):
     """
     Follows the failures of one operator: from the attempts, until something else has become of the objects.
 
-    Before the first failure, nobody listens to the decisions, so that they are not even made facts.
+    It begins to observe with the first failure: until then, it is not called.
     """
 
-    def __init__(self, bus: Bus, names: HandlerNames) -> None:
-        self._bus = bus
+    def __init__(self, observers: Observers, names: HandlerNames) -> None:
+        self._observers = observers
         self._names = names
         self.is_following = False
         """Whether anything has failed yet."""
@@ -84,12 +85,9 @@ class Failures:
 
     def follow(self) -> None:
         """Something has failed, so it matters from now on what becomes of the objects."""
-        if self.is_following:
-            return
-        self.is_following = True
-        self._bus.subscribe(LookDecided, self._on_decision)
-        self._bus.subscribe(ObjectObserved, self._on_object)
-        self._bus.subscribe(ControllerStopped, self._on_stop)
+        if not self.is_following:
+            self.is_following = True
+            self._observers.add(self)
 
     def note(self, handler: Handler, cause: Cause, outcome: Outcome | None) -> None:
         """Note how an attempt has ended, of any handler."""
@@ -101,27 +99,26 @@ class Failures:
         failed = self._unindexed if isinstance(handler, IndexingHandler) else self._failed
         failed.note((cause.resource, cause.body.object.head.key), handler.id, self._names.get(handler.id), is_final)
 
-    def _on_decision(self, fact: LookDecided) -> None:
+    def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
         """If another change is handled, what has failed in the previous ones, is over."""
         if not self._failed:
             return
-        plan = fact.plan
         current = {handler.id for handler in (*plan.called, *plan.spawning)}
         is_change = plan.reason is not Reason.NOOP
         self._failed.keep(
-            (fact.resource, fact.key),
+            (resource, key),
             lambda id, is_final: any(id == known or id.startswith(f"{known}/") for known in current)
             or (is_final and not is_change),
         )
 
-    def _on_object(self, fact: ObjectObserved) -> None:
-        if fact.type == "DELETED":
+    def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
+        if type == "DELETED":
             for failed in (self._failed, self._unindexed):
-                failed.keep((fact.resource, fact.key), lambda *_: False)
+                failed.keep((resource, key), lambda *_: False)
 
-    def _on_stop(self, fact: ControllerStopped) -> None:
+    def controller_stopped(self, controller: ControllerView) -> None:
         for failed in (self._failed, self._unindexed):
-            failed.forget(fact.resource)
+            failed.forget(controller.resource)
 
     def read(self) -> dict[Labels, float]:
         """Count the objects by the names of the handlers and their states; in any thread."""

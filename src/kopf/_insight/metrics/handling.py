@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
-from kopf._facts.bus import Bus
+from kopf._controller.observer import ControllerView, Observer, Observers
 from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.causes import Cause, ChangingCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
@@ -18,10 +17,13 @@ from kopf._values.ids import HandlerId
 from kopf._values.reasons import Reason
 
 
-class HandlingMetrics:
+class HandlingMetrics(Observer):
     """Counts the attempts of all handlers; ``on_failure`` is called for those that have failed in any way."""
 
-    def __init__(self, bus: Bus, names: HandlerNames, on_failure: Callable[[Cause, Outcome], None]) -> None:
+    def __init__(
+        self, observers: Observers, names: HandlerNames, on_failure: Callable[[Cause, Outcome], None]
+    ) -> None:
+        self.clock = observers.clock
         self._names = names
         self._on_failure = on_failure
         self._durations = Histogram(
@@ -33,16 +35,19 @@ class HandlingMetrics:
         self._successes: dict[tuple[HandlerId, Reason], Cell] = {}
         """What is usual: the cells of the durations, by the declared handlers and by what has happened."""
         self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
-        self._failures = Failures(bus, names)
-        self._controllers: list[ControllerStarted] = []
-        bus.subscribe(ControllerStarted, self._controllers.append)
-        bus.subscribe(ControllerStopped, self._on_stop)
+        self._failures = Failures(observers, names)
+        self._controllers: list[ControllerView] = []
 
-    def _on_stop(self, fact: ControllerStopped) -> None:
-        self._controllers[:] = [item for item in self._controllers if item.controller is not fact.controller]
+    def controller_started(self, controller: ControllerView) -> None:
+        self._controllers.append(controller)
 
-    def count(self, handler: Handler, cause: Cause, outcome: Outcome | None, duration: float) -> None:
-        """An attempt of a handler is over."""
+    def controller_stopped(self, controller: ControllerView) -> None:
+        self._controllers.remove(controller)
+
+    def attempt_ended(
+        self, number: int, handler: Handler, cause: Cause, outcome: Outcome | None, started: float
+    ) -> None:
+        duration = self.clock() - started
         if type(cause) is ChangingCause and outcome is not None and outcome.final and outcome.exception is None:
             key = handler.id, cause.reason
             (self._successes.get(key) or self._find_successes(*key)).observe(duration)
@@ -95,13 +100,11 @@ class HandlingMetrics:
 
     def _count_background(self, *, is_timer: bool) -> dict[Labels, float]:
         counts: dict[Labels, float] = {}
-        for started in [*self._controllers]:
-            controller = started.controller
-            for handler in controller.scope.candidates.spawning:
+        for controller in [*self._controllers]:
+            for handler in controller.handlers.spawning:
                 if isinstance(handler, TimerHandler) is is_timer:
                     counts.setdefault((handler.id,), 0)
-            companions = () if controller.background is None else controller.background.companions.copy().values()
-            for run in (run for companion in companions for run in companion.runs.copy().values()):
+            for run in controller.list_runs():
                 if (run.handler.id,) in counts and (run.is_waiting if is_timer else run.is_running):
                     counts[run.handler.id,] += 1
         return counts

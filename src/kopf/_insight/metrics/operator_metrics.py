@@ -1,12 +1,11 @@
-"""All metrics of one operator: they are counted from when this is made, as its bus tells."""
+"""All metrics of one operator: they are counted from when this is made."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
-from kopf._facts.bus import Bus
-from kopf._facts.counters import Counters
+from kopf._controller.observer import Observers
 from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.families import Snapshot
 from kopf._insight.metrics.handling import HandlingMetrics
@@ -22,13 +21,13 @@ class Metrics:
     """
     The metrics of one operator.
 
-    ``get_lag`` is how late its event loop is; ``clock`` is what the durations are measured by, and the facts of the bus
-    from now on. Both are called in other threads, too.
+    ``get_lag`` is how late its event loop is; ``clock`` is what the durations are measured by,
+    for all who observe, from now on. Both are called in other threads, too.
     """
 
     def __init__(
         self,
-        bus: Bus,
+        observers: Observers,
         registry: OperatorRegistry,
         settings: OperatorSettings,
         *,
@@ -36,27 +35,18 @@ class Metrics:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         names = HandlerNames([*registry.activities, *registry.resources, *registry.webhooks])
-        bus.clock = clock
-        reconciling = ReconcilingMetrics(bus, clock)
-        handling = HandlingMetrics(bus, names, reconciling.note_failure)
-        requests = RequestMetrics(bus)
-        streaming = StreamingMetrics(bus, clock)
+        observers.clock = clock
+        reconciling = ReconcilingMetrics(clock)
         self._groups = (
             reconciling,
-            handling,
-            requests,
-            streaming,
-            AdmissionMetrics(bus),
-            PostingMetrics(bus),
-            OperatorMetrics(bus, settings, get_lag),
+            HandlingMetrics(observers, names, reconciling.note_failure),
+            RequestMetrics(clock),
+            StreamingMetrics(clock),
+            AdmissionMetrics(clock),
+            PostingMetrics(),
+            OperatorMetrics(settings, get_lag),
         )
-        bus.count(Counters(
-            attempt=handling.count,
-            request=requests.count,
-            patch=streaming.count_patch,
-            echo=streaming.count_echo,
-            awaited=streaming.writes,
-        ))  # fmt: skip
+        observers.add(*self._groups)
 
     def read(self) -> Sequence[Snapshot]:
         """Get all values as of now; in any thread."""

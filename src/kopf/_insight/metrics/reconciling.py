@@ -7,16 +7,13 @@ The names are those of controller-runtime, where a queue has the name of its con
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped
-from kopf._controller.passages import Passages
-from kopf._controller.workers import get_limit
-from kopf._facts.bus import Bus
+from kopf._controller.observer import ControllerView, Observer
 from kopf._handlers.causes import Cause, ChangingCause
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.outcomes import Outcome
 from kopf._insight.metrics.families import BATCH, Counter, Family, Gauge, Histogram, Labels
+from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
 _RESULTS = ("success", "error", "requeue", "requeue_after")
@@ -54,18 +51,14 @@ class _Flow:
     """
 
     __slots__ = (
-        "_clock", "_totals", "adds", "cells", "controller", "failed", "looks", "names", "queued", "resource",
-        "successes", "waits", "working", "works",
+        "adds", "cells", "controller", "failed", "looks", "names", "queued", "successes", "totals", "waits", "working",
+        "works",
     )  # fmt: skip
 
-    def __init__(
-        self, resource: Resource, controller: Any, totals: _Totals, clock: Callable[[], float]
-    ) -> None:
-        self.resource = resource  # kept, so that its id remains its own
+    def __init__(self, controller: ControllerView, totals: _Totals) -> None:
         self.controller = controller
-        self._totals = totals
-        self._clock = clock
-        name = resource.name
+        self.totals = totals
+        name = controller.resource.name
         self.names = (name, name)
         self.cells = totals.looks.get(name), totals.waits.get(name, name), totals.works.get(name, name)
         self.looks, self.waits, self.works = (cell.values for cell in self.cells)
@@ -82,44 +75,14 @@ class _Flow:
         self.failed: dict[str, bool] = {}
         """In which objects handlers have failed while they are looked at, and whether for good."""
 
-    def queue(self, key: str) -> None:
-        """There is something to do for an object that was neither waiting nor worked on."""
-        self.adds.value += 1
-        self.queued[key] = self._clock()
-
-    def begin(self, key: str) -> None:
-        """A worker has taken the object."""
-        now = self.working[key] = self._clock()
-        if (since := self.queued.pop(key, None)) is not None:
-            self.waits.append(now - since)
-
-    def end(self, key: str) -> None:
-        """The worker has done all that was to be done for the object now."""
-        if (since := self.working.pop(key, None)) is not None:
-            works = self.works
-            works.append(self._clock() - since)
-            if len(works) >= BATCH:
-                self._sort()
-
-    def look(self, key: str, duration: float, has_error: bool, delay: float | None) -> None:
-        """The object was looked at."""
-        looks = self.looks
-        looks.append(duration)
-        if len(looks) >= BATCH:  # there can be no end of the work if the object changes all the time
-            self._sort()
-        if not has_error and delay is None and not self.failed:
-            self.successes.value += 1
-        else:
-            self._count_trouble(key, has_error, delay)
-
-    def _sort(self) -> None:
+    def sort(self) -> None:
         """Have those durations counted that are put aside."""
         for cell in self.cells:
             cell.read()
 
-    def _count_trouble(self, key: str, has_error: bool, delay: float | None) -> None:
-        """It was looked at, but that was maybe no success."""
-        name, totals = self.names[0], self._totals
+    def count_trouble(self, key: str, has_error: bool, delay: float | None) -> None:
+        """The object was looked at, but that was maybe no success."""
+        name, totals = self.names[0], self.totals
         failed = self.failed.pop(key, None)
         if failed is not None or (has_error and delay is not None):
             totals.results.add(name, "error")
@@ -138,27 +101,59 @@ class _Flow:
         return [now - since for since in [*self.working.copy().values()]]
 
 
-class ReconcilingMetrics:
+class ReconcilingMetrics(Observer):
     """Counts what is done about the objects of all resources."""
 
-    def __init__(self, bus: Bus, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
         self._totals = _Totals()
         self._flows: dict[int, _Flow] = {}
-        bus.subscribe(ControllerStarted, self._on_start)
-        bus.subscribe(ControllerStopped, self._on_stop)
+        """By the ids of the resources: a flow keeps its resource, so that its id remains its own."""
 
-    def _on_start(self, fact: ControllerStarted) -> None:
-        flow = _Flow(fact.resource, fact.controller, self._totals, self._clock)
-        passages: Passages = flow
-        fact.controller.report_to(passages)
-        self._flows[id(fact.resource)] = flow
+    def controller_started(self, controller: ControllerView) -> None:
+        self._flows[id(controller.resource)] = _Flow(controller, self._totals)
 
-    def _on_stop(self, fact: ControllerStopped) -> None:
-        flow = self._flows.get(id(fact.resource))
-        if flow is not None and flow.controller is fact.controller:
-            del self._flows[id(fact.resource)]
-            fact.controller.report_to(None)
+    def controller_stopped(self, controller: ControllerView) -> None:
+        flow = self._flows.get(id(controller.resource))
+        if flow is not None and flow.controller is controller:
+            del self._flows[id(controller.resource)]
+
+    def object_queued(self, resource: Resource, key: str) -> None:
+        if (flow := self._flows.get(id(resource))) is not None:
+            flow.adds.value += 1
+            flow.queued[key] = self.clock()
+
+    def work_begun(self, resource: Resource, key: str) -> None:
+        if (flow := self._flows.get(id(resource))) is not None:
+            now = flow.working[key] = self.clock()
+            if (since := flow.queued.pop(key, None)) is not None:
+                flow.waits.append(now - since)
+
+    def work_ended(self, resource: Resource, key: str) -> None:
+        flow = self._flows.get(id(resource))
+        if flow is not None and (since := flow.working.pop(key, None)) is not None:
+            flow.works.append(self.clock() - since)
+            if len(flow.works) >= BATCH:
+                flow.sort()
+
+    def pass_ended(
+        self,
+        resource: Resource,
+        key: str,
+        obj: KubeObject | None,
+        error: BaseException | None,
+        delay: float | None,
+        started: float,
+    ) -> None:
+        if (flow := self._flows.get(id(resource))) is None:
+            return
+        flow.looks.append(self.clock() - started)
+        if len(flow.looks) >= BATCH:  # there can be no end of the work if the object changes all the time
+            flow.sort()
+        if error is None and delay is None and not flow.failed:
+            flow.successes.value += 1
+        else:
+            flow.count_trouble(key, error is not None, delay)
 
     def note_failure(self, cause: Cause, outcome: Outcome) -> None:
         """An attempt has ended with an exception."""
@@ -182,7 +177,7 @@ class ReconcilingMetrics:
                 "controller_runtime_max_concurrent_reconciles",
                 "How many objects can be handled at once, besides those that wait in the code of users.",
                 _CONTROLLER,
-                lambda: self._look(lambda flow: get_limit(flow.controller.scope.runtime)),
+                lambda: self._look(lambda flow: flow.controller.get_limit()),
             ),
             Gauge(
                 "controller_runtime_active_workers",
@@ -204,13 +199,13 @@ class ReconcilingMetrics:
                 "workqueue_unfinished_work_seconds",
                 "How long the objects are handled that are right now, in total.",
                 _QUEUE,
-                lambda: self._look(lambda flow: sum(flow.list_ages(self._clock())), times=2),
+                lambda: self._look(lambda flow: sum(flow.list_ages(self.clock())), times=2),
             ),
             Gauge(
                 "workqueue_longest_running_processor_seconds",
                 "How long the object is handled that is so for the longest time.",
                 _QUEUE,
-                lambda: self._look(lambda flow: max(flow.list_ages(self._clock()), default=0.0), times=2),
+                lambda: self._look(lambda flow: max(flow.list_ages(self.clock()), default=0.0), times=2),
                 kind="max",
             ),
         )
@@ -219,6 +214,6 @@ class ReconcilingMetrics:
         """Measure all; several versions of one resource are taken together."""
         values: dict[Labels, float] = {}
         for flow in [*self._flows.copy().values()]:
-            labels = (flow.resource.name,) * times
+            labels = (flow.controller.resource.name,) * times
             values[labels] = values.get(labels, 0) + measure(flow)
         return values

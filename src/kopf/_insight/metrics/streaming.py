@@ -8,16 +8,12 @@ comes before the response, there is nothing to be measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from kopf._client.client_observer import WatchPhase, is_same
 from kopf._client.errors import APIError, APIForbiddenError, APIGoneError, APINetworkError, APIServerError
-from kopf._client.resources.watch_facts import WatchInterrupted, is_same
-from kopf._controller.controller_facts import (
-    ControllerStarted,
-    ControllerStopped,
-    StreamClosed,
-    StreamOpened,
-)
-from kopf._facts.bus import Bus
+from kopf._client.resources.targets import Target
+from kopf._controller.observer import ControllerView, Observer, WatchedStream
 from kopf._insight.metrics.families import Cell, Count, Counter, Family, Gauge, Histogram, Labels
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
@@ -40,19 +36,19 @@ class _Known:
         self.lags = lags
 
 
-class StreamingMetrics:
+class StreamingMetrics(Observer):
     """Counts what comes on the streams of one operator, and what it writes."""
 
-    def __init__(self, bus: Bus, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.writes: dict[str, tuple[float, Cell]] = {}
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._writes: dict[str, tuple[float, Cell]] = {}
         """
         When the own writes were answered, and what counts their lags; by the versions that they have made, until those
         come on the stream.
         """
         self._known: dict[int, _Known] = {}
         """By the ids of the resources that are handled."""
-        self._streams: list[StreamOpened] = []
+        self._streams: list[WatchedStream] = []
         self._restarts = Counter(
             "kopf_watch_restarts", "Listings and streams that have ended and go on.", ("resource", "cause")
         )
@@ -63,34 +59,33 @@ class StreamingMetrics:
         self._lags = Histogram(
             "kopf_watch_lag_seconds", "How long it takes until own writes come on the stream.", ("resource",)
         )
-        bus.subscribe(ControllerStarted, self._on_controller)
-        bus.subscribe(ControllerStopped, self._on_controller_end)
-        bus.subscribe(StreamOpened, self._streams.append)
-        bus.subscribe(StreamClosed, self._on_close)
-        bus.subscribe(WatchInterrupted, self._on_interruption)
 
-    def _on_controller(self, fact: ControllerStarted) -> None:
-        name = fact.resource.name
-        self._known[id(fact.resource)] = self._find(fact.resource)
+    def controller_started(self, controller: ControllerView) -> None:
+        name = controller.resource.name
+        self._known[id(controller.resource)] = self._find(controller.resource)
         for cause in _CAUSES:
             self._restarts.get(name, cause)
 
-    def _on_controller_end(self, fact: ControllerStopped) -> None:
-        self._known.pop(id(fact.resource), None)
+    def controller_stopped(self, controller: ControllerView) -> None:
+        self._known.pop(id(controller.resource), None)
 
     def _find(self, resource: Resource) -> _Known:
         name = resource.name
         changed, unchanged = self._effects.get(name, "changed"), self._effects.get(name, "no-op")
         return _Known(resource, changed, unchanged, self._lags.get(name))
 
-    def _on_close(self, fact: StreamClosed) -> None:
-        self._streams.remove(fact.opened)
+    def stream_opened(self, stream: WatchedStream) -> None:
+        self._streams.append(stream)
 
-    def _on_interruption(self, fact: WatchInterrupted) -> None:
-        self._restarts.add(fact.target.resource.name, "quiet" if fact.is_quiet else name_cause(fact.error))
+    def stream_closed(self, stream: WatchedStream) -> None:
+        self._streams.remove(stream)
 
-    def count_patch(self, resource: Resource, before: KubeObject, after: KubeObject) -> None:
-        """One request of a patch is answered."""
+    def watch_interrupted(self, target: Target, phase: WatchPhase, error: Exception | None, delay: float) -> None:
+        self._restarts.add(target.resource.name, "quiet" if phase == "silence" else name_cause(error))
+
+    def object_patched(
+        self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, changes: Any
+    ) -> None:
         known = self._known.get(id(resource)) or self._find(resource)
         old, new = before.head, after.head
         version = new.resourceVersion
@@ -98,15 +93,15 @@ class StreamingMetrics:
             known.unchanged.value += 1
             return
         known.changed.value += 1
-        writes = self.writes
-        writes[version] = self._clock(), known.lags
+        writes = self._writes
+        writes[version] = self.clock(), known.lags
         if len(writes) > _MAX_WRITES:
             del writes[next(iter(writes))]
 
-    def count_echo(self, version: str) -> None:
-        """An own write has come on the stream."""
-        at, lags = self.writes.pop(version)
-        lags.observe(self._clock() - at)
+    def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
+        if (write := self._writes.pop(obj.head.resourceVersion, None)) is not None:
+            at, lags = write
+            lags.observe(self.clock() - at)
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""

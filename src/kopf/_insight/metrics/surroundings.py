@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Sequence
 
-from kopf._admission.review_facts import ReviewBegun, ReviewEnded
-from kopf._controller.controller_facts import ControllerStarted, ControllerStopped, PauseChanged
-from kopf._events.event_facts import EventDropped, EventPosted
-from kopf._facts.bus import Bus
+from kopf._controller.observer import ControllerView, Observer, Review
+from kopf._controller.pausing import Pause
 from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels
 from kopf._settings.settings import OperatorSettings
+from kopf._values.references import ObjectReference
+from kopf._values.reviews import Response
 
 _WEBHOOK = ("webhook",)
 
 
-class AdmissionMetrics:
+class AdmissionMetrics(Observer):
     """Counts the reviews."""
 
-    def __init__(self, bus: Bus) -> None:
-        self._active: set[ReviewBegun] = set()
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._active: set[Review] = set()
         self._latencies = Histogram(
             "controller_runtime_webhook_latency_seconds", "How long the reviews take.", _WEBHOOK
         )
         self._requests = Counter("controller_runtime_webhook_requests", "Reviews.", ("webhook", "code"))
-        bus.subscribe(ReviewBegun, self._active.add)
-        bus.subscribe(ReviewEnded, self._on_end)
 
-    def _on_end(self, fact: ReviewEnded) -> None:
-        begun = fact.begun
-        if begun in self._active:
-            self._active.discard(begun)
-            path = _make_path(begun)
-            self._latencies.observe(fact.at - begun.at, path)
-            self._requests.add(path, "200" if fact.response is not None else "500")
+    def review_begun(self, review: Review) -> None:
+        self._active.add(review)
+
+    def review_ended(self, review: Review, response: Response | None) -> None:
+        self._active.discard(review)
+        path = _make_path(review)
+        self._latencies.observe(self.clock() - review.started, path)
+        self._requests.add(path, "200" if response is not None else "500")
 
     def _count_active(self) -> dict[Labels, float]:
         counts: dict[Labels, float] = {}
-        for begun in self._active.copy():
-            counts[_make_path(begun),] = counts.get((_make_path(begun),), 0) + 1
+        for review in self._active.copy():
+            counts[_make_path(review),] = counts.get((_make_path(review),), 0) + 1
         return counts or {("/",): 0}
 
     def get_families(self) -> Sequence[Family]:
@@ -50,54 +50,52 @@ class AdmissionMetrics:
         return self._latencies, self._requests, in_flight
 
 
-def _make_path(begun: ReviewBegun) -> str:
-    return f"/{begun.webhook or ''}"
+def _make_path(review: Review) -> str:
+    return f"/{review.webhook or ''}"
 
 
-class PostingMetrics:
+class PostingMetrics(Observer):
     """Counts the Kubernetes events."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()  # overflows are told by any thread
         self._posted = Counter("kopf_events_posted", "Requests to create or to continue Kubernetes events.")
         self._dropped = Counter("kopf_events_dropped", "Kubernetes events that are lost.", ("cause",))
         for cause in ("limit", "overflow", "error"):
             self._dropped.get(cause)
-        bus.subscribe(EventPosted, lambda fact: self._posted.add())
-        bus.subscribe(EventDropped, self._on_drop)
 
-    def _on_drop(self, fact: EventDropped) -> None:
+    def event_posted(self, ref: ObjectReference, type: str, reason: str, message: str, time: float) -> None:
+        self._posted.add()
+
+    def event_dropped(self, cause: str) -> None:
         with self._lock:
-            self._dropped.add(fact.cause)
+            self._dropped.add(cause)
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
         return self._posted, self._dropped
 
 
-class OperatorMetrics:
+class OperatorMetrics(Observer):
     """Knows what is one for the whole operator: its indices, whether it is its turn, whether its event loop works."""
 
-    def __init__(self, bus: Bus, settings: OperatorSettings, get_lag: Callable[[], float]) -> None:
+    def __init__(self, settings: OperatorSettings, get_lag: Callable[[], float]) -> None:
         self._peering = settings.peering
         self._get_lag = get_lag
         self._is_paused = False
-        self._indices: list[tuple[object, Mapping[str, Sized]]] = []
-        bus.subscribe(PauseChanged, self._on_pause)
-        bus.subscribe(ControllerStarted, self._on_start)
-        bus.subscribe(ControllerStopped, self._on_stop)
+        self._controllers: list[ControllerView] = []
 
-    def _on_pause(self, fact: PauseChanged) -> None:
-        self._is_paused = bool(fact.reasons)
+    def pause_changed(self, pause: Pause) -> None:
+        self._is_paused = pause.is_on
 
-    def _on_start(self, fact: ControllerStarted) -> None:
-        self._indices.append((fact.controller, fact.controller.scope.runtime.indices))
+    def controller_started(self, controller: ControllerView) -> None:
+        self._controllers.append(controller)
 
-    def _on_stop(self, fact: ControllerStopped) -> None:
-        self._indices[:] = [item for item in self._indices if item[0] is not fact.controller]
+    def controller_stopped(self, controller: ControllerView) -> None:
+        self._controllers.remove(controller)
 
     def _measure_indices(self) -> dict[Labels, float]:
-        return {(id,): len(index) for _, indices in [*self._indices] for id, index in indices.items()}
+        return {(id,): len(index) for item in [*self._controllers] for id, index in item.indices.items()}
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""

@@ -7,50 +7,48 @@ from contextvars import Token
 from opentelemetry import context, trace
 from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
 
-from kopf._facts.bus import Bus
-from kopf._handlers.attempt_facts import AttemptBegun, AttemptEnded
+from kopf._controller.observer import Observer
 from kopf._handlers.attempt_names import name_outcome, name_reason
-from kopf._handlers.causes import ResourceCause, WebhookCause
+from kopf._handlers.causes import Cause, ResourceCause, WebhookCause
 from kopf._handlers.handler_errors import TemporaryError
-from kopf._handlers.handlers import IndexingHandler
+from kopf._handlers.handlers import Handler, IndexingHandler
+from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._insight.tracing.look_spans import Attributes, describe_object
 from kopf._insight.tracing.recent_spans import TraceMemory
 
 
-class AttemptSpans:
+class AttemptSpans(Observer):
     """Makes the spans of attempts; those of nothing else (timers, daemons, raw events) are traces of their own."""
 
-    def __init__(self, bus: Bus, tracer: Tracer, memory: TraceMemory) -> None:
+    def __init__(self, tracer: Tracer, memory: TraceMemory) -> None:
         self._tracer = tracer
         self._memory = memory
-        self._spans: dict[AttemptBegun, tuple[Span, Token[context.Context]]] = {}
-        bus.subscribe(AttemptBegun, self._on_begin)
-        bus.subscribe(AttemptEnded, self._on_end)
+        self._spans: dict[int, tuple[Span, Token[context.Context]]] = {}
 
-    def _on_begin(self, fact: AttemptBegun) -> None:
-        handler, cause = fact.handler, fact.cause
+    def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: Attempt) -> None:
         if isinstance(handler, IndexingHandler) or not isinstance(cause, ResourceCause):
             return
         attributes: Attributes = {
             "kopf.handler": handler.id,
             "kopf.reason": name_reason(handler, cause),
-            "kopf.retry": fact.attempt.retry,
+            "kopf.retry": attempt.retry,
         }
         if not trace.get_current_span().get_span_context().is_valid:
             attributes |= describe_object(cause.resource, cause.body.object)
         key = cause.body.object.head.key
-        previous = self._memory.attempts.recall((key, handler.id)) if fact.attempt.retry else None
+        previous = self._memory.attempts.recall((key, handler.id)) if attempt.retry else None
         links = [] if previous is None else [Link(previous, {"kopf.link": "previous attempt"})]
         span = self._tracer.start_span(f"handler {handler.id}", attributes=attributes, links=links)
         if not isinstance(cause, WebhookCause):
             self._memory.objects.note(key, span.get_span_context())
-        self._spans[fact] = (span, context.attach(trace.set_span_in_context(span)))
+        self._spans[number] = (span, context.attach(trace.set_span_in_context(span)))
 
-    def _on_end(self, fact: AttemptEnded) -> None:
-        begun, outcome = fact.begun, fact.outcome
-        if begun not in self._spans:
+    def attempt_ended(
+        self, number: int, handler: Handler, cause: Cause, outcome: Outcome | None, started: float
+    ) -> None:
+        if number not in self._spans:
             return
-        span, token = self._spans.pop(begun)
+        span, token = self._spans.pop(number)
         context.detach(token)
         span.set_attribute("kopf.outcome", name_outcome(outcome))
         error = None if outcome is None else outcome.exception
@@ -59,8 +57,8 @@ class AttemptSpans:
             span.set_attribute("error.type", type(error).__name__)
             if (outcome is not None and outcome.final) or not isinstance(error, TemporaryError):
                 span.set_status(Status(StatusCode.ERROR, type(error).__name__))
-        if isinstance(begun.cause, ResourceCause) and not isinstance(begun.cause, WebhookCause):
-            key = (begun.cause.body.object.head.key, begun.handler.id)
+        if isinstance(cause, ResourceCause) and not isinstance(cause, WebhookCause):
+            key = (cause.body.object.head.key, handler.id)
             if outcome is not None and not outcome.final:
                 self._memory.attempts.note(key, span.get_span_context())
             else:

@@ -13,9 +13,9 @@ from contextvars import Token
 from opentelemetry import context, trace
 from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
 
-from kopf._controller.changes.look_facts import LookBegun, LookDecided, LookEnded
-from kopf._controller.controller_facts import ControllerStopped, ObjectQueued, WorkBegun, WorkEnded
-from kopf._facts.bus import Bus
+from kopf._controller.changes.decision import Plan
+from kopf._controller.changes.detection import Detection
+from kopf._controller.observer import ControllerView, Observer
 from kopf._insight.tracing.recent_spans import TraceMemory
 from kopf._values.diffs import Diff
 from kopf._values.objects import KubeObject
@@ -43,51 +43,43 @@ class _Work:
         self.token: Token[context.Context] | None = None
 
 
-class LookSpans:
+class LookSpans(Observer):
     """Makes the spans of looks, and of the waiting before them."""
 
-    def __init__(self, bus: Bus, tracer: Tracer, memory: TraceMemory) -> None:
+    def __init__(self, tracer: Tracer, memory: TraceMemory) -> None:
         self._tracer = tracer
         self._memory = memory
         self._queued: dict[_Key, int] = {}
         self._works: dict[_Key, _Work] = {}
-        bus.subscribe(ControllerStopped, self._on_stop)
-        bus.subscribe(ObjectQueued, self._on_queued)
-        bus.subscribe(WorkBegun, self._on_work)
-        bus.subscribe(WorkEnded, self._on_work_end)
-        bus.subscribe(LookBegun, self._on_look)
-        bus.subscribe(LookDecided, self._on_decision)
-        bus.subscribe(LookEnded, self._on_look_end)
 
-    def _on_stop(self, fact: ControllerStopped) -> None:
-        self._queued = {key: time for key, time in self._queued.items() if key[0] != fact.resource}
+    def controller_stopped(self, controller: ControllerView) -> None:
+        self._queued = {key: time for key, time in self._queued.items() if key[0] != controller.resource}
 
-    def _on_queued(self, fact: ObjectQueued) -> None:
-        self._queued[fact.resource, fact.key] = time.time_ns()
+    def object_queued(self, resource: Resource, key: str) -> None:
+        self._queued[resource, key] = time.time_ns()
 
-    def _on_work(self, fact: WorkBegun) -> None:
-        key = (fact.resource, fact.key)
-        self._works[key] = _Work(self._queued.pop(key, None), time.time_ns())
+    def work_begun(self, resource: Resource, key: str) -> None:
+        self._works[resource, key] = _Work(self._queued.pop((resource, key), None), time.time_ns())
 
-    def _on_work_end(self, fact: WorkEnded) -> None:
-        self._works.pop((fact.resource, fact.key), None)
+    def work_ended(self, resource: Resource, key: str) -> None:
+        self._works.pop((resource, key), None)
 
-    def _on_look(self, fact: LookBegun) -> None:
-        self._works[fact.resource, fact.key].looked = time.time_ns()
+    def pass_begun(self, resource: Resource, key: str, obj: KubeObject) -> None:
+        self._works[resource, key].looked = time.time_ns()
 
-    def _on_decision(self, fact: LookDecided) -> None:
-        if not fact.plan.call and fact.plan.finalizer is None:
+    def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
+        if not plan.call and plan.finalizer is None:
             return
-        work = self._works[fact.resource, fact.key]
-        attributes = describe_object(fact.resource, fact.obj)
-        attributes["kopf.reason"] = fact.plan.reason.value
-        if fact.detection.change is not None:
-            attributes["kopf.diff.fields"] = list_fields(fact.detection.change.diff)
+        work = self._works[resource, key]
+        attributes = describe_object(resource, obj)
+        attributes["kopf.reason"] = plan.reason.value
+        if detection.change is not None:
+            attributes["kopf.diff.fields"] = list_fields(detection.change.diff)
         work.span = self._tracer.start_span(
-            f"reconcile {fact.resource.name}",
+            f"reconcile {resource.name}",
             context.Context(),
             attributes=attributes,
-            links=[*self._link_owners(fact.obj)],
+            links=[*self._link_owners(obj)],
             start_time=work.looked if work.queued is None else work.queued,
         )
         surroundings = trace.set_span_in_context(work.span)
@@ -95,7 +87,7 @@ class LookSpans:
             waiting = self._tracer.start_span("queue", surroundings, start_time=work.queued)
             waiting.end(work.begun)
             work.queued = None
-        self._memory.objects.note(fact.obj.head.key, work.span.get_span_context())
+        self._memory.objects.note(obj.head.key, work.span.get_span_context())
         work.token = context.attach(surroundings)
 
     def _link_owners(self, obj: KubeObject) -> Iterator[Link]:
@@ -107,16 +99,24 @@ class LookSpans:
             if span is not None:
                 yield Link(span, {"kopf.link": "owner"})
 
-    def _on_look_end(self, fact: LookEnded) -> None:
-        work = self._works.get((fact.begun.resource, fact.begun.key))
+    def pass_ended(
+        self,
+        resource: Resource,
+        key: str,
+        obj: KubeObject | None,
+        error: BaseException | None,
+        delay: float | None,
+        started: float,
+    ) -> None:
+        work = self._works.get((resource, key))
         if work is None or work.span is None or work.token is None:
             return
         context.detach(work.token)
-        if fact.error is not None and fact.delay is not None:
-            work.span.set_attribute("error.type", type(fact.error).__name__)
-            work.span.set_status(Status(StatusCode.ERROR, type(fact.error).__name__))
-        if fact.delay is not None:
-            work.span.set_attribute("kopf.requeue_after", fact.delay)
+        if error is not None and delay is not None:
+            work.span.set_attribute("error.type", type(error).__name__)
+            work.span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+        if delay is not None:
+            work.span.set_attribute("kopf.requeue_after", delay)
         work.span.end()
         work.span = work.token = None
 

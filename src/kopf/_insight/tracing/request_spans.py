@@ -1,7 +1,7 @@
 """
 The spans of requests to the API, with the W3C header by which the API server continues the trace.
 
-Only those in the middle of something are traced: listings, streams, and keep-alives belong to no object.
+Only those in the middle of something are traced: listings and keep-alives belong to no object.
 """
 
 from __future__ import annotations
@@ -12,46 +12,56 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from kopf._client.http.request_facts import RequestBegun, RequestEnded
-from kopf._facts.bus import Bus
+from kopf._client.client_observer import Headers
+from kopf._controller.observer import Observer
+
+_TRACE_HEADER = "traceparent"
 
 
-class RequestSpans:
+class RequestSpans(Observer):
     """Makes the spans of requests."""
 
-    def __init__(self, bus: Bus, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._propagator = TraceContextTextMapPropagator()
-        self._spans: dict[RequestBegun, Span] = {}
-        bus.subscribe(RequestBegun, self._on_begin)
-        bus.subscribe(RequestEnded, self._on_end)
+        self._spans: dict[str, Span] = {}
+        """By the header that was sent: it names the span."""
 
-    def _on_begin(self, fact: RequestBegun) -> None:
-        if fact.is_stream or not trace.get_current_span().get_span_context().is_valid:
-            return
-        path = fact.path.partition("?")[0]
-        server = urllib.parse.urlsplit(fact.server)
+    def request_begun(self, method: str, target: str, server: str, headers: Headers) -> Headers:
+        if not trace.get_current_span().get_span_context().is_valid:
+            return headers
+        path, url = target.partition("?")[0], urllib.parse.urlsplit(server)
         span = self._tracer.start_span(
-            f"{fact.method} {name_route(path)}".strip(),
+            f"{method} {name_route(path)}".strip(),
             kind=SpanKind.CLIENT,
             attributes={
-                "http.request.method": fact.method,
+                "http.request.method": method,
                 "url.path": path,
-                "server.address": server.hostname or "",
-                **({} if server.port is None else {"server.port": server.port}),
+                "server.address": url.hostname or "",
+                **({} if url.port is None else {"server.port": url.port}),
             },
         )
-        self._propagator.inject(fact.headers, trace.set_span_in_context(span))
-        self._spans[fact] = span
+        sent = {**(headers or {})}
+        self._propagator.inject(sent, trace.set_span_in_context(span))
+        self._spans[sent.get(_TRACE_HEADER, "")] = span
+        return sent
 
-    def _on_end(self, fact: RequestEnded) -> None:
-        span = self._spans.pop(fact.request, None)
+    def request_ended(
+        self,
+        method: str,
+        server: str,
+        status: int | None,
+        error: BaseException | None,
+        started: float,
+        headers: Headers,
+    ) -> None:
+        span = None if headers is None else self._spans.pop(headers.get(_TRACE_HEADER, ""), None)
         if span is None:
             return
-        problem = "" if fact.error is None else type(fact.error).__name__
-        if fact.status is not None:
-            span.set_attribute("http.response.status_code", fact.status)
-            problem = str(fact.status) if fact.status >= 400 else problem
+        problem = "" if error is None else type(error).__name__
+        if status is not None:
+            span.set_attribute("http.response.status_code", status)
+            problem = str(status) if status >= 400 else problem
         if problem:
             span.set_attribute("error.type", problem)
             span.set_status(Status(StatusCode.ERROR))

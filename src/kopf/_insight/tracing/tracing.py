@@ -1,10 +1,10 @@
-"""All traces of one operator: they are made as its bus tells."""
+"""All traces of one operator: they are made by its observers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observers
 from kopf._insight.tracing.attempt_spans import AttemptSpans
 from kopf._insight.tracing.look_spans import LookSpans
 from kopf._insight.tracing.other_spans import EventSpans, ReviewSpans
@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 
-def start_tracing(bus: Bus, tracer: Tracer) -> None:
-    """Make traces of what the bus tells, from now on."""
+def start_tracing(observers: Observers, tracer: Tracer) -> None:
+    """Make traces of what the operator does, from now on."""
     memory = TraceMemory()
-    LookSpans(bus, tracer, memory)
-    AttemptSpans(bus, tracer, memory)
-    RequestSpans(bus, tracer)
-    ReviewSpans(bus, tracer)
-    EventSpans(bus, tracer, memory)
+    observers.add(
+        LookSpans(tracer, memory),
+        AttemptSpans(tracer, memory),
+        RequestSpans(tracer),
+        ReviewSpans(tracer),
+        EventSpans(tracer, memory),
+    )

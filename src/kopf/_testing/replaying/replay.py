@@ -19,7 +19,7 @@ from kopf._client.http.api import APIClient
 from kopf._controller.background.stopping import new_event
 from kopf._controller.instruments import Instruments, instruments
 from kopf._controller.memos import Memo
-from kopf._facts.bus import Bus
+from kopf._controller.observer import Observer
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
@@ -141,14 +141,14 @@ class _ReplayingInstruments(Instruments):
 
     def __init__(
         self,
-        make_client: Callable[[Vault, OperatorSettings, Bus], APIClient],
+        make_client: Callable[[Vault, OperatorSettings, Observer], APIClient],
         instrument: Callable[[HandlerExecutor], HandlerExecutor],
     ) -> None:
         self._make_client = make_client
         self._instrument = instrument
 
-    def make_client(self, vault: Vault, settings: OperatorSettings, bus: Bus) -> APIClient:
-        return self._make_client(vault, settings, bus)
+    def make_client(self, vault: Vault, settings: OperatorSettings, observer: Observer) -> APIClient:
+        return self._make_client(vault, settings, observer)
 
     def instrument(self, executor: HandlerExecutor) -> HandlerExecutor:
         return self._instrument(executor)

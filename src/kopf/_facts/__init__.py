@@ -1,1 +1,0 @@
-"""What happens in an operator, told to whoever wants to know."""
