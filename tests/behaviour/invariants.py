@@ -232,12 +232,9 @@ def find_remembered(world: World) -> Iterator[str]:
     for controller in world.controllers:
         background = controller.background
         contents: dict[str, Sized] = {
-            "states": controller.states, "handled": controller._reconciler._scope.handled,
-            "memos": controller._reconciler._scope.runtime.memos, "queue": controller.queue,
-            "troubles": controller._handling._troubles,
-            "unreadable": controller._reconciler.unreadable,
-            "companions": background.companions if background is not None else (),
-            "leaving": background._leaving if background is not None else (),
+            "objects": [*controller.objects], "handled": controller.objects.handled,
+            "memos": controller.scope.runtime.memos, "queue": controller.queue,
+            "backgrounds": background.objects if background is not None else (),
             "workers": controller.workers,
         }
         for what, things in contents.items():

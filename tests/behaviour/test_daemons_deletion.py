@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._controller.background.runs import BackgroundRun, Companion
+from kopf._controller.background.runs import BackgroundRun, ObjectBackground
 from kopf._controller.object_state import ObjectState
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Calls, Decorator, Operator, do_nothing
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.lagging
 def count_leftovers() -> dict[str, int]:
     """How many internal things of objects are in memory."""
     gc.collect()
-    classes = (Companion, BackgroundRun, ObjectState)
+    classes = (ObjectBackground, BackgroundRun, ObjectState)
     objects = gc.get_objects()
     return {cls.__name__: sum(isinstance(obj, cls) for obj in objects) for cls in classes}
 
@@ -133,7 +133,7 @@ async def test_the_memory_of_gone_objects_is_freed(operator: Operator, kex: Obje
     names = [f"obj{i}" for i in range(10)]
     await kex.create_all(names)
     await calls.wait_length(10)
-    assert count_leftovers()["Companion"] == before["Companion"] + 10
+    assert count_leftovers()["ObjectBackground"] == before["ObjectBackground"] + 10
     for name in names:
         await kex.delete_and_wait(name)
     for _ in range(100):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._controller import event_backlog
+from kopf._controller import raw_events
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.patience import PATIENCE
@@ -110,7 +110,7 @@ async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
         operator: Operator, kex: Objects, calls: Calls, logs: Logs, monkeypatch: pytest.MonkeyPatch, limit: str,
         value: int,
 ) -> None:
-    monkeypatch.setattr(event_backlog, limit, value)
+    monkeypatch.setattr(raw_events, limit, value)
     released = asyncio.Event()
 
     @kopf.on.event("kopfexamples", id="fn")

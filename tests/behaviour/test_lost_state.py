@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._controller import handled_memory
+from kopf._controller import object_memory
 from tests.behaviour.objects import LAST_HANDLED, Obj, Objects, get_annotations, get_essence, is_handled
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
@@ -56,7 +56,7 @@ async def test_it_is_known_what_has_changed_together_with_the_loss(
 ) -> None:
     """It is remembered as long as there is room; then, everything has changed."""
     if size is not None:
-        monkeypatch.setattr(handled_memory, "MAX_SIZE", size)
+        monkeypatch.setattr(object_memory, "MAX_SIZE", size)
     kopf.on.create("kopfexamples", id="create")(do_nothing)
     kopf.on.update("kopfexamples", id="update")(calls.noting(lambda old, **_: old))
     kopf.on.field("kopfexamples", id="same", field="spec.w")(calls.noting(lambda old, new, **_: (old, new)))

@@ -24,10 +24,12 @@ from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
 KEX = Resource("kopf.dev", "v1", "kopfexamples", kind="KopfExample", namespaced=True)
-EVENT = WatchEvent("ADDED", KubeObject.from_dict({
+OBJ: dict[str, Any] = {
     "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
     "metadata": {"name": "obj", "namespace": "default", "uid": "uid1", "resourceVersion": "1"},
-}))
+}
+EVENT = WatchEvent("ADDED", KubeObject.from_dict(OBJ))
+MODIFIED = WatchEvent("MODIFIED", KubeObject.from_dict({**OBJ, "metadata": {**OBJ["metadata"], "resourceVersion": "2"}}))
 
 
 @pytest.fixture
@@ -44,6 +46,7 @@ async def controller(calls: list[str]) -> Controller:
     async def daemon(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("daemon")
         await stopped.wait()
+        calls.append("stopped")
 
     @kopf.on.event("kopfexamples", registry=registry)
     async def event(**_: Any) -> None:
@@ -74,7 +77,7 @@ async def test_what_comes_is_handled(controller: Controller, calls: list[str]) -
     controller.accept([EVENT])
     await _settle()
     await controller.stop()
-    assert calls == ["event", "daemon"]
+    assert calls == ["event", "daemon", "stopped"]
 
 
 async def test_workers_who_have_not_begun_before_the_exit_start_nothing(
@@ -96,4 +99,29 @@ async def test_workers_who_have_not_begun_before_a_pause_go_on_after_it(
     controller.resume()
     await _settle()
     await controller.stop()
-    assert calls == ["event", "daemon"]
+    assert calls == ["event", "daemon", "stopped"]
+
+
+async def test_objects_that_are_held_by_themselves_wait_and_their_daemons_stop(
+        controller: Controller, calls: list[str],
+) -> None:
+    pause = controller.scope.runtime.pause
+    controller.accept([EVENT])
+    await _settle()
+    pause.hold_some("shard", lambda key: key == "uid1")
+    await _settle()
+    controller.accept([MODIFIED])
+    await _settle()
+    assert calls == ["event", "daemon", "stopped"]
+    pause.release_some("shard")
+    await _settle()
+    assert calls == ["event", "daemon", "stopped", "event", "daemon"]
+    await controller.stop()
+
+
+async def test_an_object_is_looked_at_again_when_asked_for(controller: Controller, calls: list[str]) -> None:
+    """E.g. by another controller, as something has changed that the object depends on."""
+    controller.enqueue(EVENT.object)
+    await _settle()
+    await controller.stop()
+    assert calls == ["daemon", "stopped"]

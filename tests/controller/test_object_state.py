@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf._controller.changes.saving import Result, SavedProgress, Unsaved
+from kopf._controller.changes.carried import Result, SavedProgress, Unsaved
 from kopf._controller.object_state import ObjectState, Rules, is_overtaking, make_state
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject

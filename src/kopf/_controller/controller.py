@@ -13,14 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.scope import ReconciliationScope
-from kopf._controller.handling import StateHandling
-from kopf._controller.object_states import ObjectStates
 from kopf._controller.observer import ControllerView, RunView
 from kopf._controller.raw_events import RawEvents
 from kopf._controller.reconciler import Reconciler
 from kopf._controller.runtime import Runtime
-from kopf._controller.troubles import Troubles
+from kopf._controller.tracked_objects import TrackedObject, TrackedObjects
 from kopf._controller.work_queue import WorkQueue
 from kopf._controller.workers import Workers, get_limit, has_room
 from kopf._handlers.registry import HandlersOfResource
@@ -47,26 +46,28 @@ class Controller:
     def __init__(self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource) -> None:
         self.queue = WorkQueue[str](
             has_room=functools.partial(has_room, runtime),
+            is_barred=runtime.pause.is_held,
             on_due=self._on_due,
             # Not in the contexts of the workers: they would be kept in memory for as long as the objects wait.
             call_at=functools.partial(asyncio.get_running_loop().call_at, context=runtime.context),
         )
         self.workers = Workers(runtime, resource, self.queue, self._work)
-        self.background = _make_background(runtime, resource, self._revisit) if handlers.spawning else None
-        self.states = ObjectStates(runtime, handlers, self.background)
+        self.background = _make_background(runtime, resource, self.enqueue) if handlers.spawning else None
+        self.objects = TrackedObjects(runtime, handlers, self.background)
         user_code = self.workers.user_code
-        scope = ReconciliationScope(runtime, resource, handlers, background=self.background, user_code=user_code)
-        self.scope = scope
-        scope.get_fresher = self.states.get_pending
-        self._reconciler = Reconciler(scope)
-        self.raw_events = RawEvents(runtime, resource, handlers, self._reconciler.unreadable, user_code=user_code)
+        self.scope = ReconciliationScope(
+            runtime, resource, handlers, background=self.background, handled=self.objects.handled, user_code=user_code
+        )
+        self.scope.get_fresher = self.objects.get_pending
+        self.raw_events = RawEvents(runtime, resource, handlers, user_code=user_code)
         """They can be too many, unlike the states: whoever passes the events in, is to wait for room there."""
-        self._handling = StateHandling(scope, self._reconciler, Troubles(runtime, resource))
+        self._reconciler = Reconciler(self.scope)
+        runtime.pause.on_partial.append(self._follow_holds)
         self._view = ControllerView(
             resource=resource,
             handlers=handlers,
             queue=self.queue,
-            unfinished=self.states,
+            count_unfinished=self.objects.count_busy,
             indices=runtime.indices,
             get_limit=functools.partial(get_limit, runtime),
             list_runs=functools.partial(_list_runs, self.background),
@@ -90,45 +91,59 @@ class Controller:
         key = head.key
         scope = self.scope
         scope.runtime.observer.object_seen(scope.resource, key, event.type, event.object)
-        is_raw = self.raw_events.accept(key, event)
-        is_of_interest = self.states.accept(key, event, now)
-        if is_deleted and key not in self.raw_events.waiting and not self.queue.is_active(key):
-            self._forget(key)  # at once, as nobody works on it
-        if is_raw or is_of_interest:
-            self._requeue(key, urgent=event.type is not None)
+        tracked = self.objects.accept(event, now)
+        if self.raw_events.could_match(head):
+            tracked = tracked or self.objects.obtain(key)
+            self.raw_events.put(tracked, event)
+        if tracked is None:
+            return
+        if is_deleted and tracked.events is None and not self.queue.is_active(key):
+            self._forget(tracked)  # at once, as nobody works on it
+        self._requeue(key, urgent=event.type is not None)
 
-    def _forget(self, key: str) -> None:
-        while key in self.states.gone:
-            self._handling.forget(key, self.states.forget(key, asyncio.get_running_loop().time()))
+    def _forget(self, tracked: TrackedObject | None) -> None:
+        while tracked is not None and tracked.gone is not None:
+            self._reconciler.log_gone(tracked.gone.obj)
+            tracked = self.objects.forget(tracked, asyncio.get_running_loop().time())
 
     def _requeue(self, key: str, *, urgent: bool = True) -> None:
         """Something has happened to the object: bring the queue in line."""
-        state = self.states.get(key)
-        is_ready = state is not None and state.is_ready
-        is_to_do = is_ready or key in self.raw_events.waiting or key in self.states.gone
-        if is_to_do and self.queue.add(key, urgent=urgent):
+        tracked = self.objects.get(key)
+        if tracked is not None and tracked.is_to_be_handled and self.queue.add(key, urgent=urgent):
             self.scope.runtime.observer.object_queued(self.scope.resource, key)
-        alarm = None if state is None else state.alarm
+        alarm = None if tracked is None or tracked.state is None else tracked.state.alarm
         if alarm is not None or key in self.queue.planned:
             self.queue.set_alarm(key, alarm)
-        if state is not None and not is_ready and state.is_idle:
-            self.states.drop(key)  # keep nothing of what is idle
+        if tracked is not None:
+            self.objects.settle(tracked)
 
     def _on_due(self, key: str, when: float) -> None:
-        state = self.states.get(key)
-        if state is not None:
-            state.on_time(when)
+        tracked = self.objects.get(key)
+        if tracked is not None and tracked.state is not None:
+            tracked.state.on_time(when)
             self._requeue(key)
             self.workers.wake()
 
-    def _revisit(self, obj: KubeObject) -> None:
-        """Look at the object again: something that it has waited for (a daemon, a timer) has exited."""
+    def enqueue(self, obj: KubeObject) -> None:
+        """Look at the object again in this or a later state: something that it depends on has changed or exited."""
         key = obj.head.key
-        state = None if self.queue.is_closed else self.states.obtain(key)
-        if state is not None:
-            state.on_request(self._reconciler.unreadable.get_latest(obj))
+        tracked = self.objects.obtain(key)
+        if tracked.gone is None and not self.queue.is_closed:
+            # Those who cannot take unreadable states, have an older one.
+            self.objects.wake(tracked).on_request(obj if tracked.stub is None else tracked.stub)
             self._requeue(key)
             self.workers.wake()
+
+    def _follow_holds(self) -> None:
+        """Bring everything in line with what is held by itself: it is handled by somebody else."""
+        for tracked in self.objects:
+            background = tracked.memory.background
+            if background is not None and self.scope.runtime.pause.is_held(tracked.key):
+                background.stop(DaemonStoppingReason.OPERATOR_PAUSING)
+            elif background is not None:
+                self.enqueue(background.body.object.for_users())
+            self._requeue(tracked.key)
+        self.workers.wake()
 
     async def _work(self, key: str) -> None:
         """Do one thing after another for the object as long as there is something to do."""
@@ -136,15 +151,19 @@ class Controller:
         if is_over:
             self.queue.add(key)
         while not is_over:
-            event = await self.raw_events.handle_next(key) if key in self.raw_events.waiting else None
-            if key in self.states.gone:
+            tracked = self.objects.get(key)
+            event = None
+            if tracked is not None and tracked.events is not None:
+                event = await self.raw_events.handle_next(tracked)
+            if tracked is not None and tracked.gone is not None:
                 if event is None or event.type == "DELETED":
-                    self._forget(key)
-            elif event is None and (state := self.states.get(key)) is not None and state.is_ready:
-                await self._handling.handle(key, state)
+                    self._forget(tracked)
+            elif event is None and tracked is not None and tracked.state is not None and tracked.state.is_ready:
+                await self._reconciler.reconcile(tracked, tracked.state)
             self._requeue(key)
             is_over = not self.queue.renew(key)
-        self._handling.release_memory(key, self.states.get(key))
+        if (tracked := self.objects.get(key)) is not None:
+            self.objects.release(tracked)
 
     def pause(self) -> None:
         """Start no handlers, and stop the daemons & timers; what is running, is not interrupted."""
@@ -163,15 +182,17 @@ class Controller:
     async def stop(self) -> None:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
         self.queue.close()
+        self.scope.runtime.pause.on_partial.remove(self._follow_holds)
         if self.background is not None:
             await self.background.stop(_DAEMONS_EXIT_TIMEOUT)
-        await self.workers.stop(is_saving=self._reconciler.is_saving)
+        get = self.objects.get
+        await self.workers.stop(is_saving=lambda key: (tracked := get(key)) is not None and tracked.is_saving)
         self.scope.runtime.observer.controller_stopped(self._view)
 
 
 def _list_runs(background: Background | None) -> Sequence[RunView]:
-    companions = () if background is None else background.companions.copy().values()
-    return [run for companion in companions for run in companion.runs.copy().values()]
+    objects = () if background is None else background.objects.copy()
+    return [run for item in objects for run in item.runs.copy().values()]
 
 
 def _make_background(runtime: Runtime, resource: Resource, on_exit: Callable[[KubeObject], None]) -> Background:

@@ -39,37 +39,52 @@ class Memo(dict[Any, Any]):
         return type(self)(self)
 
 
-class Memos:
-    """
-    The memos of all objects, made of the memo of the operator when an object is first handled.
+_ABSENT = object()
 
-    Large because they are dropped only when none of those who can hold a memo needs it.
-    """
+
+class _ObjectMemo:
+    """The memo of one object, and who can hold it."""
+
+    __slots__ = ("borrowers", "is_handled", "is_pinned", "memo", "origin")
+
+    def __init__(self) -> None:
+        self.memo: Any = _ABSENT
+        self.origin: Any = _ABSENT
+        """What the memo of the operator was when the object was first handled."""
+        self.is_handled = False
+        self.is_pinned = False
+        self.borrowers = 0
+
+
+class Memos:
+    """The memos of all objects, made of the memo of the operator when an object is first handled."""
 
     def __init__(self, operator_memo: Any) -> None:
         self._origin = operator_memo
         self._snapshot: Any = None
-        self._memos: dict[str, Any] = {}
-        self._origins: dict[str, Memo] = {}
-        self._pinned: set[str] = set()
-        self._handled: set[str] = set()
-        self._borrowed: collections.Counter[str] = collections.Counter()
+        self._entries: collections.defaultdict[str, _ObjectMemo] = collections.defaultdict(_ObjectMemo)
         # Only for the memos of the known class: who knows what else custom classes do when they are copied.
         self._is_droppable = type(operator_memo) is Memo
 
     def __len__(self) -> int:
-        return len(self._memos)
+        return sum(entry.memo is not _ABSENT for entry in self._entries.values())
 
     def make(self) -> Any:
         """Make a memo that belongs to no object: it is gone when the caller has no more need for it."""
         return copy.copy(self._origin)
 
-    def recall(self, key: str) -> Any:
-        """Get the memo of the object that is being handled: the same one as long as the object exists."""
-        self._handled.add(key)
-        memo = self._memos[key] if key in self._memos else self._make(key)
-        if self._is_droppable and key not in self._origins:
-            self._origins[key] = self._get_snapshot()
+    def recall(self, key: str, *, pinned: bool = False) -> Any:
+        """
+        Get the memo of the object that is being handled: the same one as long as the object exists.
+
+        If ``pinned``, somebody holds it for as long as the object exists, so it is not made anew meanwhile.
+        """
+        entry = self._entries[key]
+        entry.is_handled = True
+        entry.is_pinned = entry.is_pinned or pinned
+        memo = self._get(entry)
+        if self._is_droppable and entry.origin is _ABSENT:
+            entry.origin = self._get_snapshot()
         return memo
 
     def defer(self, key: str) -> Any:
@@ -81,26 +96,40 @@ class Memos:
         """
         if not self._is_droppable:
             return self.recall(key)
-        if key not in self._origins:
-            self._origins[key] = self._get_snapshot()
+        entry = self._entries[key]
+        if entry.origin is _ABSENT:
+            entry.origin = self._get_snapshot()
         return Deferred(functools.partial(self.recall, key))
 
     def borrow(self, key: str) -> Any:
         """The same, but for those who look at the object aside of its handling; to be given back afterwards."""
-        self._borrowed[key] += 1
-        return self._memos[key] if key in self._memos else self._make(key)
+        entry = self._entries[key]
+        entry.borrowers += 1
+        return self._get(entry)
 
     def give_back(self, key: str) -> None:
         """Tell that the memo is not used by the borrower anymore."""
-        self._borrowed[key] -= 1
-        if not self._borrowed[key]:
-            del self._borrowed[key]
-        self._drop_if_unused(key)
+        entry = self._entries.get(key)
+        if entry is not None:  # otherwise, the object is gone meanwhile
+            entry.borrowers = max(0, entry.borrowers - 1)
+            self._drop_if_unused(key, entry)
 
-    def _make(self, key: str) -> Any:
-        origin = self._origins.get(key, self._origin)
-        memo = self._memos[key] = Memo(origin) if self._is_droppable else copy.copy(origin)
-        return memo
+    def release(self, key: str) -> None:
+        """The object is not handled at the moment: idle objects keep nothing of their own, if nothing was put there."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.is_handled = False
+            self._drop_if_unused(key, entry)
+
+    def forget(self, key: str) -> None:
+        """Drop the memo of an object that exists no more."""
+        self._entries.pop(key, None)
+
+    def _get(self, entry: _ObjectMemo) -> Any:
+        if entry.memo is _ABSENT:
+            origin = self._origin if entry.origin is _ABSENT else entry.origin
+            entry.memo = Memo(origin) if self._is_droppable else copy.copy(origin)
+        return entry.memo
 
     def _get_snapshot(self) -> Memo:
         """What the operator's memo is now: one copy for all objects that have appeared since its last change."""
@@ -109,33 +138,15 @@ class Memos:
         snapshot: Memo = self._snapshot
         return snapshot
 
-    def pin(self, key: str) -> None:
-        """Keep the memo for as long as the object exists: somebody holds it."""
-        self._pinned.add(key)
-
-    def release(self, key: str) -> None:
-        """The object is not handled at the moment: idle objects keep nothing of their own, if nothing was put there."""
-        self._handled.discard(key)
-        if key in self._memos:
-            self._drop_if_unused(key)
-
-    def _drop_if_unused(self, key: str) -> None:
-        if not self._is_droppable or key in self._pinned or key in self._handled or key in self._borrowed:
+    def _drop_if_unused(self, key: str, entry: _ObjectMemo) -> None:
+        if not self._is_droppable or entry.is_pinned or entry.is_handled or entry.borrowers:
             return
-        memo, origin = self._memos.get(key), self._origins.get(key, self._origin)
         # If it is needed again, it is made of what the operator's memo was at the first time, not of what it is then.
-        if memo is not None and _is_same(memo, origin):
-            del self._memos[key]
-
-    def forget(self, key: str) -> None:
-        """Drop the memo of an object that exists no more."""
-        self._pinned.discard(key)
-        self._handled.discard(key)
-        self._origins.pop(key, None)
-        self._memos.pop(key, None)
-
-
-_ABSENT = object()
+        origin = self._origin if entry.origin is _ABSENT else entry.origin
+        if entry.memo is not _ABSENT and _is_same(entry.memo, origin):
+            entry.memo = _ABSENT
+        if entry.memo is _ABSENT and entry.origin is _ABSENT:
+            del self._entries[key]
 
 
 def _is_same(memo: Memo, other: Memo) -> bool:

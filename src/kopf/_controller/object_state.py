@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kopf._controller.changes.saving import Carried, Result
+from kopf._controller.changes.carried import Carried, Result
 from kopf._controller.own_writes import OwnWrites
 from kopf._values.objects import KubeObject
 from kopf._values.records import Record, field

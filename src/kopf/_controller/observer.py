@@ -56,8 +56,8 @@ class ControllerView(FrozenRecord, frozen=True, eq=False):
     resource: Resource
     handlers: HandlersOfResource
     queue: WorkQueue[str]
-    unfinished: Sized
-    """The objects that something is to be done for, now or later."""
+    count_unfinished: Callable[[], int]
+    """How many objects something is to be done for, now or later."""
     indices: Mapping[str, Any]
     """All indices of the operator."""
     get_limit: Callable[[], int]

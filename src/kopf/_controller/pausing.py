@@ -1,29 +1,54 @@
 """
-Pausing: whether the operator must not handle anything at the moment, and why.
+Pausing: what must not be handled at the moment, and why: everything, or those objects that somebody else handles.
 
-It is a toggle with many holders: the operator is paused as long as anybody holds it. While paused, no handlers are
-started, daemons & timers are stopped, nothing is listed or watched. When it goes on, everything is listed anew, and
-compared to what was known, so that nothing is lost, and nothing is handled twice.
+It is a gate with many holders: it is shut as long as anybody holds it. No handlers are started behind it, daemons &
+timers are stopped. It says nothing of the streams: who holds everything, has no need for them, so they are stopped,
+too; when it goes on, everything is listed anew, and compared to what was known, so that nothing is lost, and nothing is
+handled twice. Who holds some objects only, lets the streams go on, and the states of the objects are kept up to date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable
 
+Covers = Callable[[str], bool]
+"""Tells by the key of an object if it is held."""
+
 
 class Pause:
-    """The toggle of one operator."""
+    """The gate of one operator."""
 
     def __init__(self) -> None:
         self.is_on = False
-        """Whether the operator is paused."""
+        """Whether the whole operator is paused."""
         self._reasons: dict[Hashable, str] = {}
+        self._partial: dict[Hashable, Covers] = {}
         self._listeners: list[Callable[[], None]] = []
+        self.on_partial: list[Callable[[], None]] = []
+        """What is called when some of the objects are held, or are held no more."""
 
     @property
     def reasons(self) -> Collection[str]:
         """Why it is paused, for humans; empty if it is not."""
         return tuple(self._reasons.values())
+
+    def is_held(self, key: str) -> bool:
+        """Tell if the object is held by itself; whether the whole operator is paused, is another question."""
+        return bool(self._partial) and any(covers(key) for covers in self._partial.values())
+
+    def hold_some(self, key: Hashable, covers: Covers) -> None:
+        """Hold some of the objects until the same key is released, or replace what was held by it."""
+        self._partial[key] = covers
+        self._notify_partial()
+
+    def release_some(self, key: Hashable) -> None:
+        """Let the objects go on that were held by this key, unless there are others who hold them."""
+        if self._partial.pop(key, None) is not None:
+            self._notify_partial()
+
+    def _notify_partial(self) -> None:
+        for listener in [*self.on_partial]:
+            listener()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call it every time when the operator is paused, and when it goes on."""

@@ -1,19 +1,24 @@
-"""Raw events: every event of the watch stream goes to the handlers that spy on them, one by one."""
+"""
+Raw events: every event of the watch stream goes to the handlers that spy on them, one by one, in the order they came.
+
+Every event counts, so they cannot be replaced by newer ones; but they must not fill the memory either, e.g. when
+a handler hangs. So when there are too many of them, no more are taken in.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections import deque
 
 from kopf._client.errors import APIConflictError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.blame import describe_trouble
 from kopf._controller.changes.selection import could_match, is_filtered
-from kopf._controller.event_backlog import EventBacklog
+from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
-from kopf._controller.unreadable import UnreadableObjects
+from kopf._controller.tracked_objects import TrackedObject
+from kopf._controller.unreadable import report_unreadable
 from kopf._handlers.causes import WatchingCause
 from kopf._handlers.executor import Surroundings, UserCode
 from kopf._handlers.handlers import WatchingHandler
@@ -25,12 +30,18 @@ from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.callbacks import FilterError
 from kopf._values.codec import UnreadableError
-from kopf._values.objects import KubeObject
+from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
 from kopf._values.resources import Resource
 
 logger = logging.getLogger(__name__)
+
+_ENOUGH_EVENTS = 10_000
+"""How many events of a resource can wait until no more of them are taken in."""
+
+_ENOUGH_BYTES = 64 * 1024 * 1024
+"""The same in bytes of JSON: large objects are up to 3 MiB each."""
 
 _CONFLICT_DELAYS = (0.05, 0.2, 1.0, 3.0)
 """How long to wait for the next states of the object if a patch conflicts with the actual one, in seconds."""
@@ -44,7 +55,6 @@ class RawEvents:
         runtime: Runtime,
         resource: Resource,
         handlers: HandlersOfResource,
-        unreadable: UnreadableObjects,
         *,
         user_code: UserCode,
     ) -> None:
@@ -53,59 +63,80 @@ class RawEvents:
         self._handlers = handlers.watching
         self._unfiltered = () if any(map(is_filtered, self._handlers)) else tuple(deduplicate(self._handlers))
         """The handlers of every event; none if it depends on the objects which ones they are."""
-        self._unreadable = unreadable
         self._user_code = user_code
-        self._backlog = EventBacklog()
-        self.waiting: Collection[str] = self._backlog.keys
-        """The keys of the objects whose events wait for their handlers."""
+        self._count = 0
+        self._size = 0
+        """How much memory the waiting events take, in bytes of JSON."""
+        self._room = asyncio.Event()
 
-    def accept(self, key: str, event: WatchEvent) -> bool:
-        """Take the event in if any handlers could be for it; tell if so."""
-        if not self._handlers or not could_match(self._handlers, event.object.head):
-            return False
-        self._backlog.put(key, event)
-        return True
+    def could_match(self, head: ObjectMeta) -> bool:
+        """Tell if any handlers could be for the events of the object."""
+        return bool(self._handlers) and could_match(self._handlers, head)
+
+    def put(self, tracked: TrackedObject, event: WatchEvent) -> None:
+        """Let the event wait after all others of that object."""
+        self._count += 1
+        self._size += event.object.size
+        if tracked.events is None:
+            tracked.events = deque((event,))
+        else:
+            tracked.events.append(event)
+
+    def _take(self, tracked: TrackedObject) -> WatchEvent:
+        """Take the next event of the object out; there must be any."""
+        if tracked.events is None:
+            raise RuntimeError("There are no events to be handled.")
+        event = tracked.events.popleft()
+        if not tracked.events:
+            tracked.events = None
+        self._count -= 1
+        self._size -= event.object.size
+        if self._count <= _ENOUGH_EVENTS // 2 and self._size <= _ENOUGH_BYTES // 2:
+            self._room.set()
+        return event
 
     @property
     def is_full(self) -> bool:
         """Whether there are too many events that are not handled yet, although they could be."""
-        return self._backlog.is_full and self._runtime.index_readiness.is_open
+        is_full = self._count >= _ENOUGH_EVENTS or self._size >= _ENOUGH_BYTES
+        return is_full and self._runtime.index_readiness.is_open
 
     async def wait_for_room(self) -> None:
-        """Wait as long as it is full."""
+        """If it is full, wait until half of it is free."""
         ids = ", ".join(sorted(handler.id for handler in self._handlers))
         logger.warning(
             "%d events (%d MiB) of %r wait for their handlers (%s), which are too slow or hang. Until they catch up, "
             "nothing is taken in from the watch-stream.",
-            len(self._backlog),
-            self._backlog.size // 2**20,
+            self._count,
+            self._size // 2**20,
             self._resource,
             ids,
         )
-        await self._backlog.wait_for_room()
+        self._room.clear()
+        await self._room.wait()
 
-    async def handle_next(self, key: str) -> WatchEvent:
+    async def handle_next(self, tracked: TrackedObject) -> WatchEvent:
         """Call the matching handlers for the next event of the object; get that event. All errors are only logged."""
-        event = self._backlog.take(key)
+        event = self._take(tracked)
         if event.object.pruned:
-            self._unreadable.report(event.object, event.object.pruned)
+            report_unreadable(tracked, event.object, event.object.pruned, settings=self._runtime.settings)
         else:
-            await self._try_to_handle(key, event)
+            await self._try_to_handle(tracked, event)
         return event
 
-    async def _try_to_handle(self, key: str, event: WatchEvent) -> None:
+    async def _try_to_handle(self, tracked: TrackedObject, event: WatchEvent) -> None:
         try:
-            await self._handle(key, event)
+            await self._handle(tracked, event)
         except UnreadableError as e:
-            self._unreadable.report(event.object, str(e))
+            report_unreadable(tracked, event.object, str(e), settings=self._runtime.settings)
         except Exception as e:
             # The next events are of the same value for the handlers, so there is no sense in delaying them.
             object_logger = ObjectLogger(body=event.object, settings=self._runtime.settings)
             text = "The event could not be handled, and is skipped: %s"
-            reason, culprit = describe_trouble(e)
+            reason, culprit = describe_error(e)
             object_logger.error(text, reason, exc_info=culprit)
 
-    async def _handle(self, key: str, event: WatchEvent) -> None:
+    async def _handle(self, tracked: TrackedObject, event: WatchEvent) -> None:
         """Call the handlers. If the object has changed since the event, their patches go to its latest known state."""
         obj = event.object.for_users()
         body = Body(obj)
@@ -124,13 +155,12 @@ class RawEvents:
         for handler in matching:
             await _call(self._runtime, handler, cause, self._user_code)
         if patch and event.type != "DELETED":
-            await self._deliver(key, event.object, patch, cause.logger)
+            await self._deliver(tracked, event.object, patch, cause.logger)
 
-    async def _deliver(self, key: str, obj: KubeObject, patch: Patch, logger: Logger) -> None:
+    async def _deliver(self, tracked: TrackedObject, obj: KubeObject, patch: Patch, logger: Logger) -> None:
         """Patch the object; in case of a conflict, wait for its fresh state. Raises the last error if there is none."""
         for delay in (*_CONFLICT_DELAYS, None):
-            last = self._backlog.get_last(key)
-            latest = obj if last is None else last.object
+            latest = tracked.events[-1].object if tracked.events else obj
             try:
                 await patch_object(self._runtime.api, self._resource, latest, patch, logger=logger)
             except (PatchConflict, APIConflictError) as e:

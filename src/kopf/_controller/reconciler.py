@@ -1,22 +1,24 @@
 """
-The reconciler: one look at one object, in the way that its resource and its state need.
+The reconciler: has an object of one resource handled in its pending state, and notes what has come out of that.
 
-It is the only one here who knows how changes are handled, see :mod:`kopf._controller.changes`.
+One pass is made by :mod:`kopf._controller.changes`; its result, or its failure, says what is next for the object.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
 
-from kopf._controller.background_sync import sync
+from kopf._client.resources.patching import PatchConflict
+from kopf._controller.changes.carried import Carried, Result, SavingFailure
 from kopf._controller.changes.reconciliation import Reconciliation
-from kopf._controller.changes.saving import Carried, Result
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.selection import could_match
-from kopf._controller.object_state import Memory
-from kopf._controller.unreadable import UnreadableObjects
+from kopf._controller.failures import report_failure
+from kopf._controller.object_memory import ObjectMemory
+from kopf._controller.object_state import ObjectState
+from kopf._controller.tracked_objects import TrackedObject
+from kopf._controller.unreadable import release_unreadable
 from kopf._logging.loggers import ObjectLogger
 from kopf._values.codec import NestingError, UnreadableError
 from kopf._values.objects import KubeObject
@@ -24,82 +26,100 @@ from kopf._values.records import replace
 
 
 class Reconciler:
-    """Looks at the objects of one resource, and remembers what is to be remembered while they exist."""
+    """Handles the objects of one resource, one state of one object at a time."""
 
     def __init__(self, scope: ReconciliationScope) -> None:
         self._scope = scope
-        self._running: dict[str, Reconciliation] = {}
-        self.unreadable = UnreadableObjects(scope.runtime, scope.resource)
+        self._observer = scope.runtime.observer
 
-    def look_at(self, key: str, obj: KubeObject, memory: Memory) -> Coroutine[Any, Any, Result]:
+    async def reconcile(self, tracked: TrackedObject, state: ObjectState) -> None:
+        """Handle what is pending. All errors are reported, and lead to a delay."""
+        before = state.on_start()
+        obj: KubeObject | None = before
+        error: BaseException | None = None
+        delay: float | None = None
+        observer, resource = self._observer, self._scope.resource
+        started = observer.clock()
+        observer.pass_begun(resource, tracked.key, before)
+        try:
+            result = await self._make_pass(tracked, state, before)
+        except asyncio.CancelledError as e:
+            error = e
+            raise
+        except SavingFailure as e:
+            if e.obj is not before:
+                self._follow(tracked, state, before, e.obj)
+            obj, error = e.obj, e.__cause__ or e
+            delay = self._postpone(tracked, state, e.obj, error)
+        except Exception as e:
+            error = e
+            delay = self._postpone(tracked, state, before, e)
+        else:
+            obj, error, delay = result.obj, result.error, result.requeue_after
+            if result.changed and obj is not None:
+                self._follow(tracked, state, before, obj)
+            state.on_result(result, asyncio.get_running_loop().time())
+            if error is None:
+                tracked.complaint = None
+            elif obj is not None and state.pending is None:
+                delay = self._postpone(tracked, state, obj, error)
+        finally:
+            observer.pass_ended(resource, tracked.key, obj, error, delay, started)
+            error = None  # it holds this frame by its traceback: they must not hold each other
+
+    async def _make_pass(self, tracked: TrackedObject, state: ObjectState, obj: KubeObject) -> Result:
         """
         Do what is to be done for the object in this state. Raises the errors of the API and of the framework.
 
-        What is not finished or not saved, is left in the memory, to be passed to the next look.
+        What is not finished or not saved, is left in the memory of the state, to be passed to the next pass.
         """
-        if obj.pruned:
-            return self._set_aside(obj, obj.pruned)
-        if self._scope.background is None or self._scope.candidates.changing:
-            return self._reconcile(key, obj, memory)
-        return self._sync(key, obj, memory)
+        problem, memory = obj.pruned, state.memory
+        if not problem:
+            # A copy: what comes on the stream meanwhile belongs to the next pass.
+            reconciliation = Reconciliation(self._scope, obj, replace(memory), tracked.memory)
+            tracked.reconciliation = reconciliation
+            memory.saved = None
+            try:
+                result = await reconciliation.run()
+            except Exception as e:
+                memory.unsaved = reconciliation.collect_unsaved()
+                memory.baseline = reconciliation.baseline
+                if not isinstance(e, UnreadableError):
+                    raise
+                problem = str(e)  # it was not decoded until somebody has looked
+            else:
+                memory.unsaved = reconciliation.correction
+                memory.baseline = None if result.resumed else reconciliation.baseline
+                tracked.stub = None
+                return result
+            finally:
+                tracked.reconciliation = None
+        return await release_unreadable(self._scope, tracked, obj, problem)
 
-    async def _reconcile(self, key: str, obj: KubeObject, memory: Memory) -> Result:
-        # A copy: what comes on the stream meanwhile belongs to the next look.
-        reconciliation = self._running[key] = Reconciliation(self._scope, obj, replace(memory))
-        memory.saved = None
-        try:
-            result = await reconciliation.run()
-        except Exception as e:
-            memory.unsaved = reconciliation.collect_unsaved()
-            memory.baseline = reconciliation.baseline
-            if not isinstance(e, UnreadableError):
-                raise
-            problem = str(e)  # it was not decoded until somebody has looked
-        else:
-            memory.unsaved = reconciliation.correction
-            memory.baseline = None if result.resumed else reconciliation.baseline
-            self.unreadable.forget(key)
-            return result
-        finally:
-            del self._running[key]
-        return await self._set_aside(obj, problem)
+    def _follow(self, tracked: TrackedObject, state: ObjectState, before: KubeObject, after: KubeObject) -> None:
+        """We have changed the object. Unless something even newer has come, that is what it is now."""
+        is_latest = state.on_response(before, after, asyncio.get_running_loop().time())
+        if is_latest and tracked.memory.background is not None:
+            tracked.memory.background.refresh(after)
 
-    async def _sync(self, key: str, obj: KubeObject, memory: Memory) -> Result:
-        try:
-            result = await sync(self._scope, obj, errors=memory.errors)
-        except UnreadableError as e:
-            problem = str(e)
-        else:
-            self.unreadable.forget(key)
-            return result
-        return await self._set_aside(obj, problem)
+    def _postpone(
+        self, tracked: TrackedObject, state: ObjectState, obj: KubeObject, error: BaseException
+    ) -> float | None:
+        """Leave the object alone for some time after an error of ours or of the API; get that time in seconds."""
+        now = asyncio.get_running_loop().time()
+        delay = state.on_failure(obj, now, is_conflict=isinstance(error, PatchConflict))
+        is_unsaved = state.memory.unsaved is not None
+        report_failure(self._scope, tracked, obj, error, delay=delay, is_unsaved=is_unsaved)
+        return delay
 
-    def _set_aside(self, obj: KubeObject, problem: str) -> Coroutine[Any, Any, Result]:
+    def log_gone(self, obj: KubeObject) -> None:
+        """Log that the object exists no more, if it was handled."""
         scope = self._scope
-        return self.unreadable.set_aside(obj, problem, background=scope.background, handled=scope.handled)
-
-    def is_saving(self, key: str) -> bool:
-        """Tell if what the handlers have done is being written to the object right now."""
-        running = self._running.get(key)
-        return running is not None and running.is_saving
-
-    def release_memory(self, key: str) -> None:
-        """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
-        self._scope.runtime.memos.release(key)
-        if self._scope.background is not None:
-            self._scope.background.release_memory(key)
-
-    def forget(self, obj: KubeObject) -> None:
-        """The object exists no more: log that if it was handled, and keep nothing of it."""
-        key, scope = obj.head.key, self._scope
-        scope.handled.forget(key)
-        self.unreadable.forget(key)
         logger = ObjectLogger(body=obj, settings=scope.runtime.settings)
         if logger.isEnabledFor(logging.DEBUG) and could_match(scope.candidates.changing, obj.head):
             try:
-                Reconciliation(scope, obj, Carried()).log_gone()
+                Reconciliation(scope, obj, Carried(), ObjectMemory()).log_gone()
             except NestingError:  # it could be read before, with fewer calls on the stack
                 logger.debug("Deleted, but it is nested too deeply to tell if any handlers were for it.")
             except Exception:  # of the filters
                 logger.exception("The deletion could not be handled.")
-        scope.runtime.memos.forget(key)

@@ -32,17 +32,23 @@ class WorkQueue(Generic[K]):
     """
     The keys that wait for a worker: the urgent ones first, each kind in the order of its addition.
 
-    ``has_room`` tells whether there can be one more worker besides so many, and so many exempt ones. ``on_due`` is
-    called with the key and the planned time when a time set by :meth:`set_alarm` has come; ``call_at`` is the one of
+    ``has_room`` tells whether there can be one more worker besides so many, and so many exempt ones; ``is_barred``, if
+    a key is given to no worker for now: it is dropped then, to be added again later. ``on_due`` is called with the key and the planned time when a time set by :meth:`set_alarm` has come; ``call_at`` is the one of
     the event loop.
 
     Large because a key is in it in three ways: it waits for a worker, for a time, or is worked on.
     """
 
     def __init__(
-        self, *, has_room: Callable[[int, int], bool], on_due: Callable[[K, float], None], call_at: CallAt
+        self,
+        *,
+        has_room: Callable[[int, int], bool],
+        on_due: Callable[[K, float], None],
+        call_at: CallAt,
+        is_barred: Callable[[K], bool] = lambda key: False,
     ) -> None:
         self._has_room = has_room
+        self._is_barred = is_barred
         self._lanes = _Lanes[K]()
         self.waiting: Collection[K] = self._lanes.entries
         """The keys that wait for a worker."""
@@ -90,13 +96,16 @@ class WorkQueue(Generic[K]):
         """Take the next key to work on; ``None`` if there is none, or no more can be worked on now."""
         if self.is_held or not self.waiting or not self._has_room(len(self.active) - self.exempt, self.exempt):
             return None
-        key = self._lanes.pop()
-        self.active[key] = False
-        return key
+        while self.waiting:
+            key = self._lanes.pop()
+            if not self._is_barred(key):
+                self.active[key] = False
+                return key
+        return None
 
     def renew(self, key: K) -> bool:
         """Tell the worker, who has done all that it knew of, if there is more: the key was added again meanwhile."""
-        if self.is_held or not self.active[key]:
+        if self.is_held or not self.active[key] or self._is_barred(key):
             return False
         self.active[key] = False
         return True

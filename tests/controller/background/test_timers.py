@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 import kopf
-from kopf._controller.background.runs import Companion
+from kopf._controller.background.runs import ObjectBackground
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.background.timers import TimerRun
 from kopf._handlers.handlers import TimerHandler
@@ -25,9 +25,9 @@ async def test_the_next_call_is_told(delay: float, idle: float | None) -> None:
     [handler] = cast("list[TimerHandler]", registry.resources)
     loop = asyncio.get_running_loop()
     before = loop.time()
-    companion: Any = types.SimpleNamespace(
+    background: Any = types.SimpleNamespace(
         changed_at=before, runtime=types.SimpleNamespace(context=None), exit=lambda: None)
-    run = TimerRun(cast(Companion, companion), handler)
+    run = TimerRun(cast(ObjectBackground, background), handler)
     run.start(delay)
     planned = run.next_call
     assert planned is not None

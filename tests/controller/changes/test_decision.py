@@ -107,11 +107,11 @@ class Company:
         self.running = running
         self.over = over
 
-    def is_running(self, key: str, *, blocking: bool = False) -> bool:
-        return self.running and key == "uid"
+    def has_running(self, *, blocking: bool = False) -> bool:
+        return self.running
 
-    def is_over(self, key: str, handler: Any) -> bool:
-        return self.over and key == "uid" and isinstance(handler, DaemonHandler)
+    def is_over(self, handler: Any) -> bool:
+        return self.over and isinstance(handler, DaemonHandler)
 
 
 def look(

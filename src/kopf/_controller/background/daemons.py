@@ -11,7 +11,7 @@ import asyncio
 import warnings
 from collections.abc import Collection
 
-from kopf._controller.background.runs import BackgroundRun, Companion
+from kopf._controller.background.runs import BackgroundRun, ObjectBackground
 from kopf._controller.background.stopping import AsyncDaemonStopperChecker, DaemonStoppingReason
 from kopf._handlers.handlers import DaemonHandler
 
@@ -21,8 +21,8 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
 
     __slots__ = ("_guard", "_next_call", "_task")
 
-    def __init__(self, companion: Companion, handler: DaemonHandler) -> None:
-        super().__init__(companion, handler)
+    def __init__(self, background: ObjectBackground, handler: DaemonHandler) -> None:
+        super().__init__(background, handler)
         self._task: asyncio.Task[None] | None = None
         self._guard: asyncio.Task[None] | None = None
         self._next_call: float | None = None
@@ -32,7 +32,7 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
         return self._next_call
 
     def start(self, delay: float) -> None:
-        name, context = f"{self.handler} of {self._companion.name}", self._companion.runtime.context.copy()
+        name, context = f"{self.handler} of {self._background.name}", self._background.runtime.context.copy()
         self._task = asyncio.create_task(self._run(delay), name=name, context=context)
 
     def stop(self, reason: DaemonStoppingReason) -> None:
@@ -43,7 +43,7 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
 
     async def _run(self, delay: float) -> None:
         """Call the function, again and again if it fails temporarily, unless it is asked to stop meanwhile."""
-        logger = self._companion.logger
+        logger = self._background.logger
         try:
             while not await self._sleep(delay):
                 outcome = await self._attempt()
@@ -74,11 +74,11 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
 
     async def _see_off(self) -> None:
         """Go through the stages of the stopping, until the daemon has exited or is abandoned."""
-        handler, logger = self.handler, self._companion.logger
+        handler, logger = self.handler, self._background.logger
         # The stages that do not exist leave no flags: there, the reason is equal to what has begun the stopping.
         if handler.cancellation_backoff is not None:
             self.stopper.set(DaemonStoppingReason.DAEMON_SIGNALLED)
-        polling = handler.cancellation_polling or self._companion.runtime.settings.background.cancellation_polling
+        polling = handler.cancellation_polling or self._background.runtime.settings.background.cancellation_polling
         if await self._wait(handler.cancellation_backoff if handler.cancellation_backoff is not None else 0):
             return
         if handler.cancellation_timeout is None:
@@ -101,14 +101,14 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
     def _abandon(self) -> None:
         self.stopper.set(DaemonStoppingReason.DAEMON_ABANDONED)
         message = f"{self.handler} did not exit in time. Leaving it orphaned."
-        self._companion.logger.warning(message)
+        self._background.logger.warning(message)
         if self._task is not None:
-            self._companion.orphans.add(self._task)
-            self._task.add_done_callback(self._companion.orphans.discard)
+            self._background.orphans.add(self._task)
+            self._task.add_done_callback(self._background.orphans.discard)
         warnings.warn(message, ResourceWarning, stacklevel=1)
         if self.is_running:  # for all others, it is over; but it is not done, so it is not marked so
             self.is_running = False
-            self._companion.exit()
+            self._background.exit()
 
     def cancel(self) -> Collection[asyncio.Task[None]]:
         tasks = [task for task in (self._guard, self._task) if task is not None and not task.done()]

@@ -7,7 +7,7 @@ from typing import Protocol
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._controller.background.stopping import AsyncDaemonStopperChecker, DaemonStopper
-from kopf._controller.blame import describe_trouble
+from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
 from kopf._handlers.handlers import SpawningHandler
 from kopf._logging.loggers import ObjectLogger
@@ -54,7 +54,7 @@ async def deliver_patch(recipient: Recipient, handler: SpawningHandler, patch: P
             is_last = stopper.is_set or await AsyncDaemonStopperChecker(stopper).wait(delay)
         except Exception as e:
             text = "%s has made a patch that cannot be applied, it is lost: %s"
-            reason, culprit = describe_trouble(e)
+            reason, culprit = describe_error(e)
             logger.error(text, handler, reason, exc_info=culprit)
             return
         else:

@@ -36,9 +36,9 @@ H = TypeVar("H", bound=SpawningHandler)
 _PASSING_REASONS = DaemonStoppingReason.FILTERS_MISMATCH | DaemonStoppingReason.OPERATOR_PAUSING
 
 
-class Companion:
+class ObjectBackground:
     """
-    What accompanies one object: everything that its daemons & timers share.
+    The background of one object: its daemons & timers, and all that they share.
 
     Its ``on_exit`` is called whenever any of them has exited.
 
@@ -63,15 +63,14 @@ class Companion:
         runtime: Runtime,
         resource: Resource,
         obj: KubeObject,
-        on_exit: Callable[[Companion], None],
+        on_exit: Callable[[ObjectBackground], None],
         orphans: set[asyncio.Task[None]],
     ) -> None:
         self.runtime = runtime
         self.orphans = orphans
         self.resource = resource
         self.body = Body(obj.for_users())
-        self.memo = runtime.memos.recall(obj.head.key)
-        runtime.memos.pin(obj.head.key)
+        self.memo = runtime.memos.recall(obj.head.key, pinned=True)
         self.is_gone = False
         self.logger = ObjectLogger(body=self.body, settings=runtime.settings)
         self.runs: dict[str, BackgroundRun[Any]] = {}
@@ -97,10 +96,20 @@ class Companion:
         """One of the runs has exited."""
         self.on_exit(self)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether any of the runs has not exited yet."""
-        return any(run.is_running for run in self.runs.values())
+    def has_running(self, *, blocking: bool = False) -> bool:
+        """Whether any of them has not exited yet; if ``blocking``, of those that are not optional only."""
+        return any(run.is_running and (not blocking or run.handler.requires_finalizer) for run in self.runs.values())
+
+    def is_over(self, handler: SpawningHandler) -> bool:
+        """Whether the handler has run for the object, and will not run again until the operator restarts."""
+        run = self.runs.get(handler.id)
+        return run is not None and not run.is_running and not run.is_to_be_restarted
+
+    def stop(self, reason: DaemonStoppingReason) -> None:
+        """Ask all of them to exit."""
+        for run in [*self.runs.values()]:
+            if run.is_running:
+                run.stop(reason)
 
     def let_go(self) -> bool:
         """
@@ -108,7 +117,7 @@ class Companion:
 
         They refer to us. Let everything be freed now: the garbage is collected rarely, if ever.
         """
-        if self.is_running:
+        if self.has_running():
             return False
         self.runs.clear()
         return True
@@ -117,10 +126,10 @@ class Companion:
 class BackgroundRun(abc.ABC, Generic[H]):
     """One daemon or timer of one object. The descendants know when to call the function."""
 
-    __slots__ = ("_companion", "handler", "is_running", "retries", "stopper")
+    __slots__ = ("_background", "handler", "is_running", "retries", "stopper")
 
-    def __init__(self, companion: Companion, handler: H) -> None:
-        self._companion = companion
+    def __init__(self, background: ObjectBackground, handler: H) -> None:
+        self._background = background
         self.handler = handler
         self.retries = Retries()
         """The attempts that have failed in a row."""
@@ -160,28 +169,28 @@ class BackgroundRun(abc.ABC, Generic[H]):
 
     async def _attempt(self) -> Outcome:
         """Call the function once, and bring its patch & result to the object."""
-        companion, runtime = self._companion, self._companion.runtime
+        background, runtime = self._background, self._background.runtime
         cause = self._make_cause()
         attempt = self.retries.begin(runtime.clock.now())
         outcome = await runtime.executor.execute(self.handler, cause, attempt)
         self.retries.note(outcome)
         deliver_result(self.handler, outcome, cause.patch)
-        await deliver_patch(companion, self.handler, cause.patch, self.stopper)
+        await deliver_patch(background, self.handler, cause.patch, self.stopper)
         try:
             return outcome
         finally:
             del outcome  # see the executor on errors and frames
 
     def _make_cause(self) -> BackgroundCause:
-        companion = self._companion
+        background = self._background
         checker = AsyncDaemonStopperChecker if self.handler.is_async else SyncDaemonStopperChecker
         return BackgroundCause(
-            logger=companion.logger,
-            memo=companion.memo,
-            indices=companion.runtime.indices,
-            resource=companion.resource,
-            body=companion.body,
-            patch=Patch(body=companion.body),
+            logger=background.logger,
+            memo=background.memo,
+            indices=background.runtime.indices,
+            resource=background.resource,
+            body=background.body,
+            patch=Patch(body=background.body),
             stopped=checker(self.stopper),
         )
 
@@ -190,4 +199,4 @@ class BackgroundRun(abc.ABC, Generic[H]):
         if self.is_running:
             self.is_running = False
             self.stopper.set(DaemonStoppingReason.DONE)
-            self._companion.exit()
+            self._background.exit()

@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Collection
 
-from kopf._controller.background.runs import BackgroundRun, Companion
+from kopf._controller.background.runs import BackgroundRun, ObjectBackground
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._handlers.handlers import TimerHandler
 from kopf._handlers.outcomes import Outcome
@@ -22,8 +22,8 @@ class TimerRun(BackgroundRun[TimerHandler]):
 
     __slots__ = ("_is_changed", "_is_waiting_for_change", "_planned", "_task", "_tick")
 
-    def __init__(self, companion: Companion, handler: TimerHandler) -> None:
-        super().__init__(companion, handler)
+    def __init__(self, background: ObjectBackground, handler: TimerHandler) -> None:
+        super().__init__(background, handler)
         self._tick: asyncio.Handle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_waiting_for_change = False
@@ -41,7 +41,7 @@ class TimerRun(BackgroundRun[TimerHandler]):
         if self._tick is None or self.stopper.is_set:
             return None
         idle = self.handler.idle
-        return self._planned if idle is None else max(self._planned, self._companion.changed_at + idle)
+        return self._planned if idle is None else max(self._planned, self._background.changed_at + idle)
 
     @property
     def is_waiting(self) -> bool:
@@ -68,19 +68,19 @@ class TimerRun(BackgroundRun[TimerHandler]):
         loop = asyncio.get_running_loop()
         if self.handler.idle is not None:
             # The idle time is counted since the last change; it can be shifted again until then.
-            delay = max(delay, self._companion.changed_at + self.handler.idle - loop.time())
+            delay = max(delay, self._background.changed_at + self.handler.idle - loop.time())
         self._planned = loop.time() + delay
         # Not in the context of the previous run: it would be kept in memory for as long as the timer waits.
-        self._tick = loop.call_at(self._planned, self._begin, context=self._companion.runtime.context)
+        self._tick = loop.call_at(self._planned, self._begin, context=self._background.runtime.context)
 
     def _begin(self) -> None:
         self._tick = None
         if self.handler.idle is not None:
-            left = self._companion.changed_at + self.handler.idle - asyncio.get_running_loop().time()
+            left = self._background.changed_at + self.handler.idle - asyncio.get_running_loop().time()
             if left > 0:
                 self._schedule(left)
                 return
-        name, context = f"{self.handler} of {self._companion.name}", self._companion.runtime.context.copy()
+        name, context = f"{self.handler} of {self._background.name}", self._background.runtime.context.copy()
         self._task = asyncio.create_task(self._run(), name=name, context=context)
 
     async def _run(self) -> None:
@@ -91,13 +91,13 @@ class TimerRun(BackgroundRun[TimerHandler]):
             self._exit()
             raise
         except Exception:
-            self._companion.logger.exception(
+            self._background.logger.exception(
                 "%s has failed because of the framework, and is stopped until the restart.", self.handler
             )
             self._exit()
             return
         self._task = None
-        self._companion.body.object.forget_values()
+        self._background.body.object.forget_values()
         self._plan_next(outcome)
         del outcome  # see the executor on errors and frames
 

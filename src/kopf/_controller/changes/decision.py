@@ -53,13 +53,13 @@ class Choice(FrozenRecord, frozen=True):
     """Those of the failures because of which it is unknown what is to be called or started right now."""
 
 
-class Accompaniment(Protocol):
-    """What is known of the daemons & timers of the objects."""
+class BackgroundActivity(Protocol):
+    """What is known of the daemons & timers of an object."""
 
-    def is_running(self, key: str, *, blocking: bool = False) -> bool:
-        """Whether anything accompanies the object right now; if ``blocking``, with what is not optional only."""
+    def has_running(self, *, blocking: bool = False) -> bool:
+        """Whether any of them runs right now; if ``blocking``, of those that are not optional only."""
 
-    def is_over(self, key: str, handler: SpawningHandler) -> bool:
+    def is_over(self, handler: SpawningHandler) -> bool:
         """Whether the handler has run for the object, and will not run again."""
 
 
@@ -84,7 +84,7 @@ class Situation(Record):
     """How many times our finalizer was removed from the object, since it was needed there."""
     is_restoring: bool = False
     """Whether the last handled state is to be stored again, as it was removed by somebody else."""
-    background: Accompaniment | None = None
+    background: BackgroundActivity | None = None
 
 
 class Saving(enum.Enum):
@@ -219,9 +219,9 @@ def _choose_finalizer(plan: Plan, situation: Situation) -> None:
 
     It is only for those objects where anybody could need it, or where it is: mostly, neither is so.
     """
-    background, key, demanding = situation.background, situation.key, plan.choice.demanding
+    background, demanding = situation.background, plan.choice.demanding
     plan.is_required = any(
-        background is None or not isinstance(item, SpawningHandler) or not background.is_over(key, item)
+        background is None or not isinstance(item, SpawningHandler) or not background.is_over(item)
         for item in demanding
     )
     # Only the deletion handlers can hold a deletion; of a living object, it is unknown what else is declared for it.
@@ -235,7 +235,7 @@ def _choose_finalizer(plan: Plan, situation: Situation) -> None:
 
 def _is_accompanied(situation: Situation, *, blocking: bool = False) -> bool:
     background = situation.background
-    return background is not None and background.is_running(situation.key, blocking=blocking)
+    return background is not None and background.has_running(blocking=blocking)
 
 
 def conclude(plan: Plan, situation: Situation, now: datetime.datetime) -> None:

@@ -8,15 +8,17 @@ cannot be saved is given back, too, and is the first thing to do in the next pas
 from __future__ import annotations
 
 from kopf._client.resources.patching import PatchSuperseded
+from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._controller.changes.carried import Carried, Result, Unsaved
 from kopf._controller.changes.decision import END, Plan, Saving, conclude, decide
 from kopf._controller.changes.execution import Execution
-from kopf._controller.changes.saving import Carried, Result, Unsaved, note_finalizer
+from kopf._controller.changes.observation import Observation
 from kopf._controller.changes.scope import ReconciliationScope
-from kopf._controller.changes.view import View
 from kopf._controller.changes.writing import Writing
+from kopf._controller.object_memory import ObjectMemory
 from kopf._values.objects import KubeObject
-from kopf._values.patches import Patch
-from kopf._values.reasons import Reason
+from kopf._values.patches import ADD, REMOVE, Patch
+from kopf._values.reasons import DELETE, Reason
 from kopf._values.records import Record
 
 
@@ -26,6 +28,7 @@ class Reconciliation(Record, eq=False):
     _scope: ReconciliationScope
     _obj: KubeObject
     _carried: Carried
+    _memory: ObjectMemory
     _writing: Writing | None = None
 
     @property
@@ -50,27 +53,30 @@ class Reconciliation(Record, eq=False):
     async def run(self) -> Result:
         """Do what is to be done now. Raises :class:`SavingFailure` if the object could not be patched."""
         scope = self._scope
-        view = View(scope, self._obj, self._carried)
-        plan = decide(view.situation, view.choose)
-        situation = view.situation
+        observed = Observation(scope, self._obj, self._carried, self._memory)
+        self._note(observed)
+        situation = observed.situation
+        plan = decide(situation, observed.choose)
         scope.runtime.observer.pass_decided(scope.resource, situation.key, self._obj, situation.detection, plan)
-        writing = self._writing = Writing(scope, view, self._carried, plan)
+        writing = self._writing = Writing(scope, observed, plan)
         for error in plan.skipped:
-            view.logger.error("%s. The handler is skipped.", error)
+            observed.logger.error("%s. The handler is skipped.", error)
         if scope.background is not None and not plan.is_background_kept:
-            self._sync_background(view, plan)
-        now, delay = view.situation.now, 0.0
+            self._match_background(observed, plan)
+        now, delay = observed.situation.now, 0.0
         if plan.call:
             execution = Execution(scope.runtime, plan.progress, plan.seen, scope.user_code)
-            now = await execution.execute_pending(view.get_cause(plan.reason), plan.call, now)
+            now = await execution.execute_pending(observed.get_cause(plan.reason), plan.call, now)
             delay = execution.delay
-        conclude(plan, view.situation, now)
+        conclude(plan, observed.situation, now)
         if delay and plan.requeue_after is not None:
             plan.requeue_after = max(plan.requeue_after, delay)
         if plan.saving is END:
             writing.report()
-        note_finalizer(plan, scope.handled, view.situation.key, finalizer=scope.finalizer, logger=view.logger)
+        self._note_finalizer(observed, plan)
         try:
+            if not scope.candidates.changing:  # nothing is kept on the object but the finalizer
+                return await writing.save(observed.patch)
             match plan.saving:
                 case Saving.END:
                     return await writing.finish()
@@ -79,29 +85,69 @@ class Reconciliation(Record, eq=False):
                 case Saving.FINALIZER:
                     return await writing.save(Patch())
         except PatchSuperseded as e:
-            view.logger.info(
+            observed.logger.info(
                 "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is "
                 "not saved; going on from its fresh state."
             )
             scope.rivals.note(e.obj)
             return Result(e.obj, changed=True)
         if plan.choice.accompanying:
-            view.logger.debug("Deletion, but we are done with it, and we do not care.")
-            view.logger.debug("Handling cycle is finished, waiting for new changes.")
+            observed.logger.debug("Deletion, but we are done with it, and we do not care.")
+            observed.logger.debug("Handling cycle is finished, waiting for new changes.")
         return Result(self._obj, resumed=True)
 
-    def _sync_background(self, view: View, plan: Plan) -> None:
-        background, situation = self._scope.background, view.situation
-        if background is None:
+    def _note(self, observed: Observation) -> None:
+        """Note what was found out about those who write to the object besides us."""
+        unsaved, memory = observed.unsaved, self._memory
+        if unsaved is not None and unsaved.patch.fns:
+            unsaved.patch.deliveries.settle(self._obj, self._obj.head.resourceVersion)
+        if observed.is_handled_elsewhere:
+            self._scope.rivals.note(self._obj)
+        if observed.is_lost:
+            memory.losses += 1
+            if memory.losses == 1:
+                observed.logger.warning(
+                    "The last handled configuration of the object was removed by somebody else. It is not considered "
+                    "as new, since it was already handled here. After a restart, it will be."
+                )
+
+    def _match_background(self, observed: Observation, plan: Plan) -> None:
+        """Bring the daemons & timers of the object in line with what it is now."""
+        manager, memory = self._scope.background, self._memory
+        if manager is None:
             return
-        if situation.blocking.is_deleted:
-            background.stop_all_of_deleted(situation.key)
-        else:
+        if observed.situation.blocking.is_deleted:
+            if memory.background is not None:
+                memory.background.stop(DaemonStoppingReason.RESOURCE_DELETED)
+            return
+        if memory.background is None and plan.spawning:
+            memory.background = manager.begin(observed.body.object)
+        if memory.background is not None:
             unknown = {handler.id for handler in plan.choice.failures}
-            background.match(view.get_cause(plan.reason), plan.spawning, unknown=unknown)
+            cause = observed.get_background_cause(plan.reason)
+            manager.match(memory.background, cause, plan.spawning, unknown=unknown)
+
+    def _note_finalizer(self, observed: Observation, plan: Plan) -> None:
+        """Say what is going to be done with the finalizer, and count what is needed for the next decisions."""
+        logger, memory, name = observed.logger, self._memory, self._scope.finalizer
+        if plan.is_required:
+            memory.removals = 0
+        if plan.finalizer is ADD:
+            logger.debug("Adding the finalizer, thus preventing the actual deletion.")
+        elif plan.finalizer is REMOVE and plan.saving is END and plan.reason is DELETE:
+            logger.debug("Removing the finalizer, thus allowing the actual deletion.")
+        elif plan.finalizer is REMOVE:
+            logger.debug("Removing the finalizer, as there are no handlers requiring it.")
+        elif plan.is_contested:
+            memory.removals += 1  # so that it is not said again for this object
+            logger.warning(
+                "The finalizer %r is not needed by this operator, but somebody else puts it back; it is left there. "
+                "If it is another operator, give them different names: settings.persistence.finalizer.",
+                name,
+            )
 
     def log_gone(self) -> None:
         """Log that the object exists no more, if any handlers were for it."""
-        view = View(self._scope, self._obj, self._carried)
-        if view.choose(Reason.GONE).accompanying:
-            view.logger.debug("Deleted, really deleted, and we are notified.")
+        observed = Observation(self._scope, self._obj, self._carried, self._memory)
+        if observed.choose(Reason.GONE).accompanying:
+            observed.logger.debug("Deleted, really deleted, and we are notified.")

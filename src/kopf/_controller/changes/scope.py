@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from kopf._controller.changes.selection import Candidates
-from kopf._controller.handled_memory import HandledMemory
+from kopf._controller.object_memory import HandledStates
 from kopf._controller.rivals import Rivals
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import HandlersOfResource
@@ -41,7 +41,7 @@ class ReconciliationScope:
         handlers: HandlersOfResource,
         *,
         background: Background | None = None,
-        handled: HandledMemory | None = None,
+        handled: HandledStates | None = None,
         user_code: AbstractContextManager[None] = _NO_USER_CODE,
     ) -> None:
         persistence = runtime.settings.persistence
@@ -50,7 +50,7 @@ class ReconciliationScope:
         self.handlers = handlers
         self.candidates = Candidates(handlers)
         self.background = background
-        self.handled = handled if handled is not None else HandledMemory()
+        self.handled = handled if handled is not None else HandledStates()
         self.rivals = Rivals(runtime, resource)
         self.get_fresher: Callable[[str], KubeObject | None] = _get_nothing
         """What has come by the key of an object while it is being handled, if anything has."""

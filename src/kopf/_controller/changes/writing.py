@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.resources.patching import PatchOptions, PatchSuperseded, patch_object
+from kopf._controller.changes.carried import Result, SavedProgress, SavingFailure, Unsaved
 from kopf._controller.changes.decision import Plan, make_fingerprint
 from kopf._controller.changes.execution import TITLES
-from kopf._controller.changes.own_changes import OwnChanges
+from kopf._controller.changes.observation import Observation
+from kopf._controller.changes.own_changes import OwnChanges, has_only_traces
 from kopf._controller.changes.progress import Progress, count
-from kopf._controller.changes.saving import (
-    Carried,
-    Result,
-    SavedProgress,
-    SavingFailure,
-    Unsaved,
-    check_status,
-    has_only_traces,
-    note_removal,
-)
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.superseding import Superseding
-from kopf._controller.changes.view import View
+from kopf._controller.object_memory import ObjectMemory
+from kopf._logging.loggers import Logger
 from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
@@ -49,37 +43,36 @@ class Writing:
     """
 
     __slots__ = (
-        "_carried",
         "_is_refused",
         "_is_reported",
         "_latest",
+        "_observed",
         "_plan",
         "_scope",
-        "_view",
         "baseline",
         "correction",
         "is_saving",
     )
 
-    def __init__(self, scope: ReconciliationScope, view: View, carried: Carried, plan: Plan) -> None:
+    def __init__(self, scope: ReconciliationScope, observed: Observation, plan: Plan) -> None:
+        carried = observed.carried
         self._scope = scope
-        self._view = view
-        self._carried = carried
+        self._observed = observed
         self._plan = plan
-        self._is_reported = view.unsaved is not None and view.unsaved.is_reported
+        self._is_reported = observed.unsaved is not None and observed.unsaved.is_reported
         self._is_refused = False
-        self._latest = view.obj
+        self._latest = observed.obj
         self.correction: Unsaved | None = None
         """What is to be saved anew, as the API has not kept the changes by the handlers as they are."""
         is_begun = plan.reason is CREATE and carried.baseline is None
-        self.baseline = view.find_baseline() if is_begun else carried.baseline
+        self.baseline = observed.find_baseline() if is_begun else carried.baseline
         """The snapshot of the object as of the beginning of its creation; all later changes are updates."""
         self.is_saving = False
         """Whether the object is being patched right now, which is not to be interrupted."""
 
     def report(self) -> None:
         """Say once how the handling has ended, if anything was called."""
-        plan, logger = self._plan, self._view.logger
+        plan, logger = self._plan, self._observed.logger
         if plan.called and not self._is_reported:
             self._is_reported = True
             if logger.isEnabledFor(logging.INFO):
@@ -88,7 +81,7 @@ class Writing:
 
     def collect_unsaved(self) -> Unsaved | None:
         """After a failure, give what is left to be saved, so that it is not lost, and not done again."""
-        states, patch = self._plan.progress.unsaved, self._view.patch
+        states, patch = self._plan.progress.unsaved, self._observed.patch
         if not patch and not states:
             return None
         reason = self._plan.reason
@@ -96,17 +89,17 @@ class Writing:
 
     async def save_progress(self) -> Result:
         """Save what was done so far: the handling goes on later."""
-        plan, view = self._plan, self._view
+        plan, observed = self._plan, self._observed
         outgoing = self._make_outgoing_patch()
         own = self._make_own_changes()
         try:
-            stored, expected = own.expect(view.patch, plan.progress)
+            stored, expected = own.expect(observed.patch, plan.progress)
         except NestingError as e:  # of the patch, not of the object
             self._is_refused = True
-            raise SavingFailure(view.obj) from e
+            raise SavingFailure(observed.obj) from e
         baseline = self._keep_baseline(own, stored, expected, self.baseline)
         stored.store(outgoing)
-        saved = self._carried.saved
+        saved = self._observed.carried.saved
         if plan.reason is DELETE and (saved is None or saved.reason is not plan.reason):
             stored.saved.drop_outdated(self._scope.candidates.changing, plan.reason, stored, outgoing)
         result = await self.save(outgoing)
@@ -116,49 +109,47 @@ class Writing:
             result = replace(result, saved=saved)
         delay = result.requeue_after
         if delay is not None and delay > 0 and not result.changed:
-            view.logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
+            observed.logger.debug("Sleeping for %s seconds for the delayed handlers.", delay)
         return result
 
     async def finish(self) -> Result:
         """End the handling of this change: all of its handlers are done, or there were none."""
-        scope, plan, view = self._scope, self._plan, self._view
+        scope, plan, observed = self._scope, self._plan, self._observed
         if plan.reason is DELETE:
-            drop_refused_wishes(view, self._carried.errors)
+            drop_refused_wishes(observed, self._observed.carried.errors)
         outgoing = self._make_outgoing_patch()
-        if not view.situation.blocking.is_last:
+        if not observed.situation.blocking.is_last:
             plan.progress.purge(scope.candidates.changing, outgoing)  # also of those that have matched before
-        handled = view.get_handled_snapshot(plan, self.baseline)
+        handled = observed.get_handled_snapshot(plan, self.baseline)
         if plan.is_handled:
-            if (fresher := scope.get_fresher(view.situation.key)) is not None:
+            if (fresher := scope.get_fresher(observed.situation.key)) is not None:
                 self._look_for_rivals(fresher)
-            scope.snapshots.store(handled, body=view.body, patch=outgoing)
+            scope.snapshots.store(handled, body=observed.body, patch=outgoing)
         if plan.reason is NOOP and not outgoing and plan.finalizer is None:
-            view.logger.debug("Something has changed, but we are not interested (the essence is the same).")
+            observed.logger.debug("Something has changed, but we are not interested (the essence is the same).")
         result = await self.save(outgoing)
         if plan.is_handled:
-            scope.handled.remember(view.situation.key, make_fingerprint(handled), handled)
-        is_same = handled == view.situation.detection.snapshot
+            scope.handled.keep(observed.memory, make_fingerprint(handled), handled)
+        is_same = handled == observed.situation.detection.snapshot
         is_settled = result.changed and is_same and self._has_only_our_traces(result.obj, outgoing)
-        if (is_settled or not result.changed) and view.logger.isEnabledFor(logging.DEBUG):
-            view.logger.debug("Handling cycle is finished, waiting for new changes.")
+        if (is_settled or not result.changed) and observed.logger.isEnabledFor(logging.DEBUG):
+            observed.logger.debug("Handling cycle is finished, waiting for new changes.")
         if not is_settled and result.obj is not None:
             self._check_status(result.obj, outgoing)
         return replace(result, settled=True) if is_settled else result
 
     async def save(self, outgoing: Patch) -> Result:
         """Bring the changes to the object. Raises :class:`SavingFailure` with what the object is then."""
-        scope, plan, view = self._scope, self._plan, self._view
+        scope, plan, observed = self._scope, self._plan, self._observed
         if not outgoing and plan.finalizer is None:
-            return Result(view.obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
+            return Result(observed.obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
         options = None if plan.finalizer is None else PatchOptions(scope.finalizer, plan.finalizer)
         if "status" in scope.resource.subresources:  # otherwise, it is one request anyway
-            is_superseded = Superseding(scope.persistence, scope.candidates.changing, view.obj, outgoing)
+            is_superseded = Superseding(scope.persistence, scope.candidates.changing, observed.obj, outgoing)
             options = PatchOptions(scope.finalizer, plan.finalizer, is_superseded, self._note_saved)
         self.is_saving = True
         try:
-            obj = await patch_object(
-                scope.runtime.api, scope.resource, view.obj, outgoing, options, logger=view.logger
-            )
+            obj = await write(scope, observed.memory, observed.obj, outgoing, options, observed.logger)
         except PatchSuperseded:
             raise
         except Exception as e:
@@ -166,17 +157,15 @@ class Writing:
             raise SavingFailure(self._latest) from e
         finally:
             self.is_saving = False
-        if plan.finalizer is REMOVE:
-            note_removal(scope.handled, view.obj)
         if obj is None:
-            view.logger.debug("Patching was skipped: the object does not exist anymore.")
+            observed.logger.debug("Patching was skipped: the object does not exist anymore.")
             return Result(None, resumed=True)
-        is_changed = obj.head.resourceVersion != view.obj.head.resourceVersion
+        is_changed = obj.head.resourceVersion != observed.obj.head.resourceVersion
         return Result(obj, is_changed, plan.requeue_after, resumed=plan.resumed, error=plan.error)
 
     def _look_for_rivals(self, fresher: KubeObject) -> None:
         """If somebody has marked the object as handled since our last write, that was not us."""
-        scope, obj = self._scope, self._view.obj
+        scope, obj = self._scope, self._observed.obj
         is_comparable = scope.runtime.comparable_versions
         if is_comparable and is_newer(fresher.head.resourceVersion, obj.head.resourceVersion):
             mark = scope.persistence.diffbase_storage.fetch(body=Body(fresher))
@@ -187,21 +176,21 @@ class Writing:
         """What the users want in the status is there, even if the rest is refused."""
         self._latest = obj
         if request.subresource == "status" and isinstance(request.changes, dict):
-            status = Patch({"status": self._view.patch.pop("status", {})})
+            status = Patch({"status": self._observed.patch.pop("status", {})})
             own = self._make_own_changes()
             self._plan.progress, expected = own.expect(status, self._plan.progress)
             self.baseline = own.carry_over(self.baseline, expected)
 
     def _make_own_changes(self) -> OwnChanges:
-        snapshot = self._view.situation.detection.snapshot
-        return OwnChanges(self._scope.snapshots, self._view.obj, self._plan.seen, snapshot=snapshot)
+        snapshot = self._observed.situation.detection.snapshot
+        return OwnChanges(self._scope.snapshots, self._observed.obj, self._plan.seen, snapshot=snapshot)
 
     def _make_outgoing_patch(self) -> Patch:
         """Separate what users want from what we add to it, so that it can be composed anew if it cannot be saved."""
-        patch = self._view.patch
+        patch = self._observed.patch
         if not patch:
             return Patch()
-        if self._scope.snapshots.is_plain and self._view.situation.saved.is_absent and "metadata" not in patch:
+        if self._scope.snapshots.is_plain and self._observed.situation.saved.is_absent and "metadata" not in patch:
             return patch.derive(patch)  # nothing of what is there is going to be modified by us
         return patch.derive(thaw(patch))
 
@@ -232,34 +221,68 @@ class Writing:
             expected is None
             and not self._scope.snapshots.extra_fields
             and plan.seen.whole is not None
-            and has_only_traces(self._view.obj, obj, outgoing)
+            and has_only_traces(self._observed.obj, obj, outgoing)
         )
         if not is_same:
             return SavedProgress(plan.reason, dict(stored), None)
         # Storages of users can take anything for the essence. If handlers were called, all could be decoded for them.
         is_known = plan.call and self._scope.snapshots.is_plain
-        snapshot = self._view.situation.detection.snapshot if is_known else None
+        snapshot = self._observed.situation.detection.snapshot if is_known else None
         return SavedProgress(plan.reason, dict(stored), plan.seen.whole, snapshot)
 
     def _check_status(self, obj: KubeObject, outgoing: Patch) -> None:
-        if "status" in outgoing:
-            check_status(self._scope.runtime, self._scope.resource, obj, outgoing, self._view.logger)
+        """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
+        if "status" not in outgoing:
+            return
+        warnings, resource, status = self._scope.runtime.warnings, self._scope.resource, obj.get("status")
+        stored = status if isinstance(status, Mapping) else {}
+        for key, value in (outgoing.get("status") or {}).items():
+            is_lost = value is not None and value != {} and stored.get(key) is None
+            if is_lost and warnings.is_new((resource, key)):
+                self._observed.logger.warning(
+                    "The field %r is dropped by the API, as the schema of %r does not know it. Permit it in the schema "
+                    "(e.g. 'x-kubernetes-preserve-unknown-fields: true' in the status), or do not return results.",
+                    f"status.{key}",
+                    resource,
+                )
 
     def _has_only_our_traces(self, obj: KubeObject | None, outgoing: Patch) -> bool:
         """Tell if nothing has changed that any handler could depend on; if in doubt, the object is looked at again."""
-        patch, scope = self._view.patch, self._scope
+        patch, scope = self._observed.patch, self._scope
         if obj is None or patch.fns or not patch.keys() <= _STATUS or scope.snapshots.extra_fields:
             return False
         if not scope.candidates.follows.isdisjoint(outgoing):
             return False
-        return has_only_traces(self._view.obj, obj, outgoing)
+        return has_only_traces(self._observed.obj, obj, outgoing)
 
 
-def drop_refused_wishes(view: View, errors: int) -> None:
+async def write(
+    scope: ReconciliationScope,
+    memory: ObjectMemory,
+    obj: KubeObject,
+    patch: Patch,
+    options: PatchOptions | None,
+    logger: Logger,
+) -> KubeObject | None:
+    """
+    Change the object by the patch; get what it has become, or ``None`` if it exists no more.
+
+    All changes to the handled objects are written here. Raises the errors of the API.
+    """
+    written = await patch_object(scope.runtime.api, scope.resource, obj, patch, options, logger=logger)
+    if options is not None and options.change is REMOVE:
+        if obj.head.deletionTimestamp is not None:
+            memory.is_released = True  # from now on, the object is none of our business
+        else:
+            memory.removals += 1
+    return written
+
+
+def drop_refused_wishes(observed: Observation, errors: int) -> None:
     """Let nothing hold the deletion forever: not even what the deletion handlers want, but the API does not."""
-    unsaved, patch = view.unsaved, view.patch
+    unsaved, patch = observed.unsaved, observed.patch
     if patch and unsaved is not None and unsaved.is_refused and errors >= _MAX_REFUSALS:
         wishes = dict(patch) or "those by the transformation functions"
-        view.logger.error("The object is released without the changes that could not be made: %r", wishes)
+        observed.logger.error("The object is released without the changes that could not be made: %r", wishes)
         patch.clear()
         patch.fns.clear()

@@ -102,7 +102,7 @@ class Streams(Observer):
         traffic, controller = self._traffic.get(resource) or _Traffic(), self._controllers.get(resource)
         waiting = planned = 0
         if controller is not None:
-            waiting, planned = len(controller.queue.waiting), len(controller.unfinished)
+            waiting, planned = len(controller.queue.waiting), controller.count_unfinished()
         return {
             "resource": repr(resource),
             "use": "objects" if controller is not None or traffic.events else "operator",

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kopf._controller.changes.decision import Accompaniment
+from kopf._controller.changes.decision import BackgroundActivity
 from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.memos import Memo
 from kopf._handlers.handlers import ResourceHandler
@@ -41,7 +41,7 @@ class Remembered(FrozenRecord, frozen=True, kw_only=True):
     """Whether all was done for the object that is being deleted."""
     errors: int = 0
     removals: int = 0
-    background: Accompaniment | None = None
+    background: BackgroundActivity | None = None
 
 
 class Live(FrozenRecord, frozen=True, kw_only=True):

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kopf._controller.background.daemons import DaemonRun
-from kopf._controller.background.runs import BackgroundRun
+from kopf._controller.background.runs import BackgroundRun, ObjectBackground
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.controller import Controller
+from kopf._controller.object_memory import ObjectMemory
 from kopf._controller.object_state import ObjectState
 from kopf._insight.explaining.explanation import AttemptInfo, RunInfo, StateInfo, StateName
 from kopf._insight.explaining.known import Remembered
@@ -47,7 +48,8 @@ class ObjectActivity:
 
     @property
     def _state(self) -> ObjectState | None:
-        return self._controller.states.get(self._key)
+        tracked = self._controller.objects.get(self._key)
+        return None if tracked is None else tracked.state
 
     def _to_time(self, when: float | None) -> str | None:
         """Translate the time of the event loop to that of humans."""
@@ -57,7 +59,8 @@ class ObjectActivity:
 
     def describe_memory(self) -> Remembered:
         """Take what is remembered of the object between the looks at it."""
-        scope, key, state = self._controller.scope, self._key, self._state
+        tracked, state = self._controller.objects.get(self._key), self._state
+        known = ObjectMemory() if tracked is None else tracked.memory
         memory = None if state is None else state.memory
         unsaved = None if memory is None else memory.unsaved
         states = {} if memory is None or memory.saved is None else memory.saved.states
@@ -67,11 +70,11 @@ class ObjectActivity:
             unsaved=None if unsaved is None else {**unsaved.states},
             unsaved_reason=None if unsaved is None else unsaved.reason,
             called=None if memory is None or memory.called is None else frozenset(memory.called),
-            fingerprint=scope.handled.recall(key),
-            is_released=scope.handled.is_released(key),
+            fingerprint=known.fingerprint,
+            is_released=known.is_released,
             errors=0 if memory is None else memory.errors,
-            removals=scope.handled.get_removals(key),
-            background=scope.background,
+            removals=known.removals,
+            background=known.background,
         )
 
     def describe_state(self) -> StateInfo:
@@ -94,8 +97,8 @@ class ObjectActivity:
 
     def _list_handlers(self) -> list[str]:
         """Those that run now, except for the daemons & timers, which run aside."""
-        companion = self._get_companion()
-        runs = () if companion is None else companion.runs
+        background = self._get_background()
+        runs = () if background is None else background.runs
         return [key for key in self.running if key not in runs]
 
     def _choose_state(self, state: ObjectState | None) -> tuple[StateName, str, str | None]:
@@ -115,19 +118,19 @@ class ObjectActivity:
             return "queued", f"waits in the queue, number {position + 1} of {len(queue.waiting)}", None
         if state is not None and state.alarm is not None:
             return "waiting", _describe_waiting(state), None
-        companion = self._get_companion()
-        if companion is not None and companion.is_running:
+        background = self._get_background()
+        if background is not None and background.has_running():
             return "running", "is handled; its daemons & timers run", None
         return "idle", "is handled: there is nothing to do", None
 
-    def _get_companion(self) -> Any:
-        background = self._controller.background
-        return None if background is None else background.companions.get(self._key)
+    def _get_background(self) -> ObjectBackground | None:
+        tracked = self._controller.objects.get(self._key)
+        return None if tracked is None else tracked.memory.background
 
     def describe_runs(self) -> Mapping[str, RunInfo]:
         """Describe the daemons & timers, by the ids of their handlers."""
-        companion = self._get_companion()
-        return {} if companion is None else {key: self._describe_run(run) for key, run in companion.runs.items()}
+        background = self._get_background()
+        return {} if background is None else {key: self._describe_run(run) for key, run in background.runs.items()}
 
     def _describe_run(self, run: BackgroundRun[Any]) -> RunInfo:
         key = HandlerId(run.handler.id)

@@ -1,7 +1,12 @@
-"""The view: an object as it is looked at, with all that is known of it, and with what the users get of it."""
+"""
+Observation: an object as it is now, with all that is known of it, and with what the users get of it.
+
+It only looks: nothing is called, saved, or counted because of that. So it is what an explanation begins with, too.
+"""
 
 from __future__ import annotations
 
+from kopf._controller.changes.carried import Carried
 from kopf._controller.changes.decision import (
     MAX_RESTORATIONS,
     Choice,
@@ -15,68 +20,89 @@ from kopf._controller.changes.detection import Detection, detect
 from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.progress import find_seen
 from kopf._controller.changes.saved_states import SavedStates
-from kopf._controller.changes.saving import Carried
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.seen_states import SeenStates
-from kopf._controller.changes.selection import select
-from kopf._handlers.causes import ChangingCause
+from kopf._controller.changes.selection import select, select_background
+from kopf._controller.object_memory import ObjectMemory
+from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._logging.loggers import ObjectLogger
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
-from kopf._values.reasons import CREATE, NOOP, UPDATE, Reason
+from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, UPDATE, Reason
 
 EMPTY = b"{}"
 """The snapshot of a state that is not known: compared to it, everything has changed."""
 
 
-class View:
+class Observation:
     """
-    One object in one state of it.
+    One object in one state of it. Raises :class:`UnreadableError` if the object cannot be decoded.
 
-    Large because the decision, the handlers, and the saving have to know that much of the object.
+    Large because the decision, the handlers, and the writing have to know that much of the object.
     """
 
-    __slots__ = ("_carried", "_cause", "_scope", "body", "logger", "obj", "patch", "situation", "unsaved")
+    __slots__ = (
+        "_cause",
+        "_scope",
+        "body",
+        "carried",
+        "is_handled_elsewhere",
+        "is_lost",
+        "logger",
+        "memory",
+        "obj",
+        "patch",
+        "situation",
+        "unsaved",
+    )
 
-    def __init__(self, scope: ReconciliationScope, obj: KubeObject, carried: Carried) -> None:
+    def __init__(self, scope: ReconciliationScope, obj: KubeObject, carried: Carried, memory: ObjectMemory) -> None:
         self._scope = scope
-        self._carried = carried
         self._cause: ChangingCause | None = None
         self.obj = obj
-        known = None if carried.saved is None else carried.saved.snapshot
-        detected = detect(obj, scope.snapshots, finalizer=scope.finalizer, initial=carried.initial, snapshot=known)
+        self.carried = carried
+        self.memory = memory
+        detected = self._detect()
         self.unsaved = carried.unsaved
         """What is to be saved before anything else."""
         if self.unsaved is not None and is_overtaken(detected, self.unsaved.reason):
             self.unsaved = None
-        if self.unsaved is not None and self.unsaved.patch.fns:
-            self.unsaved.patch.deliveries.settle(obj, obj.head.resourceVersion)
+        fingerprint = memory.fingerprint if self.unsaved is None else None
+        detection = detected  # mostly, nothing else is known of a new object
+        if fingerprint is not None or memory.is_released:
+            detection = recognise(detected, fingerprint, is_released=memory.is_released, last=memory.snapshot)
+        self.is_handled_elsewhere = (
+            detected.reason is NOOP and fingerprint is not None and fingerprint != make_fingerprint(detected.snapshot)
+        )
+        """Whether the object is marked as handled in a state in which it was not handled here."""
+        self.is_lost = detected.reason is CREATE and detected is not detection and detection.reason in (NOOP, UPDATE)
+        """Whether the last handled state was removed from the object by others."""
         # Not before the detection: what is found out there of the object, goes to the body.
         self.body = Body(obj.for_users())
         self.logger = ObjectLogger(body=self.body, settings=scope.runtime.settings)
         self.patch = Patch(None, self.body) if self.unsaved is None else self.unsaved.patch
         """What the users want to be changed."""
-        self.situation = self._observe(detected)
+        self.situation = self._make_situation(detection)
 
-    def _observe(self, detected: Detection) -> Situation:
+    def _detect(self) -> Detection:
+        """Find out what has happened to the object. If no handlers are for changes, nobody asks what has changed."""
+        scope, obj, saved = self._scope, self.obj, self.carried.saved
+        if scope.candidates.changing:
+            known = None if saved is None else saved.snapshot
+            initial = self.carried.initial
+            return detect(obj, scope.snapshots, finalizer=scope.finalizer, initial=initial, snapshot=known)
+        blocking = Blocking.of(obj, scope.finalizer)
+        return Detection(NOOP if not blocking.is_deleted else DELETE if blocking.is_ours else FREE)
+
+    def _make_situation(self, detection: Detection) -> Situation:
         """Collect all that is known of the object."""
-        scope, carried, obj = self._scope, self._carried, self.obj
-        key = obj.head.key
-        unsaved, saved = self.unsaved, carried.saved
-        memory = scope.handled.recall(key) if unsaved is None else None
-        if detected.reason is NOOP and memory is not None and memory != make_fingerprint(detected.snapshot):
-            scope.rivals.note(obj)  # it is handled in this state, but not here
-        is_released = scope.handled.is_released(key)
-        detection = detected  # mostly, nothing else is known of a new object
-        if memory is not None or is_released:
-            detection = recognise(
-                detected, memory, is_released=is_released, last=scope.handled.recall_snapshot(key)
-            )
+        scope, carried, obj = self._scope, self.carried, self.obj
+        unsaved, saved, memory = self.unsaved, carried.saved, self.memory
         now = scope.runtime.clock.now()
         remembered = {} if saved is None else saved.states
         return Situation(
-            key=key,
+            key=obj.head.key,
             detection=detection,
             blocking=Blocking.of(obj, scope.finalizer),
             saved=SavedStates(
@@ -92,38 +118,28 @@ class View:
             called=carried.called,
             digest=None if saved is None else saved.digest,
             errors=carried.errors,
-            removals=scope.handled.get_removals(key),
-            is_restoring=detected is not detection and self._is_lost(detected, detection),
-            background=scope.background,
+            removals=memory.removals,
+            is_restoring=self.is_lost and memory.losses < MAX_RESTORATIONS,
+            background=memory.background,
         )
-
-    def _is_lost(self, detected: Detection, detection: Detection) -> bool:
-        """Tell if the last handled state was removed by others from the object, and is to be restored there."""
-        if detected.reason is not CREATE or detection.reason not in (NOOP, UPDATE):
-            return False
-        losses = self._scope.handled.count_loss(self.obj.head.key)
-        if losses == 1:
-            self.logger.warning(
-                "The last handled configuration of the object was removed by somebody else. It is not considered as "
-                "new, since it was already handled here. After a restart, it will be."
-            )
-        return losses <= MAX_RESTORATIONS
 
     def choose(self, reason: Reason) -> Choice:
         """Select the handlers for the reason."""
         candidates = self._scope.candidates
         if not candidates.is_filtered:
-            return candidates.select_all(reason, initial=self._carried.initial)
+            return candidates.select_all(reason, initial=self.carried.initial)
+        if not candidates.changing:
+            return select_background(candidates, self.get_background_cause(reason), reason)
         return select(candidates, self.get_cause(reason))
 
     def get_cause(self, reason: Reason) -> ChangingCause:
-        """Get what the handlers get, if that is the reason."""
+        """Get what the handlers of changes get, if that is the reason."""
         if self._cause is None or self._cause.reason is not reason:
             self._cause = self._make_cause(reason)
         return self._cause
 
     def _make_cause(self, reason: Reason) -> ChangingCause:
-        is_known = self._carried.saved is not None and self._carried.saved.snapshot is not None
+        is_known = self.carried.saved is not None and self.carried.saved.snapshot is not None
         if self.situation.detection.change is None and not is_known:
             self.body.object.decode_content()  # fail now if it cannot be decoded, and not in the middle of everything
         runtime = self._scope.runtime
@@ -135,8 +151,22 @@ class View:
             body=self.body,
             patch=self.patch,
             reason=reason,
-            initial=self._carried.initial,
+            initial=self.carried.initial,
             get_change=self.situation.detection.get_change,
+        )
+
+    def get_background_cause(self, reason: Reason) -> ResourceCause:
+        """Get what the filters & delays of daemons & timers get: of what has changed, too, if that is known."""
+        if self._scope.candidates.changing:
+            return self.get_cause(reason)
+        runtime = self._scope.runtime
+        return ResourceCause(
+            logger=self.logger,
+            memo=runtime.memos.recall(self.situation.key),
+            indices=runtime.indices,
+            resource=self._scope.resource,
+            body=self.body,
+            patch=self.patch,
         )
 
     def find_baseline(self) -> bytes:

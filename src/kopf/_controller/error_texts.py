@@ -1,4 +1,4 @@
-"""Blame: what is said of an error that has stopped the work on an object, and whose traceback is shown with that."""
+"""Error texts: what is said of an error that has stopped the work on an object, and whose traceback goes with that."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _API_ERRORS = (APIError, APINetworkError, PatchConflict)
 """They say it all; any other errors are of the users' code, or ours, and are shown with their tracebacks."""
 
 
-def describe_trouble(error: BaseException) -> tuple[str, BaseException | None]:
+def describe_error(error: BaseException) -> tuple[str, BaseException | None]:
     """Say what is wrong; also give the error whose traceback is to be shown, if that says more."""
     if isinstance(error, CallbackError):
         return str(error), error.__cause__

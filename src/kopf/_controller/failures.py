@@ -1,0 +1,124 @@
+"""
+Failures: what to say when an object could not be handled.
+
+The same is told once: for an object, if it is of the object; for a namespace, if it is a missing permission.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
+from kopf._controller.changes.scope import ReconciliationScope
+from kopf._controller.error_texts import describe_error
+from kopf._controller.tracked_objects import TrackedObject
+from kopf._logging.loggers import ObjectLogger
+from kopf._settings.settings import PersistenceSettings
+from kopf._values import codec
+from kopf._values.objects import KubeObject
+from kopf._values.permissions import format_advice
+
+logger = logging.getLogger(__name__)
+
+_FULL_ANNOTATIONS = re.compile(r"metadata\.annotations: Too long", re.IGNORECASE)
+_FULL_OBJECT = re.compile(r"request is too large|larger than max|limit is \d+", re.IGNORECASE)
+"""The words of the API server for its own limit, of etcd, and of the connection to it (some come as HTTP 500)."""
+
+_OTHERS = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+def report_failure(
+    scope: ReconciliationScope,
+    tracked: TrackedObject,
+    obj: KubeObject,
+    error: BaseException,
+    *,
+    delay: float | None,
+    is_unsaved: bool,
+) -> None:
+    """
+    Say it once: the same error of the object again is not worth more than a debug message.
+
+    Without the ``delay`` (in seconds), it is a conflict, and is not a trouble. If what the handlers have done
+    ``is_unsaved``, it is said what follows from that.
+    """
+    settings = scope.runtime.settings
+    object_logger = ObjectLogger(body=obj, settings=settings)
+    if delay is None:
+        object_logger.debug("The object has changed meanwhile; going on from its fresh state: %s", str(error))
+        return
+    text, culprit = describe_error(error)
+    is_new = tracked.complaint != text
+    tracked.complaint = text
+    is_lost = is_unsaved and isinstance(error, APIError) and _is_lasting(error)
+    if isinstance(error, APIForbiddenError):
+        _explain_denial(scope, error, obj.head.namespace)
+        is_new = False  # it is the same for all objects
+    if isinstance(error, APINetworkError) and error.is_told:
+        is_new = False
+    object_logger.log(
+        logging.ERROR if is_new else logging.DEBUG,
+        "The object could not be handled, so it is left alone for %s seconds: %s",
+        delay,
+        f"{text}. {_explain_loss(text, obj, settings.persistence)}" if is_lost else text,
+        exc_info=culprit,
+    )
+
+
+def _explain_denial(scope: ReconciliationScope, error: APIForbiddenError, namespace: str | None) -> None:
+    """Say once per namespace what is to be permitted, as it concerns all objects there."""
+    verb, resource = error.method.lower(), scope.resource
+    subresource = "status" if error.path.endswith("/status") else None
+    if scope.runtime.warnings.is_new((resource, verb, subresource, namespace)):
+        logger.error(
+            "Cannot %s %r%s%s: not permitted. Other attempts will be made later. The error: %s. %s",
+            verb,
+            resource,
+            "" if subresource is None else f" ({subresource})",
+            "" if namespace is None else f" in the namespace {namespace!r}",
+            error,
+            format_advice(resource, [verb], namespace=namespace, subresource=subresource),
+        )
+
+
+def _is_lasting(error: APIError) -> bool:
+    """Tell if the same changes can never be written, as long as the object & the handlers are what they are."""
+    return error.status in (400, 413, 422) or _FULL_OBJECT.search(str(error)) is not None
+
+
+def _explain_loss(text: str, obj: KubeObject, persistence: PersistenceSettings) -> str:
+    """Say what comes of it if it can never be noted on the object what its handlers have done, and what the cure is."""
+    if _FULL_ANNOTATIONS.search(text):
+        cure = _explain_full_annotations(obj, persistence)
+    elif _FULL_OBJECT.search(text) or ": 413 " in text:
+        cure = (
+            "The object is too large with that. Make it smaller; or leave out large fields, with ignored_fields of "
+            "settings.persistence.diffbase_storage."
+        )
+    else:
+        cure = "The object must become such that the API accepts the changes, or the handlers must make other ones."
+    return f"So what its handlers have done is not noted on it: after a restart, they will be called again. {cure}"
+
+
+def _explain_full_annotations(obj: KubeObject, persistence: PersistenceSettings) -> str:
+    """Say which storage takes the place, with which field of the object, and what can be done about it."""
+    storage = type(persistence.diffbase_storage).__name__
+    size, field = _find_largest_field(obj)
+    return (
+        f"The annotations are full (256 KiB in total): the last handled configuration is kept there by {storage}, and "
+        f"its largest field {field!r} takes {max(1, round(size / 1024))} KiB. Leave it out, if no handlers need its "
+        f"changes: settings.persistence.diffbase_storage = kopf.{storage}(ignored_fields=[{field!r}]). Or keep that "
+        f"in the status: kopf.StatusDiffBaseStorage() there, and kopf.StatusProgressStorage() as "
+        f"settings.persistence.progress_storage. Or remove some of the other annotations."
+    )
+
+
+def _find_largest_field(obj: KubeObject) -> tuple[int, str]:
+    """Give the size in bytes and the name; of the essential fields, and of the annotations of others."""
+    spec = obj.get("spec")
+    fields = {key: value for key, value in obj.items() if key not in _OTHERS and key != "spec"}
+    fields |= {f"spec.{key}": value for key, value in spec.items()} if isinstance(spec, dict) else {"spec": spec}
+    annotations = obj.head.annotations or {}
+    fields["metadata.annotations"] = {name: value for name, value in annotations.items() if "kopf" not in name}
+    return max((len(codec.encode(value)), name) for name, value in fields.items())

@@ -1,0 +1,198 @@
+"""
+Tracked objects: all that the operator keeps of the objects of one resource, one entry for each of them.
+
+There are no entries of those objects which no handlers are for. What an entry has while something is going on with
+the object (its state, its waiting events) is dropped when the object is idle; what is to be remembered for as long as
+the object exists, is in its memory. When the object is gone, everything is forgotten at once, here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kopf._client.resources.watch_machine import WatchEvent
+from kopf._controller.changes.selection import could_match
+from kopf._controller.object_memory import HandledStates, ObjectMemory
+from kopf._controller.object_state import ObjectState, Rules, make_state
+from kopf._controller.runtime import Runtime
+from kopf._handlers.handlers import ResourceHandler
+from kopf._handlers.registry import HandlersOfResource
+from kopf._settings.settings import iter_delays
+from kopf._values.objects import KubeObject, ObjectMeta
+
+if TYPE_CHECKING:
+    from kopf._controller.background.spawning import Background
+    from kopf._controller.changes.reconciliation import Reconciliation
+
+
+class Gone:
+    """The end of an object that exists no more, but is not forgotten yet: somebody works on it, or is going to."""
+
+    __slots__ = ("obj", "successor")
+
+    def __init__(self, obj: KubeObject) -> None:
+        self.obj = obj
+        """The last state of the object."""
+        self.successor: WatchEvent | None = None
+        """The latest of what came later: it is selected again, or there is another object of the same name."""
+
+
+class TrackedObject:
+    """
+    One object, as the operator knows it.
+
+    Large because it has everything that is kept of the object, so that there is one place to hand over and to forget.
+    """
+
+    __slots__ = ("complaint", "events", "gone", "key", "memory", "reconciliation", "state", "stub")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.memory = ObjectMemory()
+        """What is remembered of the object for as long as it exists."""
+        self.state: ObjectState | None = None
+        """What is to be handled, and when; ``None`` if the object is idle."""
+        self.events: deque[WatchEvent] | None = None
+        """The raw events that wait for their handlers; ``None`` if there are none."""
+        self.reconciliation: Reconciliation | None = None
+        """The pass over the object that is underway, if any."""
+        self.gone: Gone | None = None
+        """The end of the object, if it exists no more."""
+        self.stub: KubeObject | None = None
+        """What is known of the object if it cannot be decoded."""
+        self.complaint: str | None = None
+        """What was said last of why the object cannot be handled, if it cannot."""
+
+    @property
+    def is_to_be_handled(self) -> bool:
+        """Whether there is something to do for the object now."""
+        state = self.state
+        return (state is not None and state.is_ready) or self.events is not None or self.gone is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing going on with the object."""
+        return self.state is None and self.events is None and self.gone is None and self.reconciliation is None
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether what the handlers have done is being written to the object right now."""
+        return self.reconciliation is not None and self.reconciliation.is_saving
+
+
+class TrackedObjects:
+    """The objects of one resource by their keys."""
+
+    def __init__(self, runtime: Runtime, handlers: HandlersOfResource, background: Background | None) -> None:
+        settings = runtime.settings
+        self._rules = Rules(
+            comparable_versions=runtime.comparable_versions,
+            consistency_timeout=settings.persistence.consistency_timeout,
+            error_delays=iter_delays(settings.queueing.error_delays),
+        )
+        self._finalizer = settings.persistence.finalizer
+        self._could_match = _make_matcher((*handlers.changing, *handlers.spawning))
+        self._memos = runtime.memos
+        self._background = background
+        self.handled = HandledStates()
+        self._entries: dict[str, TrackedObject] = {}
+        self.get: Callable[[str], TrackedObject | None] = self._entries.get
+
+    def __iter__(self) -> Iterator[TrackedObject]:
+        return iter([*self._entries.values()])
+
+    def count_busy(self) -> int:
+        """Tell how many objects are not idle; it takes as long as they are many."""
+        return sum(not entry.is_idle for entry in self)
+
+    def obtain(self, key: str) -> TrackedObject:
+        """Get the entry of the object, or begin a new one."""
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = TrackedObject(key)
+        return entry
+
+    def accept(self, event: WatchEvent, now: float) -> TrackedObject | None:
+        """Take in what the event tells of an object; get its entry if there can be something to do for it."""
+        obj = event.object
+        key = obj.head.key
+        entry = self._entries.get(key)
+        if entry is not None and entry.gone is not None:
+            entry.gone.successor = event
+            return None
+        if event.type == "DELETED":
+            entry = self.obtain(key)
+            if self._background is not None and entry.memory.background is not None:
+                self._background.forget(entry.memory.background)
+                entry.memory.background = None
+            entry.state, entry.gone = None, Gone(obj)
+            return entry
+        if entry is None or entry.state is None:
+            if not self._is_of_interest(entry, obj.head):
+                self._refresh(entry, obj)
+                return None
+            entry = self.obtain(key)
+            self.wake(entry)
+        if entry.state is None or entry.state.on_event(obj, now, initial=event.type is None):
+            self._refresh(entry, obj)
+        return entry
+
+    def _is_of_interest(self, entry: TrackedObject | None, head: ObjectMeta) -> bool:
+        """Tell if an idle object is to be looked at: is any handler for it, or was any and has left its traces."""
+        if self._could_match is None or self._could_match(head) or self._finalizer in (head.finalizers or ()):
+            return True
+        background = None if entry is None else entry.memory.background
+        return background is not None and background.has_running()
+
+    def _refresh(self, entry: TrackedObject | None, obj: KubeObject) -> None:
+        """Show the new state of the object to its daemons & timers."""
+        if entry is not None and entry.memory.background is not None and not obj.pruned:
+            entry.memory.background.refresh(obj)
+
+    def wake(self, entry: TrackedObject) -> ObjectState:
+        """The object is not idle: get its state."""
+        if entry.state is None:
+            entry.state = make_state(self._rules)
+        return entry.state
+
+    def settle(self, entry: TrackedObject) -> None:
+        """If nothing is going on with the object, keep only what is to be remembered; if there is nothing, nothing."""
+        state = entry.state
+        if state is not None and not state.is_ready and state.is_idle:
+            entry.state = None
+        if entry.is_idle and entry.stub is None and entry.memory.is_blank:
+            self._entries.pop(entry.key, None)
+
+    def release(self, entry: TrackedObject) -> None:
+        """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
+        self._memos.release(entry.key)
+        if entry.memory.background is not None:
+            entry.memory.background.body.object.forget_values()
+        if entry.state is not None and entry.state.last_seen is not None:
+            entry.state.last_seen.forget_values()
+
+    def get_pending(self, key: str) -> KubeObject | None:
+        """What is to be handled next of the object, if anything."""
+        entry = self._entries.get(key)
+        return None if entry is None or entry.state is None else entry.state.pending
+
+    def forget(self, entry: TrackedObject, now: float) -> TrackedObject | None:
+        """Keep nothing of the object, which exists no more; begin with what has come by its key later, if anything."""
+        self._memos.forget(entry.key)
+        self.handled.drop(entry.memory)
+        self._entries.pop(entry.key, None)
+        if entry.events is not None:  # those of the successor
+            self.obtain(entry.key).events = entry.events
+        if entry.gone is not None and entry.gone.successor is not None:
+            self.accept(entry.gone.successor, now)
+        return self._entries.get(entry.key)
+
+
+def _make_matcher(handlers: Sequence[ResourceHandler]) -> Callable[[ObjectMeta], bool] | None:
+    """Find out once if there are handlers for all objects, whatever they are: then, there is nothing to be asked."""
+    if any(not item.labels and not item.annotations for item in handlers):
+        return None
+    return functools.partial(could_match, handlers)
