@@ -29,7 +29,8 @@ OBJ: dict[str, Any] = {
     "metadata": {"name": "obj", "namespace": "default", "uid": "uid1", "resourceVersion": "1"},
 }
 EVENT = WatchEvent("ADDED", KubeObject.from_dict(OBJ))
-MODIFIED = WatchEvent("MODIFIED", KubeObject.from_dict({**OBJ, "metadata": {**OBJ["metadata"], "resourceVersion": "2"}}))
+NEWER = {**OBJ, "metadata": {**OBJ["metadata"], "resourceVersion": "2"}}
+MODIFIED = WatchEvent("MODIFIED", KubeObject.from_dict(NEWER))
 
 
 @pytest.fixture

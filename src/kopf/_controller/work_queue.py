@@ -33,8 +33,8 @@ class WorkQueue(Generic[K]):
     The keys that wait for a worker: the urgent ones first, each kind in the order of its addition.
 
     ``has_room`` tells whether there can be one more worker besides so many, and so many exempt ones; ``is_barred``, if
-    a key is given to no worker for now: it is dropped then, to be added again later. ``on_due`` is called with the key and the planned time when a time set by :meth:`set_alarm` has come; ``call_at`` is the one of
-    the event loop.
+    a key is given to no worker for now: it is dropped then, to be added again later. ``on_due`` is called with the key
+    and the planned time when a time set by :meth:`set_alarm` has come; ``call_at`` is the one of the event loop.
 
     Large because a key is in it in three ways: it waits for a worker, for a time, or is worked on.
     """
