@@ -83,7 +83,7 @@ async def test_objects_that_wait_for_the_next_attempt(operator: Operator, kex: O
     assert answer["handled"]["known"] is False
     assert get_handler(answer, "other_fn")["rejections"][0]["filter"] == "labels"
     progress = get_handler(answer, "create_fn")["progress"]
-    assert (progress["outcome"], progress["attempts"], progress["error"]) == ("retrying", 1, "not yet")
+    assert (progress["outcome"], progress["attempts"], progress["error"]) == ("retrying", 1, "TemporaryError: not yet")
     [attempt] = [attempt for decision in answer["decisions"] for attempt in decision["attempts"]]
     assert (attempt["handler"], attempt["outcome"], attempt["error"]) == (
         "create_fn", "retrying", "TemporaryError: not yet",

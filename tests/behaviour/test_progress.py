@@ -52,7 +52,7 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(opera
         "started": ..., "stopped": ..., "purpose": "create", "retries": 1, "success": True, "failure": False,
         "digest": ...,
     }
-    failure = success | {"success": False, "failure": True, "message": "never"}
+    failure = success | {"success": False, "failure": True, "message": "never", "exception": "PermanentError"}
     first = success | {"baseline": ...}
     assert get_moments(kex) == [{}, {"first": first}, {"first": first, "second": failure}, {}]
 
@@ -65,7 +65,10 @@ async def test_progress_of_retried_handlers(operator: Operator, kex: Objects) ->
             raise kopf.TemporaryError(f"attempt {retry}", delay=100)
 
     await operator.start_and_handle(kex)
-    state = {"started": ..., "delayed": ..., "purpose": "create", "success": False, "failure": False, "baseline": ...}
+    state = {
+        "started": ..., "delayed": ..., "purpose": "create", "success": False, "failure": False, "baseline": ...,
+        "exception": "TemporaryError",
+    }
     assert get_moments(kex) == [
         {},
         {"fn": state | {"retries": 1, "message": "attempt 0"}},

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
-from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.observer import ControllerView, RunView
 from kopf._controller.raw_events import RawEvents
@@ -139,7 +138,7 @@ class Controller:
         for tracked in self.objects:
             background = tracked.memory.background
             if background is not None and self.scope.runtime.pause.is_held(tracked.key):
-                background.stop(DaemonStoppingReason.OPERATOR_PAUSING)
+                background.stop_as_paused()
             elif background is not None:
                 self.enqueue(background.body.object.for_users())
             self._requeue(tracked.key)

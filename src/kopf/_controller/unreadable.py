@@ -7,7 +7,6 @@ They are not handled until they change, and it is said once for each of them. Th
 from __future__ import annotations
 
 from kopf._client.resources.patching import PatchOptions
-from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.carried import Result
 from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.scope import ReconciliationScope
@@ -37,7 +36,7 @@ async def release_unreadable(
     report_unreadable(tracked, obj, problem, settings=settings)
     blocking = Blocking.of(obj, scope.finalizer)
     if background is not None and blocking.is_deleted:
-        background.stop(DaemonStoppingReason.RESOURCE_DELETED)
+        background.stop_as_deleted()
     if not blocking.is_deleted or not blocking.is_ours or (background is not None and background.has_running()):
         return Result(obj)
     logger = ObjectLogger(body=obj, settings=settings)

@@ -214,7 +214,7 @@ async def test_after_a_crash(simulation: Simulation, ask: Ask) -> None:
     answer = await ask()
     progress = get_handler(answer, "create_fn")["progress"]
     assert progress is not None
-    assert (progress["attempts"], progress["error"]) == (1, "not yet")
+    assert (progress["attempts"], progress["error"]) == (1, "TemporaryError: not yet")
     assert 60 < get_delay(answer, progress["next"]) < 75
 
 

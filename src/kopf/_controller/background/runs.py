@@ -105,6 +105,14 @@ class ObjectBackground:
         run = self.runs.get(handler.id)
         return run is not None and not run.is_running and not run.is_to_be_restarted
 
+    def stop_as_deleted(self) -> None:
+        """Ask all of them to exit, as the object is being deleted, or is gone."""
+        self.stop(DaemonStoppingReason.RESOURCE_DELETED)
+
+    def stop_as_paused(self) -> None:
+        """Ask all of them to exit, as the object is not to be handled for now."""
+        self.stop(DaemonStoppingReason.OPERATOR_PAUSING)
+
     def stop(self, reason: DaemonStoppingReason) -> None:
         """Ask all of them to exit."""
         for run in [*self.runs.values()]:

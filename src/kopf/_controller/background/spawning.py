@@ -77,7 +77,7 @@ class Background:
         """Stop everything; nothing is started then, as the objects are not looked at."""
         for background in [*self.objects]:
             if not background.is_gone:
-                background.stop(DaemonStoppingReason.OPERATOR_PAUSING)
+                background.stop_as_paused()
 
     def resume(self) -> None:
         """Look at all those objects again: what was stopped by the pause, is to be started anew."""
@@ -88,7 +88,7 @@ class Background:
     def forget(self, background: ObjectBackground) -> None:
         """Stop all that accompanies an object that exists no more."""
         background.is_gone = True
-        background.stop(DaemonStoppingReason.RESOURCE_DELETED)
+        background.stop_as_deleted()
         if background.let_go():
             self.objects.pop(background, None)
 

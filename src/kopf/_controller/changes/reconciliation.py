@@ -8,7 +8,6 @@ cannot be saved is given back, too, and is the first thing to do in the next pas
 from __future__ import annotations
 
 from kopf._client.resources.patching import PatchSuperseded
-from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.carried import Carried, Result, Unsaved
 from kopf._controller.changes.decision import END, Plan, Saving, conclude, decide
 from kopf._controller.changes.execution import Execution
@@ -118,7 +117,7 @@ class Reconciliation(Record, eq=False):
             return
         if observed.situation.blocking.is_deleted:
             if memory.background is not None:
-                memory.background.stop(DaemonStoppingReason.RESOURCE_DELETED)
+                memory.background.stop_as_deleted()
             return
         if memory.background is None and plan.spawning:
             memory.background = manager.begin(observed.body.object)
