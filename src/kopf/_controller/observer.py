@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kopf._client.client_observer import ClientObserver, Headers
 from kopf._client.resources.targets import Target
@@ -29,7 +29,9 @@ from kopf._health.liveness import Heartbeat
 from kopf._values.objects import KubeObject
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
-from kopf._values.reviews import Response
+
+if TYPE_CHECKING:
+    from kopf._values.reviews import Response  # most operators have no webhooks
 
 logger = logging.getLogger(__name__)
 
