@@ -12,6 +12,8 @@ The parts that the rooms below call are declared there.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Protocol
@@ -177,6 +179,13 @@ _MAX_COMPLAINTS = 100
 
 Tell = Callable[..., None]
 
+_GUARDED = """
+    try:
+        {0}({1})
+    except Exception as e:
+        complain(e)
+"""
+
 
 class Observers(Observer):
     """Tells several observers, in their order. Their errors are logged, each once, and hurt nobody."""
@@ -203,23 +212,15 @@ class Observers(Observer):
                     setattr(self, name, self._combine(name, methods))
 
     def _combine(self, name: str, methods: Sequence[Tell]) -> Tell:
-        complain = self._complain
-
-        def tell_all(*args: Any) -> None:
-            for method in methods:
-                try:
-                    method(*args)
-                except Exception as e:
-                    complain(name, e)
-
-        def tell_one(*args: Any) -> None:
-            try:
-                only(*args)
-            except Exception as e:
-                complain(name, e)
-
-        only = methods[0]
-        return tell_one if len(methods) == 1 else tell_all
+        """Guard them. It is code made for these arguments: to pass on any arguments takes as much as to count."""
+        _, *parameters = inspect.signature(getattr(Observer, name)).parameters
+        arguments = ", ".join(parameters)
+        made: dict[str, Any] = {f"method{number}": method for number, method in enumerate(methods)}
+        body = "".join(_GUARDED.format(method, arguments) for method in made)
+        made["complain"] = functools.partial(self._complain, name)
+        exec(f"def tell({arguments}):\n{body}", made)
+        tell: Tell = made["tell"]
+        return tell
 
     def request_begun(self, method: str, target: str, server: str, headers: Headers) -> Headers:
         """Each can add to what the previous ones have made of the headers."""
