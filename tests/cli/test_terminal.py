@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import pathlib
 import re
+import shutil
 
 import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 
+GETTING_STARTED = (EXAMPLE.parent.parent / "docs" / "getting-started.md").read_text()
 HANDLERS = str(EXAMPLE / "handlers.py")
 OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}, "spec": {"duration": "1m"}}
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -44,6 +46,21 @@ def test_for_people(start: Starter, cluster: LocalCluster) -> None:
     ]
     assert "\x1b[32mINFO \x1b[0m" in process.output
     assert "\x1b[36mdefault/obj1\x1b[0m" in process.output
+
+
+def test_getting_started_shows_what_there_is_to_see(start: Starter, tmp_path: pathlib.Path) -> None:
+    shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True)
+    [shown] = re.findall(r"^```\n(\d\d:.*?)^```", GETTING_STARTED, re.MULTILINE | re.DOTALL)
+    with start("dev", "handlers.py", "--apply", "crd.yaml", "--apply", "obj.yaml", terminal=True) as process:
+        process.wait_for("Applied obj.yaml")
+        process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
+        printed = COLOUR.sub("", process.output)
+    assert sorted(map(_mask, printed.splitlines())) == sorted(map(_mask, shown.splitlines()))
+
+
+def _mask(line: str) -> str:
+    """Leave out the times, the ports, the tokens, the names of files."""
+    return re.sub(r"^[^ ]*:\d\d |:\d{4,5}|token=.*|KUBECONFIG=.*", "", line.strip())
 
 
 FULL = r"^\[20..-..-.. ..:..:..,...\] kopf\._core\.engines\.a \[INFO    \] Initial authentication has finished\.$"

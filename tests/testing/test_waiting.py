@@ -1,6 +1,7 @@
 """Waiting for what must come: and if it does not come, it is told what has happened instead."""
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -114,6 +115,7 @@ async def test_failures_tell_the_timeline(simulation: Simulation) -> None:
     @kopf.on.create("kopfexamples")
     async def create_fn(patch: kopf.Patch, logger: kopf.ObjectLogger, **_: Any) -> None:
         logger.info("It is being created.")
+        logger.debug("That is for debugging.")
         raise kopf.PermanentError("No way.")
 
     await simulation.restart()
@@ -135,4 +137,5 @@ async def test_failures_tell_the_timeline(simulation: Simulation) -> None:
     assert -1 not in positions, timeline
     assert positions == sorted(positions), timeline
     assert "[info] It is being created." in timeline
+    assert re.findall(r"\[debug\] .*", timeline) == ["[debug] That is for debugging."]  # none of the framework's own
     assert "default/other" not in timeline

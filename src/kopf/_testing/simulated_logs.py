@@ -9,6 +9,8 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator
 
+from kopf._logging.tracebacks import is_framework
+
 
 @dataclasses.dataclass(frozen=True)
 class TimedLine:
@@ -23,6 +25,8 @@ class TimedLine:
     namespace: str
     name: str
     """The name of the object that it is about, if it is about an object."""
+    is_routine: bool = False
+    """Whether it is what the framework itself says for debugging; the journal tells the same in fewer words."""
 
     def __str__(self) -> str:
         error = f" {type(self.error).__name__}: {self.error}" if self.error is not None else ""
@@ -59,6 +63,7 @@ class SimulatedLogs(logging.Handler):
         self.lines.append(TimedLine(
             self._get_time(), record.levelno, record.getMessage(), error,
             ref.get("namespace") or "", ref.get("name") or "",
+            is_routine=record.levelno <= logging.DEBUG and is_framework(record.pathname),
         ))
 
     @contextlib.contextmanager
