@@ -26,8 +26,7 @@ from kopf._insight.console.console import Console
 from kopf._insight.console.updates import make_update
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
-from kopf._insight.inspecting.decision_journal import DecisionJournal
-from kopf._insight.inspecting.decision_recorder import DecisionRecorder
+from kopf._insight.inspecting.decision_journal import DecisionJournal, DecisionRecorder
 from kopf._insight.inspecting.inspector import InspectionError, Query
 
 MODES = ("silent", "closed", "open")

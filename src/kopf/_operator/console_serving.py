@@ -51,8 +51,7 @@ async def _serve(settings: ConsoleSettings, url: str, operator: Inspected) -> As
     from kopf._insight.console.console import showing
     from kopf._insight.endpoint.console_server import ConsoleServer, Routes
     from kopf._insight.endpoint.protection import TOKEN_VARIABLE, protect
-    from kopf._insight.inspecting.inspection_api import add_inspection
-    from kopf._insight.inspecting.inspector import Inspector
+    from kopf._insight.inspecting.inspector import Inspector, add_inspection
 
     token = settings.token
     endpoint, protection = protect(url, token if token is not None else os.environ.get(TOKEN_VARIABLE))

@@ -89,8 +89,7 @@ def _begin_tracing(exhibit: Exhibit, stack: contextlib.AsyncExitStack) -> None:
 
     tracer = make_tracer(exhibit.settings.tracing)
     if tracer is not None:
-        from kopf._insight.tracing.log_records import marking_logs
-        from kopf._insight.tracing.tracing import start_tracing
+        from kopf._insight.tracing.tracing import marking_logs, start_tracing
 
         stack.enter_context(marking_logs())
         start_tracing(exhibit.observers, tracer)

@@ -22,10 +22,9 @@ from kopf._coordination.kinds import find_peering_resource
 from kopf._coordination.peers import Peers, name_peers
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
-from kopf._insight.explaining.explaining import explain
+from kopf._insight.explaining.explaining import explain, find_resources
 from kopf._insight.explaining.explanation import EventInfo, Explanation
 from kopf._insight.explaining.known import Known
-from kopf._insight.explaining.resource_naming import find_resources
 from kopf._insight.explaining.showing import MAX_ERROR, Showing, shorten
 from kopf._insight.explaining.traces import adapt_persistence
 from kopf._operator.access import Access

@@ -10,7 +10,7 @@ import pytest
 import kopf
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.console import Console, showing
-from kopf._insight.console.object_records import ObjectRecord
+from kopf._insight.console.history import ObjectRecord
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
 from kopf._insight.inspecting.inspector import InspectionError, Query

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kopf._insight.backlog import Backlog
-from kopf._insight.console.history import MAX_ENTRIES, MAX_GONE, History
-from kopf._insight.console.object_records import ObjectRecord
+from kopf._insight.console.history import MAX_ENTRIES, MAX_GONE, History, ObjectRecord
 from kopf._values.resources import Resource
 
 KEX = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True)

@@ -11,8 +11,7 @@ import kopf
 from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.explanation import Explanation, HandlerInfo
 from kopf._insight.explaining.wording import render
-from kopf._insight.inspecting.decision_journal import MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
-from kopf._insight.inspecting.decision_recorder import MAX_ATTEMPTS
+from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
 from kopf._insight.inspecting.inspector import Inspected, InspectionError, Inspector, Query
 from kopf.testing import Simulation
 from tests.insight.console.test_following import PEERING_CRD

@@ -20,9 +20,9 @@ from kopf._handlers.registry import HandlersOfResource
 from kopf._health.loop_lag import LoopLag
 from kopf._insight.metrics.collector import get_collector
 from kopf._insight.metrics.families import BATCH, Counter, Distribution, Gauge, Histogram, merge
-from kopf._insight.metrics.labels import HandlerNames
+from kopf._insight.metrics.handling import HandlerNames
 from kopf._insight.metrics.operator_metrics import Metrics
-from kopf._insight.metrics.streaming import name_cause
+from kopf._insight.metrics.requesting import name_cause
 from kopf._values.ids import HandlerId
 from kopf._values.resources import Resource
 from tests.insight.metrics.exposed import Exposed
@@ -87,7 +87,7 @@ def test_what_is_read_is_consistent_while_it_changes() -> None:
 
 def make_view() -> ControllerView:
     queue = WorkQueue[str](has_room=lambda *_: True, on_due=lambda *_: None, call_at=lambda *_: None)  # type: ignore[arg-type]
-    return ControllerView(RESOURCE, HandlersOfResource.build([]), queue, (), {}, lambda: 50, lambda: (), None)
+    return ControllerView(RESOURCE, HandlersOfResource.build([]), queue, lambda: 0, {}, lambda: 50, lambda: (), None)
 
 
 def test_what_is_put_aside_is_bounded() -> None:

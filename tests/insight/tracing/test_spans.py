@@ -9,10 +9,8 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanContext, format_trace_id
 
 from kopf._controller.observer import Observers, Review
-from kopf._insight.tracing.log_records import marking_logs
-from kopf._insight.tracing.recent_spans import RecentSpans
-from kopf._insight.tracing.request_spans import name_route
-from kopf._insight.tracing.tracing import start_tracing
+from kopf._insight.tracing.pass_spans import RecentSpans
+from kopf._insight.tracing.tracing import marking_logs, name_route, start_tracing
 from tests.insight.tracing.collecting import Collected
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"

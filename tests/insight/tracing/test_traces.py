@@ -12,8 +12,7 @@ import pytest
 from opentelemetry import trace
 
 import kopf
-from kopf._insight.tracing.log_records import marking_logs
-from kopf._insight.tracing.tracing import start_tracing
+from kopf._insight.tracing.tracing import marking_logs, start_tracing
 from kopf.testing import Simulation
 from tests.insight.tracing.collecting import Collected, get_traceparent
 from tests.observing import Notices

@@ -6,10 +6,9 @@ from kopf._controller.observer import Observer
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler, SpawningHandler
 from kopf._handlers.outcomes import Attempt, Outcome
-from kopf._insight.console.background_runs import BackgroundRuns
 from kopf._insight.console.grouped_errors import GroupedErrors
-from kopf._insight.console.history import ERROR, INFO, WARNING, History
-from kopf._insight.console.object_records import ObjectRecord
+from kopf._insight.console.history import ERROR, INFO, WARNING, History, ObjectRecord
+from kopf._insight.console.panels import BackgroundRuns
 from kopf._insight.console.texts import WITHHELD, is_secret, show_error
 from kopf._values.reasons import Activity
 

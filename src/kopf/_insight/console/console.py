@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import importlib.resources
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from kopf._controller.observer import Observers
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.attempt_listener import AttemptListener
-from kopf._insight.console.background_runs import BackgroundRuns
 from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import History
-from kopf._insight.console.object_listener import DetailKeeper, ObjectListener
-from kopf._insight.console.object_logs import collecting_logs
-from kopf._insight.console.page_files import add_files
-from kopf._insight.console.panels import Company, Indices
-from kopf._insight.console.request_vitals import Requests
-from kopf._insight.console.stream_vitals import Streams
+from kopf._insight.console.object_listener import DetailKeeper, ObjectListener, collecting_logs
+from kopf._insight.console.panels import BackgroundRuns, Company, Indices
+from kopf._insight.console.traffic import Requests, Streams, WorkSurvey
 from kopf._insight.console.updates import Updates
-from kopf._insight.console.work_survey import WorkSurvey
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
 from kopf._insight.explaining.wording import word
@@ -34,6 +30,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from kopf._insight.console.cluster_editing import ClusterEditing
+
 
 DEV_VARIABLE = "KOPF_DEV_KUBECONFIG"
 """The environment variable by which ``kopf dev`` tells its operator of the local cluster, to be edited in the page."""
@@ -146,3 +143,31 @@ def showing(observers: Observers, backlog: Backlog, routes: Routes, explain: Exp
     console = Console(observers, backlog, routes, explain, kubeconfig=os.environ.get(DEV_VARIABLE) or None)
     with collecting_logs(console.history):
         yield console
+
+
+_TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+def add_files(routes: Routes) -> None:
+    """Serve the page at the root, and its files beside it."""
+    for file in importlib.resources.files(__package__).joinpath("pages").iterdir():
+        content_type = _TYPES.get(file.name[file.name.rfind(".") :])
+        if content_type is not None:
+            path = "/" if file.name == "index.html" else f"/{file.name}"
+            routes.add(path, _File(file.read_bytes(), content_type).answer)
+
+
+class _File:
+    def __init__(self, content: bytes, content_type: str) -> None:
+        self._content = content
+        self._content_type = content_type
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web
+
+        return web.Response(body=self._content, headers={"Content-Type": self._content_type})

@@ -7,7 +7,7 @@ import re
 import traceback
 
 from kopf._insight.backlog import Backlog
-from kopf._insight.console.object_records import ObjectRecord
+from kopf._insight.console.history import ObjectRecord
 from kopf._insight.console.texts import WITHHELD, cut, show_error
 
 MAX_GROUPS = 200

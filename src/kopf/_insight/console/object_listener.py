@@ -1,13 +1,15 @@
 """
-The observers of objects: turn what is done about them into their states and timelines.
+The observers of objects: turn what is done about them, and what is logged, into their states and timelines.
 
 They are told late, by the backlog. Only what can change until then, is serialised at once: the users' own values.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kopf._client.client_observer import is_same
@@ -16,11 +18,11 @@ from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import Observer
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.grouped_errors import GroupedErrors
-from kopf._insight.console.history import ERROR, INFO, WARNING, History
-from kopf._insight.console.object_records import ObjectRecord
+from kopf._insight.console.history import ERROR, INFO, WARNING, History, ObjectRecord
 from kopf._insight.console.patch_details import Kept, keep_diff, keep_patch, restore_diff, restore_patch
-from kopf._insight.console.stream_vitals import Streams
 from kopf._insight.console.texts import WITHHELD, cut, is_secret, show_error
+from kopf._insight.console.traffic import Streams
+from kopf._logging.loggers import objects_logger
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
@@ -186,3 +188,47 @@ def _word(
         actions.append(_FINALIZERS[finalizer])
     actions += errors
     return cut(f"{_REASONS.get(reason, str(reason))}: {'; '.join(actions) or 'nothing to do'}")
+
+
+class _TimelineHandler(logging.Handler):
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self._history = history
+        self._resources: dict[tuple[str, str], Resource] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        ref: ObjectReference | None = getattr(record, "k8s_ref", None)
+        resource = None if ref is None else self._find_resource(ref)
+        if ref is None or resource is None:
+            return
+        key = ref.get("uid") or f"{ref.get('namespace') or ''}/{ref.get('name', '')}"
+        level = ERROR if record.levelno >= logging.ERROR else WARNING if record.levelno >= logging.WARNING else INFO
+        try:
+            text = WITHHELD if is_secret(resource) else cut(record.getMessage())
+        except Exception:  # the arguments do not fit; the regular handlers complain of that
+            text = cut(str(record.msg))
+        self._history.backlog.note(self._add, resource, key, text, level)
+
+    def _add(self, resource: Resource, key: str, text: str, level: int) -> None:
+        if (record := self._history.find(resource, key)) is not None:
+            self._history.add(record, "log", text, level=level)
+
+    def _find_resource(self, ref: ObjectReference) -> Resource | None:
+        version, kind = ref.get("apiVersion", ""), ref.get("kind", "")
+        resource = self._resources.get((version, kind))
+        if resource is None:
+            for resource in [*self._history.kinds]:
+                self._resources[resource.api_version, resource.kind or ""] = resource
+            resource = self._resources.get((version, kind))
+        return resource
+
+
+@contextlib.contextmanager
+def collecting_logs(history: History) -> Iterator[None]:
+    """Put the logs of the objects to their timelines as long as the block lasts."""
+    handler = _TimelineHandler(history)
+    objects_logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        objects_logger.removeHandler(handler)

@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kopf._insight.console.own_records import MAX_RECORD, could_be_record
-from kopf._insight.console.texts import MAX_VALUE, Details, is_secret, show_diff, show_patch
+from kopf._insight.console.texts import (
+    MAX_RECORD,
+    MAX_VALUE,
+    Details,
+    could_be_record,
+    is_secret,
+    show_diff,
+    show_patch,
+)
 from kopf._values import codec
 from kopf._values.diffs import Diff
 from kopf._values.objects import KubeObject

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Collection
+
 from kopf._handlers.handlers import ResourceHandler
 from kopf._insight.explaining.explanation import (
     ChangeInfo,
@@ -10,8 +13,7 @@ from kopf._insight.explaining.explanation import (
     ObjectInfo,
     StateInfo,
 )
-from kopf._insight.explaining.handler_explaining import HandlerExplainer
-from kopf._insight.explaining.handler_kinds import SITUATIONS, name_kind
+from kopf._insight.explaining.handler_explaining import SITUATIONS, HandlerExplainer, name_kind
 from kopf._insight.explaining.known import Known
 from kopf._insight.explaining.object_look import ObjectLook
 from kopf._insight.explaining.progress_explaining import (
@@ -24,6 +26,7 @@ from kopf._values.diffs import EMPTY, DiffItem
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
 
 MAX_CHANGES = 20
 MAX_ELSEWHERE = 20
@@ -136,3 +139,20 @@ def _explain_change(item: DiffItem, showing: Showing) -> ChangeInfo:
 def _describe_elsewhere(handler: ResourceHandler) -> str:
     place = "nothing" if handler.selector is None else str(handler.selector)
     return f"{name_kind(handler)} {handler.id!r} is for {place}"
+
+
+def find_resources(name: str, resources: Collection[Resource]) -> list[Resource]:
+    """Find those of the name, sorted; several if it is ambiguous, none if it is unknown or makes no sense."""
+    try:
+        exact = [item for item in resources if name == repr(item)]
+        found = exact or Selector(name).select(resources)
+        if not found:  # kinds are mostly written in lower case there
+            lowered = {_lower(item): item for item in resources}
+            found = [lowered[item] for item in Selector(name.lower()).select(lowered)]
+    except TypeError:
+        return []
+    return sorted(found, key=repr)
+
+
+def _lower(resource: Resource) -> Resource:
+    return dataclasses.replace(resource, kind=None if resource.kind is None else resource.kind.lower())

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.listing import parse_list
@@ -21,16 +22,20 @@ from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.watchdog import describe_culprit
 from kopf._insight.backlog import Backlog
-from kopf._insight.explaining.explaining import describe_object, explain, make_frame
+from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.explaining.explaining import describe_object, explain, find_resources, make_frame
 from kopf._insight.explaining.explanation import Explanation, OperatorInfo, StateInfo
 from kopf._insight.explaining.known import Known, Live
-from kopf._insight.explaining.resource_naming import find_resources
-from kopf._insight.inspecting.decision_journal import DecisionJournal
-from kopf._insight.inspecting.decision_recorder import DecisionRecorder
+from kopf._insight.inspecting.decision_journal import DecisionJournal, DecisionRecorder
 from kopf._insight.inspecting.object_activity import ObjectActivity
+from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
 
 PULSE_TIMEOUT = 2.0
 """How long the event loop may take to answer at all, in seconds; otherwise, it is blocked."""
@@ -225,3 +230,31 @@ def _is_for(handler: ResourceHandler, resource: Resource) -> bool:
 
 def _say_where(namespace: str | None) -> str:
     return "" if namespace is None else f" in the namespace {namespace!r}"
+
+
+EXPLAIN_PATH = "/api/explain"
+
+_MAX_NAME = 300
+
+
+def add_inspection(routes: Routes, inspector: Inspector) -> None:
+    """Have the questions about objects answered."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web  # it is loaded by now
+
+        try:
+            content, status = codec.encode(await inspector.ask(_parse(request))), 200
+        except InspectionError as e:
+            content, status = codec.encode({"error": str(e)}), e.status
+        return web.Response(body=content, status=status, content_type="application/json", charset="utf-8")
+
+    routes.add(EXPLAIN_PATH, answer)
+
+
+def _parse(request: web.BaseRequest) -> Query:
+    query = request.query
+    resource, namespace, name = query.get("resource", ""), query.get("namespace"), query.get("name", "")
+    if not resource or not name or max(map(len, (resource, namespace or "", name))) > _MAX_NAME:
+        raise InspectionError("The resource and the name of the object are needed: ?resource=…&name=…", status=400)
+    return Query(resource, namespace or None, name)

@@ -2,19 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
+from kopf._controller.changes.decision import Plan
+from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import ControllerView, Observer, Observers
 from kopf._handlers.attempt_names import name_outcome, name_reason
-from kopf._handlers.causes import Cause, ChangingCause
+from kopf._handlers.causes import Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import Handler, TimerHandler
+from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
 from kopf._handlers.outcomes import Outcome
-from kopf._insight.metrics.failures import Failures
 from kopf._insight.metrics.families import LONG, Cell, Counter, Family, Gauge, Histogram, Labels
-from kopf._insight.metrics.labels import HandlerNames
 from kopf._values.ids import HandlerId
+from kopf._values.objects import KubeObject
 from kopf._values.reasons import Reason
+from kopf._values.resources import Resource
+
+_SUBHANDLERS = "/*"
+_UNKNOWN = "*"
+
+
+class HandlerNames:
+    """
+    The names of handlers. The ids of sub-handlers can be made of anything, e.g. of the items of a spec: all those of
+    one handler have one name.
+    """
+
+    def __init__(self, handlers: Iterable[Handler]) -> None:
+        self._known: Collection[str] = {str(handler.id) for handler in handlers}
+
+    def get(self, key: HandlerId) -> str:
+        """Get the name of the handler by its id."""
+        if key in self._known:
+            return key
+        parent = str(key)
+        while "/" in parent:
+            parent = parent.rpartition("/")[0]
+            if parent in self._known:
+                return parent + _SUBHANDLERS
+        return _UNKNOWN
+
+
+_MAX_FAILURES = 100_000
+"""Of how many objects it is remembered which handlers have failed there: about 300 bytes each."""
+
+_Object = tuple[Resource, str]
+_Failures = dict[str, tuple[str, bool]]
+"""By the ids of the handlers: their names, and whether they have failed for good."""
+
+
+class FailedHandlers:
+    """Which handlers have failed for which objects, and were not successful since then."""
+
+    def __init__(self) -> None:
+        self._failures: dict[_Object, _Failures] = {}
+        self._counts: dict[Labels, float] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._failures)
+
+    def note(self, obj: _Object, id: str, name: str, is_final: bool | None) -> None:
+        """Note how the attempt has ended: failed, maybe for good; ``None`` if it has not failed."""
+        failures = self._failures.get(obj)
+        if failures is not None and (known := failures.pop(id, None)) is not None:
+            self._count(*known, -1)
+        if is_final is not None and (failures is not None or len(self._failures) < _MAX_FAILURES):
+            failures = self._failures.setdefault(obj, {}) if failures is None else failures
+            failures[id] = (name, is_final)
+            self._count(name, is_final, +1)
+        elif not failures:
+            self._failures.pop(obj, None)
+
+    def keep(self, obj: _Object, is_kept: Callable[[str, bool], bool]) -> None:
+        """Forget those failures of the object that do not matter anymore."""
+        failures = self._failures.get(obj, {})
+        for id, (name, is_final) in [*failures.items()]:
+            if not is_kept(id, is_final):
+                self.note(obj, id, name, None)
+
+    def forget(self, resource: Resource) -> None:
+        """Forget all objects of the resource: they are not handled anymore."""
+        for obj in [obj for obj in self._failures if obj[0] == resource]:
+            self.keep(obj, lambda *_: False)
+
+    def _count(self, name: str, is_final: bool, change: int) -> None:
+        labels = (name, "failed" if is_final else "retrying")
+        self._counts[labels] = self._counts.get(labels, 0) + change
+
+    def read(self) -> dict[Labels, float]:
+        """Count the objects by the names of the handlers; in any thread."""
+        return self._counts.copy()
+
+
+class Failures(Observer):
+    """
+    Follows the failures of one operator: from the attempts, until something else has become of the objects.
+
+    It begins to observe with the first failure: until then, it is not called.
+    """
+
+    def __init__(self, observers: Observers, names: HandlerNames) -> None:
+        self._observers = observers
+        self._names = names
+        self.is_following = False
+        """Whether anything has failed yet."""
+        self._failed = FailedHandlers()
+        self._unindexed = FailedHandlers()  # apart from the others: these are of no change
+
+    def follow(self) -> None:
+        """Something has failed, so it matters from now on what becomes of the objects."""
+        if not self.is_following:
+            self.is_following = True
+            self._observers.add(self)
+
+    def note(self, handler: Handler, cause: Cause, outcome: Outcome | None) -> None:
+        """Note how an attempt has ended, of any handler."""
+        if not isinstance(cause, ResourceCause) or isinstance(cause, WatchingCause | WebhookCause):
+            return
+        is_final: bool | None = None
+        if outcome is not None and outcome.exception is not None:
+            is_final = None if isinstance(outcome.exception, HandlerChildrenRetry) else outcome.final
+        failed = self._unindexed if isinstance(handler, IndexingHandler) else self._failed
+        failed.note((cause.resource, cause.body.object.head.key), handler.id, self._names.get(handler.id), is_final)
+
+    def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
+        """If another change is handled, what has failed in the previous ones, is over."""
+        if not self._failed:
+            return
+        current = {handler.id for handler in (*plan.called, *plan.spawning)}
+        is_change = plan.reason is not Reason.NOOP
+        self._failed.keep(
+            (resource, key),
+            lambda id, is_final: any(id == known or id.startswith(f"{known}/") for known in current)
+            or (is_final and not is_change),
+        )
+
+    def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
+        if type == "DELETED":
+            for failed in (self._failed, self._unindexed):
+                failed.keep((resource, key), lambda *_: False)
+
+    def controller_stopped(self, controller: ControllerView) -> None:
+        for failed in (self._failed, self._unindexed):
+            failed.forget(controller.resource)
+
+    def read(self) -> dict[Labels, float]:
+        """Count the objects by the names of the handlers and their states; in any thread."""
+        return {**self._failed.read(), **self._unindexed.read()}
 
 
 class HandlingMetrics(Observer):

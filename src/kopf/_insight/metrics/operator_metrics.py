@@ -1,20 +1,130 @@
-"""All metrics of one operator: they are counted from when this is made."""
+"""
+All metrics of one operator: they are counted from when this is made.
+
+Here are those of what is around the objects: reviews, Kubernetes events, indices, and the operator itself.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 
-from kopf._controller.observer import Observers
+from kopf._controller.observer import ControllerView, Observer, Observers, Review
+from kopf._controller.pausing import Pause
 from kopf._handlers.registry import OperatorRegistry
-from kopf._insight.metrics.families import Snapshot
-from kopf._insight.metrics.handling import HandlingMetrics
-from kopf._insight.metrics.labels import HandlerNames
+from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels, Snapshot
+from kopf._insight.metrics.handling import HandlerNames, HandlingMetrics
 from kopf._insight.metrics.reconciling import ReconcilingMetrics
-from kopf._insight.metrics.requesting import RequestMetrics
-from kopf._insight.metrics.streaming import StreamingMetrics
-from kopf._insight.metrics.surroundings import AdmissionMetrics, OperatorMetrics, PostingMetrics
+from kopf._insight.metrics.requesting import RequestMetrics, StreamingMetrics
 from kopf._settings.settings import OperatorSettings
+from kopf._values.references import ObjectReference
+from kopf._values.reviews import Response
+
+_WEBHOOK = ("webhook",)
+
+
+class AdmissionMetrics(Observer):
+    """Counts the reviews."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._active: set[Review] = set()
+        self._latencies = Histogram(
+            "controller_runtime_webhook_latency_seconds", "How long the reviews take.", _WEBHOOK
+        )
+        self._requests = Counter("controller_runtime_webhook_requests", "Reviews.", ("webhook", "code"))
+
+    def review_begun(self, review: Review) -> None:
+        self._active.add(review)
+
+    def review_ended(self, review: Review, response: Response | None) -> None:
+        self._active.discard(review)
+        path = _make_path(review)
+        self._latencies.observe(self.clock() - review.started, path)
+        self._requests.add(path, "200" if response is not None else "500")
+
+    def _count_active(self) -> dict[Labels, float]:
+        counts: dict[Labels, float] = {}
+        for review in self._active.copy():
+            counts[_make_path(review),] = counts.get((_make_path(review),), 0) + 1
+        return counts or {("/",): 0}
+
+    def get_families(self) -> Sequence[Family]:
+        """Get all that is known."""
+        in_flight = Gauge(
+            "controller_runtime_webhook_requests_in_flight", "Reviews that are not answered yet.", _WEBHOOK,
+            self._count_active,
+        )
+        return self._latencies, self._requests, in_flight
+
+
+def _make_path(review: Review) -> str:
+    return f"/{review.webhook or ''}"
+
+
+class PostingMetrics(Observer):
+    """Counts the Kubernetes events."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # overflows are told by any thread
+        self._posted = Counter("kopf_events_posted", "Requests to create or to continue Kubernetes events.")
+        self._dropped = Counter("kopf_events_dropped", "Kubernetes events that are lost.", ("cause",))
+        for cause in ("limit", "overflow", "error"):
+            self._dropped.get(cause)
+
+    def event_posted(self, ref: ObjectReference, type: str, reason: str, message: str, time: float) -> None:
+        self._posted.add()
+
+    def event_dropped(self, cause: str) -> None:
+        with self._lock:
+            self._dropped.add(cause)
+
+    def get_families(self) -> Sequence[Family]:
+        """Get all that is known."""
+        return self._posted, self._dropped
+
+
+class OperatorMetrics(Observer):
+    """Knows what is one for the whole operator: its indices, whether it is its turn, whether its event loop works."""
+
+    def __init__(self, settings: OperatorSettings, get_lag: Callable[[], float]) -> None:
+        self._peering = settings.peering
+        self._get_lag = get_lag
+        self._is_paused = False
+        self._controllers: list[ControllerView] = []
+
+    def pause_changed(self, pause: Pause) -> None:
+        self._is_paused = pause.is_on
+
+    def controller_started(self, controller: ControllerView) -> None:
+        self._controllers.append(controller)
+
+    def controller_stopped(self, controller: ControllerView) -> None:
+        self._controllers.remove(controller)
+
+    def _measure_indices(self) -> dict[Labels, float]:
+        return {(id,): len(index) for item in [*self._controllers] for id, index in item.indices.items()}
+
+    def get_families(self) -> Sequence[Family]:
+        """Get all that is known."""
+        return (
+            Gauge("kopf_index_size", "Keys in the index.", ("index",), self._measure_indices),
+            Gauge(
+                "leader_election_master_status",
+                "Whether it works (1), or gives way to other operators (0).",
+                ("name",),
+                lambda: {(self._peering.name,): 0 if self._is_paused else 1},
+                kind="max",
+            ),
+            Gauge(
+                "kopf_eventloop_lag_seconds",
+                "How late the event loop was in the last minute at the worst, or is late now.",
+                (),
+                lambda: {(): self._get_lag()},
+                kind="max",
+            ),
+        )
 
 
 class Metrics:

@@ -1,5 +1,9 @@
 """
-The metrics of requests to the API, as client-go has them: the streams are counted, too, but have no duration.
+The metrics of what is asked of the API: requests as client-go counts them, streams, own writes.
+
+Streams are counted as requests, too, but have no duration. How late they are, is measured by the own writes: from the
+response to the write until the same state comes on the stream. If it comes before the response, there is nothing to be
+measured.
 """
 
 from __future__ import annotations
@@ -7,11 +11,15 @@ from __future__ import annotations
 import asyncio
 import urllib.parse
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from kopf._client.client_observer import Headers
-from kopf._client.errors import APIError, APINetworkError
-from kopf._controller.observer import Observer
-from kopf._insight.metrics.families import Cell, Count, Counter, Family, Histogram
+from kopf._client.client_observer import Headers, WatchPhase, is_same
+from kopf._client.errors import APIError, APIForbiddenError, APIGoneError, APINetworkError, APIServerError
+from kopf._client.resources.targets import Target
+from kopf._controller.observer import ControllerView, Observer, WatchedStream
+from kopf._insight.metrics.families import Cell, Count, Counter, Family, Gauge, Histogram, Labels
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
 
 _NO_RESPONSE = "<error>"
 
@@ -78,3 +86,137 @@ class RequestMetrics(Observer):
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
         return self._requests, self._retries, self._durations
+
+
+_MAX_WRITES = 1000
+"""Of how many own writes it is remembered that they are to come on the streams."""
+
+_CAUSES = ("closed", "expired", "network", "quiet", "server")
+
+
+class _Known:
+    """What is counted of one resource, found once."""
+
+    __slots__ = ("changed", "lags", "resource", "unchanged")
+
+    def __init__(self, resource: Resource, changed: Count, unchanged: Count, lags: Cell) -> None:
+        self.resource = resource  # kept, so that its id remains its own
+        self.changed = changed
+        self.unchanged = unchanged
+        self.lags = lags
+
+
+class StreamingMetrics(Observer):
+    """Counts what comes on the streams of one operator, and what it writes."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._writes: dict[str, tuple[float, Cell]] = {}
+        """
+        When the own writes were answered, and what counts their lags; by the versions that they have made, until those
+        come on the stream.
+        """
+        self._known: dict[int, _Known] = {}
+        """By the ids of the resources that are handled."""
+        self._streams: list[WatchedStream] = []
+        self._restarts = Counter(
+            "kopf_watch_restarts", "Listings and streams that have ended and go on.", ("resource", "cause")
+        )
+        self._effects = Counter(
+            "kopf_own_writes", "Patches of the handled objects, by whether they have changed anything.",
+            ("resource", "effect"),
+        )
+        self._lags = Histogram(
+            "kopf_watch_lag_seconds", "How long it takes until own writes come on the stream.", ("resource",)
+        )
+
+    def controller_started(self, controller: ControllerView) -> None:
+        name = controller.resource.name
+        self._known[id(controller.resource)] = self._find(controller.resource)
+        for cause in _CAUSES:
+            self._restarts.get(name, cause)
+
+    def controller_stopped(self, controller: ControllerView) -> None:
+        self._known.pop(id(controller.resource), None)
+
+    def _find(self, resource: Resource) -> _Known:
+        name = resource.name
+        changed, unchanged = self._effects.get(name, "changed"), self._effects.get(name, "no-op")
+        return _Known(resource, changed, unchanged, self._lags.get(name))
+
+    def stream_opened(self, stream: WatchedStream) -> None:
+        self._streams.append(stream)
+
+    def stream_closed(self, stream: WatchedStream) -> None:
+        self._streams.remove(stream)
+
+    def watch_interrupted(self, target: Target, phase: WatchPhase, error: Exception | None, delay: float) -> None:
+        self._restarts.add(target.resource.name, "quiet" if phase == "silence" else name_cause(error))
+
+    def object_patched(
+        self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, changes: Any
+    ) -> None:
+        known = self._known.get(id(resource)) or self._find(resource)
+        old, new = before.head, after.head
+        version = new.resourceVersion
+        if version == old.resourceVersion and is_same(old, new):
+            known.unchanged.value += 1
+            return
+        known.changed.value += 1
+        writes = self._writes
+        writes[version] = self.clock(), known.lags
+        if len(writes) > _MAX_WRITES:
+            del writes[next(iter(writes))]
+
+    def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
+        if (write := self._writes.pop(obj.head.resourceVersion, None)) is not None:
+            at, lags = write
+            lags.observe(self.clock() - at)
+
+    def get_families(self) -> Sequence[Family]:
+        """Get all that is known."""
+        return (
+            self._lags,
+            Gauge(
+                "kopf_watch_last_activity_seconds",
+                "How long ago anything has come on the stream; that of the most silent one.",
+                ("resource",),
+                self._look_at_silence,
+                kind="max",
+            ),
+            self._restarts,
+            Gauge("kopf_objects", "Objects that are known from the streams.", ("resource",), self._look_at_objects),
+            self._effects,
+        )
+
+    def _look_at_silence(self) -> dict[Labels, float]:
+        silences: dict[Labels, float] = {}
+        for stream in [*self._streams]:
+            labels = (stream.target.resource.name,)
+            silences[labels] = max(silences.get(labels, 0.0), stream.heartbeat.silence)
+        return silences
+
+    def _look_at_objects(self) -> dict[Labels, float]:
+        counts: dict[Labels, float] = {}
+        for stream in [*self._streams]:
+            labels = (stream.target.resource.name,)
+            counts[labels] = counts.get(labels, 0) + len(stream.known)
+        return counts
+
+
+def name_cause(error: Exception | None) -> str:
+    """Tell in one word why a stream has ended."""
+    match error:
+        case None:
+            return "closed"
+        case APIGoneError():
+            return "expired"
+        case APINetworkError():
+            return "network"
+        case APIServerError():
+            return "server"
+        case APIForbiddenError():
+            return "forbidden"
+        case APIError():
+            return "refused"
+    return "other"

@@ -7,19 +7,58 @@ It is the current span of the worker until the look ends, so whatever is done me
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextvars import Token
+from typing import Generic, TypeVar
 
 from opentelemetry import context, trace
-from opentelemetry.trace import Link, Span, Status, StatusCode, Tracer
+from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, Tracer
 
 from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import ControllerView, Observer
-from kopf._insight.tracing.recent_spans import TraceMemory
 from kopf._values.diffs import Diff
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
+
+K = TypeVar("K", bound=Hashable)
+
+_MAX_SPANS = 10_000
+"""How many spans are remembered of each kind: about 300 bytes each."""
+
+
+class RecentSpans(Generic[K]):
+    """The latest span of each key. If there are too many keys, the oldest ones are forgotten."""
+
+    def __init__(self, limit: int = _MAX_SPANS) -> None:
+        self._limit = limit
+        self._spans: dict[K, SpanContext] = {}
+
+    def note(self, key: K, span: SpanContext) -> None:
+        """Remember the span as the latest one."""
+        self._spans.pop(key, None)
+        self._spans[key] = span
+        if len(self._spans) > self._limit:
+            del self._spans[next(iter(self._spans))]
+
+    def recall(self, key: K) -> SpanContext | None:
+        """Get the latest span, if it is known."""
+        return self._spans.get(key)
+
+    def forget(self, key: K) -> None:
+        """Nothing is going to be linked to it."""
+        self._spans.pop(key, None)
+
+
+class TraceMemory:
+    """The memory of one operator."""
+
+    def __init__(self) -> None:
+        self.attempts = RecentSpans[tuple[str, str]]()
+        """The attempts that are to be repeated, by the objects & the handlers."""
+        self.objects = RecentSpans[str]()
+        """What was done last for the objects, by their uids."""
+
 
 _MAX_FIELDS = 50
 """How many fields of a diff are named."""
@@ -43,7 +82,7 @@ class _Work:
         self.token: Token[context.Context] | None = None
 
 
-class LookSpans(Observer):
+class PassSpans(Observer):
     """Makes the spans of looks, and of the waiting before them."""
 
     def __init__(self, tracer: Tracer, memory: TraceMemory) -> None:

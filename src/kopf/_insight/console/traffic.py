@@ -1,14 +1,54 @@
-"""The vitals of the streams and the queues: what comes, how late, what waits for how long, what is interrupted."""
+"""
+The traffic: what comes on the streams, how late; what waits in the queues, for how long; what is interrupted or
+repeated.
+
+The other requests are not followed: there are several for each change of an object, and what has become of them is on
+the timelines anyway. Who is worked on, is asked of the queues when somebody looks: it is mostly done between two looks.
+"""
 
 from __future__ import annotations
 
 from kopf._client.client_observer import WatchPhase
 from kopf._client.resources.targets import Target
-from kopf._controller.observer import ControllerView, Observer
+from kopf._controller.observer import ControllerView, Observer, WatchedStream
 from kopf._insight.console.history import WARNING, History
-from kopf._insight.console.request_vitals import Requests
 from kopf._insight.console.texts import cut, show_error
 from kopf._values.resources import Resource
+
+
+class Requests(Observer):
+    """What is known of the requests. Their queries are not shown: there can be tokens of long listings."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._open: dict[WatchedStream, float] = {}
+        self._repeated = 0
+
+    @property
+    def watched(self) -> set[Resource]:
+        """What is watched now, by whomever."""
+        return {stream.target.resource for stream in [*self._open]}
+
+    def stream_opened(self, stream: WatchedStream) -> None:
+        self._open[stream] = self._history.backlog.now
+
+    def stream_closed(self, stream: WatchedStream) -> None:
+        self._open.pop(stream, None)
+
+    def request_retried(self, method: str, target: str, error: Exception, delay: float) -> None:
+        self._repeated += 1
+        text = f"{method} {target.partition('?')[0]}: {show_error(error)}; again in {delay:g} s"
+        self._history.add_own("request", cut(text), level=WARNING)
+
+    def describe(self) -> dict[str, object]:
+        """As it goes to the page."""
+        now = self._history.backlog.now
+        streams = [
+            [stream.target.path, int(since * 1000), int((now - stream.heartbeat.silence) * 1000)]
+            for stream, since in [*self._open.items()]
+        ]
+        return {"streams": sorted(streams, key=str), "repeated": self._repeated}
+
 
 _SMOOTHING = 0.1
 """How much the latest value weighs in the averages."""
@@ -124,3 +164,46 @@ def _describe_interruption(phase: WatchPhase, error: Exception | None) -> str:
     if error is None:
         return "the server has ended it"
     return "nothing has come for long, so it was opened anew" if phase == "silence" else show_error(error)
+
+
+class WorkSurvey(Observer):
+    """All controllers, and what their queues had in them at the latest survey."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._controllers: dict[Resource, ControllerView] = {}
+        self._works: dict[Resource, dict[str, str]] = {}
+        history.survey = self.look
+
+    def controller_started(self, controller: ControllerView) -> None:
+        self._controllers[controller.resource] = controller
+        self._works.setdefault(controller.resource, {})
+
+    def controller_stopped(self, controller: ControllerView) -> None:
+        if self._controllers.get(controller.resource) is controller:
+            del self._controllers[controller.resource]
+
+    def look(self) -> None:
+        """Note what has changed since the latest survey, in any thread."""
+        with self._history.backlog.lock:
+            for resource, before in [*self._works.items()]:
+                controller = self._controllers.get(resource)
+                works = {} if controller is None else _list_works(controller)
+                if works or before:
+                    self._works[resource] = works
+                    self._note(resource, before, works)
+
+    def _note(self, resource: Resource, before: dict[str, str], works: dict[str, str]) -> None:
+        for key in before.keys() | works.keys():
+            work = works.get(key, "")
+            record = self._history.find(resource, key) if before.get(key, "") != work else None
+            if record is not None and record.work != work:
+                self._history.set_work(record, work)
+
+
+def _list_works(controller: ControllerView) -> dict[str, str]:
+    """The lists are copied by single operations of Python, which other threads do not interrupt."""
+    queue = controller.queue
+    if not queue.waiting and not queue.active:
+        return {}
+    return {**dict.fromkeys([*queue.waiting], "queued"), **dict.fromkeys([*queue.active], "handling")}
