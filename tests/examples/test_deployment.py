@@ -73,7 +73,7 @@ def write_kubeconfig(cluster: LocalCluster, path: pathlib.Path) -> pathlib.Path:
 
 
 def is_healthy(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     with contextlib.closing(connection), contextlib.suppress(ConnectionError):
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200

@@ -91,7 +91,7 @@ async def test_generated_annotations(operator: Operator, kex: Objects, logs: Log
     for number, text in enumerate(crafted):
         await kex.create(f"crafted-{number}", annotations={LAST_HANDLED: text, f"{PREFIX}/fn": text})
     await kex.create("other")
-    async with asyncio.timeout(5 + len(crafted) / 20):
+    async with asyncio.timeout(PATIENCE + len(crafted) / 20):
         await kex.wait_handled("other")
         for number in range(len(crafted)):
             while not _is_settled(await kex.get(f"crafted-{number}")):
