@@ -5,6 +5,7 @@ import inspect
 import logging
 import pathlib
 import re
+import sys
 import threading
 import time
 import types
@@ -132,6 +133,39 @@ async def test_the_thread_ends_with_the_block() -> None:
     with Watchdog(HealthSettings()):
         assert "kopf-watchdog" in {thread.name for thread in threading.enumerate()}
     assert "kopf-watchdog" not in {thread.name for thread in threading.enumerate()}
+
+
+def sleeping_fn(seconds: float) -> None:
+    time.sleep(seconds)  # the bad thing
+
+
+async def pause(seconds: float) -> None:
+    """Let a library block the loop, as the system does with all who work on a busy machine."""
+    library_fn = types.FunctionType(sleeping_fn.__code__.replace(co_filename=pytest.__file__), globals())
+    asyncio.get_running_loop().call_soon(library_fn, seconds)
+    await asyncio.sleep(0)
+
+
+async def test_nobody_is_blamed_for_short_pauses_on_busy_machines(caplog: pytest.LogCaptureFixture) -> None:
+    """In development, half a second is much for a handler, but little for a machine that does something else, too."""
+    with Watchdog(HealthSettings(loop_timeout=0.2)) as watchdog:
+        await pause(1)
+        assert watchdog.blockage is None
+        await pause(3)
+        message = (await wait_for_message(caplog, "is blocked")).getMessage()
+    assert re.match(rf"The event loop is blocked for [\d.]+ seconds by sleeping_fn\(\) at {pytest.__file__}:", message)
+
+
+async def test_those_who_have_started_the_loop_are_not_blamed() -> None:
+    frame = await asyncio.get_running_loop().run_in_executor(None, _find_frame, threading.get_ident())
+    assert describe_culprit(frame).startswith("select() at ")
+
+
+def _find_frame(thread: int) -> types.FrameType:
+    """Find where the loop waits for something to do."""
+    while (frame := sys._current_frames()[thread]).f_code.co_name != "select":
+        time.sleep(0.01)
+    return frame
 
 
 def test_no_frames() -> None:

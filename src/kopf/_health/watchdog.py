@@ -20,6 +20,7 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from kopf._client.auth.libraries import is_importing
+from kopf._handlers.handlers import Handler
 from kopf._handlers.invocation import invoke
 from kopf._health.loop_lag import LoopLag
 from kopf._logging.tracebacks import describe_frame, is_framework, is_library
@@ -35,6 +36,11 @@ _MAX_STEP = 0.5
 
 _WARNING_TIMEOUT = 2.0
 """For how long the loop can be blocked until that is said, in seconds; it does not count as a failure yet."""
+
+_LOOPS = frozenset({
+    asyncio.Handle._run.__code__, asyncio.BaseEventLoop.run_forever.__code__, asyncio.Runner.run.__code__
+})
+"""What is below of all that runs in an event loop."""
 
 
 class Watchdog:
@@ -104,6 +110,8 @@ class Watchdog:
         frame = sys._current_frames().get(self._loop_thread)
         if is_importing(frame):  # that is our own doing in somebody's login handler, and it ends by itself
             return None
+        if silence < _WARNING_TIMEOUT and not is_of_users(frame):  # the machine does something else
+            return None
         culprit = describe_culprit(frame)
         logger.log(
             level,
@@ -117,14 +125,7 @@ class Watchdog:
 
 def describe_culprit(frame: FrameType | None) -> str:
     """Say which handler is executed in the stack of a thread, and where in the users' code it is."""
-    frames: list[FrameType] = []
-    handler = None
-    while frame is not None and handler is None:
-        if frame.f_code is invoke.__code__:
-            handler = frame.f_locals.get("handler")
-        else:
-            frames.append(frame)
-        frame = frame.f_back
+    handler, frames = _look(frame)
     # They are ordered from the innermost one. Operators can be installed as packages, so they can look as libraries.
     place = next((item for item in frames if not is_library(item.f_code.co_filename)), None)
     if place is None and frames:
@@ -132,3 +133,20 @@ def describe_culprit(frame: FrameType | None) -> str:
         place = (others or frames)[-1 if handler is not None else 0]
     text = "something unknown" if place is None else describe_frame(place)
     return text if handler is None else f"the handler {handler.id!r}, {text}"
+
+
+def is_of_users(frame: FrameType | None) -> bool:
+    """Tell if the users' code is executed in the stack of a thread."""
+    handler, frames = _look(frame)
+    return handler is not None or any(not is_library(item.f_code.co_filename) for item in frames)
+
+
+def _look(frame: FrameType | None) -> tuple[Handler | None, list[FrameType]]:
+    """Find the handler, and the frames from the innermost one to that; whoever has started the loop, is not in them."""
+    frames: list[FrameType] = []
+    while frame is not None and frame.f_code not in _LOOPS:
+        if frame.f_code is invoke.__code__:
+            return frame.f_locals.get("handler"), frames
+        frames.append(frame)
+        frame = frame.f_back
+    return None, frames
