@@ -17,7 +17,7 @@ from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import History
 from kopf._insight.console.object_listener import DetailKeeper, ObjectListener, collecting_logs
 from kopf._insight.console.panels import BackgroundRuns, Company, Indices
-from kopf._insight.console.traffic import Requests, Streams, WorkSurvey
+from kopf._insight.console.traffic import Streams, WorkSurvey
 from kopf._insight.console.updates import Updates
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
@@ -51,16 +51,13 @@ class Console:
         self.history = History(backlog)
         self._explain = explain
         errors, background = GroupedErrors(backlog), BackgroundRuns()
-        requests = Requests(self.history)
-        streams = Streams(self.history, requests)
+        streams = Streams(self.history)
         attempts = AttemptListener(self.history, errors, background)
         objects = ObjectListener(self.history, errors, streams)
         indices = Indices(attempts.secret_indices)
         self._company = Company(self.history)
         backlog.add(attempts, objects)
-        observers.add(
-            requests, streams, indices, self._company, WorkSurvey(self.history), DetailKeeper(objects, backlog)
-        )
+        observers.add(streams, indices, self._company, WorkSurvey(self.history), DetailKeeper(objects, backlog))
         self._editing: ClusterEditing | None = None
         self._panels: dict[str, Callable[[], object]] = {
             "errors": functools.partial(self._describe_settled, errors.describe),

@@ -15,41 +15,6 @@ from kopf._insight.console.history import WARNING, History
 from kopf._insight.console.texts import cut, show_error
 from kopf._values.resources import Resource
 
-
-class Requests(Observer):
-    """What is known of the requests. Their queries are not shown: there can be tokens of long listings."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._open: dict[WatchedStream, float] = {}
-        self._repeated = 0
-
-    @property
-    def watched(self) -> set[Resource]:
-        """What is watched now, by whomever."""
-        return {stream.target.resource for stream in [*self._open]}
-
-    def stream_opened(self, stream: WatchedStream) -> None:
-        self._open[stream] = self._history.backlog.now
-
-    def stream_closed(self, stream: WatchedStream) -> None:
-        self._open.pop(stream, None)
-
-    def request_retried(self, method: str, target: str, error: Exception, delay: float) -> None:
-        self._repeated += 1
-        text = f"{method} {target.partition('?')[0]}: {show_error(error)}; again in {delay:g} s"
-        self._history.add_own("request", cut(text), level=WARNING)
-
-    def describe(self) -> dict[str, object]:
-        """As it goes to the page."""
-        now = self._history.backlog.now
-        streams = [
-            [stream.target.path, int(since * 1000), int((now - stream.heartbeat.silence) * 1000)]
-            for stream, since in [*self._open.items()]
-        ]
-        return {"streams": sorted(streams, key=str), "repeated": self._repeated}
-
-
 _SMOOTHING = 0.1
 """How much the latest value weighs in the averages."""
 
@@ -73,11 +38,16 @@ class _Traffic:
 
 
 class Streams(Observer):
-    """What is known of the streams and the queues."""
+    """
+    What is known of the streams, the queues, and the repeated requests.
 
-    def __init__(self, history: History, requests: Requests) -> None:
+    The queries of requests are not shown: there can be tokens of long listings.
+    """
+
+    def __init__(self, history: History) -> None:
         self._history = history
-        self._requests = requests
+        self._open: dict[WatchedStream, float] = {}
+        self._repeated = 0
         self._traffic: dict[Resource, _Traffic] = {}
         self._latest: tuple[Resource, _Traffic] | None = None
         """What was needed lately, and most probably is needed next."""
@@ -120,6 +90,17 @@ class Streams(Observer):
             del self._controllers[resource]
             self._history.add_own("stream", f"{resource!r} is not served anymore")
 
+    def stream_opened(self, stream: WatchedStream) -> None:
+        self._open[stream] = self._history.backlog.now
+
+    def stream_closed(self, stream: WatchedStream) -> None:
+        self._open.pop(stream, None)
+
+    def request_retried(self, method: str, target: str, error: Exception, delay: float) -> None:
+        self._repeated += 1
+        text = f"{method} {target.partition('?')[0]}: {show_error(error)}; again in {delay:g} s"
+        self._history.add_own("request", cut(text), level=WARNING)
+
     def watch_interrupted(self, target: Target, phase: WatchPhase, error: Exception | None, delay: float) -> None:
         traffic = self._get(target.resource)
         traffic.interruptions += 1
@@ -131,11 +112,17 @@ class Streams(Observer):
 
     def describe(self) -> dict[str, object]:
         """As it goes to the page. It is called in the thread of the console."""
-        watched = self._requests.watched
+        now, streams = self._history.backlog.now, [*self._open.items()]
+        watched = {stream.target.resource for stream, _ in streams}
         resources = self._traffic.keys() | self._controllers.keys() | watched
+        opened = [
+            [stream.target.path, int(since * 1000), int((now - stream.heartbeat.silence) * 1000)]
+            for stream, since in streams
+        ]
         return {
             "queues": [self._describe_queue(item, is_watched=item in watched) for item in resources],
-            **self._requests.describe(),
+            "streams": sorted(opened, key=str),
+            "repeated": self._repeated,
         }
 
     def _describe_queue(self, resource: Resource, *, is_watched: bool) -> dict[str, object]:
