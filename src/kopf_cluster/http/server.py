@@ -35,7 +35,7 @@ from kopf_cluster.faults.lagging import Delay
 from kopf_cluster.faults.retelling import retell
 from kopf_cluster.http import encodings, pretty
 from kopf_cluster.http.connection_logs import connection_logger
-from kopf_cluster.http.listeners import stop_accepting
+from kopf_cluster.http.listeners import Connections, stop_accepting
 from kopf_cluster.http.plain import is_plain, take_token
 from kopf_cluster.http.requests import Answer, Call, Identity, Request, Stream, refuse, resolve
 from kopf_cluster.http.shortcuts import ShortRequest
@@ -91,7 +91,7 @@ class HTTPServer:
         self._asked: dict[asyncio.Task[Answer], None] = {}
         self._delays: dict[Delay, None] = {}
         self._watch_timer: asyncio.TimerHandle | None = None
-        self._server: web.Server | None = None
+        self._server: Connections | None = None
         self._listener: asyncio.Server | None = None
 
     async def start(
@@ -101,7 +101,7 @@ class HTTPServer:
         """Begin to listen; give the port. What faults need besides, is to be called in this loop."""
         loop = asyncio.get_running_loop()
         self._admin = Admin(self._faults, self.counters, self._audit, orders.issue_kubeconfig)
-        self._server = web.Server(
+        self._server = Connections(
             self._handle, request_factory=self._make_request, handler_cancellation=True, access_log=None,
             keepalive_timeout=_UNLIMITED, lingering_time=0.0, logger=connection_logger)
         self._listener = await loop.create_server(
@@ -144,6 +144,7 @@ class HTTPServer:
         for task in [*self._streams, *self._asked]:
             task.cancel()
         if self._server is not None:
+            self._server.is_over = True
             # Idle connections would be waited for: clients keep them for later, and do not close them for us.
             for handler in self._server.connections:
                 if handler.transport is not None:

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+import yarl
 
 from kopf_cluster import LocalCluster
 from kopf_cluster.store.archive import SKIPPED, Archive, ArchiveError
@@ -223,6 +224,28 @@ def test_what_is_applied_by_threads_in_the_middle_of_a_restart_is_not_lost() -> 
         restart.join()
         found = {item["metadata"]["name"] for item in fetch(cluster, CONFIG_MAPS)["items"]}
         assert not {f"cm-{number}" for number in range(applied)} - found
+
+
+async def test_connections_that_are_half_open_at_a_restart_are_not_left_with_the_old_server() -> None:
+    """It has outdated data, and what it is told is lost."""
+    async with LocalCluster() as cluster:
+        address, context = yarl.URL(cluster.url), ssl.create_default_context(cadata=cluster.ca_data.decode())
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        await cluster.restart_async()
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await ask_later(reader, writer, context, f"GET {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+async def ask_later(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext, request: str,
+) -> bytes:
+    """Say hello when the connection is open for long, and send the request; give the first line of the response."""
+    try:
+        await writer.start_tls(context, server_hostname="127.0.0.1")
+        writer.write(request.encode())
+        return await reader.readuntil(b"\r\n")
+    finally:
+        writer.close()
 
 
 async def test_a_cluster_in_a_loop_is_not_restarted_by_blocking_it(cluster: LocalCluster) -> None:
