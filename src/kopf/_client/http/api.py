@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import urllib.parse
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Hashable, Mapping
 from typing import Any, TypedDict, Unpack
 
 from kopf._client.auth.credentials import redact
@@ -34,6 +34,7 @@ from kopf._client.errors import (
 )
 from kopf._client.http import retries, tls
 from kopf._client.http.connections import Connection
+from kopf._client.http.lanes import Lanes
 from kopf._client.http.lines import LineSplitter
 from kopf._client.http.pages import describe_page, is_page
 from kopf._client.http.reachability import Reachability
@@ -66,6 +67,8 @@ class RequestOptions(TypedDict, total=False):
     """The delays between attempts, in seconds; ``settings.networking.error_backoffs`` by default."""
     retry_forbidden: bool
     """For what is permitted to everybody: if it is refused, the server is starting, and does not know that yet."""
+    lane: Hashable
+    """Only so many requests of the same lane are made at once, see :class:`Lanes`; by default, it does not matter."""
     logger: AnyLogger
     """Where the failed attempts are reported; the logger of the client by default."""
 
@@ -94,6 +97,7 @@ class APIClient:
         self._settings = settings
         self._reachability = Reachability()
         self._limits = Limits()
+        self._lanes = Lanes(settings.queueing)
 
     def get(self, path: str, **options: Unpack[RequestOptions]) -> Sending:
         """Read an object or a listing."""
@@ -130,11 +134,13 @@ class APIClient:
         limits = self._get_limits() if timeout is None else Limits(total=timeout)
         is_forbidden_temporary = options.get("retry_forbidden", False)
         temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if is_forbidden_temporary else _TEMPORARY_ERRORS
+        lane = self._lanes.find(options.get("lane"))
         delays = None
         is_in_doubt = False
         while True:
             try:
-                return await self.send(method, target, body, headers, limits)
+                async with lane:
+                    return await self.send(method, target, body, headers, limits)
             except (APIError, APINetworkError) as exc:
                 is_in_doubt = is_in_doubt or isinstance(exc, (APINetworkError, APIServerError))
                 if isinstance(exc, APIError):

@@ -169,6 +169,7 @@ class _Sending(NamedTuple):
             self.resource.get_url(namespace=head.namespace, name=head.name, subresource=request.subresource),
             payload=request.payload(head.resourceVersion, head.uid),
             content_type=request.content_type,
+            lane=self.resource,
             logger=self.logger,
         )
         if not self.patch.fns or not isinstance(changes, list):

@@ -1,0 +1,80 @@
+"""How many connections there are: each patch needs one, and any number of daemons and timers can have patches."""
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+
+import kopf
+from kopf._client.http.lanes import LANE_WIDTH
+from tests.behaviour.objects import Objects
+from tests.behaviour.running import Operator
+from tests.patience import PATIENCE
+
+COUNT = 150
+
+Decorate = Callable[[str], Callable[..., Any]]
+on_creation: Decorate = kopf.on.create
+by_timer: Decorate = functools.partial(kopf.timer, interval=1000, optional=True)
+
+
+@pytest.fixture
+async def barrier() -> asyncio.Barrier:
+    return asyncio.Barrier(COUNT)
+
+
+def declare(decorate: Decorate, barrier: asyncio.Barrier) -> None:
+    """Let the handlers wait for each other, and end together."""
+    @decorate("kopfexamples")
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        await barrier.wait()
+        patch.status["done"] = True
+
+
+async def count_connections(operator: Operator, kex: Objects) -> int:
+    """Create the objects, wait until they are patched; tell how many more connections there are at once."""
+    operator.cluster.faults.inject(action="delay", latency=0.5, verb="patch", resource="kopfexamples")
+    await operator.start()
+    names = [f"obj-{number}" for number in range(COUNT)]
+    before = peak = psutil.Process().num_fds()
+    await kex.create_all(names)
+    async with asyncio.timeout(PATIENCE):
+        for name in names:
+            while not (await kex.get(name)).get("status"):
+                peak = max(peak, psutil.Process().num_fds())
+    return (peak - before) // 2  # the cluster is in the same process
+
+
+@pytest.mark.parametrize("decorate", [on_creation, by_timer], ids=["creation", "timer"])
+async def test_those_who_end_together_are_not_patched_at_once(
+    operator: Operator, kex: Objects, barrier: asyncio.Barrier, decorate: Decorate,
+) -> None:
+    declare(decorate, barrier)
+    assert LANE_WIDTH / 2 <= await count_connections(operator, kex) <= LANE_WIDTH + 10
+
+
+async def test_there_are_as_many_as_objects_may_be_processed(
+    operator: Operator, kex: Objects, barrier: asyncio.Barrier,
+) -> None:
+    declare(by_timer, barrier)
+    operator.set("queueing.worker_limit", COUNT)
+    assert await count_connections(operator, kex) > LANE_WIDTH + 10
+
+
+async def test_other_resources_do_not_wait(
+    operator: Operator, kex: Objects, sub: Objects, barrier: asyncio.Barrier,
+) -> None:
+    declare(by_timer, barrier)
+    kopf.on.create("kopfstatusexamples", id="fn")(lambda **_: "done")
+    operator.cluster.faults.inject(action="delay", latency=3 * PATIENCE, verb="patch", resource="kopfexamples")
+    await operator.start()
+    before = psutil.Process().num_fds()
+    await kex.create_all(f"obj-{number}" for number in range(COUNT))
+    async with asyncio.timeout(PATIENCE):
+        while (psutil.Process().num_fds() - before) // 2 < LANE_WIDTH - 10:
+            await asyncio.sleep(0.05)
+    await sub.create_and_wait()
