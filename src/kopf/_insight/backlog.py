@@ -83,9 +83,14 @@ class Backlog(Observers):
     def _combine(self, name: str, methods: Sequence[Tell]) -> Tell:
         """Have it noted, in the event loop of the operator, as what does not wait for long."""
         tell, is_heavy = super()._combine(name, methods), name == "object_seen"
+        source, notes = self._source, self._notes
 
         def note(*args: Any) -> None:
-            self.note_heavy(args[-1].size if is_heavy else 0, tell, *args)
+            notes.append((source.clock(), tell, args))
+            if is_heavy:
+                self._weight += args[-1].size
+            if not self._is_expected or len(notes) >= MAX_NOTES or self._weight > MAX_WEIGHT:
+                self._expect()
 
         return note
 
@@ -103,6 +108,10 @@ class Backlog(Observers):
         """
         self._notes.append((self._source.clock(), process, args))
         self._weight += weight
+        self._expect()
+
+    def _expect(self) -> None:
+        """See to it that the notes do not wait for long, and are not too many."""
         if not self._is_expected:
             self._is_expected = True
             asyncio.get_running_loop().call_later(WATCHED_AGE if self.is_watched else MAX_AGE, self._expire)
