@@ -44,6 +44,11 @@ def pack(data: bytes) -> bytes:
     return packing.compress(data) + packing.flush()
 
 
+def deflate_raw(data: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=-15)
+    return packing.compress(data) + packing.flush()
+
+
 def gzipped(data: bytes) -> bytes:
     return HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(data) + data
 
@@ -65,10 +70,18 @@ GOOD = {
     "gzip of nothing": (gzipped(b""), b""),
     "no encoding": (HEAD + b"Content-Encoding:\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
     "deflate": (HEAD + b"Content-Encoding: deflate\r\nContent-Length: 13\r\n\r\n" + zlib.compress(b"hello"), b"hello"),
+    "deflate with no wrapper": (
+        HEAD + b"Content-Encoding: deflate\r\nContent-Length: 7\r\n\r\n" + deflate_raw(b"hello"), b"hello",
+    ),
+    "what is no encoding": (HEAD + b"Content-Encoding: UTF-8\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
     "a folded header": (HEAD + b"A: b\r\n c\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
     "bare line feeds": (OK.replace(b"\r\n", b"\n"), b"{}"),
     "one bare line feed": (HEAD + b"A: b\nContent-Length: 2\r\n\r\n{}", b"{}"),
     "identity and chunks": (CHUNKED.replace(b"chunked", b"identity, chunked") + b"2\r\n{}\r\n0\r\n\r\n", b"{}"),
+    "identity and chunks in two headers": (
+        CHUNKED.replace(b"chunked", b"identity\r\nTransfer-Encoding: chunked") + b"2\r\n{}\r\n0\r\n\r\n", b"{}",
+    ),
+    "spaces behind the sizes of chunks": (CHUNKED + b"2  \r\n{}\r\n0 \r\n\r\n", b"{}"),
     "identity": (HEAD + b"Content-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
 }
 
@@ -132,7 +145,7 @@ def test_what_comes_behind_a_response_is_not_the_next_one(run: Run, stray: bytes
     run(main())
 
 
-@pytest.mark.parametrize("head", [HEAD, b"HTTP/1.0 200 OK\r\n"])
+@pytest.mark.parametrize("head", [HEAD, b"HTTP/1.0 200 OK\r\n", HEAD + b"Transfer-Encoding: identity\r\n"])
 def test_bodies_until_the_end_of_the_connection(run: Run, head: bytes) -> None:
     async def main() -> None:
         server = RawServer(answer_and_close(head + b"\r\n" + b"x" * 2**20), echo)
@@ -163,6 +176,7 @@ BAD = {
     "another protocol, unnamed": b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + OK,
     "an unknown transfer encoding": HEAD + b"Transfer-Encoding: gzip\r\n\r\n{}",
     "an encoding in chunks": HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "chunks twice in one header": CHUNKED.replace(b"chunked", b"chunked, chunked") + b"2\r\n{}\r\n0\r\n\r\n",
     "chunks twice": HEAD + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
     "a size of a chunk": CHUNKED + b"x\r\n{}\r\n0\r\n\r\n",
     "a huge chunk": CHUNKED + b"f" * 20 + b"\r\n{}\r\n0\r\n\r\n",

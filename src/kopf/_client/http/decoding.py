@@ -14,6 +14,9 @@ _PIECE = 2**20
 _WINDOWS = {b"gzip": 16 + zlib.MAX_WBITS, b"x-gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
 """Of the encodings that are known, as the library wants it. API servers have only gzip, but some proxies have more."""
 
+_DEFLATE = 8
+"""The method of compression with which the wrapper of ``deflate`` begins, in its lower half-byte (RFC 1950)."""
+
 
 class Decoder:
     """The body of one response. Raises :class:`ProtocolError` if it is not what the headers say."""
@@ -22,16 +25,17 @@ class Decoder:
         if encoding not in _WINDOWS:
             raise ProtocolError(f"The body of the response has an unknown encoding: {encoding[:100]!r}")
         self._windows = _WINDOWS[encoding]
-        self._inflating = zlib.decompressobj(self._windows)
+        self._inflating: zlib._Decompress | None = None
         self._rest = b""
-        self._is_begun = False
 
     def decode(self, data: bytes) -> bytes:
         """Decompress some megabyte at most; the rest comes when it is called again with no data."""
         piece, rest = b"", self._rest + data
         while not piece:
-            if self._inflating.eof and rest:
-                self._inflating = zlib.decompressobj(self._windows)  # files of gzip can be put one after another
+            if self._inflating is None or (self._inflating.eof and rest):
+                if not rest:
+                    break
+                self._inflating = self._begin(rest)  # files of gzip can be put one after another
             try:
                 piece = self._inflating.decompress(rest, _PIECE)
             except zlib.error as exc:
@@ -40,10 +44,14 @@ class Decoder:
             if not rest:
                 break
         self._rest = rest
-        self._is_begun = self._is_begun or bool(piece)
         return piece
+
+    def _begin(self, data: bytes) -> zlib._Decompress:
+        if self._windows == zlib.MAX_WBITS and data[0] & 0x0F != _DEFLATE:
+            self._windows = -zlib.MAX_WBITS  # some servers leave the wrapper out (RFC 9110, section 8.4.1.2)
+        return zlib.decompressobj(self._windows)
 
     def finish(self) -> None:
         """Check that the end has come."""
-        if not self._inflating.eof and (self._is_begun or self._rest):
+        if self._inflating is not None and not self._inflating.eof:
             raise ProtocolError("The compressed body of the response has no end")

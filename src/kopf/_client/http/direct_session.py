@@ -261,7 +261,7 @@ class Exchange:
         """Read as much of the body as has come."""
         wire = self._get_wire()
         encoding = wire.response.encoding
-        if encoding is None or encoding == b"identity":
+        if encoding is None:
             return await wire.read_chunk()
         if self._decoder is None:
             self._decoder = Decoder(encoding)

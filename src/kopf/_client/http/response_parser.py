@@ -2,7 +2,8 @@
 Responses of HTTP/1.1 (RFC 9112) out of the bytes of one connection, by ``llhttp``, the parser of Node.js.
 
 It is strict where it matters for who is answered by what: with both lengths at once, or wrong ones, it is an error.
-It accepts what is harmless, and what some proxies make: folded headers, bare line feeds (RFC 9112, sections 2.2 & 5.2).
+It accepts what is harmless, and what some proxies make: folded headers, bare line feeds (RFC 9112, sections 2.2 & 5.2),
+spaces behind the sizes of chunks, encodings that are none.
 What the parser does not limit, is limited here: headers, interim responses, and whatever else comes besides the body.
 """
 
@@ -23,8 +24,11 @@ MAX_HEADERS = 128
 _FIRST_FINAL = 200
 """Below, there are interim responses: the real one is still to come."""
 
-_NO_CODINGS = (b"identity", b"")
-"""Those that change nothing."""
+_NO_ENCODINGS = frozenset({b"", b"identity", b"none", b"utf-8"})
+"""Those that change nothing, be they proper or not."""
+
+_NO_CODINGS = frozenset({b"", b"identity"})
+"""The same for transfers."""
 
 _WITHOUT_BODY = (204, 304)
 """Their lengths, if any, are of what is not sent."""
@@ -38,13 +42,15 @@ class ResponseParser:
     """
 
     __slots__ = (
-        "_has_body", "_head_size", "_is_framed", "_overhead", "_parser", "can_stay", "chunks", "encoding", "headers",
-        "is_begun", "is_complete", "size", "status",
+        "_codings", "_has_body", "_head_size", "_is_framed", "_overhead", "_parser", "can_stay", "chunks", "encoding",
+        "headers", "is_begun", "is_complete", "size", "status",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
         self.begin()
 
     def begin(self) -> None:
@@ -60,7 +66,7 @@ class ResponseParser:
         self.headers: list[tuple[bytes, bytes]] = []
         """As they are, with duplicates."""
         self.encoding: bytes | None = None
-        """How the body is encoded, as the header says."""
+        """How the body is encoded, as the header says; ``None`` if it is not."""
         self.chunks: list[bytes] = []
         """What has come of the body, and is not taken yet."""
         self.size = 0
@@ -68,6 +74,7 @@ class ResponseParser:
         self._head_size = 0
         self._overhead = 0
         self._is_framed = False
+        self._codings: list[bytes] = []
         self._has_body = False
 
     def feed(self, data: bytes) -> None:
@@ -125,18 +132,20 @@ class ResponseParser:
 
     def _note_framing(self, name: bytes, value: bytes) -> None:
         if name == b"content-encoding":
-            self.encoding = value.strip().lower() or None
+            encoding = value.strip().lower()
+            self.encoding = None if encoding in _NO_ENCODINGS else encoding
         elif name == b"content-length":
             self._is_framed = True
         elif name == b"transfer-encoding":
-            self._is_framed = True
-            codings = [coding.strip().lower() for coding in value.split(b",")]
-            if codings[-1] != b"chunked" or any(coding not in _NO_CODINGS for coding in codings[:-1]):
-                raise ProtocolError(f"The transfer encoding is unknown: {value[:100]!r}")
+            self._codings += (coding.strip().lower() for coding in value.split(b","))
 
     def on_headers_complete(self) -> None:
         """Begin the body, if it is not an interim response."""
         status = self._parser.get_status_code()
+        if codings := [coding for coding in self._codings if coding not in _NO_CODINGS]:
+            self._is_framed = True
+            if codings != [b"chunked"] or self._codings[-1] != b"chunked":
+                raise ProtocolError(f"The transfer encoding is unknown: {b', '.join(self._codings)[:100]!r}")
         if status == 101:
             raise ProtocolError("The server switches to another protocol, which it was not asked for")
         if status >= _FIRST_FINAL:
@@ -158,6 +167,7 @@ class ResponseParser:
             self.headers.clear()
             self.encoding = None
             self._is_framed = False
+            self._codings.clear()
         elif not self.is_complete:
             self.is_complete = True
             self.can_stay = self._parser.should_keep_alive()
