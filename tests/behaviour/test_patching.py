@@ -1,11 +1,13 @@
 """Patches: what handlers change on the object, how it is sent, and what happens if it conflicts."""
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 import kopf
+from kopf_cluster import LocalCluster
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Calls, Logs, Operator
 
@@ -151,6 +153,30 @@ async def test_conflicting_functions_are_applied_to_the_fresh_state_without_runn
     assert ("transformed", ["a", "theirs"]) in calls
     assert (await kex.get())["status"] == {"fn": "done"}
     assert not logs.get_messages("obj", level=30)
+
+
+@pytest.mark.fastforward
+@pytest.mark.usefixtures("in_memory")
+async def test_after_many_conflicts_the_fresh_state_is_gone_on_from_at_once(
+        operator: Operator, kex: Objects, cluster: LocalCluster, logs: Logs,
+) -> None:
+    """As long as it does not come, each attempt is a conflict, and the delays grow."""
+    logs.expected.append("could not be handled")
+    clock = asyncio.get_running_loop().time
+    written = 0.0
+
+    @kopf.on.create("kopfexamples", id="fn")
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        nonlocal written
+        patch.fns.append(lambda body: body["spec"].update(field="ours"))
+        cluster.faults.lag_watches(40)  # attempts are made after 34 and 55 seconds
+        await kex.merge({"metadata": {"labels": {"their": "label"}}})
+        written = clock()
+
+    await operator.start_and_create(kex)
+    while (await kex.get())["spec"]["field"] != "ours":
+        await asyncio.sleep(1)
+    assert 39 < clock() - written < 45
 
 
 async def test_functions_are_applied_once(operator: Operator, objects: Objects) -> None:

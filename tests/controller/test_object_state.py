@@ -262,6 +262,25 @@ def test_conflicts_with_no_news_in_between_are_failures(state: ObjectState) -> N
     assert state.memory.errors == 2
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+def test_the_news_are_the_cure_of_conflicts_however_many_there_were(state: ObjectState, is_last: bool) -> None:
+    obj = start(state, make(1, deleted=True))
+    for is_conflict in (True, True, is_last):
+        state.on_failure(obj, 0, is_conflict=is_conflict)
+    state.on_event(make(2, deleted=True), 1)
+    assert is_ready(state) is is_last
+
+
+def test_the_news_that_have_come_during_a_repeated_conflict_are_handled_at_once(state: ObjectState) -> None:
+    obj = start(state, make(1))
+    state.on_failure(obj, 0, is_conflict=True)
+    state.on_time(10)
+    state.on_start()
+    state.on_event(make(2), 11)
+    assert state.on_failure(obj, 12, is_conflict=True) is None
+    assert is_ready(state)
+
+
 @pytest.mark.parametrize("is_success", [True, False])
 def test_after_news_or_a_success_a_conflict_is_the_first_one_again(state: ObjectState, is_success: bool) -> None:
     obj = start(state, make(1))

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import itertools
+import math
 import os
 import pathlib
 import random
@@ -35,7 +36,7 @@ LOOPS = {"uvloop": "import uvloop; ", "asyncio": "import sys; sys.modules['uvloo
 """How the command line finds the event loop: with a library, or without it."""
 RUN = "from kopf.cli import main; main()"
 SETTLING = 90.0
-"""How long the operators can take to handle what is left after the trouble ends: the longest backoffs, in seconds."""
+"""How long the operators can take to handle any of what is left after the trouble ends: the longest backoffs, in seconds."""
 SPARE_FILES = 60
 """How many more open files there can be at the end: as many objects are handled at once as there are workers (50), with
 a connection for each of them, which is kept for the next ones."""
@@ -176,7 +177,11 @@ class Objects:
 
     async def churn(self) -> None:
         while True:
-            await self._change()
+            change = asyncio.ensure_future(self._change())
+            try:
+                await asyncio.shield(change)
+            finally:
+                await change  # it is as it should be only if the cluster knows of it
             self._report.changes += 1
             await asyncio.sleep(self._random.uniform(0, 0.2) * min(self._plan.pace, 1))  # the long runs are not idle
 
@@ -337,8 +342,11 @@ async def _take_censuses(operators: Operators, interval: float) -> None:
 
 
 async def _settle(objects: Objects, report: Report) -> None:
-    deadline = time.monotonic() + SETTLING
+    """It can take long on a busy machine; but something has to be done all the time."""
+    deadline, least = time.monotonic() + SETTLING, math.inf
     while wrong := await objects.list_unhandled():
+        if len(wrong) < least:
+            deadline, least = time.monotonic() + SETTLING, len(wrong)
         if time.monotonic() > deadline:
             report.failures.extend(wrong)
             return

@@ -192,6 +192,7 @@ class ObjectState(Record, eq=False):
             memory.conflicts += 1
         else:
             memory.errors += 1
+            memory.conflicts = memory.conflicts if is_conflict else 0
         delay = self._rules.get_delay(1 if is_excused else memory.errors)
         if self.pending is None or not (is_excused or is_overtaking(self.pending, obj)):
             self.last_seen, self._retry_at = obj, now + delay
@@ -202,14 +203,15 @@ class ObjectState(Record, eq=False):
         Put the new state in. It interrupts the waiting for retries.
 
         After errors, only deletions do, and the edits that can be the cure: otherwise, those who change the object all
-        the time (its status, usually) would make us repeat what has failed all the time.
+        the time (its status, usually) would make us repeat what has failed all the time. Of conflicts, the cure is any.
         """
         memory = self.memory
         self.pending = obj
         self._unconfirmed = None
         memory.saved = None
+        is_cure = not memory.errors or memory.conflicts > 0
         memory.conflicts = 0
-        if not memory.errors or self.last_seen is None or is_overtaking(obj, self.last_seen):
+        if is_cure or self.last_seen is None or is_overtaking(obj, self.last_seen):
             self._retry_at = None
 
 
