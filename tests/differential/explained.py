@@ -113,6 +113,10 @@ EXPLANATIONS = [
     Explanation("daemons-that-end-late", ("daemon*", "timer*"), (
         r"- NEVER: it does not settle", rf"\+ {STEP} exit code: 0",
     ), is_luck=True),
+    Explanation("daemons-that-end-late", ("daemon-held-by-a-slow-one",), (
+        rf"- {CALL} delete_fn reason=delete param=null retry=0", r"- life \d notes \| deleted",
+        rf"- {LOG} INFO (Handler 'delete_fn' succeeded|Deletion is processed: 1 succeeded; 0 failed).",
+    ), is_luck=True),
     Explanation("finalizers-of-exited-daemons", ("daemon-sees-changes", "daemon-arbitrary-errors", "timer-retries"), (
         rf"- {STEP} KopfExample default/obj finalizers: .*",
     ), is_luck=True),

@@ -131,7 +131,9 @@ class Life:
 
     async def _list(self, kind: str) -> list[Obj]:
         async with self.session.get(self.cluster.url + KINDS[kind].get_path()) as response:
-            items: list[Obj] = (await response.json()).get("items", [])
+            if response.status == 404:  # its resource is not there yet
+                return []
+            items: list[Obj] = (await response.json())["items"]
             return [{**KINDS[kind].head, **item} for item in items]
 
     async def do_settle(self) -> list[str]:

@@ -36,7 +36,8 @@ LOOPS = {"uvloop": "import uvloop; ", "asyncio": "import sys; sys.modules['uvloo
 """How the command line finds the event loop: with a library, or without it."""
 RUN = "from kopf.cli import main; main()"
 SETTLING = 90.0
-"""How long the operators can take to handle any of what is left after the trouble ends: the longest backoffs, in seconds."""
+"""How long the operators can take to handle one more of the objects after the trouble ends: the longest backoffs, in
+seconds."""
 SPARE_FILES = 60
 """How many more open files there can be at the end: as many objects are handled at once as there are workers (50), with
 a connection for each of them, which is kept for the next ones."""
