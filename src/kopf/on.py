@@ -268,6 +268,7 @@ def _make_subhandler(
     **options: Any,
 ) -> ChangingHandler:
     parent, path = context.parent, parse_field(field)
+    scope = parent.field or parent.scope
     # The field is not a part of the id, unlike with other handlers, unless they could not be told apart.
     name = HandlerId(f"{parent.id}/{_make_id(fn, id, ())}")
     if path and any(item.id == name for item in context.declared):
@@ -277,9 +278,9 @@ def _make_subhandler(
         fn=fn,
         selector=None,
         reason=None,
-        field=path,
+        field=(*scope, *path) if path else (),  # it is in what the parent sees, as the whole change is
         field_needs_change=parent.field_needs_change,
-        scope=parent.field or parent.scope,
+        scope=scope,
         **to_plain_numbers(options),
     )
 

@@ -252,6 +252,46 @@ async def test_all_filters_are_available(
     assert calls == ["sub"] * expected
 
 
+async def test_under_handlers_of_fields_they_only_see_these_fields(
+        operator: Operator, kex: Objects, calls: Calls,
+) -> None:
+    """So their own fields are in there, too; and so on, from level to level."""
+    seen: set[Any] = set()
+
+    def see(old: Any, new: Any, **_: Any) -> bool:
+        seen.add((old["x"], new["x"]))
+        return True
+
+    def declare(name: str, **options: Any) -> None:
+        kopf.subhandler(id=name, **options)(calls.noting(lambda old, new, **_: (name, old, new)))
+
+    @kopf.on.update("kopfexamples", id="parent", field="spec.field")
+    async def parent(**_: Any) -> None:
+        declare("x", field="x")
+        declare("x = 2", field="x", value=2)
+        declare("y.z: 1 -> 2", field="y.z", old=1, new=2)
+        declare("absolute", field="spec.field.x")
+        declare("all", when=see)
+
+        @kopf.subhandler(id="y", field="y")
+        async def middle(**_: Any) -> None:
+            declare("z", field="z")
+            declare("y", field="y")
+
+        @kopf.subhandler(id="other")
+        async def other(**_: Any) -> None:
+            declare("deep", field="y.z")
+
+    await operator.start_and_create(kex, spec={"field": {"x": 1, "y": {"z": 1}}})
+    await kex.wait_handled()
+    await kex.merge({"spec": {"field": {"x": 2, "y": {"z": 2}}}})
+    await kex.wait_handled(field={"x": 2, "y": {"z": 2}})
+    whole = ({"x": 1, "y": {"z": 1}}, {"x": 2, "y": {"z": 2}})
+    assert sorted(calls, key=lambda call: str(call[0])) == [
+        ("all", *whole), ("deep", 1, 2), ("x", 1, 2), ("x = 2", 1, 2), ("y.z: 1 -> 2", 1, 2), ("z", 1, 2)]
+    assert seen == {(1, 2)}
+
+
 async def test_outside_of_handlers_they_are_refused() -> None:
     with pytest.raises(LookupError):
         kopf.subhandler()(lambda **_: None)

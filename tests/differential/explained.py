@@ -51,6 +51,10 @@ EXPLANATIONS = [
         rf"\+ {CALL} quick reason=resume param=null retry=0",
         rf"\+ {LOG} INFO Handler 'quick' succeeded.",
     )),
+    # The calls are compared in their order: with one less of them, all after it are different.
+    Explanation("deletion-in-one-patch", ("random-20261211", "random-20261364"), (
+        rf"[+-] {EVENTS} event\d reason=None param=null retry=0.*",
+    )),
     Explanation("selected-by-the-server", ("random-*",), (
         rf'- {EVENTS} event\d reason=None param=null retry=0 \| (event: {{)?"?type"?: "MODIFIED"}}?',
         rf'\+ {EVENTS} event\d reason=None param=null retry=0 \| (event: {{)?"?type"?: "ADDED"}}?',

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from kopf._handlers.handlers import (
     ChangingHandler,
     Handler,
-    ResourceHandler,
     SpawningHandler,
     WatchingHandler,
     WebhookHandler,
@@ -23,7 +22,7 @@ from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body, BodyEssence
 from kopf._values.deferred import Deferred
 from kopf._values.diffs import Diff, diff
-from kopf._values.fields import resolve
+from kopf._values.fields import FieldPath, resolve
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
@@ -190,20 +189,24 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
         for name in reads:
             if (get := _KWARGS_OF_CHANGE.get(name)) is not None:
                 kwargs[name] = get(self)
-        if not reads.isdisjoint(_KWARGS_OF_FIELD):
-            _narrow_to_field(kwargs, handler, self)
+        path = handler.field or handler.scope if isinstance(handler, ChangingHandler) else ()
+        if path and not reads.isdisjoint(_KWARGS_OF_FIELD):
+            _narrow_to_field(kwargs, path, self)
         return kwargs
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
         kwargs = self.kwargs_for_filters(handler)
-        if isinstance(handler, ChangingHandler):
-            _narrow_to_field(kwargs, handler, self)
+        if isinstance(handler, ChangingHandler) and handler.field:
+            _narrow_to_field(kwargs, handler.field, self)
         return kwargs
 
     def kwargs_for_filters(self, handler: Handler) -> Kwargs:
         if isinstance(handler, SpawningHandler):  # it is for the object, whether it is changed or not
             return {"param": handler.param, **super()._make_kwargs(), **self.indices}
-        return {"param": handler.param, **self.kwargs}
+        kwargs = {"param": handler.param, **self.kwargs}
+        if isinstance(handler, ChangingHandler) and handler.scope:
+            _narrow_to_field(kwargs, handler.scope, self)
+        return kwargs
 
 
 _KWARGS_OF_FIELD: Mapping[str, Callable[[Any], Any]] = {
@@ -256,7 +259,8 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
         kwargs = super().kwargs_for(handler)
-        _narrow_to_field(kwargs, handler, self)
+        if isinstance(handler, WebhookHandler) and handler.field:
+            _narrow_to_field(kwargs, handler.field, self)
         if not (isinstance(handler, WebhookHandler) and handler.type is WebhookType.MUTATING):
             kwargs.update({"patch": self.discarded, **self.indices})
         return kwargs
@@ -265,10 +269,8 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
         return super().kwargs_for(handler)
 
 
-def _narrow_to_field(kwargs: Kwargs, handler: Handler, cause: ChangingCause | WebhookCause) -> None:
+def _narrow_to_field(kwargs: Kwargs, path: FieldPath, cause: ChangingCause | WebhookCause) -> None:
     """The handlers of a field see the change of that field, not of the whole object."""
-    path = handler.field if isinstance(handler, ResourceHandler) else ()
-    if path := path or (handler.scope if isinstance(handler, ChangingHandler) else ()):
-        old, new = resolve(cause.old, path), resolve(cause.new, path)
-        kwargs.update({"old": old, "new": new, "diff": diff(old, new)})
-        kwargs.update(cause.indices)
+    old, new = resolve(cause.old, path), resolve(cause.new, path)
+    kwargs.update({"old": old, "new": new, "diff": diff(old, new)})
+    kwargs.update(cause.indices)

@@ -202,4 +202,7 @@ class ChangingHandler(ResourceHandler):
     old: ValueFilter = None
     new: ValueFilter = None
     scope: FieldPath = ()
-    """For sub-handlers of a field's handler: that field. They see the change of it, unless they have their own one."""
+    """
+    For sub-handlers of a field's handler: that field. They and their filters see the change of it, and their own fields
+    are in it.
+    """

@@ -211,6 +211,19 @@ CASES = [
                 def sub(patch, item=item, **kw):
                     patch.status.setdefault('subs', {})[item] = True
         """, ONCE),
+    Case("sub-of-a-field", """
+        @kopf.on.field(*E, field='spec.field')
+        def parent(**kw):
+            see(kw)
+            for field in [None, 'x', 'y.z', 'spec.field.x', 'spec.other']:
+                @kopf.subhandler(id=f'{field}', field=field, when=lambda old, new, **kw: 'spec' not in (new or {}))
+                def sub(**kw): see(kw)
+            @kopf.subhandler(id='middle', field='y')
+            def middle(**kw):
+                see(kw)
+                @kopf.subhandler(id='z', field='z')
+                def z(**kw): see(kw)
+        """, (create(spec={"field": {"x": 1, "y": {"z": 1}}, "other": 1}), settle(), edit(field={"x": 2, "y": {"z": 2}}), settle())),
     Case("order-of-declaration", """
         @kopf.on.create(*E)
         @kopf.on.resume(*E)
