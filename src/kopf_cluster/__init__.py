@@ -1,23 +1,26 @@
 """
 A Kubernetes API server in memory, which needs nothing installed: for tests, experiments, and demonstrations.
 
-It stands apart from the rest of the framework and imports nothing of it. Its rooms, from the outside in:
+It stands apart from the rest of the framework and imports nothing of it. Its rooms, from the outside in; each imports
+only from those below it:
 
 * ``cluster``, ``server``: the cluster as its users see it, and everything put together;
 * ``clients/``: the objects for those who are in the same process;
-* ``http/``: connections, requests and answers; it knows nothing of what is stored;
-* ``api/``: the Kubernetes API as a function from requests to answers;
-* ``access/``: who may do what;
-* ``trouble/``: faults on demand;
+* ``http/``: connections; it knows nothing of what is stored;
 * ``control/``: what happens on its own: garbage collection, the lives of namespaces and definitions, and workloads
   in the simulation;
-* ``admission/``: the webhooks that are asked in the middle of a write;
+* ``api/``: the Kubernetes API as a function from requests to answers;
 * ``writes/``, ``reads/``: the verbs;
-* ``kinds/``, ``customs/``, ``cel/``: what objects there can be, built-in and custom, and what is right in them;
-* ``data/``: versioned bytes with a log of changes, which know nothing of Kubernetes, and their copy on disk.
+* ``builtin_kinds``: the built-in kinds with all that is special of them, by ``validation/``;
+* ``custom_resources/``: the kinds that are defined by their users;
+* ``faults/``: trouble on demand;
+* ``access/``, ``admission/``: who may do what, and the webhooks that are asked in the middle of a write;
+* ``kinds/``: what a kind is, and what its objects consist of;
+* ``cel/``, ``encodings``, ``patches``: expressions and formats;
+* ``store/``: versioned bytes with a log of changes, which know nothing of Kubernetes, and their copy on disk.
 
-What all of them use: ``statuses`` for refusals, ``codec`` for JSON, ``jsonpaths``, ``ages`` for the time, and
-``sessions`` for requests that have to wait for somebody else.
+What all of them use: ``requests`` for what is asked, by whom, and what is answered; ``statuses`` for refusals,
+``codec`` for JSON, ``ages`` for the time, and ``sessions`` for requests that have to wait for somebody else.
 """
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from typing import Final
 
 import msgspec
 
-from kopf_cluster.access.authorizing import User
-from kopf_cluster.http.requests import Answer, Call
+from kopf_cluster.requests import Answer, Call, User
 
 #: How many requests are remembered.
 LIMIT: Final = 10_000

@@ -34,9 +34,9 @@ from kopf_cluster.control.simulation import Extent
 from kopf_cluster.faults.faults import Faults
 from kopf_cluster.http.memory import MemoryNetwork
 from kopf_cluster.http.plain import PlainPort
-from kopf_cluster.http.requests import ADMINISTRATOR
 from kopf_cluster.http.server import Orders
 from kopf_cluster.observing import Observer
+from kopf_cluster.requests import ADMINISTRATOR
 from kopf_cluster.server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
 from kopf_cluster.store.archive import Archive, ArchiveError, Snapshot
 from kopf_cluster.store.storage import DEFAULT_HISTORY

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from kopf_cluster.http.requests import asking
 from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.objects import open_record
+from kopf_cluster.requests import asking
 from kopf_cluster.store.storage import Change, ChangeType
-from kopf_cluster.writes.objects import open_record
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 import msgspec
 
 from kopf_cluster import statuses
-from kopf_cluster.access.authorizing import User
 from kopf_cluster.access.credentials import Credentials
 from kopf_cluster.access.gate import Access, Authorization
 from kopf_cluster.access.tokens import Binding, Tokens
@@ -24,6 +23,7 @@ from kopf_cluster.admission.webhook_calls import Caller, Services
 from kopf_cluster.api.api import API
 from kopf_cluster.api.metrics import Metrics
 from kopf_cluster.audit import Audit
+from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.clients.operations import AGENT, Desk, Operation
 from kopf_cluster.control.access import Objects
 from kopf_cluster.control.basics import Basics
@@ -37,12 +37,11 @@ from kopf_cluster.control.simulation import Extent, create_nodes, make_simulatio
 from kopf_cluster.control.work import WorkQueue, supervised
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.faults.faults import Faults
-from kopf_cluster.http.requests import CONTROL_LOOPS, Answer, Call, Identity, Request, Stream, asking, with_warnings
 from kopf_cluster.http.server import HTTPServer, Orders
 from kopf_cluster.http.shortcuts import Ask
-from kopf_cluster.kinds.builtin import read_kinds
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.observing import Observer, make_observation
+from kopf_cluster.requests import CONTROL_LOOPS, Answer, Call, Identity, Request, Stream, User, asking, with_warnings
 from kopf_cluster.sessions import Session, Unresolved
 from kopf_cluster.store.archive import Archive, Snapshot
 from kopf_cluster.store.storage import Change, Store

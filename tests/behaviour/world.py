@@ -16,7 +16,7 @@ import pytest
 import kopf
 from kopf._controller.controller import Controller
 from kopf.testing import SyncSimulation
-from kopf_cluster.writes.patches import merge_patch
+from kopf_cluster.patches import merge_patch
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Obj, Objects, Refused, connect, watch
 from tests.behaviour.peerings import CRDS, PeeringObject

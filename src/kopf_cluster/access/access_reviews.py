@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster import statuses
-from kopf_cluster.access.authorizing import Attributes, Policy, User
+from kopf_cluster.access.authorizing import Attributes, Policy
+from kopf_cluster.requests import User
 from kopf_cluster.statuses import FieldError, invalid_value
 
 Obj: TypeAlias = Mapping[str, Any]

@@ -11,29 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster import statuses
+from kopf_cluster.requests import SUPERUSERS, User
 
 Obj: TypeAlias = Mapping[str, Any]
 
 GROUP: Final = "rbac.authorization.k8s.io"
-SUPERUSERS: Final = "system:masters"
 
 _SERVICE_ACCOUNT: Final = "system:serviceaccount:{namespace}:{name}"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class User:
-    """Who asks. The groups are to be complete, with ``system:authenticated`` or ``system:unauthenticated``."""
-
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-
-    def as_object(self) -> dict[str, Any]:
-        """Give the ``UserInfo``, as in reviews of all kinds."""
-        info: dict[str, Any] = {"username": self.name, "uid": self.uid, "groups": list(self.groups),
-                                "extra": {key: list(values) for key, values in self.extra.items()}}
-        return {key: value for key, value in info.items() if value}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

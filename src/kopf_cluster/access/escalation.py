@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kopf_cluster import statuses
-from kopf_cluster.access.authorizing import GROUP, SUPERUSERS, Attributes, Obj, Policy, User, aggregate
+from kopf_cluster.access.authorizing import GROUP, Attributes, Obj, Policy, aggregate
 from kopf_cluster.kinds.kind import Kind
+from kopf_cluster.requests import SUPERUSERS, User
 
 _ROLES: Final = frozenset({"roles", "clusterroles"})
 _BINDINGS: Final = frozenset({"rolebindings", "clusterrolebindings"})

@@ -13,10 +13,10 @@ from typing import Final, Literal, TypeAlias
 
 from kopf_cluster import codec, statuses
 from kopf_cluster.access import escalation
-from kopf_cluster.access.authorizing import ALLOW_ALL, GROUP, SUPERUSERS, Attributes, Decision, Policy, User, forbidden
+from kopf_cluster.access.authorizing import ALLOW_ALL, GROUP, Attributes, Decision, Policy, forbidden
 from kopf_cluster.access.tokens import AUDIENCE, Tokens, service_account
-from kopf_cluster.http.requests import ADMINISTRATOR, Call, Identity, Request, asking
 from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.requests import ADMINISTRATOR, SUPERUSERS, Call, Identity, Request, User, asking
 from kopf_cluster.store.storage import Change, Store
 
 Authorization: TypeAlias = Literal["always-allow", "rbac"]

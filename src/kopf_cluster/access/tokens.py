@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kopf_cluster import ages
-from kopf_cluster.access.authorizing import User
 from kopf_cluster.access.jwts import Signer
+from kopf_cluster.requests import User
 from kopf_cluster.store.storage import Key, Store
 
 AUDIENCE: Final = "https://kubernetes.default.svc"

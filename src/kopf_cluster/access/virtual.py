@@ -14,11 +14,10 @@ import msgspec
 
 from kopf_cluster import ages, statuses
 from kopf_cluster.access import access_reviews
-from kopf_cluster.access.authorizing import User
 from kopf_cluster.access.gate import Access
 from kopf_cluster.access.tokens import AUDIENCE, LIFETIME, MIN_LIFETIME, Binding
-from kopf_cluster.http.requests import Call, Request
 from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.requests import Call, Request, User
 from kopf_cluster.statuses import FieldError
 from kopf_cluster.store.storage import Store
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from kopf_cluster import codec, statuses
+from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.reads import label_selectors
 from kopf_cluster.store.storage import Change, Store
 
 Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -127,16 +127,16 @@ class Configurations:
         if not selector:
             return True
         if attributes.kind.bucket == "namespaces":
-            return label_selectors.matches(selector, _labels(attributes.obj or attributes.old))
+            return selectors.matches(selector, _labels(attributes.obj or attributes.old))
         if not attributes.namespace:
             return True
         record = self._store.bucket("namespaces").records.get(("", attributes.namespace))
-        return label_selectors.matches(selector, record.labels if record is not None else {})
+        return selectors.matches(selector, record.labels if record is not None else {})
 
 
 def _is_any_selected(selector: Obj, attributes: Attributes) -> bool:
     """An object is selected if it is so either before or after the operation."""
-    return not selector or any(label_selectors.matches(selector, _labels(obj))
+    return not selector or any(selectors.matches(selector, _labels(obj))
                                for obj in (attributes.obj, attributes.old) if obj is not None)
 
 

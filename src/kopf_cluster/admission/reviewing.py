@@ -18,9 +18,9 @@ from kopf_cluster.admission import reviews
 from kopf_cluster.admission.configurations import Attributes, Configurations, Operation, Webhook
 from kopf_cluster.admission.webhook_calls import Caller, CallError
 from kopf_cluster.cel import expressions
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.store.storage import Key
-from kopf_cluster.writes import objects
 
 logger = logging.getLogger("kopf.cluster")
 

@@ -13,13 +13,12 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from kopf_cluster import codec, statuses
+from kopf_cluster import codec, patches, statuses
 from kopf_cluster.admission.configurations import Attributes, Webhook
-from kopf_cluster.http.requests import asking
 from kopf_cluster.kinds import scales
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.resources import Subresource
-from kopf_cluster.writes import patches
+from kopf_cluster.requests import asking
 
 _Shown: TypeAlias = Kind | scales.ScaleKind | Subresource
 _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from kopf_cluster import codec, statuses
+from kopf_cluster import codec, encodings, patches, statuses
 from kopf_cluster.access.gate import Access
 from kopf_cluster.access.virtual import VirtualResources
 from kopf_cluster.api import connecting, issuer, paths
@@ -22,15 +22,13 @@ from kopf_cluster.api.patch_bodies import decode_patch
 from kopf_cluster.api.pods import Pods
 from kopf_cluster.api.request_options import delete_options, write_options
 from kopf_cluster.api.scaling import Scaling
-from kopf_cluster.http import encodings
-from kopf_cluster.http.requests import Answer, Call, Request, Stream, with_warnings
-from kopf_cluster.kinds import structures
+from kopf_cluster.kinds import objects, structures
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.reads.reading import Reader
 from kopf_cluster.reads.representations import negotiate
+from kopf_cluster.requests import Answer, Call, Request, Stream, with_warnings
 from kopf_cluster.store.storage import Record, Store
-from kopf_cluster.writes import objects, patches
 from kopf_cluster.writes.strategic import strategic_patch
 from kopf_cluster.writes.write_options import WriteOptions
 from kopf_cluster.writes.writing import Writer

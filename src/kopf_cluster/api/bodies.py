@@ -9,13 +9,11 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import yaml
 
-from kopf_cluster import codec, go_json, json_fields, sessions, statuses, yamls
-from kopf_cluster.http import encodings
-from kopf_cluster.http.requests import Request
+from kopf_cluster import codec, encodings, go_json, json_fields, patches, sessions, statuses, yamls
 from kopf_cluster.protobuf import envelopes
 from kopf_cluster.protobuf.messages import find_message
 from kopf_cluster.protobuf.wire import ProtobufError
-from kopf_cluster.writes import patches
+from kopf_cluster.requests import Request
 
 JSON_TYPES: Final = ("application/json", "")
 T = TypeVar("T")

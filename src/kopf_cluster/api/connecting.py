@@ -9,9 +9,9 @@ import urllib.parse
 from typing import Any, Final
 
 from kopf_cluster import statuses
-from kopf_cluster.http.requests import Request
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.kinds.resources import Subresource
+from kopf_cluster.requests import Request
 
 #: The subresources that are connections; and what else could only be told by a kubelet.
 CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})

@@ -13,13 +13,12 @@ from typing import Final
 
 import msgspec
 
-from kopf_cluster import codec, statuses
-from kopf_cluster.http import encodings
-from kopf_cluster.http.accepting import parse_accept
-from kopf_cluster.http.requests import Answer, Request
+from kopf_cluster import codec, encodings, statuses
+from kopf_cluster.encodings import parse_accept
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import CORE_VERSION, Registry
 from kopf_cluster.kinds.resources import Subresource
+from kopf_cluster.requests import Answer, Request
 
 _AGGREGATED: Final = "{media};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 _VERSIONS: Final = frozenset({"v2", "v2beta1"})

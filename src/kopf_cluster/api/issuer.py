@@ -10,7 +10,7 @@ from typing import Final
 from kopf_cluster import codec
 from kopf_cluster.access.jwts import ALGORITHM
 from kopf_cluster.access.tokens import AUDIENCE, Tokens
-from kopf_cluster.http.requests import Answer, Request
+from kopf_cluster.requests import Answer, Request
 
 _CACHED: Final = {"Cache-Control": "public, max-age=3600"}
 

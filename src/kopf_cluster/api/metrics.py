@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from kopf_cluster.http.requests import Answer, Request
 from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.requests import Answer, Request
 from kopf_cluster.statuses import group_resource
 from kopf_cluster.store.storage import Store
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from kopf_cluster import codec
 from kopf_cluster.api import openapi_protobuf
-from kopf_cluster.http.requests import Answer, Request
 from kopf_cluster.kinds import documents, resources, structures
 from kopf_cluster.kinds.documents import Dialect
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.requests import Answer, Request
 
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # no "@", which is illegal in answers
 _INFO: Final = {"title": "Kubernetes", "version": f"v{resources.kubernetes_version()}"}

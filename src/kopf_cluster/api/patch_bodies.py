@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kopf_cluster import codec, go_json, statuses
-from kopf_cluster.http.requests import Request
-from kopf_cluster.writes import patches
+from kopf_cluster import codec, go_json, patches, statuses
+from kopf_cluster.requests import Request
 
 _NAMES: Final[dict[type, str]] = {
     dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}

@@ -7,9 +7,9 @@ import platform
 from typing import Final
 
 from kopf_cluster import codec
-from kopf_cluster.http.requests import Answer, Request
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.kinds.resources import kubernetes_version
+from kopf_cluster.requests import Answer, Request
 
 VERSION: Final = {
     "major": kubernetes_version().split(".")[0], "minor": kubernetes_version().split(".")[1],

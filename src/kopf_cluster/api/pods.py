@@ -12,12 +12,11 @@ import msgspec
 
 from kopf_cluster import ages, codec, statuses
 from kopf_cluster.api.request_options import convert_delete_options
-from kopf_cluster.http.requests import Answer
+from kopf_cluster.kinds import objects, selectors
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.reads import label_selectors
+from kopf_cluster.requests import Answer
 from kopf_cluster.store.storage import Key, Store
-from kopf_cluster.writes import objects
 from kopf_cluster.writes.write_options import WriteOptions
 from kopf_cluster.writes.writing import Writer
 
@@ -90,7 +89,7 @@ class Pods:
         for record in self._store.bucket(_BUDGETS).select(pod["metadata"]["namespace"]):
             budget = objects.open_record(kind, record)
             selector = (budget.get("spec") or {}).get("selector")
-            if selector is not None and label_selectors.matches(selector, labels):
+            if selector is not None and selectors.matches(selector, labels):
                 yield kind, budget
 
     def _spend(self, kind: Kind, budget: Obj, pod: Obj, *, dry_run: bool) -> None:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from kopf_cluster import statuses
+from kopf_cluster import patches, statuses
 from kopf_cluster.api.bodies import JSON_TYPES, decode_body, find_repeated
-from kopf_cluster.http.requests import Request
-from kopf_cluster.writes import owners, patches
+from kopf_cluster.requests import Request
+from kopf_cluster.writes import owners
 from kopf_cluster.writes.write_options import POLICIES, DeleteOptions, WriteOptions
 
 _VALIDATIONS: Final = ("Ignore", "Warn", "Strict")

@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kopf_cluster import codec, statuses
+from kopf_cluster import codec, patches, statuses
 from kopf_cluster.api.bodies import read_object
 from kopf_cluster.api.patch_bodies import decode_patch
 from kopf_cluster.api.request_options import write_options
-from kopf_cluster.http.requests import Answer, Call, Request
-from kopf_cluster.kinds import scales
+from kopf_cluster.kinds import objects, scales
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.scales import ScaleKind, ScalePaths
+from kopf_cluster.requests import Answer, Call, Request
 from kopf_cluster.store.storage import Key, Record
-from kopf_cluster.writes import objects, patches
 from kopf_cluster.writes.write_options import WriteOptions
 from kopf_cluster.writes.writing import Writer
 

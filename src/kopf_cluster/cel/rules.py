@@ -16,8 +16,8 @@ from kopf_cluster import statuses
 from kopf_cluster.cel import values as cel_values
 from kopf_cluster.cel.expressions import CompilationError, EvaluationError, Expression, compile_expression
 from kopf_cluster.cel.values import ABSENT, Schema, convert, is_transition
+from kopf_cluster.codec import same
 from kopf_cluster.statuses import FieldError
-from kopf_cluster.writes.comparing import same
 
 _REASONS: Final = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
 _NOWHERE: Final = "<nil>"  # the object as a whole

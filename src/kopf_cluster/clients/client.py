@@ -14,13 +14,13 @@ from typing import Any, Final, TypeAlias
 import yaml
 
 from kopf_cluster import codec
-from kopf_cluster.access.authorizing import User
 from kopf_cluster.clients import operations
 from kopf_cluster.clients.conditions import Until, parse_condition
 from kopf_cluster.clients.door import Door
 from kopf_cluster.clients.operations import Propagation
 from kopf_cluster.clients.waiting import wait
 from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.requests import User
 
 #: How long is waited by default, in seconds.
 TIMEOUT: Final = 10.0

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from kopf_cluster.access.authorizing import User
 from kopf_cluster.clients.operations import Operation
+from kopf_cluster.requests import User
 from kopf_cluster.sessions import Unresolved
 
 T = TypeVar("T")

@@ -10,14 +10,12 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from kopf_cluster import codec, statuses
-from kopf_cluster.access.authorizing import User
+from kopf_cluster import codec, patches, statuses
 from kopf_cluster.api.api import API
 from kopf_cluster.clients.naming import find_kind, find_kind_of
-from kopf_cluster.http.requests import Answer, Call, Request, Stream, refuse
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.writes import patches
+from kopf_cluster.requests import Answer, Call, Request, Stream, User, refuse
 
 T = TypeVar("T")
 

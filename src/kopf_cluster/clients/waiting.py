@@ -8,12 +8,11 @@ import contextlib
 from typing import Final
 
 from kopf_cluster import codec
-from kopf_cluster.access.authorizing import User
 from kopf_cluster.clients import operations
 from kopf_cluster.clients.conditions import Condition
 from kopf_cluster.clients.door import Door
-from kopf_cluster.http.requests import Stream
 from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.requests import Stream, User
 
 # How much of the last state is shown when the time is over, in characters.
 _SHOWN: Final = 4000

@@ -8,10 +8,10 @@ from typing import Any
 
 from kopf_cluster import codec, statuses
 from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.store.storage import Key, Record, Store
-from kopf_cluster.writes import objects
 from kopf_cluster.writes.write_options import DeleteOptions
 from kopf_cluster.writes.writing import Writer
 

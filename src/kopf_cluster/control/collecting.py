@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.store.storage import Change, Key, Record, Store
-from kopf_cluster.writes import objects
 from kopf_cluster.writes.write_options import FOREGROUND, ORPHAN, DeleteOptions
 from kopf_cluster.writes.writing import Writer
 

@@ -15,10 +15,10 @@ from kopf_cluster.control.work import WorkQueue
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.custom_resources.completing import Completer
 from kopf_cluster.custom_resources.converting import WebhookConverter
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Converter, Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.store.storage import Change, Key, Record, Store
-from kopf_cluster.writes import objects
 from kopf_cluster.writes.writing import Writer
 
 _BUCKET = f"{customs.PLURAL}.{customs.GROUP}"

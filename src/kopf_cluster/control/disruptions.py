@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kopf_cluster import ages
 from kopf_cluster.control.access import Objects, controller_of, make_condition
+from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.reads import label_selectors
 from kopf_cluster.store.storage import Change, Key
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"
@@ -43,7 +43,7 @@ class Disruptions:
             return
         spec, selector = budget.get("spec") or {}, (budget.get("spec") or {}).get("selector")
         pods = [pod for pod in self._objects.select(_PODS, key[0])
-                if selector is not None and label_selectors.matches(selector, pod["metadata"].get("labels") or {})]
+                if selector is not None and selectors.matches(selector, pod["metadata"].get("labels") or {})]
         old = budget.get("status") or {}
         disrupted = {name: since for name, since in (old.get("disruptedPods") or {}).items()
                      if any(pod["metadata"]["name"] == name for pod in pods)}

@@ -15,8 +15,8 @@ import msgspec
 
 from kopf_cluster import ages
 from kopf_cluster.control.access import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
+from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.reads import label_selectors
 from kopf_cluster.store.storage import Change, Key
 
 PODS: Final = "pods"
@@ -133,11 +133,11 @@ class Adopter(Controller):
         if not selector:
             return
         for child in self.owned(bucket, obj):
-            if not label_selectors.matches(selector, labels_of(child)):
+            if not selectors.matches(selector, labels_of(child)):
                 self._set_owners(bucket, child, [ref for ref in child["metadata"]["ownerReferences"]
                                                  if ref["uid"] != obj["metadata"]["uid"]])
         for key in [record.key for record in self.objects.records(bucket, namespace_of(obj))
-                    if not record.owners and label_selectors.matches(selector, record.labels)]:
+                    if not record.owners and selectors.matches(selector, record.labels)]:
             orphan = self.objects.get(bucket, key)
             if orphan is not None and is_active(orphan):
                 self._set_owners(bucket, orphan, [reference_to(obj)])

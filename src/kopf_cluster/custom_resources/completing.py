@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from kopf_cluster import codec
-from kopf_cluster.custom_resources import schemas
-from kopf_cluster.custom_resources.schemas import Schema
+from kopf_cluster.kinds import schemas
 from kopf_cluster.kinds.kind import Converter, Kind, Obj
+from kopf_cluster.kinds.schemas import Schema
 from kopf_cluster.store.storage import Record
 
 # How many completed states are remembered.

@@ -14,9 +14,9 @@ import msgspec
 from kopf_cluster import ages, jsonpaths
 from kopf_cluster.cel import budgets as cel_budgets
 from kopf_cluster.cel import rules as cel_rules
-from kopf_cluster.custom_resources import deprecations, schemas
+from kopf_cluster.custom_resources import deprecations
 from kopf_cluster.custom_resources.specification import Conversion, SchemaProps, Specification, Status, Version
-from kopf_cluster.kinds import columns
+from kopf_cluster.kinds import columns, schemas
 from kopf_cluster.kinds.kind import STATUS_VERBS, Kind, Obj
 from kopf_cluster.kinds.resources import Subresource
 from kopf_cluster.kinds.scales import ScalePaths

@@ -32,7 +32,7 @@ from kopf_cluster.audit import Audit
 from kopf_cluster.faults.clients import EVERYBODY, Clients
 from kopf_cluster.faults.faults import FaultRule, Faults, WatchDrops
 from kopf_cluster.faults.lagging import WatchLag
-from kopf_cluster.http.requests import Answer, Request
+from kopf_cluster.requests import Answer, Request
 
 PREFIX: Final = "_kopf"
 

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from kopf_cluster.http.requests import Request
+from kopf_cluster.requests import Request
 
 
 def check_pattern(pattern: str | None) -> None:

@@ -22,7 +22,7 @@ from kopf_cluster.faults.clients import EVERYBODY, Clients, check_pattern, is_of
 from kopf_cluster.faults.guards import is_guarded
 from kopf_cluster.faults.lagging import WatchLag
 from kopf_cluster.faults.retelling import Reteller
-from kopf_cluster.http.requests import Call, Request
+from kopf_cluster.requests import Call, Request
 
 Action = Literal["answer", "disconnect", "lose-answer", "delay"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import yaml
 
 from kopf_cluster import codec, yamls
-from kopf_cluster.http.requests import Request
+from kopf_cluster.requests import Request
 
 _PATH: Final = "/metadata/resourceVersion"
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TypeAlias
 
-from kopf_cluster.http.requests import Call, Request
+from kopf_cluster.requests import Call, Request
 
 Reteller: TypeAlias = Callable[[Call, Request, bytes], AsyncGenerator[bytes, None] | None]
 """A function that looks at an event in JSON that is about to be sent to whoever has requested the stream.

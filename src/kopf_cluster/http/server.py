@@ -25,20 +25,20 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDictProxy
 
-from kopf_cluster import statuses
-from kopf_cluster.access.authorizing import SUPERUSERS, Attributes, Decision, User, forbidden
+from kopf_cluster import encodings, statuses
+from kopf_cluster.access.authorizing import Attributes, Decision, forbidden
 from kopf_cluster.audit import Audit
 from kopf_cluster.faults.admin import PREFIX, Admin, KubeconfigIssuer
 from kopf_cluster.faults.clients import Clients
 from kopf_cluster.faults.faults import FaultRule, Faults, ServerControl
 from kopf_cluster.faults.lagging import Delay
 from kopf_cluster.faults.retelling import retell
-from kopf_cluster.http import encodings, pretty
+from kopf_cluster.http import pretty
 from kopf_cluster.http.connection_logs import connection_logger
 from kopf_cluster.http.listeners import Connections, stop_accepting
 from kopf_cluster.http.plain import is_plain, take_token
-from kopf_cluster.http.requests import Answer, Call, Identity, Request, Stream, refuse, resolve
 from kopf_cluster.http.shortcuts import ShortRequest
+from kopf_cluster.requests import SUPERUSERS, Answer, Call, Identity, Request, Stream, User, refuse, resolve
 
 logger = logging.getLogger("kopf.cluster")
 

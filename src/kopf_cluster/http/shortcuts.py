@@ -19,7 +19,7 @@ import aiohttp
 import yarl
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from kopf_cluster.http.requests import Answer
+from kopf_cluster.requests import Answer
 
 _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from cryptography import x509
 
-from kopf_cluster.http.requests import asking
+from kopf_cluster.requests import asking
 from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required, unsupported_value
 
 Obj: TypeAlias = dict[str, Any]

@@ -10,12 +10,10 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from kopf_cluster import statuses
 from kopf_cluster.cel import rules as cel_rules
-from kopf_cluster.custom_resources import schemas
-from kopf_cluster.kinds import structures
+from kopf_cluster.kinds import schemas, structures, topologies
 from kopf_cluster.kinds.resources import Subresource
 from kopf_cluster.kinds.scales import ScalePaths
 from kopf_cluster.store.storage import Record
-from kopf_cluster.writes import topologies
 
 Obj: TypeAlias = dict[str, Any]
 

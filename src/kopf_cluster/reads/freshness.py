@@ -10,7 +10,7 @@ import contextlib
 from typing import Final
 
 from kopf_cluster import sessions, statuses
-from kopf_cluster.http.requests import Request
+from kopf_cluster.requests import Request
 from kopf_cluster.store.storage import Change, Store
 
 #: How long a version of the future is waited for, in seconds; as in kube-apiserver.

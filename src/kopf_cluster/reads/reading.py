@@ -13,14 +13,14 @@ from typing import Final
 import msgspec
 
 from kopf_cluster import statuses
-from kopf_cluster.http.encodings import STREAMED
-from kopf_cluster.http.requests import Answer, Call, Request
+from kopf_cluster.encodings import STREAMED
+from kopf_cluster.kinds import objects, selectors
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.reads import freshness, selectors
+from kopf_cluster.reads import freshness
 from kopf_cluster.reads.representations import negotiate
 from kopf_cluster.reads.watching import Selection, Watch, WatchOptions
+from kopf_cluster.requests import Answer, Call, Request
 from kopf_cluster.store.storage import Compacted, Record, Store
-from kopf_cluster.writes import objects
 
 _EXPIRED_TOKEN: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "

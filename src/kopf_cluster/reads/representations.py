@@ -13,12 +13,11 @@ from typing import Final, Protocol
 import msgspec
 
 from kopf_cluster import codec, statuses
-from kopf_cluster.http.accepting import Clause, parse_accept
-from kopf_cluster.http.encodings import PROTOBUF, SERVED
-from kopf_cluster.http.requests import Request
+from kopf_cluster.encodings import PROTOBUF, SERVED, Clause, parse_accept
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.requests import Request
 from kopf_cluster.store.storage import Record
-from kopf_cluster.writes import objects
 
 
 class Representation(Protocol):

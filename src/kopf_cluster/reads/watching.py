@@ -16,14 +16,14 @@ from typing import Final
 import msgspec
 
 from kopf_cluster import codec, statuses
-from kopf_cluster.http.encodings import Frames
-from kopf_cluster.http.requests import with_warnings
+from kopf_cluster.encodings import Frames
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind
+from kopf_cluster.kinds.selectors import Predicate
 from kopf_cluster.reads.representations import Representation
-from kopf_cluster.reads.selectors import Predicate
+from kopf_cluster.requests import with_warnings
 from kopf_cluster.sessions import Session
 from kopf_cluster.store.storage import Bucket, Change, Compacted, Record, Store
-from kopf_cluster.writes import objects
 
 #: How many changes are sent in one piece at most.
 BATCH: Final = 1000

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
+from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.job_selectors import make_labels
-from kopf_cluster.reads import label_selectors
 from kopf_cluster.statuses import FieldError, invalid_value, required, unsupported_value
 from kopf_cluster.validation.nested_selectors import validate_selector
 from kopf_cluster.validation.numbers import not_negative
@@ -34,7 +34,7 @@ def validate_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     wrong = list(validate_selector(selector, "spec.selector"))
     yield from wrong
     labels = _labels_of(spec)
-    if not wrong and not label_selectors.matches(selector, labels):
+    if not wrong and not selectors.matches(selector, labels):
         yield invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
 
 
@@ -60,7 +60,7 @@ def _validate_generated(job: Obj, spec: Obj) -> Iterator[FieldError]:
         if labels.get(key) != value:
             yield invalid_value(f"spec.template.metadata.labels[{key}]", labels, f"must be '{value}'")
     selector = spec.get("selector") or {}
-    if not list(validate_selector(selector, "")) and not label_selectors.matches(selector, generated):
+    if not list(validate_selector(selector, "")) and not selectors.matches(selector, generated):
         yield invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 

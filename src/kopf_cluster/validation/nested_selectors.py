@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from kopf_cluster.kinds.objects import validate_labels, validate_qualified
 from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required
-from kopf_cluster.writes.objects import validate_labels, validate_qualified
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kopf_cluster.writes.objects import LABEL, LABEL_RULE, SUBDOMAIN, SUBDOMAIN_RULE
+from kopf_cluster.kinds.objects import LABEL, LABEL_RULE, SUBDOMAIN, SUBDOMAIN_RULE
 
 _OLD_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _OLD_LABEL_RULE: Final = (

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster.kinds import quantities
+from kopf_cluster.kinds.objects import validate_labels
 from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, not_found_value, required
 from kopf_cluster.validation import object_names
 from kopf_cluster.validation.numbers import not_negative
@@ -16,7 +17,6 @@ from kopf_cluster.validation.probes import forbid_probes, validate_probes
 from kopf_cluster.validation.scheduling import validate_affinity, validate_spread, validate_tolerations
 from kopf_cluster.validation.security_contexts import validate_container_context, validate_pod_context
 from kopf_cluster.validation.volumes import validate_volumes
-from kopf_cluster.writes.objects import validate_labels
 
 Obj: TypeAlias = dict[str, Any]
 

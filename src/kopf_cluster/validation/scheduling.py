@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
+from kopf_cluster.kinds.objects import validate_labels, validate_qualified
 from kopf_cluster.statuses import (
     FieldError,
     duplicate_value,
@@ -16,7 +17,6 @@ from kopf_cluster.statuses import (
     unsupported_value,
 )
 from kopf_cluster.validation.nested_selectors import validate_requirement, validate_selector
-from kopf_cluster.writes.objects import validate_labels, validate_qualified
 
 Obj: TypeAlias = dict[str, Any]
 

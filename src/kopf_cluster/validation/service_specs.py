@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
+from kopf_cluster.kinds.objects import validate_labels
 from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required
 from kopf_cluster.validation import object_names
 from kopf_cluster.validation.item_names import validate_item_name
-from kopf_cluster.writes.objects import validate_labels
 
 Obj: TypeAlias = dict[str, Any]
 

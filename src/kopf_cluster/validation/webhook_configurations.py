@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster.cel import expressions
+from kopf_cluster.kinds.objects import validate_qualified
 from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required, too_many, unsupported_value
 from kopf_cluster.validation import object_names as names
 from kopf_cluster.validation.nested_selectors import validate_selector
-from kopf_cluster.writes.objects import validate_qualified
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final, TypeAlias
 
-from kopf_cluster.reads import label_selectors
+from kopf_cluster.kinds import selectors
+from kopf_cluster.kinds.objects import validate_labels
 from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
 from kopf_cluster.validation import claim_specs
 from kopf_cluster.validation.nested_selectors import validate_selector
 from kopf_cluster.validation.numbers import not_negative, number_or_percent
 from kopf_cluster.validation.pod_specs import validate_spec
-from kopf_cluster.writes.objects import validate_labels
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -108,7 +108,7 @@ def _validate_selection(spec: Obj, what: str) -> Iterator[FieldError]:
         yield invalid_value("spec.selector", selector, f"empty selector is invalid for {what}")
     elif not wrong:
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
-        if not label_selectors.matches(selector, labels or {}):
+        if not selectors.matches(selector, labels or {}):
             yield invalid_value("spec.template.metadata.labels", labels, MISMATCH)
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from kopf_cluster import statuses
+from kopf_cluster.kinds.topologies import Topology
 from kopf_cluster.writes import owners
 from kopf_cluster.writes.comparing import Difference, SchemaMismatch, all_fields, compare, fields_of, merge, remove
 from kopf_cluster.writes.fieldsets import FieldSet
 from kopf_cluster.writes.owners import Entry, Manager, Owners
-from kopf_cluster.writes.topologies import Topology
 
 Obj: TypeAlias = dict[str, Any]
 

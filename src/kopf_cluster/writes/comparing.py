@@ -10,6 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from kopf_cluster.codec import same
+from kopf_cluster.kinds.topologies import DEDUCED, Topology
 from kopf_cluster.writes.fieldsets import (
     FieldSet,
     Path,
@@ -22,7 +24,6 @@ from kopf_cluster.writes.fieldsets import (
     value_element,
     whole,
 )
-from kopf_cluster.writes.topologies import DEDUCED, Topology
 
 Items: TypeAlias = dict[str, list[Any]]
 
@@ -179,19 +180,6 @@ class _Comparison:
         inside = {element: node for element, node in all_fields(old, topology).items() if element != "."}
         if inside:
             insert(self.removed, path, inside)
-
-
-def same(one: Any, two: Any) -> bool:
-    """Compare JSON values: unlike in Python, truth is not a number."""
-    return bool(one == two) and _same_types(one, two)
-
-
-def _same_types(one: Any, two: Any) -> bool:
-    if isinstance(one, dict):
-        return all(_same_types(value, two[key]) for key, value in one.items())
-    if isinstance(one, list):
-        return all(map(_same_types, one, two))
-    return isinstance(one, bool) == isinstance(two, bool)
 
 
 def merge(live: Any, applied: Any, topology: Topology) -> Any:

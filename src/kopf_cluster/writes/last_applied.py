@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kopf_cluster.kinds.kind import Obj
+from kopf_cluster.kinds.topologies import Topology
 from kopf_cluster.writes.comparing import SchemaMismatch, compare, fields_of
 from kopf_cluster.writes.fieldsets import FieldSet
-from kopf_cluster.writes.topologies import Topology
 
 #: The only manager for whom the annotation matters.
 MANAGER: Final = "kubectl"

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from kopf_cluster import codec, json_fields, statuses
 from kopf_cluster.cel import rules as cel_rules
-from kopf_cluster.custom_resources import schemas
+from kopf_cluster.kinds import objects, schemas
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.metadata import KNOWN_METADATA
-from kopf_cluster.writes import objects
 from kopf_cluster.writes.patch_blame import blame_patch
 from kopf_cluster.writes.write_options import WriteOptions
 

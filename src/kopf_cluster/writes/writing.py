@@ -16,15 +16,15 @@ import msgspec
 
 from kopf_cluster import ages, json_fields, sessions, statuses
 from kopf_cluster.admission.reviewing import Gate
-from kopf_cluster.kinds import immutables
+from kopf_cluster.kinds import immutables, objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.kinds.topologies import Topology
 from kopf_cluster.store.storage import Key, Record, Store
 from kopf_cluster.validation import pod_warnings
-from kopf_cluster.writes import account_volumes, composing, graceful, managing, objects, parts, settling
+from kopf_cluster.writes import account_volumes, composing, graceful, managing, parts, settling
 from kopf_cluster.writes.applying import Translate
 from kopf_cluster.writes.patch_blame import blame_patch
-from kopf_cluster.writes.topologies import Topology
 from kopf_cluster.writes.write_options import DEFAULT, DeleteOptions, Preconditions, WriteOptions
 
 Transform: TypeAlias = Callable[[Obj], Any]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_cluster.access import access_reviews, bootstrap_roles
-from kopf_cluster.access.authorizing import GROUP, Attributes, Policy, User, aggregate, forbidden
+from kopf_cluster.access.authorizing import GROUP, Attributes, Policy, aggregate, forbidden
+from kopf_cluster.requests import User
 from kopf_cluster.statuses import APIStatus
 
 JOE = User("joe", ("devs", "system:authenticated"))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kopf_cluster import LocalCluster
-from kopf_cluster.http.accepting import parse_accept
+from kopf_cluster.encodings import parse_accept
 
 from ..conftest import CONFIG_MAPS, KEXES, MERGE, Client, make_config_map, make_kex
 from .typed import CORE, META, PROTOBUF, TypedClient, make, read

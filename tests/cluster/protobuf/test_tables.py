@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from google.protobuf import descriptor_pb2
 
+from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.kinds import structures
-from kopf_cluster.kinds.builtin import read_kinds
 from kopf_cluster.kinds.structures import Structure
 from kopf_cluster.protobuf.messages import Row, find_message, list_messages, read_rows
 

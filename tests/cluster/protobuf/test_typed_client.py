@@ -10,7 +10,7 @@ import json
 import pytest
 
 from kopf_cluster import LocalCluster
-from kopf_cluster.kinds.builtin import read_kinds
+from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.protobuf.envelopes import decode_object, open_envelope
 from tests.patience import PATIENCE
 

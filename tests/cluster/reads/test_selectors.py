@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kopf_cluster.reads.selectors import parse_fields, parse_labels
+from kopf_cluster.kinds.selectors import parse_fields, parse_labels
 from kopf_cluster.statuses import APIStatus
 from kopf_cluster.store.storage import Record
 

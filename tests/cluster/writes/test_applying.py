@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kopf_cluster.kinds.topologies import WITHOUT_SCHEMA, SchemaTopology
 from kopf_cluster.statuses import APIStatus
 from kopf_cluster.writes import owners
 from kopf_cluster.writes.applying import apply, update
 from kopf_cluster.writes.comparing import fields_of
 from kopf_cluster.writes.fieldsets import FieldSet, path_text
-from kopf_cluster.writes.topologies import WITHOUT_SCHEMA, SchemaTopology
 
 T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.writes import comparing, topologies
+from kopf_cluster.kinds import topologies
+from kopf_cluster.writes import comparing
 from kopf_cluster.writes.fieldsets import FieldSet, field_element, key_element, path_text, value_element
 
 ELEMENTS = st.sampled_from([

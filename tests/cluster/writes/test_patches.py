@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kopf_cluster.patches import json_patch, merge_patch
 from kopf_cluster.statuses import APIStatus
-from kopf_cluster.writes.patches import json_patch, merge_patch
 from tests.cluster.conftest import Client, make_kex
 
 scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)

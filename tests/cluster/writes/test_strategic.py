@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds import structures
+from kopf_cluster.patches import merge_patch
 from kopf_cluster.statuses import APIStatus
-from kopf_cluster.writes.patches import merge_patch
 from kopf_cluster.writes.strategic import strategic_patch
 from tests.cluster.writes.test_patches import objects
 

@@ -6,16 +6,35 @@ The structure of URLs is that of the Kubernetes "API Concepts" ("Resource URIs")
 from __future__ import annotations
 
 import contextvars
+import dataclasses
 import itertools
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from kopf_cluster import codec, statuses
-from kopf_cluster.access.authorizing import SUPERUSERS, User
 from kopf_cluster.durations import parse_duration
+
+SUPERUSERS: Final = "system:masters"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class User:
+    """Who asks. The groups are to be complete, with ``system:authenticated`` or ``system:unauthenticated``."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    def as_object(self) -> dict[str, Any]:
+        """Give the ``UserInfo``, as in reviews of all kinds."""
+        info: dict[str, Any] = {"username": self.name, "uid": self.uid, "groups": list(self.groups),
+                                "extra": {key: list(values) for key, values in self.extra.items()}}
+        return {key: value for key, value in info.items() if value}
+
 
 #: The one to whom the token of the kubeconfig belongs.
 ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))

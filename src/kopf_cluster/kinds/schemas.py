@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from kopf_cluster import codec, statuses
 from kopf_cluster.cel.values import ABSENT, counterparts
+from kopf_cluster.codec import same
 from kopf_cluster.kinds.metadata import KNOWN_METADATA
 from kopf_cluster.patterns import compile_pattern
 from kopf_cluster.statuses import FieldError, invalid_value, quoted
-from kopf_cluster.writes.comparing import same
 
 _JSON_TYPES: Final[dict[type, str]] = {
     dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number",

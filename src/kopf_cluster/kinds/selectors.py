@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kopf_cluster import statuses
+from kopf_cluster.kinds.objects import LABEL_VALUE_RULE
 from kopf_cluster.store.storage import Record
-from kopf_cluster.writes.objects import LABEL_VALUE_RULE
 
 Predicate: TypeAlias = Callable[[Record], bool]
 LookUp: TypeAlias = Callable[[Record, str], str]
@@ -131,3 +131,27 @@ def field_of(record: Record, field: str) -> str:
     if field == "metadata.namespace":
         return record.key[0]
     return record.fields.get(field, "")
+
+
+# Label selectors as written in objects: ``matchLabels`` and ``matchExpressions``, see "Labels and Selectors".
+
+def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
+    """Tell whether the labels are selected. An empty selector selects everything, an absent one nothing."""
+    if selector is None:
+        return False
+    return (all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+            and all(_fits(item, labels) for item in selector.get("matchExpressions") or ()))
+
+
+def _fits(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = item.get("key", ""), item.get("values") or ()
+    match item.get("operator"):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return False
