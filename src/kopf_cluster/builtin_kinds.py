@@ -14,22 +14,20 @@ from typing import Final, TypeAlias
 from kopf_cluster import codec, statuses
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.kinds import (
-    builtin_columns,
-    certificate_requests,
+    certificates,
+    columns,
     conversions,
     defaults,
-    job_selectors,
     pruning,
     resources,
     scales,
     schedules,
     structures,
-    validation,
 )
 from kopf_cluster.kinds.kind import Converter, Kind, Obj, Strategy
 from kopf_cluster.kinds.resources import Resource
-from kopf_cluster.kinds.selectable import Selectable, make_selectable
-from kopf_cluster.validation import rules
+from kopf_cluster.kinds.selectors import Selectable, make_selectable
+from kopf_cluster.validation import rules, workload_specs
 
 #: What is special of a kind: completes the new state, and tells what is wrong with it.
 Rule: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
@@ -94,7 +92,7 @@ def _make_kind(resource: Resource) -> Kind:
         scale=scales.BUILTIN if "scale" in resource.subresources else None,
         loose_names=plural in _LOOSE_NAMES,
         cleanup_finalizer=_CLEANUP_FINALIZERS.get(plural, ""),
-        columns=builtin_columns.make_columns(plural),
+        columns=columns.make_columns(plural),
         fields=_make_fields(resource), other_fields=_make_other_fields(resource),
         stored_as=stored_as, storage_version=storage_version, converter=converter,
         strategy=_make_strategy(resource), warnings=_DEPRECATED.get(plural, ()),
@@ -124,7 +122,7 @@ def _make_strategy(resource: Resource) -> Strategy:
         errors = special(new, old) if special is not None else []
         errors += rules.validate(resource.plural, new, old)
         told = {error.field for error in errors}
-        return errors + [error for error in validation.validate(new, structure) if error.field not in told]
+        return errors + [error for error in structures.validate(new, structure) if error.field not in told]
 
     def definition_strategy(
             new: Obj, old: Obj | None, unknown: list[str] | None = None,
@@ -260,6 +258,6 @@ _RULES: Final[dict[str, Rule]] = {
     "configmaps": _settle_config_map,
     "events": _settle_event,
     "cronjobs": _settle_cron_job,
-    "jobs": job_selectors.settle,
-    "certificatesigningrequests": certificate_requests.settle,
+    "jobs": workload_specs.settle,
+    "certificatesigningrequests": certificates.settle_request,
 }

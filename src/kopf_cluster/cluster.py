@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from kopf_cluster.access.credentials import (
     Credentials,
+    Kubeconfigs,
     load_credentials,
     make_client_certificate,
     make_credentials,
@@ -22,7 +23,6 @@ from kopf_cluster.access.credentials import (
     write_privately,
 )
 from kopf_cluster.access.gate import Authorization
-from kopf_cluster.access.kubeconfigs import Kubeconfigs
 from kopf_cluster.access.tokens import LIFETIME, Tokens, make_user
 from kopf_cluster.admission.reviewing import AdmissionCall
 from kopf_cluster.admission.webhook_calls import Services
@@ -35,9 +35,8 @@ from kopf_cluster.faults.faults import Faults
 from kopf_cluster.http.memory import MemoryNetwork
 from kopf_cluster.http.plain import PlainPort
 from kopf_cluster.http.server import Orders
-from kopf_cluster.observing import Observer
 from kopf_cluster.requests import ADMINISTRATOR
-from kopf_cluster.server import BOOKMARK_INTERVAL, ClusterServer, ServerOptions
+from kopf_cluster.server import BOOKMARK_INTERVAL, ClusterServer, Observer, ServerOptions
 from kopf_cluster.store.archive import Archive, ArchiveError, Snapshot
 from kopf_cluster.store.storage import DEFAULT_HISTORY
 

@@ -9,7 +9,7 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -21,14 +21,13 @@ from kopf_cluster.admission.configurations import Configurations
 from kopf_cluster.admission.reviewing import AdmissionCall, Gate, Reviewer
 from kopf_cluster.admission.webhook_calls import Caller, Services
 from kopf_cluster.api.api import API
-from kopf_cluster.api.metrics import Metrics
+from kopf_cluster.api.paths import Metrics
 from kopf_cluster.audit import Audit
 from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.clients.operations import AGENT, Desk, Operation
 from kopf_cluster.control.access import Objects
-from kopf_cluster.control.basics import Basics
+from kopf_cluster.control.basics import Basics, create_components
 from kopf_cluster.control.collecting import Collector
-from kopf_cluster.control.components import create_components
 from kopf_cluster.control.definition_life import Definitions
 from kopf_cluster.control.disruptions import Disruptions
 from kopf_cluster.control.namespaces import Namespaces
@@ -39,12 +38,13 @@ from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.faults.faults import Faults
 from kopf_cluster.http.server import HTTPServer, Orders
 from kopf_cluster.http.shortcuts import Ask
+from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.objects import open_record
 from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.observing import Observer, make_observation
 from kopf_cluster.requests import CONTROL_LOOPS, Answer, Call, Identity, Request, Stream, User, asking, with_warnings
 from kopf_cluster.sessions import Session, Unresolved
 from kopf_cluster.store.archive import Archive, Snapshot
-from kopf_cluster.store.storage import Change, Store
+from kopf_cluster.store.storage import Change, ChangeType, Store
 from kopf_cluster.writes.writing import Writer
 
 T = TypeVar("T")
@@ -278,3 +278,50 @@ def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str
     for bucket, record in sorted(snapshot.records, key=lambda pair: pair[0] != definitions):
         for observer in observers:
             observer(bucket, Change("ADDED", record, None))
+
+
+# Observations: what those in this process are told of every change of the objects, as soon as it is made.
+
+class Observation(msgspec.Struct, frozen=True):
+    """One change of one object."""
+
+    user: str
+    """Who has changed it; ``system:kube-controller-manager`` for what happens on its own."""
+    kind: Kind
+    change: Change
+
+    @property
+    def type(self) -> ChangeType:
+        return self.change.type
+
+    @property
+    def resource(self) -> str:
+        """The plural name with the group, e.g. ``deployments.apps``."""
+        return self.kind.bucket
+
+    @property
+    def namespace(self) -> str:
+        """Nothing for cluster-wide objects."""
+        return self.change.record.key[0]
+
+    @property
+    def name(self) -> str:
+        return self.change.record.key[1]
+
+    @property
+    def before(self) -> Obj | None:
+        """The object before the change; none if it was not there."""
+        return None if self.change.previous is None else open_record(self.kind, self.change.previous)
+
+    @property
+    def after(self) -> Obj | None:
+        """The object after the change; none if it is gone."""
+        return None if self.type == "DELETED" else open_record(self.kind, self.change.record)
+
+
+Observer: TypeAlias = Callable[[Observation], None]
+
+
+def make_observation(kind: Kind, change: Change) -> Observation:
+    """Describe a change, in the context of whose request it is made."""
+    return Observation(asking.get().name, kind, change)

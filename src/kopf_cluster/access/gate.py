@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 from kopf_cluster import codec, statuses
-from kopf_cluster.access import escalation
-from kopf_cluster.access.authorizing import ALLOW_ALL, GROUP, Attributes, Decision, Policy, forbidden
+from kopf_cluster.access.authorizing import ALLOW_ALL, GROUP, Attributes, Decision, Policy, aggregate, forbidden
 from kopf_cluster.access.tokens import AUDIENCE, Tokens, service_account
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.requests import ADMINISTRATOR, SUPERUSERS, Call, Identity, Request, User, asking
@@ -91,7 +91,7 @@ class Access:
     def check_escalation(self, kind: Kind, new: Obj, old: Obj | None) -> None:
         """Refuse a write by which somebody is granted more than the one has who writes."""
         if self._enforced:
-            escalation.check(self.policy, asking.get(), kind, new, old)
+            check_escalation(self.policy, asking.get(), kind, new, old)
 
     def _impersonate(self, user: User, headers: Mapping[str, Sequence[str]]) -> User:
         name, groups = headers.get("impersonate-user", [""])[0], headers.get("impersonate-group", ())
@@ -150,3 +150,80 @@ def _attributes(call: Call, request: Request) -> Attributes:
     if call.plural == "namespaces" and not call.group and call.name:
         namespace = call.name
     return Attributes(call.verb, call.group, call.plural, call.subresource, namespace, name)
+
+
+# Nobody may grant more than they have: the check of roles and bindings as they are written.
+#
+# See "Privilege escalation prevention and bootstrapping" of "Using RBAC Authorization". Who may ``escalate``
+# the role or ``bind`` it, may grant anything by that.
+
+_ROLE_KINDS: Final = frozenset({"roles", "clusterroles"})
+_BINDING_KINDS: Final = frozenset({"rolebindings", "clusterrolebindings"})
+_SHOWN: Final = {"apiGroups": "APIGroups", "resources": "Resources", "resourceNames": "ResourceNames",
+                 "nonResourceURLs": "NonResourceURLs", "verbs": "Verbs"}
+
+
+def check_escalation(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | None) -> None:
+    """Refuse the write (403) if it grants to anybody what the user does not have."""
+    if kind.group != GROUP or SUPERUSERS in user.groups:
+        return
+    if kind.plural in _ROLE_KINDS:
+        _check_role(policy, user, kind, new, old)
+    elif kind.plural in _BINDING_KINDS:
+        _check_binding(policy, user, kind, new, old)
+
+
+def _check_role(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | None) -> None:
+    rules: list[Mapping[str, Any]] = new.get("rules") or []
+    if new.get("aggregationRule"):
+        rules = [*rules, *aggregate(new, policy.cluster_roles)]
+    if old is not None and new.get("rules") == old.get("rules") \
+            and new.get("aggregationRule") == old.get("aggregationRule"):
+        return
+    namespace, name = new["metadata"].get("namespace") or "", new["metadata"].get("name") or ""
+    if not policy.authorize(user, Attributes("escalate", GROUP, kind.plural, namespace=namespace, name=name)):
+        _require_held(policy, user, kind, name, namespace, rules)
+
+
+def _check_binding(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | None) -> None:
+    reference = new.get("roleRef") or {}
+    if old is not None and (new.get("subjects"), reference) == (old.get("subjects"), old.get("roleRef")):
+        return
+    namespace, name = new["metadata"].get("namespace") or "", new["metadata"].get("name") or ""
+    plural, role = f"{str(reference.get('kind', '')).lower()}s", str(reference.get("name", ""))
+    if policy.authorize(user, Attributes("bind", GROUP, plural, namespace=namespace, name=role)):
+        return
+    rules = policy.resolve(reference, namespace)
+    if rules is None:
+        what = f'{plural}.{GROUP} "{role}" not found'
+        raise statuses.APIStatus(404, "NotFound", what, details={"name": role, "group": GROUP, "kind": plural})
+    _require_held(policy, user, kind, name, namespace, [rule.raw for rule in rules])
+
+
+def _require_held(
+        policy: Policy, user: User, kind: Kind, name: str, namespace: str, rules: Iterable[Mapping[str, Any]],
+) -> None:
+    held = list(policy.rules_for(user, namespace))
+    missing = [raw for raw in rules if not all(any(rule.covers(asked) for rule in held) for asked in _split(raw))]
+    if missing:
+        groups = ", ".join(statuses.quoted(group) for group in user.groups)
+        texts = "\n".join(_show(raw) for raw in missing)
+        raise statuses.forbidden(kind, name, f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC '
+                                             f"permissions not currently held:\n{texts}")
+
+
+def _split(raw: Mapping[str, Any]) -> Iterator[Attributes]:
+    """Give all single permissions of a rule."""
+    for verb, path in itertools.product(raw.get("verbs") or (), raw.get("nonResourceURLs") or ()):
+        yield Attributes(verb, path=path)
+    parts = (raw.get("verbs") or (), raw.get("apiGroups") or (), raw.get("resources") or (),
+             raw.get("resourceNames") or ("",))
+    for verb, group, resource, name in itertools.product(*parts):
+        plural, _, subresource = resource.partition("/")
+        yield Attributes(verb, group, plural, subresource, name=name)
+
+
+def _show(raw: Mapping[str, Any]) -> str:
+    parts = (f"{shown}:[{', '.join(map(statuses.quoted, raw[field]))}]"
+             for field, shown in _SHOWN.items() if raw.get(field))
+    return "{" + ", ".join(parts) + "}"

@@ -14,14 +14,12 @@ import msgspec
 from kopf_cluster import codec, encodings, patches, statuses
 from kopf_cluster.access.gate import Access
 from kopf_cluster.access.virtual import VirtualResources
-from kopf_cluster.api import connecting, issuer, paths
-from kopf_cluster.api.bodies import YAML_TYPES, decode_body, read_object
+from kopf_cluster.api import paths, subresources
+from kopf_cluster.api.bodies import YAML_TYPES, decode_body, decode_patch, read_object
 from kopf_cluster.api.discovery import Discovery
 from kopf_cluster.api.openapi import OpenAPI
-from kopf_cluster.api.patch_bodies import decode_patch
-from kopf_cluster.api.pods import Pods
 from kopf_cluster.api.request_options import delete_options, write_options
-from kopf_cluster.api.scaling import Scaling
+from kopf_cluster.api.subresources import Pods, Scaling
 from kopf_cluster.kinds import objects, structures
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
@@ -56,7 +54,7 @@ class API:
         self.pages: list[Page] = [
             lambda request: discovery.answer(request, self.address), OpenAPI(registry).answer,
             functools.partial(paths.answer, registry=registry),
-            lambda request: issuer.answer(request, self.address, access.tokens)]
+            lambda request: paths.answer_issuer(request, self.address, access.tokens)]
         """What answers requests of other paths than those of resources, one by one until there is an answer."""
 
     def answer(self, call: Call, request: Request) -> Answer | Stream:
@@ -125,9 +123,9 @@ class API:
         if call.verb not in subresource.verbs:
             raise statuses.method_not_allowed()
         key = (call.namespace or "", call.name or "")
-        if not kind.custom and name in connecting.OF_KUBELETS:
-            if name in connecting.CONNECTIONS:
-                self._writer.review_connection(kind, key, name, connecting.read_options(subresource, rest, request))
+        if not kind.custom and name in subresources.OF_KUBELETS:
+            if name in subresources.CONNECTIONS:
+                self._writer.review_connection(kind, key, name, subresources.read_options(subresource, rest, request))
             raise statuses.not_implemented(f"the subresource {kind.plural}/{name}")
         match name:
             case "scale" if kind.scale is not None:

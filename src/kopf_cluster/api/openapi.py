@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from kopf_cluster import codec
-from kopf_cluster.api import openapi_protobuf
 from kopf_cluster.kinds import documents, resources, structures
 from kopf_cluster.kinds.documents import Dialect
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
+from kopf_cluster.protobuf.values import SCALARS
+from kopf_cluster.protobuf.wire import write_field, write_key
 from kopf_cluster.requests import Answer, Request
 
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # no "@", which is illegal in answers
@@ -58,7 +59,7 @@ class OpenAPI:
         kinds = [kind for group in self._registry.groups() for version in self._registry.versions(group)
                  for kind in self._registry.kinds(group, version)]
         if "proto-openapi.spec.v2" in request.accept:
-            made = self._remember("v2.pb", kinds, lambda: openapi_protobuf.encode(_swagger(kinds)))
+            made = self._remember("v2.pb", kinds, lambda: encode_document(_swagger(kinds)))
             return Answer(200, made, _PROTOBUF)
         return Answer(200, self._remember("v2.json", kinds, lambda: codec.encode(_swagger(kinds))))
 
@@ -207,3 +208,67 @@ def _simplify(raw: Any) -> Obj:
         fields = raw.get("properties") or {}
         made["required"] = [name for name in made["required"] if not (fields.get(name) or {}).get("nullable")]
     return made
+
+
+# OpenAPI v2 documents in their binary form, which clients in Go ask for: a JSON document → protobuf.
+#
+# The messages are those of ``openapi.v2`` of gnostic (``OpenAPIv2.proto``). Only what documents of the local cluster
+# have in them is encoded: definitions with their fields and extensions.
+
+# The numbers and the types of the fields in ``openapi.v2.Schema``.
+_SIMPLE_FIELDS: Final = {
+    "$ref": (1, "string"), "format": (2, "string"), "title": (3, "string"), "description": (4, "string"),
+    "multipleOf": (6, "double"), "maximum": (7, "double"), "exclusiveMaximum": (8, "bool"), "minimum": (9, "double"),
+    "exclusiveMinimum": (10, "bool"), "maxLength": (11, "int64"), "minLength": (12, "int64"), "pattern": (13, "string"),
+    "maxItems": (14, "int64"), "minItems": (15, "int64"), "uniqueItems": (16, "bool"), "maxProperties": (17, "int64"),
+    "minProperties": (18, "int64"),
+}
+_DEFAULT, _REQUIRED, _ENUM, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSIONS = 5, 19, 20, 21, 22, 23, 25, 31
+
+
+def encode_document(document: Obj) -> bytes:
+    """Encode a document of the version 2.0."""
+    info = b"".join(_text(number, document["info"][name]) for name, number in (("title", 1), ("version", 2)))
+    return b"".join([
+        _text(1, document["swagger"]), write_field(2, info), write_field(8, b""),
+        write_field(9, _named(1, document["definitions"])),
+    ])
+
+
+def _schema(schema: Obj) -> bytes:
+    parts = [_simple(number, type_, schema[name]) for name, (number, type_) in _SIMPLE_FIELDS.items() if name in schema]
+    if "default" in schema:
+        parts.append(write_field(_DEFAULT, _anything(schema["default"])))
+    parts += [_text(_REQUIRED, name) for name in schema.get("required") or ()]
+    parts += [write_field(_ENUM, _anything(value)) for value in schema.get("enum") or ()]
+    if "additionalProperties" in schema:
+        values = schema["additionalProperties"]
+        parts.append(write_field(_ADDITIONAL, _simple(2, "bool", values) if isinstance(values, bool)
+                                 else write_field(1, _schema(values))))
+    if "type" in schema:
+        parts.append(write_field(_TYPE, _text(1, schema["type"])))
+    if "items" in schema:
+        parts.append(write_field(_ITEMS, write_field(1, _schema(schema["items"]))))
+    if "properties" in schema:
+        parts.append(write_field(_PROPERTIES, _named(1, schema["properties"])))
+    parts += [write_field(_EXTENSIONS, _text(1, name) + write_field(2, _anything(value)))
+              for name, value in schema.items() if name.startswith("x-")]
+    return b"".join(parts)
+
+
+def _named(number: int, schemas: Obj) -> bytes:
+    items: Iterable[bytes] = (_text(1, name) + write_field(2, _schema(schema)) for name, schema in schemas.items())
+    return b"".join(write_field(number, item) for item in items)
+
+
+def _simple(number: int, type_: str, value: Any) -> bytes:
+    return write_key(number, SCALARS[type_].wire) + SCALARS[type_].encode(value)
+
+
+def _anything(value: Any) -> bytes:
+    """Encode what is of no fixed type: as YAML, of which JSON is a part."""
+    return write_field(2, codec.encode(value))
+
+
+def _text(number: int, value: str) -> bytes:
+    return write_field(number, value.encode())

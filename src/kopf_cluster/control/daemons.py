@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kopf_cluster.control import revisions
+from kopf_cluster.control import workload
 from kopf_cluster.control.workload import PODS, Controller, is_active, is_ending, is_ready, labels_of
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change
@@ -17,7 +17,7 @@ class DaemonSets(Controller):
     """Keeps one pod on each node."""
 
     bucket = "daemonsets.apps"
-    children = (PODS, revisions.REVISIONS)
+    children = (PODS, workload.REVISIONS)
 
     def observe(self, bucket: str, change: Change) -> None:
         super().observe(bucket, change)
@@ -28,10 +28,10 @@ class DaemonSets(Controller):
     def reconcile(self, obj: Obj) -> None:
         template, owned = obj["spec"]["template"], self.owned(PODS, obj)
         pods = [pod for pod in owned if is_active(pod)]
-        known = self.owned(revisions.REVISIONS, obj)
-        revision = revisions.record(self.objects, obj, known, _REVISION).hash
+        known = self.owned(workload.REVISIONS, obj)
+        revision = workload.record(self.objects, obj, known, _REVISION).hash
         used = {f"{obj['metadata']['name']}-{labels_of(pod).get(_REVISION)}" for pod in pods}
-        revisions.forget_oldest(self.objects, obj, known, {*used, f"{obj['metadata']['name']}-{revision}"})
+        workload.forget_oldest(self.objects, obj, known, {*used, f"{obj['metadata']['name']}-{revision}"})
         wanted = (template.get("spec") or {}).get("nodeSelector") or {}
         nodes = [node.key[1] for node in self.objects.records("nodes")
                  if wanted.items() <= dict(node.labels).items()]

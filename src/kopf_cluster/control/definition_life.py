@@ -13,8 +13,7 @@ from typing import Any
 from kopf_cluster.admission.webhook_calls import Caller
 from kopf_cluster.control.work import WorkQueue
 from kopf_cluster.custom_resources import definitions as customs
-from kopf_cluster.custom_resources.completing import Completer
-from kopf_cluster.custom_resources.converting import WebhookConverter
+from kopf_cluster.custom_resources.converting import Completer, WebhookConverter
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Converter, Kind, Obj
 from kopf_cluster.kinds.registry import Registry

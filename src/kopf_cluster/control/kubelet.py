@@ -10,8 +10,7 @@ import zlib
 from typing import Final
 
 from kopf_cluster import ages
-from kopf_cluster.control import events
-from kopf_cluster.control.access import Objects, make_condition
+from kopf_cluster.control.access import Objects, key_of, make_condition, namespace_of
 from kopf_cluster.control.workload import PODS, phase_of
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key
@@ -68,13 +67,13 @@ class Kubelet:
             self._objects.update(PODS, key, lambda old: {**old, "spec": {**old["spec"], "nodeName": name}},
                                  subresource="binding")
             place = f"{key[0]}/{key[1]} to {name}"
-            events.tell(self._objects, pod, "Scheduled", f"Successfully assigned {place}", by=events.SCHEDULER)
+            tell(self._objects, pod, "Scheduled", f"Successfully assigned {place}", by=SCHEDULER)
             return
         status = pod.get("status") or {}
         scheduled = make_condition(status.get("conditions") or [], "PodScheduled", "False", "Unschedulable",
                                    "0 nodes are available.", ages.now())
         if not any(item["type"] == "PodScheduled" for item in status.get("conditions") or ()):
-            events.tell(self._objects, pod, "FailedScheduling", scheduled["message"], by=events.SCHEDULER,
+            tell(self._objects, pod, "FailedScheduling", scheduled["message"], by=SCHEDULER,
                         kind="Warning")
         self._objects.set_status(PODS, key, {**status, "conditions": [scheduled]})
 
@@ -95,7 +94,7 @@ class Kubelet:
 
     def _tell_of_containers(self, pod: Obj, reason: str, what: str) -> None:
         for container in pod["spec"].get("containers") or ():
-            events.tell(self._objects, pod, reason, f"{what} {container['name']}")
+            tell(self._objects, pod, reason, f"{what} {container['name']}")
 
     def _let_go(self, key: Key, uid: str) -> None:
         pod = self._objects.get(PODS, key)
@@ -157,3 +156,26 @@ def _address_of(uid: str) -> str:
     """Give an address of the network of pods; it is the same for the same pod."""
     number = zlib.crc32(uid.encode())
     return f"10.{244 + number % 4}.{number >> 8 & 255}.{1 + (number >> 16) % 254}"
+
+
+# What happens to simulated pods, told in events, as `kubectl describe` shows them; for an hour, as by default.
+
+SCHEDULER: Final = "default-scheduler"
+KUBELET: Final = "kubelet"
+
+_LIFETIME: Final = 3600.0  # seconds
+
+
+def tell(access: Objects, pod: Obj, reason: str, message: str, *, by: str = KUBELET, kind: str = "Normal") -> None:
+    """Post an event about the pod."""
+    metadata, now = pod["metadata"], ages.now()
+    host = {"host": pod["spec"]["nodeName"]} if by == KUBELET else {}
+    event = access.create("events", namespace_of(pod), {
+        "metadata": {"generateName": f"{metadata['name']}."},
+        "involvedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": namespace_of(pod),
+                           **{field: metadata[field] for field in ("name", "uid", "resourceVersion")}},
+        "type": kind, "reason": reason, "message": message, "count": 1, "firstTimestamp": now, "lastTimestamp": now,
+        "source": {"component": by, **host}, "reportingComponent": by, "reportingInstance": host.get("host", "")})
+    if event is not None:
+        access.queue.add_later(_LIFETIME, ("event", event["metadata"]["uid"]),
+                               lambda: access.delete("events", key_of(event)))

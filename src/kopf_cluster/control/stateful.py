@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kopf_cluster.control import revisions
+from kopf_cluster.control import workload
 from kopf_cluster.control.access import namespace_of
 from kopf_cluster.control.workload import (
     PODS,
@@ -27,15 +27,15 @@ class StatefulSets(Controller):
     """Keeps the pods by their ordinals."""
 
     bucket = "statefulsets.apps"
-    children = (PODS, revisions.REVISIONS)
+    children = (PODS, workload.REVISIONS)
 
     def reconcile(self, obj: Obj) -> None:
-        known = self.owned(revisions.REVISIONS, obj)
-        revision = revisions.record(self.objects, obj, known, "controller.kubernetes.io/hash").name
+        known = self.owned(workload.REVISIONS, obj)
+        revision = workload.record(self.objects, obj, known, "controller.kubernetes.io/hash").name
         pods = {_ordinal(obj, pod): pod for pod in self.owned(PODS, obj)}
         used = {revision, str((obj.get("status") or {}).get("currentRevision"))}
         used |= {str(labels_of(pod).get(_REVISION)) for pod in pods.values()}
-        revisions.forget_oldest(self.objects, obj, known, used)
+        workload.forget_oldest(self.objects, obj, known, used)
         self._delete_finished(pods)
         self._step(obj, pods, revision)
         self._tell(obj, [pod for pod in pods.values() if is_active(pod)], revision)
@@ -81,7 +81,7 @@ class StatefulSets(Controller):
     def _create(self, obj: Obj, ordinal: int, revision: str) -> None:
         name = f"{obj['metadata']['name']}-{ordinal}"
         template = obj["spec"]["template"]
-        kept = self.objects.get(revisions.REVISIONS, (namespace_of(obj), revision))
+        kept = self.objects.get(workload.REVISIONS, (namespace_of(obj), revision))
         if kept is not None:
             template = {field: value for field, value in kept["data"]["spec"]["template"].items() if field != "$patch"}
         volumes = list((template.get("spec") or {}).get("volumes") or ())

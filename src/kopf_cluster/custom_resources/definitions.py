@@ -14,10 +14,10 @@ import msgspec
 from kopf_cluster import ages, jsonpaths
 from kopf_cluster.cel import budgets as cel_budgets
 from kopf_cluster.cel import rules as cel_rules
-from kopf_cluster.custom_resources import deprecations
 from kopf_cluster.custom_resources.specification import Conversion, SchemaProps, Specification, Status, Version
 from kopf_cluster.kinds import columns, schemas
 from kopf_cluster.kinds.kind import STATUS_VERBS, Kind, Obj
+from kopf_cluster.kinds.registry import version_priority
 from kopf_cluster.kinds.resources import Subresource
 from kopf_cluster.kinds.scales import ScalePaths
 from kopf_cluster.patterns import PatternError, compile_pattern
@@ -122,7 +122,7 @@ def _validate_conversion(conversion: Conversion) -> Iterator[FieldError]:
 def _validate_version(version: Version, path: str) -> Iterator[FieldError]:
     if not _LABEL.fullmatch(version.name):
         yield invalid_value(f"{path}.name", version.name, _LABEL_RULE)
-    yield from deprecations.validate(version, path)
+    yield from validate(version, path)
     if version.schema is None or version.schema.openAPIV3Schema is None:
         yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
     else:
@@ -222,7 +222,7 @@ def make_kinds(definition: Obj) -> Iterator[Kind]:
                 has_status="status" in (version.get("subresources") or {}),
                 listed_subresources=_list_subresources(spec, version),
                 scale=ScalePaths.parse(scale) if (scale := (version.get("subresources") or {}).get("scale")) else None,
-                custom=True, unconditional_update=False, warnings=deprecations.warn(definition, version),
+                custom=True, unconditional_update=False, warnings=warn(definition, version),
                 storage_version=next(item["name"] for item in spec["versions"] if item.get("storage")),
                 columns=columns.from_definition(version.get("additionalPrinterColumns")),
                 fields=dict(_selectable_fields(version)),
@@ -273,3 +273,42 @@ def conditions(*, terminating: bool = False, conflict: tuple[str, str] | None = 
 
 def _condition(kind: str, status: str, reason: str, message: str) -> Obj:
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": ages.now()}
+
+
+# Deprecated versions of custom resources: whoever asks for them is warned.
+#
+# See "Version deprecation" in "Versions in CustomResourceDefinitions".
+
+_MAX_WARNING: Final = 256
+
+
+def validate(version: Version, path: str) -> Iterator[FieldError]:
+    text, path = version.deprecationWarning, f"{path}.deprecationWarning"
+    if text is None:
+        return
+    if not version.deprecated:
+        yield invalid_value(path, text, "can only be set for deprecated versions")
+        return
+    if len(text.encode()) > _MAX_WARNING:
+        yield invalid_value(path, text, f"must be <= {_MAX_WARNING} characters long")
+    if not text:
+        yield invalid_value(path, text, "must not be an empty string")
+    for index, char in enumerate(text):
+        if not char.isprintable():
+            yield invalid_value(path, text, "must only contain printable UTF-8 characters; "
+                                            f"non-printable character found at index {len(text[:index].encode())}")
+            return
+
+
+def warn(definition: Obj, version: Obj) -> tuple[str, ...]:
+    """Give the warnings about a version: its own one, or that there is a better version."""
+    if not version.get("deprecated"):
+        return ()
+    if version.get("deprecationWarning"):
+        return (version["deprecationWarning"],)
+    spec = definition["spec"]
+    group, kind = spec["group"], spec["names"]["kind"]
+    text = f"{group}/{version['name']} {kind} is deprecated"
+    better = [other["name"] for other in spec["versions"] if other.get("served") and not other.get("deprecated")
+              and version_priority(other["name"]) < version_priority(version["name"])]
+    return (f"{text}; use {group}/{min(better, key=version_priority)} {kind}" if better else text,)

@@ -18,10 +18,8 @@ import msgspec
 
 from kopf_cluster import statuses
 from kopf_cluster.ages import Clock
-from kopf_cluster.faults.clients import EVERYBODY, Clients, check_pattern, is_of
-from kopf_cluster.faults.guards import is_guarded
-from kopf_cluster.faults.lagging import WatchLag
-from kopf_cluster.faults.retelling import Reteller
+from kopf_cluster.faults.clients import EVERYBODY, Clients, check_pattern, is_guarded, is_of
+from kopf_cluster.faults.lagging import Reteller, WatchLag
 from kopf_cluster.requests import Call, Request
 
 Action = Literal["answer", "disconnect", "lose-answer", "delay"]

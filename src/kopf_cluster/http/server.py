@@ -31,9 +31,7 @@ from kopf_cluster.audit import Audit
 from kopf_cluster.faults.admin import PREFIX, Admin, KubeconfigIssuer
 from kopf_cluster.faults.clients import Clients
 from kopf_cluster.faults.faults import FaultRule, Faults, ServerControl
-from kopf_cluster.faults.lagging import Delay
-from kopf_cluster.faults.retelling import retell
-from kopf_cluster.http import pretty
+from kopf_cluster.faults.lagging import Delay, retell
 from kopf_cluster.http.connection_logs import connection_logger
 from kopf_cluster.http.listeners import Connections, stop_accepting
 from kopf_cluster.http.plain import is_plain, take_token
@@ -369,8 +367,8 @@ def _refuse(http: web.BaseRequest | ShortRequest, status: statuses.APIStatus) ->
 def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:
     body, headers = answer.body, {"Content-Type": answer.content_type, **answer.headers}
     if answer.content_type.startswith("application/json") \
-            and pretty.is_wanted(http.raw_path, http.headers.get("User-Agent", "")):
-        body = pretty.indent(body)
+            and encodings.wants_indents(http.raw_path, http.headers.get("User-Agent", "")):
+        body = encodings.indent(body)
     if len(body) >= MIN_COMPRESSED and "gzip" in http.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, compresslevel=1)
         headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}

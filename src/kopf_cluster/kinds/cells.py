@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kopf_cluster import ages, jsonpaths
-from kopf_cluster.kinds.columns import age_of
 from kopf_cluster.kinds.kind import Obj
 
 NONE: Final = "<none>"
@@ -18,6 +17,10 @@ _UNKNOWN: Final = "<unknown>"
 _UNSET: Final = "<unset>"
 _ROLE: Final = "node-role.kubernetes.io/"
 _SHOWN: Final = 3  # of hosts and endpoints: the others are only counted
+
+
+def age_of(obj: Obj) -> Any:
+    return ages.age(obj["metadata"].get("creationTimestamp"))
 
 
 def dig(obj: Obj, *names: str) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster import codec
-from kopf_cluster.kinds import certificate_decisions
+from kopf_cluster.kinds import certificates
 from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value
 
 Obj: TypeAlias = dict[str, Any]
@@ -137,8 +137,8 @@ def _show_difference(old: Obj, new: Obj) -> str:
 
 
 _RULES: Final[dict[str, Callable[[Obj, Obj], Iterator[FieldError]]]] = {
-    "certificatesigningrequests.certificates.k8s.io/approval": certificate_decisions.validate_approval,
-    "certificatesigningrequests.certificates.k8s.io/status": certificate_decisions.validate_status,
+    "certificatesigningrequests.certificates.k8s.io/approval": certificates.validate_approval,
+    "certificatesigningrequests.certificates.k8s.io/status": certificates.validate_status,
     "clusterrolebindings.rbac.authorization.k8s.io": _validate_role_reference,
     "persistentvolumeclaims": _validate_claim,
     "pods": _validate_pod,

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import datetime
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -17,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from kopf_cluster.json_fields import MAX_NOTES
-from kopf_cluster.kinds import quantities, timestamps
+from kopf_cluster.kinds import quantities
 from kopf_cluster.kinds.structures import Shape, Structure
 
 _INTEGER_LIMITS: Final = {"int32": 2 ** 31, "int64": 2 ** 63, "": 2 ** 63}
@@ -173,7 +175,7 @@ def _zero(structure: Structure) -> Any:
 
 def _formatted(value: str, structure: Structure) -> str:
     if structure.format == "date-time":
-        kept = timestamps.canonical(value, micro=structure.go_type.endswith("MicroTime"))
+        kept = canonical(value, micro=structure.go_type.endswith("MicroTime"))
         return value if kept == value else kept
     if structure.format == "byte":
         _check_base64(value)
@@ -241,3 +243,53 @@ def _show(path: _Path) -> str:
     shown = "".join(f"[{name}]" if isinstance(name, int) else f".{name[0] if isinstance(name, tuple) else name}"
                     for name in path)
     return shown.removeprefix(".")
+
+
+# Timestamps as the API server reads and keeps them: RFC 3339, in UTC, to a second or to a microsecond.
+#
+# The wording of the errors is that of Go, in which the server is written.
+
+_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_DATE: Final = (("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"),
+                ("15", r"\d\d"), (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d"))
+_ZONE: Final = ("Z07:00", r"Z|[+-]\d\d:\d\d")
+_LAYOUTS: Final = {
+    False: (*_DATE, ("", r"(?:[.,]\d+)?"), _ZONE),
+    True: (*_DATE, (".000000", r"\.\d{6}"), _ZONE),
+}
+
+
+@functools.lru_cache(maxsize=4096)
+def canonical(text: str, *, micro: bool) -> str:
+    """Give the timestamp in UTC, or raise `ValueError` with the message of the API server."""
+    _check_layout(text, micro)
+    if not micro and _SECONDS.fullmatch(text):
+        _parse(text)
+        return text
+    moment = _parse(text).astimezone(datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _check_layout(text: str, micro: bool) -> None:
+    layout = _LAYOUTS[micro]
+    rest = text
+    for element, pattern in layout:
+        matched = re.match(pattern, rest, re.ASCII)
+        if matched is None:
+            raise ValueError(f'{_parsing(text, micro)}: cannot parse "{rest}" as "{element}"')
+        rest = rest[matched.end():]
+    if rest:
+        raise ValueError(f'{_parsing(text, micro)}: extra text: "{rest}"')
+
+
+def _parse(text: str) -> datetime.datetime:
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        what = str(error).partition(" ")[0]
+        raise ValueError(f'parsing time "{text}": {what} out of range') from None
+
+
+def _parsing(text: str, micro: bool) -> str:
+    layout = "".join(element for element, _ in _LAYOUTS[micro])
+    return f'parsing time "{text}" as "{layout}"'

@@ -6,21 +6,22 @@ reaches back to it; see "Retrieving large results sets in chunks" of the Kuberne
 """
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import itertools
 from typing import Final
 
 import msgspec
 
-from kopf_cluster import statuses
+from kopf_cluster import sessions, statuses
 from kopf_cluster.encodings import STREAMED
 from kopf_cluster.kinds import objects, selectors
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.reads import freshness
 from kopf_cluster.reads.representations import negotiate
 from kopf_cluster.reads.watching import Selection, Watch, WatchOptions
 from kopf_cluster.requests import Answer, Call, Request
-from kopf_cluster.store.storage import Compacted, Record, Store
+from kopf_cluster.store.storage import Change, Compacted, Record, Store
 
 _EXPIRED_TOKEN: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
@@ -62,7 +63,7 @@ class Reader:
 
     def get(self, kind: Kind, call: Call, request: Request) -> Answer:
         form = negotiate(kind, request).form
-        freshness.require_version(self._store, self._read_version(request) or 0, request)
+        require_version(self._store, self._read_version(request) or 0, request)
         key = (call.namespace or "", call.name or "")
         record = self._store.bucket(kind.bucket).records.get(key)
         if record is None:
@@ -141,7 +142,7 @@ class Reader:
         version = self._read_version(request)
         match = request.query.get("resourceVersionMatch")
         if version is not None:
-            freshness.require_version(self._store, version, request)
+            require_version(self._store, version, request)
         exact = match == "Exact" and version
         return version if exact and version else self._store.revision
 
@@ -208,3 +209,36 @@ def _check_watch_options(request: Request) -> None:
 
 def _forbid(why: str) -> statuses.FieldError:
     return statuses.forbidden_value("resourceVersionMatch", why)
+
+
+# Reads that must not be older than some version: they wait for it a little, and are refused if it does not come.
+#
+# See "Unavailable resource versions" of the Kubernetes "API Concepts".
+
+#: How long a version of the future is waited for, in seconds; as in kube-apiserver.
+MAX_WAIT: Final = 3.0
+
+
+def require_version(store: Store, version: int, request: Request) -> None:
+    """Raise the refusal if there is no such version yet, not even after a while."""
+    if version > store.revision:
+        wanted = request.read_timeout() or MAX_WAIT
+        sessions.ask(("version", version), lambda: _wait(store, version, min(wanted, MAX_WAIT)))
+    if version > store.revision:
+        raise statuses.resource_version_too_large(version, store.revision)
+
+
+async def _wait(store: Store, version: int, timeout: float) -> None:
+    reached = asyncio.Event()
+
+    def observe(bucket: str, change: Change) -> None:
+        if store.revision >= version:
+            reached.set()
+
+    store.observers.append(observe)
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await reached.wait()
+    finally:
+        store.observers.remove(observe)

@@ -23,7 +23,7 @@ _MAX_WINDOW: Final = 3600  # seconds
 _MAX_PERIOD: Final = 1800  # seconds
 
 
-def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+def validate_autoscaler(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     if least is not None and least < 1:

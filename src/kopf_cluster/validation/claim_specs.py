@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from kopf_cluster.kinds import quantities
 from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
-from kopf_cluster.validation.nested_selectors import validate_selector
+from kopf_cluster.validation.fields import validate_selector
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -20,7 +20,7 @@ _COMMON: Final = frozenset({
     "storageClassName", "volumeAttributesClassName", "volumeMode"})
 
 
-def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+def validate_claim(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     yield from validate_spec(spec, "spec")
     if old is not None and (size := _requested(spec)) is not None:

@@ -5,18 +5,17 @@ What there is more of is in modules of its own: probes, security contexts, sched
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster.kinds import quantities
 from kopf_cluster.kinds.objects import validate_labels
-from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, not_found_value, required
-from kopf_cluster.validation import object_names
-from kopf_cluster.validation.numbers import not_negative
-from kopf_cluster.validation.probes import forbid_probes, validate_probes
+from kopf_cluster.statuses import FieldError, duplicate_value, forbidden_value, invalid_value, not_found_value, required
+from kopf_cluster.validation import fields
+from kopf_cluster.validation.fields import not_negative, validate_item_name
 from kopf_cluster.validation.scheduling import validate_affinity, validate_spread, validate_tolerations
 from kopf_cluster.validation.security_contexts import validate_container_context, validate_pod_context
-from kopf_cluster.validation.volumes import validate_volumes
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -25,7 +24,7 @@ _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _SOURCES: Final = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
 
 
-def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+def validate_pod(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     """Give everything that is wrong with a pod; of an existing one, only what can be changed matters."""
     if old is not None:
         return
@@ -48,13 +47,13 @@ def validate_spec(spec: Obj, path: str, more_volumes: Collection[str] = ()) -> I
     yield from validate_pod_context(spec.get("securityContext") or {}, f"{path}.securityContext")
     yield from validate_affinity(spec.get("affinity") or {}, f"{path}.affinity")
     yield from validate_spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
-    for why in object_names.subdomain(spec.get("serviceAccountName") or "default"):
+    for why in fields.subdomain(spec.get("serviceAccountName") or "default"):
         yield invalid_value(f"{path}.serviceAccountName", spec["serviceAccountName"], why)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2 ** 31:
         yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
     for field in ("hostname", "subdomain"):
-        for why in object_names.label(spec[field]) if spec.get(field) else ():
+        for why in fields.label(spec[field]) if spec.get(field) else ():
             yield invalid_value(f"{path}.{field}", spec[field], why)
     yield from not_negative(spec, path, "terminationGracePeriodSeconds")
     yield from validate_tolerations(spec.get("tolerations") or [], f"{path}.tolerations")
@@ -81,7 +80,7 @@ def _validate_container(container: Obj, path: str, mountable: Collection[Any]) -
     name, image = container.get("name") or "", container.get("image") or ""
     if not name:
         yield required(f"{path}.name")
-    for why in object_names.label(name) if name else ():
+    for why in fields.label(name) if name else ():
         yield invalid_value(f"{path}.name", name, why)
     if not image:
         yield required(f"{path}.image")
@@ -97,7 +96,7 @@ def _validate_ports(ports: Sequence[Obj], path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for index, port in enumerate(ports):
         name, number = port.get("name") or "", port.get("containerPort") or 0
-        wrong = list(object_names.port_name(name)) if name else []
+        wrong = list(fields.port_name(name)) if name else []
         for why in wrong:
             yield invalid_value(f"{path}[{index}].name", name, why)
         if name and not wrong and name in names:
@@ -105,9 +104,9 @@ def _validate_ports(ports: Sequence[Obj], path: str) -> Iterator[FieldError]:
         names.add(name)
         if not number:
             yield required(f"{path}[{index}].containerPort")
-        for why in object_names.port(number) if number else ():
+        for why in fields.port(number) if number else ():
             yield invalid_value(f"{path}[{index}].containerPort", number, why)
-        for why in object_names.port(port.get("hostPort") or 1):
+        for why in fields.port(port.get("hostPort") or 1):
             yield invalid_value(f"{path}[{index}].hostPort", port["hostPort"], why)
 
 
@@ -115,7 +114,7 @@ def _validate_variable(variable: Obj, path: str) -> Iterator[FieldError]:
     name, source = variable.get("name") or "", variable.get("valueFrom")
     if not name:
         yield required(f"{path}.name")
-    for why in object_names.variable(name):
+    for why in fields.variable(name):
         yield invalid_value(f"{path}.name", name, why)
     if source is not None:
         if not source:
@@ -161,3 +160,107 @@ def _validate_resource(name: str, value: str, path: str) -> Iterator[FieldError]
         yield invalid_value(path, name, "must be a standard resource for containers")
     if quantities.amount(value) < 0:
         yield invalid_value(path, value, "must be greater than or equal to 0")
+
+
+# Volumes of pods: each has a name and exactly one source, which names what it takes.
+
+# What must be named in a source, though the published schemas do not say so.
+_NAMES: Final = {"configMap": "name", "secret": "secretName"}
+
+
+# In this order, the server looks at the sources; what comes after the first one that is there, is too much.
+_ORDER: Final = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap",
+                 "projected", "csi", "ephemeral", "image")
+
+
+def validate_volumes(volumes: Sequence[Obj], path: str) -> Iterator[FieldError]:
+    names: set[str] = set()
+    for index, volume in enumerate(volumes):
+        yield from _validate_source(volume, f"{path}[{index}]")
+        yield from validate_item_name(volume.get("name") or "", f"{path}[{index}].name", names)
+
+
+def _validate_source(volume: Obj, path: str) -> Iterator[FieldError]:
+    first, *others = sorted((name for name in volume if name != "name"), key=_rank) or [""]
+    field = _NAMES.get(first)
+    if field is not None and not volume[first].get(field):
+        yield required(f"{path}.{first}.{field}")
+    for name in others:
+        yield forbidden_value(f"{path}.{name}", "may not specify more than 1 volume type")
+
+
+def _rank(source: str) -> int:
+    return _ORDER.index(source) if source in _ORDER else len(_ORDER)
+
+
+# What is asked and told from outside while a container runs: probes, and the hooks of its life.
+#
+# See "Configure Liveness, Readiness and Startup Probes" and "Container Lifecycle Hooks".
+
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS: Final = ("postStart", "preStop")
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+
+_NOT_WHILE_STARTING: Final = "may not be set for init containers without restartPolicy=Always"
+_HEADER: Final = re.compile(r"[-A-Za-z0-9]+")
+_HEADER_RULE: Final = ("a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', "
+                       "regex used for validation is '[-A-Za-z0-9]+')")
+
+
+def validate_probes(container: Obj, path: str, grace: int) -> Iterator[FieldError]:
+    """Give what is wrong with the hooks and the probes; the grace is how long its pod has to stop, in seconds."""
+    lifecycle = container.get("lifecycle") or {}
+    for field in _HOOKS:
+        if field in lifecycle:
+            yield from _validate_handler(lifecycle[field], f"{path}.lifecycle.{field}", grace)
+    for field in _PROBES:
+        if field in container:
+            yield from _validate_probe(container[field], f"{path}.{field}", grace, is_gate=field == "readinessProbe")
+
+
+def forbid_probes(container: Obj, path: str) -> Iterator[FieldError]:
+    """Containers that must end before the pod begins have none of that."""
+    for field in ("lifecycle", *_PROBES):
+        if field in container:
+            yield forbidden_value(f"{path}.{field}", _NOT_WHILE_STARTING)
+
+
+def _validate_probe(probe: Obj, path: str, grace: int, *, is_gate: bool) -> Iterator[FieldError]:
+    yield from _validate_handler(probe, path, grace)
+    yield from not_negative(probe, path, "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
+                            "failureThreshold")
+    own = probe.get("terminationGracePeriodSeconds")
+    if own is not None and own <= 0:
+        yield invalid_value(f"{path}.terminationGracePeriodSeconds", own, "must be greater than 0")
+    if is_gate and own is not None:
+        yield invalid_value(f"{path}.terminationGracePeriodSeconds", own, "must not be set for readinessProbes")
+    if not is_gate and probe.get("successThreshold", 1) != 1:
+        yield invalid_value(f"{path}.successThreshold", probe["successThreshold"], "must be 1")
+
+
+def _validate_handler(owner: Obj, path: str, grace: int) -> Iterator[FieldError]:
+    present = [name for name in _HANDLERS if name in owner]
+    if not present:
+        yield required(path, "must specify a handler type")
+        return
+    yield from _validate_action(present[0], owner[present[0]], f"{path}.{present[0]}", grace)
+    for name in present[1:]:
+        yield forbidden_value(f"{path}.{name}", "may not specify more than 1 handler type")
+
+
+def _validate_action(kind: str, action: Obj, path: str, grace: int) -> Iterator[FieldError]:
+    if kind == "exec":
+        if not action.get("command"):
+            yield required(f"{path}.command")
+    elif kind == "sleep":
+        seconds = action.get("seconds") or 0
+        if not 0 <= seconds <= grace:
+            yield invalid_value(path, seconds,
+                                f"must be non-negative and less than terminationGracePeriodSeconds ({grace})")
+    else:
+        port = action.get("port", 0)
+        for why in fields.port_name(port) if isinstance(port, str) else fields.port(port):
+            yield invalid_value(f"{path}.port", port, why)
+        for header in action.get("httpHeaders") or ():
+            if not _HEADER.fullmatch(header.get("name") or ""):
+                yield invalid_value(f"{path}.httpHeaders", header.get("name") or "", _HEADER_RULE)

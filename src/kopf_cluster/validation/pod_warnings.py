@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from kopf_cluster.kinds import quantities
 from kopf_cluster.statuses import quoted
-from kopf_cluster.validation import object_names
+from kopf_cluster.validation import fields
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -40,7 +40,7 @@ _OLD_VOLUMES: Final = {
 def find_warnings(plural: str, new: Obj, old: Obj | None) -> Iterator[str]:
     """Tell what is odd in a new pod, or in a template that is new or changed."""
     if plural == "pods" and old is None:
-        if reasons := list(object_names.label(new["metadata"]["name"])):
+        if reasons := list(fields.label(new["metadata"]["name"])):
             yield ("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
                    f"a DNS label is recommended: [{' '.join(reasons)}]")
         yield from _look_at(new["spec"], "spec")

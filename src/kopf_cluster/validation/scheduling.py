@@ -16,7 +16,7 @@ from kopf_cluster.statuses import (
     required,
     unsupported_value,
 )
-from kopf_cluster.validation.nested_selectors import validate_requirement, validate_selector
+from kopf_cluster.validation.fields import validate_requirement, validate_selector
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -10,8 +10,7 @@ from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.objects import validate_labels
 from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
 from kopf_cluster.validation import claim_specs
-from kopf_cluster.validation.nested_selectors import validate_selector
-from kopf_cluster.validation.numbers import not_negative, number_or_percent
+from kopf_cluster.validation.fields import not_negative, number_or_percent, validate_selector
 from kopf_cluster.validation.pod_specs import validate_spec
 
 Obj: TypeAlias = dict[str, Any]
@@ -131,3 +130,108 @@ def _validate_forever(spec: Obj, what: str) -> Iterator[FieldError]:
     if pods.get("activeDeadlineSeconds") is not None:
         yield forbidden_value("spec.template.spec.activeDeadlineSeconds",
                               f"activeDeadlineSeconds in {what} is not Supported")
+
+
+# Jobs and cron jobs: how often and how long they run, and by what their pods are found.
+
+_MAX_CRON_NAME: Final = 52  # so that the names of jobs are not too long
+_BY_INDEX: Final = ("backoffLimitPerIndex", "maxFailedIndexes")
+
+
+def validate_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """The template of an existing job cannot be changed anyway."""
+    if old is not None:
+        return
+    spec = new.get("spec") or {}
+    if not spec.get("manualSelector"):
+        yield from _validate_generated(new, spec)
+    yield from _validate_spec(spec, "spec")
+    selector = spec.get("selector")
+    if selector is None:
+        yield required("spec.selector")
+        return
+    wrong = list(validate_selector(selector, "spec.selector"))
+    yield from wrong
+    labels = _labels_of(spec)
+    if not wrong and not selectors.matches(selector, labels):
+        yield invalid_value("spec.template.metadata.labels", labels or None, MISMATCH)
+
+
+def validate_cron_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    name = new["metadata"].get("name") or ""
+    if len(name) > _MAX_CRON_NAME and old is None:
+        yield invalid_value("metadata.name", name, f"must be no more than {_MAX_CRON_NAME} characters")
+    spec = new.get("spec") or {}
+    yield from not_negative(spec, "spec", "startingDeadlineSeconds", "successfulJobsHistoryLimit",
+                            "failedJobsHistoryLimit")
+    job, path = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
+    yield from _validate_spec(job, path)
+    if job.get("selector") is not None:
+        yield invalid_value(f"{path}.selector", job["selector"], "`selector` will be auto-generated")
+    if job.get("manualSelector"):
+        yield unsupported_value(f"{path}.manualSelector", job["manualSelector"], ("nil", "false"))
+
+
+def _validate_generated(job: Obj, spec: Obj) -> Iterator[FieldError]:
+    """What the server wanted to add must not have been there with other values."""
+    labels, generated = _labels_of(spec), make_labels(job)
+    for key, value in generated.items():
+        if labels.get(key) != value:
+            yield invalid_value(f"spec.template.metadata.labels[{key}]", labels, f"must be '{value}'")
+    selector = spec.get("selector") or {}
+    if not list(validate_selector(selector, "")) and not selectors.matches(selector, generated):
+        yield invalid_value("spec.selector", selector, "`selector` not auto-generated")
+
+
+def _labels_of(spec: Obj) -> dict[str, str]:
+    return dict(sorted((((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}).items()))
+
+
+def _validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
+    yield from not_negative(spec, path, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+                            "ttlSecondsAfterFinished", *_BY_INDEX)
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    if spec.get("completionMode") == "Indexed":
+        if spec.get("completions") is None:
+            yield required(f"{path}.completions", "when completion mode is Indexed")
+    else:
+        for field in _BY_INDEX:
+            if field in spec:
+                yield invalid_value(f"{path}.{field}", spec[field], "requires indexed completion mode")
+    template = spec.get("template") or {}
+    yield from validate_pods(template, f"{path}.template")
+    policy = (template.get("spec") or {}).get("restartPolicy")
+    if policy in (None, "", "Always"):
+        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    elif policy == "OnFailure" and spec.get("podFailurePolicy") is not None:
+        yield invalid_value(f"{path}.template.spec.restartPolicy", policy,
+                            'only "Never" is supported when podFailurePolicy is specified')
+
+
+# How the pods of a job are told from all the others: by labels that the server makes of the job's name and UID.
+#
+# See "Specifying your own Pod selector" in "Jobs": whoever sets ``manualSelector``, does that on their own.
+
+#: The label that is selected by.
+CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
+
+
+def make_labels(job: Obj) -> dict[str, str]:
+    """Give the labels of the job's pods, with the old names and the new ones."""
+    uid, name = job["metadata"]["uid"], job["metadata"].get("name") or ""
+    return {"controller-uid": uid, "job-name": name, CONTROLLER: uid, "batch.kubernetes.io/job-name": name}
+
+
+def settle(new: Obj, old: Obj | None) -> list[FieldError]:
+    """Add what is not there yet to a new job; what contradicts is refused later."""
+    spec = new.get("spec") or {}
+    if old is not None or spec.get("manualSelector"):
+        return []
+    labels = make_labels(new)
+    template, selector = spec.get("template") or {}, spec.get("selector") or {}
+    metadata = template.get("metadata") or {}
+    metadata = {**metadata, "labels": {**labels, **(metadata.get("labels") or {})}}
+    selector = {**selector, "matchLabels": {CONTROLLER: labels[CONTROLLER], **(selector.get("matchLabels") or {})}}
+    new["spec"] = {**spec, "template": {**template, "metadata": metadata}, "selector": selector}
+    return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kopf_cluster.kinds import certificate_decisions
+from kopf_cluster.kinds import certificates
 from kopf_cluster.kinds.kind import Kind, Obj
 
 # By which subresources the metadata are never changed; and of which built-in kinds they are not by the status.
@@ -54,7 +54,7 @@ def _take_status(kind: Kind, old: Obj, new: Obj) -> Obj:
     result = dict(old)
     copy_field(new, result, "status")
     if kind.bucket == "certificatesigningrequests.certificates.k8s.io" and isinstance(result.get("status"), dict):
-        result["status"] = certificate_decisions.settle(result["status"], old.get("status") or {}, keep=True)
+        result["status"] = certificates.settle(result["status"], old.get("status") or {}, keep=True)
     return result
 
 
@@ -62,7 +62,7 @@ def _take_approval(kind: Kind, old: Obj, new: Obj) -> Obj:
     """Only the conditions are taken: whether a certificate is approved or denied."""
     status, wanted = dict(old.get("status") or {}), new.get("status")
     copy_field(wanted if isinstance(wanted, dict) else {}, status, "conditions")
-    return {**old, "status": certificate_decisions.settle(status, old.get("status") or {})}
+    return {**old, "status": certificates.settle(status, old.get("status") or {})}
 
 
 def _take_finalizers(kind: Kind, old: Obj, new: Obj) -> Obj:

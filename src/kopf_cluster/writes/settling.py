@@ -14,7 +14,7 @@ from kopf_cluster.cel import rules as cel_rules
 from kopf_cluster.kinds import objects, schemas
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.metadata import KNOWN_METADATA
-from kopf_cluster.writes.patch_blame import blame_patch
+from kopf_cluster.patches import blame_patch
 from kopf_cluster.writes.write_options import WriteOptions
 
 # What makes an object unfit for being looked at by rules; with other errors, all is told at once.

@@ -20,11 +20,11 @@ from kopf_cluster.kinds import immutables, objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.kinds.topologies import Topology
+from kopf_cluster.patches import blame_patch
 from kopf_cluster.store.storage import Key, Record, Store
 from kopf_cluster.validation import pod_warnings
-from kopf_cluster.writes import account_volumes, composing, graceful, managing, parts, settling
+from kopf_cluster.writes import composing, managing, parts, settling, write_options
 from kopf_cluster.writes.applying import Translate
-from kopf_cluster.writes.patch_blame import blame_patch
 from kopf_cluster.writes.write_options import DEFAULT, DeleteOptions, Preconditions, WriteOptions
 
 Transform: TypeAlias = Callable[[Obj], Any]
@@ -93,7 +93,7 @@ class Writer:
         record = self._store.bucket("serviceaccounts").records.get((namespace, spec["serviceAccountName"]))
         if accounts is not None and record is not None:
             suffix = "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
-            account_volumes.mount_token(spec, objects.open_record(accounts, record), suffix)
+            composing.mount_token(spec, objects.open_record(accounts, record), suffix)
 
     def update(
             self,
@@ -186,8 +186,8 @@ class Writer:
         _check_deletable(kind, key)
         self.review_deletion(kind, record, options)
         metadata = dict(old["metadata"])
-        period = graceful.find_period(kind, old, options.gracePeriodSeconds)
-        if graceful.is_pending(metadata, period):
+        period = write_options.find_period(kind, old, options.gracePeriodSeconds)
+        if write_options.is_pending(metadata, period):
             return record, False
         finalizers = options.settle_finalizers(list(metadata.get("finalizers") or []))
         if "deletionTimestamp" not in metadata:
@@ -196,9 +196,9 @@ class Writer:
             if "generation" in metadata:
                 metadata["generation"] += 1
         metadata["finalizers"] = finalizers
-        graceful.mark(metadata, period, _now())
+        write_options.mark(metadata, period, _now())
         held = bool(finalizers) or period > 0 or _is_held_by_spec(kind, old)
-        if not held and not graceful.is_graceful(kind):
+        if not held and not write_options.is_graceful(kind):
             return (record if options.dryRun else self._remove(kind, old)), True
         new = {**old, "metadata": {name: value for name, value in metadata.items() if value != []}}
         if kind.bucket == "namespaces":

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.access import access_reviews, bootstrap_roles
+from kopf_cluster.access import bootstrap_roles, virtual
 from kopf_cluster.access.authorizing import GROUP, Attributes, Policy, aggregate, forbidden
 from kopf_cluster.requests import User
 from kopf_cluster.statuses import APIStatus
@@ -226,20 +226,20 @@ def test_default_roles_are_complete_objects() -> None:
 
 def test_a_review_of_own_access() -> None:
     policy = everywhere(rule("get", "pods"))
-    assert access_reviews.review_access(policy, JOE, {"resourceAttributes": {
+    assert virtual.review_access(policy, JOE, {"resourceAttributes": {
         "verb": "get", "resource": "pods", "namespace": "ns"}}) == {
         "allowed": True, "reason": 'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "joe"'}
-    assert access_reviews.review_access(policy, JOE, {"resourceAttributes": {
+    assert virtual.review_access(policy, JOE, {"resourceAttributes": {
         "verb": "get", "resource": "pods", "subresource": "log"}}) == {"allowed": False}
-    assert access_reviews.review_access(policy, JOE, {"nonResourceAttributes": {
+    assert virtual.review_access(policy, JOE, {"nonResourceAttributes": {
         "verb": "get", "path": "/metrics"}}) == {"allowed": False}
 
 
 def test_a_review_of_the_access_of_others() -> None:
     policy = everywhere(rule("get", "pods"), subject="Group/devs")
     asked = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
-    assert access_reviews.review_subject_access(policy, {**asked, "user": "x", "groups": ["devs"]})["allowed"]
-    assert not access_reviews.review_subject_access(policy, {**asked, "user": "x"})["allowed"]
+    assert virtual.review_subject_access(policy, {**asked, "user": "x", "groups": ["devs"]})["allowed"]
+    assert not virtual.review_subject_access(policy, {**asked, "user": "x"})["allowed"]
 
 
 @pytest.mark.parametrize(("spec", "own", "expected"), [
@@ -255,7 +255,7 @@ def test_a_review_of_the_access_of_others() -> None:
     ({"resourceAttributes": {"verb": "get"}, "groups": ["g"]}, False, []),
 ])
 def test_wrong_reviews(spec: Any, own: bool, expected: list[str]) -> None:
-    assert [str(error) for error in access_reviews.validate_access_review(spec, own=own)] == expected
+    assert [str(error) for error in virtual.validate_access_review(spec, own=own)] == expected
 
 
 @pytest.mark.parametrize(("spec", "expected"), [
@@ -266,7 +266,7 @@ def test_wrong_reviews(spec: Any, own: bool, expected: list[str]) -> None:
      ['spec.nonResourceAttributes: Invalid value: {"path":"/"}: disallowed on this kind of request']),
 ])
 def test_wrong_local_reviews(spec: Any, expected: list[str]) -> None:
-    assert [str(error) for error in access_reviews.validate_local_review(spec, "ns")] == expected
+    assert [str(error) for error in virtual.validate_local_review(spec, "ns")] == expected
 
 
 def test_a_review_of_rules() -> None:
@@ -278,13 +278,13 @@ def test_a_review_of_rules() -> None:
                        binding("o", "Role", "o", "User/joe", namespace="other")],
         cluster_role_bindings=[binding("c", "ClusterRole", "c", "Group/devs")],
     )
-    assert access_reviews.review_rules(policy, JOE, {"namespace": "ns"}) == {
+    assert virtual.review_rules(policy, JOE, {"namespace": "ns"}) == {
         "resourceRules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["x"]}],
         "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}],
         "incomplete": False,
     }
     with pytest.raises(APIStatus, match=r"^no namespace on request$"):
-        access_reviews.review_rules(policy, JOE, {})
+        virtual.review_rules(policy, JOE, {})
 
 
 NAMES = st.sampled_from(["a", "b", "*"])

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from kopf_cluster.api.openapi_protobuf import encode
+from kopf_cluster.api.openapi import encode_document
 from tests.cluster.conftest import Client, make_definition
 from tests.cluster.kubectl import Kubectl
 
@@ -159,8 +159,8 @@ def test_the_wire_format() -> None:
     schema = schema.replace(b"\x12\x05\x12\x03", b"\x12\x07\x12\x05").replace(b"\xfa\x01\x0c", b"\xfa\x01\x0e")
     named = b"\x0a\x01n\x12" + bytes([len(schema)]) + schema
     definitions = b"\x0a" + bytes([len(named)]) + named
-    assert encode(document) == (b"\x0a\x032.0" + b"\x12\x06\x0a\x01T\x12\x01V" + b"\x42\x00"
-                                + b"\x4a" + bytes([len(definitions)]) + definitions)
+    assert encode_document(document) == (b"\x0a\x032.0" + b"\x12\x06\x0a\x01T\x12\x01V" + b"\x42\x00"
+                                         + b"\x4a" + bytes([len(definitions)]) + definitions)
 
 
 @pytest.fixture

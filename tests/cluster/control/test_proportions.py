@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kopf_cluster.control.proportions import Share, spread
+from kopf_cluster.control.deployments import Share, spread
 
 
 @pytest.mark.parametrize(("sizes", "limit", "wanted", "surge", "expected"), [

@@ -7,7 +7,7 @@ import pytest
 
 from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.kinds import resources
-from kopf_cluster.kinds.builtin_columns import make_columns
+from kopf_cluster.kinds.columns import make_columns
 
 KINDS = sorted({resource.plural for resource in resources.read_resources() if resource.is_stored})
 

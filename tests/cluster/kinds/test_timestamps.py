@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from kopf_cluster.kinds.timestamps import canonical
+from kopf_cluster.kinds.pruning import canonical
 
 
 @pytest.mark.parametrize(("text", "expected"), [

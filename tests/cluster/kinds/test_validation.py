@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kopf_cluster.kinds import resources, structures
 from kopf_cluster.kinds.pruning import prune
-from kopf_cluster.kinds.validation import validate
+from kopf_cluster.kinds.structures import validate
 from tests.cluster.kinds.strategies import spoiled
 
 KINDS = [one.definition for one in resources.read_resources() if one.is_stored]

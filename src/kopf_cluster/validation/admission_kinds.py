@@ -1,5 +1,5 @@
 """
-Webhook configurations: names, rules, addresses, review versions, match conditions, as of "Dynamic Admission Control".
+What kinds ask for admission by: webhook configurations, as of "Dynamic Admission Control", and policies in CEL.
 """
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 from kopf_cluster.cel import expressions
 from kopf_cluster.kinds.objects import validate_qualified
 from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required, too_many, unsupported_value
-from kopf_cluster.validation import object_names as names
-from kopf_cluster.validation.nested_selectors import validate_selector
+from kopf_cluster.validation import fields
+from kopf_cluster.validation.fields import validate_selector
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -27,7 +27,7 @@ _URL_FORM: Final = "; desired format: https://host[/path]"
 _CHOICES: Final = {"failurePolicy": ("Fail", "Ignore"), "matchPolicy": ("Equivalent", "Exact")}
 
 
-def validate(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+def validate_webhooks(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     """Give everything that is wrong with all webhooks of a configuration."""
     seen: set[str] = set()
     for index, webhook in enumerate(new.get("webhooks") or ()):
@@ -63,7 +63,7 @@ def _validate_webhook(webhook: Obj, path: str) -> Iterator[FieldError]:
 
 
 def _validate_full_name(name: str, path: str) -> Iterator[FieldError]:
-    wrong = ",".join(names.subdomain(name))
+    wrong = ",".join(fields.subdomain(name))
     if not name:
         yield required(path)
     elif wrong:
@@ -154,7 +154,7 @@ def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
         if not service.get(field):
             yield required(f"{path}.{field}", f"service {field} is required")
     port = service.get("port", 443)
-    for why in names.port(port):
+    for why in fields.port(port):
         yield invalid_value(f"{path}.port", port, f"port is not valid: {why}")
     url_path = service.get("path") or "/"
     if url_path == "/":
@@ -165,7 +165,7 @@ def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
         if not step:
             yield invalid_value(f"{path}.path", url_path, f"segment[{index}] may not be empty")
         else:
-            for why in names.subdomain(step):
+            for why in fields.subdomain(step):
                 yield invalid_value(f"{path}.path", url_path, f"segment[{index}]: {why}")
 
 
@@ -207,7 +207,121 @@ def _validate_versions(versions: list[str], path: str) -> Iterator[FieldError]:
         if version in versions[:index]:
             yield invalid_value(f"{path}[{index}]", version, "duplicate version")
         else:
-            for why in names.old_label(version):
+            for why in fields.old_label(version):
                 yield invalid_value(f"{path}[{index}]", version, why)
     if not set(versions) & set(_VERSIONS):
         yield invalid_value(path, versions, f"must include at least one of {', '.join(_VERSIONS)}")
+
+
+# Admission policies in CEL, which are only kept here, and their bindings: what they match, and whether they compile.
+
+_NOTHING: Final = "validations or auditAnnotations must contain at least one item"
+_REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+_ACTIONS: Final = ("Audit", "Deny", "Warn")
+_BOTH: Final = ("must not contain both Deny and Warn (repeating the same validation failure information in the API "
+                "response and headers serves no purpose)")
+_POLICY_VARIABLES: Final = ("object", "oldObject", "request", "namespaceObject", "variables")
+
+
+def validate_policy(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    yield from _validate_choice(spec, "failurePolicy", "spec")
+    if "paramKind" in spec:
+        yield from _validate_parameters(spec["paramKind"], "spec.paramKind")
+    matched = spec.get("matchConstraints")
+    if matched is None:
+        yield required("spec.matchConstraints")
+    else:
+        yield from _validate_matched(matched, "spec.matchConstraints")
+        if not matched.get("resourceRules"):
+            yield required("spec.matchConstraints.resourceRules")
+    known = dict.fromkeys((*_POLICY_VARIABLES, "params") if "paramKind" in spec else _POLICY_VARIABLES, "dyn")
+    yield from validate_conditions(spec.get("matchConditions") or (), "spec.matchConditions")
+    for index, variable in enumerate(spec.get("variables") or ()):
+        yield from _validate_expression(variable, "expression", f"spec.variables[{index}]", known, "")
+    if not spec.get("validations") and not spec.get("auditAnnotations"):
+        yield required("spec.validations", _NOTHING)
+        yield required("spec.auditAnnotations", _NOTHING)
+    for index, validation in enumerate(spec.get("validations") or ()):
+        yield from _validate_validation(validation, f"spec.validations[{index}]", known)
+
+
+def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    if not spec.get("policyName"):
+        yield required("spec.policyName")
+    if "matchResources" in spec:
+        yield from _validate_matched(spec["matchResources"], "spec.matchResources")
+    yield from _validate_actions(spec.get("validationActions") or [], "spec.validationActions")
+
+
+def _validate_actions(actions: Sequence[str], path: str) -> Iterator[FieldError]:
+    for index, action in enumerate(actions):
+        if action not in _ACTIONS:
+            yield unsupported_value(f"{path}[{index}]", action, _ACTIONS)
+        if action in actions[:index]:
+            yield duplicate_value(f"{path}[{index}]", action)
+    if {"Deny", "Warn"} <= set(actions):
+        yield invalid_value(path, actions, _BOTH)
+    if not actions:
+        yield required(path, "at least one validation action is required")
+
+
+def _validate_choice(obj: Obj, field: str, path: str) -> Iterator[FieldError]:
+    if obj.get(field) not in _CHOICES[field]:
+        yield unsupported_value(f"{path}.{field}", obj.get(field), _CHOICES[field])
+
+
+def _validate_parameters(kind: Obj, path: str) -> Iterator[FieldError]:
+    api_version, name = kind.get("apiVersion") or "", kind.get("kind") or ""
+    group, _, version = api_version.rpartition("/")
+    if not api_version:
+        yield required(f"{path}.apiVersion")
+    elif "/" in group:
+        yield invalid_value(f"{path}.apiVersion", api_version, f"unexpected GroupVersion string: {api_version}")
+    else:
+        if group and (wrong := ",".join(fields.subdomain(group))):
+            yield invalid_value(f"{path}.apiVersion", group, wrong)
+        if not version:
+            yield invalid_value(f"{path}.apiVersion", api_version, "version must be specified")
+        elif wrong := ",".join(fields.old_label(version)):
+            yield invalid_value(f"{path}.apiVersion", version, wrong)
+    if not name:
+        yield required(f"{path}.kind")
+    elif wrong := ",".join(fields.old_label(name.lower())):
+        yield invalid_value(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {wrong}")
+
+
+def _validate_matched(matched: Obj, path: str) -> Iterator[FieldError]:
+    yield from _validate_choice(matched, "matchPolicy", path)
+    for field in ("namespaceSelector", "objectSelector"):
+        yield from validate_selector(matched.get(field) or {}, f"{path}.{field}")
+    for field in ("resourceRules", "excludeResourceRules"):
+        for index, rule in enumerate(matched.get(field) or ()):
+            yield from validate_rule(rule, f"{path}.{field}[{index}]")
+
+
+def _validate_validation(validation: Obj, path: str, known: dict[str, str]) -> Iterator[FieldError]:
+    message, reason = validation.get("message") or "", validation.get("reason")
+    yield from _validate_expression(validation, "expression", path, known, "BOOL")
+    if validation.get("messageExpression"):
+        yield from _validate_expression(validation, "messageExpression", path, known, "STRING")
+    if message and not message.strip():
+        yield invalid_value(f"{path}.message", message, "message must be non-empty if specified")
+    elif "\n" in message.strip():
+        yield invalid_value(f"{path}.message", message, "message must not contain line breaks")
+    if reason is not None and reason not in _REASONS:
+        yield unsupported_value(f"{path}.reason", reason, _REASONS)
+
+
+def _validate_expression(
+        obj: Obj, field: str, path: str, known: dict[str, str], result: str,
+) -> Iterator[FieldError]:
+    text = obj.get(field) or ""
+    if not text.strip():
+        if field == "expression":
+            yield required(f"{path}.{field}", "expression is not specified")
+        else:
+            yield invalid_value(f"{path}.{field}", text, "must be non-empty if specified")
+    elif why := find_fault(text, known, result):
+        yield invalid_value(f"{path}.{field}", text, why)

@@ -5,18 +5,22 @@ See "API-initiated Eviction" of the Kubernetes documentation, and the API refere
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+import urllib.parse
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
-from kopf_cluster import ages, codec, statuses
-from kopf_cluster.api.request_options import convert_delete_options
-from kopf_cluster.kinds import objects, selectors
+from kopf_cluster import ages, codec, patches, statuses
+from kopf_cluster.api.bodies import decode_patch, read_object
+from kopf_cluster.api.request_options import convert_delete_options, write_options
+from kopf_cluster.kinds import objects, scales, selectors
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.requests import Answer
-from kopf_cluster.store.storage import Key, Store
+from kopf_cluster.kinds.resources import Subresource
+from kopf_cluster.kinds.scales import ScaleKind, ScalePaths
+from kopf_cluster.requests import Answer, Call, Request
+from kopf_cluster.store.storage import Key, Record, Store
 from kopf_cluster.writes.write_options import WriteOptions
 from kopf_cluster.writes.writing import Writer
 
@@ -114,3 +118,78 @@ def _refuse(why: str) -> statuses.APIStatus:
 def _success(code: int) -> Answer:
     return Answer(code, codec.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                                       "code": code}))
+
+
+# Connections to containers and proxies: what clients ask for is read, so that webhooks can say what they think of it.
+#
+# Nothing can be connected to here, so it is refused in any case.
+
+#: The subresources that are connections; and what else could only be told by a kubelet.
+CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
+OF_KUBELETS: Final = CONNECTIONS | {"log"}
+
+_FLAGS: Final = frozenset({"stdin", "stdout", "stderr", "tty"})
+_TEXTS: Final = frozenset({"container", "path"})
+
+
+def read_options(subresource: Subresource, rest: str, request: Request) -> Obj:
+    """Make the object of the options in the query; of a proxy, the rest of the path is one of them."""
+    options: dict[str, Any] = {"kind": subresource.kind, "apiVersion": subresource.version}
+    for name, value in urllib.parse.parse_qsl(request.raw_query):
+        if name in _FLAGS:
+            options[name] = request.flag(name)
+        elif name in _TEXTS:
+            options[name] = value
+        elif name == "command":
+            options.setdefault(name, []).append(value)
+        elif name == "ports":
+            options.setdefault(name, []).append(_read_port(value))
+    return options | ({"path": f"/{rest}"} if rest else {})
+
+
+def _read_port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5):
+        raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+# The subresource ``scale``: how many replicas there are, and how many there must be, whatever the kind is.
+#
+# See "Subresources" of the API conventions, and "Scale subresource" of custom resource definitions.
+
+# There are no lists in scales, so the strategic patches are the same as the merging ones.
+_PATCHES: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    patches.JSON: patches.json_patch, patches.MERGE: patches.merge_patch, patches.STRATEGIC: patches.merge_patch}
+
+
+class Scaling:
+    """Answers to reads and writes of scales."""
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__()
+        self._writer = writer
+
+    def answer(self, kind: Kind, paths: ScalePaths, call: Call, request: Request) -> Answer:
+        key = (call.namespace or "", call.name or "")
+        if call.verb == "get":
+            return _show(kind, paths, self._writer.need(kind, key))
+        options = write_options(request)
+        if call.verb == "update":
+            scale = read_object(ScaleKind(), request, implied=not kind.custom)
+            objects.require_same_name(scale, key[1])
+            return self._write(kind, paths, key, lambda old: scale, options)
+        if request.content_type == patches.APPLY:
+            raise statuses.not_implemented(f"applying to the subresource {kind.plural}/scale on the server side")
+        if request.content_type not in _PATCHES:
+            raise statuses.unsupported_media(_PATCHES)
+        function, patch = _PATCHES[request.content_type], decode_patch(request)
+        return self._write(kind, paths, key, lambda old: function(old, patch), options)
+
+    def _write(self, kind: Kind, paths: ScalePaths, key: Key, transform: Any, options: WriteOptions) -> Answer:
+        def change(old: Obj) -> Obj:
+            return scales.take(transform(scales.show(old, paths)), old, paths)
+        return _show(kind, paths, self._writer.update(kind, key, change, subresource="scale", options=options))
+
+
+def _show(kind: Kind, paths: ScalePaths, record: Record) -> Answer:
+    return Answer(200, codec.encode(scales.show(objects.open_record(kind, record), paths)))

@@ -1,0 +1,143 @@
+"""
+What fields of many kinds have in common: names of all sorts, numbers, and label selectors.
+
+The rules of names are those of "Object Names and IDs". Each of these functions gives what is wrong with the name, in
+the words that follow "Invalid value: ...: "; nothing if it is good.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from kopf_cluster.kinds.objects import LABEL, LABEL_RULE, SUBDOMAIN, SUBDOMAIN_RULE, validate_labels, validate_qualified
+from kopf_cluster.statuses import FieldError, duplicate_value, forbidden_value, invalid_value, required
+
+_OLD_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_OLD_LABEL_RULE: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')")
+_VARIABLE_RULE: Final = (
+    "a valid environment variable name must consist only of printable ASCII characters other than '='")
+_PORT_CHARACTERS: Final = re.compile(r"[-a-z0-9]*")
+
+
+def label(name: str) -> Iterator[str]:
+    """A label of DNS (RFC 1123): names of containers, volumes, ports of services."""
+    if len(name) > 63:
+        yield "must be no more than 63 bytes"
+    if not LABEL.fullmatch(name):
+        yield LABEL_RULE
+
+
+def old_label(name: str) -> Iterator[str]:
+    """A label of DNS that does not begin with a digit (RFC 1035)."""
+    if len(name) > 63:
+        yield "must be no more than 63 bytes"
+    if not _OLD_LABEL.fullmatch(name):
+        yield _OLD_LABEL_RULE
+
+
+def subdomain(name: str) -> Iterator[str]:
+    if len(name) > 253:
+        yield "must be no more than 253 bytes"
+    if not SUBDOMAIN.fullmatch(name):
+        yield SUBDOMAIN_RULE
+
+
+def port(number: Any) -> Iterator[str]:
+    if not isinstance(number, int) or not 1 <= number <= 65535:
+        yield "must be between 1 and 65535, inclusive"
+
+
+def port_name(name: str) -> Iterator[str]:
+    """A name of a service as of IANA (RFC 6335): names of ports of containers."""
+    if len(name) > 15:
+        yield "must be no more than 15 bytes"
+    if not _PORT_CHARACTERS.fullmatch(name):
+        yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+    if not re.search("[a-z]", name):
+        yield "must contain at least one letter (a-z)"
+    if "--" in name:
+        yield "must not contain consecutive hyphens"
+    if name.startswith("-") or name.endswith("-"):
+        yield "must not begin or end with a hyphen"
+
+
+def variable(name: str) -> Iterator[str]:
+    """A name of an environment variable."""
+    if "=" in name or not name.isascii() or not name.isprintable():
+        yield _VARIABLE_RULE
+
+
+# Names of items in lists: each is a label of DNS, and nobody else's in the list.
+
+def validate_item_name(name: str, path: str, taken: set[str], *, needed: bool = True) -> Iterator[FieldError]:
+    """Give what is wrong with the name of the next item, and take the name."""
+    if not name:
+        if needed:
+            yield required(path)
+        return
+    for why in label(name):
+        yield invalid_value(path, name, why)
+    if name in taken:
+        yield duplicate_value(path, name)
+    taken.add(name)
+
+
+# Numbers, and percentages that stand where numbers can.
+
+Obj: TypeAlias = dict[str, Any]
+
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_PERCENT_RULE: Final = ("a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
+                        "'93%', regex used for validation is '[0-9]+%')")
+_NEGATIVE: Final = "must be greater than or equal to 0"
+
+
+def not_negative(obj: Obj, path: str, *fields: str) -> Iterator[FieldError]:
+    """Refuse the negative ones of these fields."""
+    for field in fields:
+        if (value := obj.get(field)) is not None and value < 0:
+            yield invalid_value(f"{path}.{field}", value, _NEGATIVE)
+
+
+def number_or_percent(value: int | str, path: str, *, most: int | None = None) -> Iterator[FieldError]:
+    """Refuse what is neither a number nor a percentage, or is too much if there is a limit, in percents."""
+    if isinstance(value, int):
+        if value < 0:
+            yield invalid_value(path, value, _NEGATIVE)
+    elif not _PERCENT.fullmatch(value):
+        yield invalid_value(path, value, _PERCENT_RULE)
+    elif most is not None and int(value.removesuffix("%")) > most:
+        yield invalid_value(path, value, f"must not be greater than {most}%")
+
+
+# Label selectors inside of objects.
+
+def validate_selector(selector: Obj, path: str) -> Iterator[FieldError]:
+    """Give everything that is wrong with a selector; an empty one is good."""
+    yield from validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+    for index, requirement in enumerate(selector.get("matchExpressions") or ()):
+        yield from validate_requirement(requirement, f"{path}.matchExpressions[{index}]")
+
+
+def validate_requirement(
+        requirement: Obj, path: str, *, comparing: bool = False, rule: str = "not a valid selector operator",
+) -> Iterator[FieldError]:
+    """Give everything that is wrong with one expression; those about nodes can be comparing, too: ``Gt``, ``Lt``."""
+    operator, values = requirement.get("operator") or "", requirement.get("values") or []
+    if operator in ("In", "NotIn"):
+        if not values:
+            yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            yield forbidden_value(f"{path}.values",
+                                  "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+    elif comparing and operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+    else:
+        yield invalid_value(f"{path}.operator", operator, rule)
+    yield from validate_qualified(f"{path}.key", requirement.get("key") or "")

@@ -1,0 +1,207 @@
+"""
+Kinds of few rules: leases, priority classes, API services, roles, disruption budgets, quotas, and ranges of limits.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from kopf_cluster.access.authorizing import GROUP
+from kopf_cluster.kinds import quantities
+from kopf_cluster.statuses import (
+    FieldError,
+    duplicate_value,
+    forbidden_value,
+    invalid_value,
+    required,
+    unsupported_value,
+)
+from kopf_cluster.validation import fields
+from kopf_cluster.validation.fields import not_negative, number_or_percent, validate_selector
+
+Obj: TypeAlias = dict[str, Any]
+
+_SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_MAX_PRIORITY: Final = 1_000_000_000  # of those that users make
+
+
+def validate_lease(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    duration = spec.get("leaseDurationSeconds")
+    if duration is not None and duration <= 0:
+        yield invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
+    yield from not_negative(spec, "spec", "leaseTransitions")
+
+
+def validate_priority_class(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    name, value = new["metadata"].get("name") or "", new.get("value") or 0
+    if not name.startswith("system-"):
+        if value > _MAX_PRIORITY:
+            yield forbidden_value("value", f"maximum allowed value of a user defined priority is {_MAX_PRIORITY}")
+    elif value != _SYSTEM_PRIORITIES.get(name):
+        why = (f"value of {name} PriorityClass must be {_SYSTEM_PRIORITIES[name]}" if name in _SYSTEM_PRIORITIES
+               else f"{name} is not a known system priority class")
+        yield forbidden_value("metadata.name", "priority class names with 'system-' prefix are reserved for system use "
+                                               f"only. error: {why}")
+
+
+def validate_api_service(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    name, spec = new["metadata"].get("name"), new.get("spec") or {}
+    group, version, service = spec.get("group") or "", spec.get("version") or "", spec.get("service")
+    if name != (wanted := f"{version}.{group}"):
+        yield invalid_value("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
+    if not group and version != "v1":
+        yield required("spec.group", "only v1 may have an empty group and it better be legacy kube")
+    for why in fields.subdomain(group) if group else ():
+        yield invalid_value("spec.group", group, why)
+    for why in fields.old_label(version):
+        yield invalid_value("spec.version", version, why)
+    for field, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
+        if not 0 < (spec.get(field) or 0) <= most:
+            yield invalid_value(f"spec.{field}", spec.get(field) or 0, f"must be positive and less than {most}")
+    yield from _validate_trust(spec, is_local=service is None)
+    if service is not None:
+        for field in ("namespace", "name"):
+            if not service.get(field):
+                yield required(f"spec.service.{field}")
+
+
+def _validate_trust(spec: Obj, *, is_local: bool) -> Iterator[FieldError]:
+    bundle, is_blind = spec.get("caBundle") or "", spec.get("insecureSkipTLSVerify")
+    if is_local and bundle:
+        size = len(bundle) * 3 // 4 - bundle.count("=")
+        yield invalid_value("spec.caBundle", f"{size} bytes", "local APIServices may not have a caBundle")
+    if is_blind and (is_local or bundle):
+        yield invalid_value("spec.insecureSkipTLSVerify", True,
+                            "local APIServices may not have insecureSkipTLSVerify" if is_local
+                            else "may not be true if caBundle is present")
+
+
+# Roles and their bindings: what rules can be about, and to whom roles can be bound.
+
+_SUBJECTS: Final = ("Group", "ServiceAccount", "User")
+
+
+def validate_role(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    namespaced = bool(new["metadata"].get("namespace"))
+    for index, rule in enumerate(new.get("rules") or ()):
+        path = f"rules[{index}]"
+        if not rule.get("verbs"):
+            yield required(f"{path}.verbs", "verbs must contain at least one value")
+        if paths := rule.get("nonResourceURLs"):
+            if namespaced:
+                yield invalid_value(f"{path}.nonResourceURLs", paths,
+                                    "namespaced rules cannot apply to non-resource URLs")
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                yield invalid_value(f"{path}.nonResourceURLs", paths,
+                                    "rules cannot apply to both regular resources and non-resource URLs")
+            continue
+        if not rule.get("apiGroups"):
+            yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+        if not rule.get("resources"):
+            yield required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    reference, namespaced = new.get("roleRef") or {}, bool(new["metadata"].get("namespace"))
+    kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
+    if reference.get("apiGroup") != GROUP:
+        yield unsupported_value("roleRef.apiGroup", reference.get("apiGroup") or "", (GROUP,))
+    if reference.get("kind") not in kinds:
+        yield unsupported_value("roleRef.kind", reference.get("kind") or "", kinds)
+    if not reference.get("name"):
+        yield required("roleRef.name")
+    for index, subject in enumerate(new.get("subjects") or ()):
+        yield from _validate_subject(subject, f"subjects[{index}]", namespaced)
+
+
+def _validate_subject(subject: Obj, path: str, namespaced: bool) -> Iterator[FieldError]:
+    """Give what is wrong with a subject; accounts without a namespace are of that of the binding."""
+    kind, group = subject.get("kind") or "", subject.get("apiGroup") or ""
+    if not subject.get("name"):
+        yield required(f"{path}.name")
+    if kind not in _SUBJECTS:
+        yield unsupported_value(f"{path}.kind", kind, _SUBJECTS)
+    elif kind == "ServiceAccount":
+        if group:
+            yield unsupported_value(f"{path}.apiGroup", group, ("",))
+        if not subject.get("namespace") and not namespaced:
+            yield required(f"{path}.namespace")
+    elif group != GROUP:
+        yield unsupported_value(f"{path}.apiGroup", group, (GROUP,))
+
+
+# How many there may be, and how much: disruption budgets, quotas, ranges of limits.
+
+_COUNTED: Final = frozenset({
+    "configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services",
+    "services.loadbalancers", "services.nodeports"})
+_MEASURED: Final = frozenset({
+    "cpu", "memory", "ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu",
+    "requests.memory", "requests.ephemeral-storage", "requests.storage"})
+
+# Of each resource, the first must not be greater than the second; the field that is blamed, and whose value is shown.
+_ORDERED: Final = (
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest",
+     "min value {} is greater than default request value {}"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest",
+     "default request value {} is greater than max value {}"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest",
+     "default request value {} is greater than default limit value {}"),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"))
+
+
+def validate_budget(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    spec = new.get("spec") or {}
+    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if least is not None and most is not None:
+        shown = {"MinAvailable": least, "MaxUnavailable": most, "Selector": spec.get("selector"),
+                 "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy")}
+        yield invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+    for field in ("minAvailable", "maxUnavailable"):
+        if field in spec:
+            yield from number_or_percent(spec[field], f"spec.{field}", most=100)
+    yield from validate_selector(spec.get("selector") or {}, "spec.selector")
+
+
+def validate_quota(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    for name, value in ((new.get("spec") or {}).get("hard") or {}).items():
+        path, amount = f"spec.hard[{name}]", quantities.amount(value)
+        if "/" not in name and name not in _COUNTED | _MEASURED and "hugepages-" not in name:
+            yield invalid_value(path, name, "must be a standard resource type or fully qualified")
+            yield invalid_value(path, name, "must be a standard resource for quota")
+        if amount < 0:
+            yield invalid_value(path, value, "must be greater than or equal to 0")
+        if name in _COUNTED and amount.denominator != 1:
+            yield invalid_value(path, value, "must be an integer")
+
+
+def validate_range(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, limit in enumerate((new.get("spec") or {}).get("limits") or ()):
+        path, kind = f"spec.limits[{index}]", limit.get("type") or ""
+        if kind in seen:
+            yield duplicate_value(f"{path}.type", kind)
+        seen.add(kind)
+        if kind == "Pod":
+            for field in ("default", "defaultRequest"):
+                if limit.get(field):
+                    yield forbidden_value(f"{path}.{field}", "may not be specified when `type` is 'Pod'")
+        if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(one) or ()) for one in ("min", "max")):
+            yield required(f"{path}.limits",
+                           "either minimum or maximum storage value is required, but neither was provided")
+        yield from _validate_order(limit, path)
+
+
+def _validate_order(limit: Obj, path: str) -> Iterator[FieldError]:
+    for lower, upper, blamed, shown, text in _ORDERED:
+        least, most = limit.get(lower) or {}, limit.get(upper) or {}
+        for name in sorted(least.keys() & most.keys()):
+            if quantities.amount(least[name]) > quantities.amount(most[name]):
+                yield invalid_value(f"{path}.{blamed}[{name}]", limit[shown][name],
+                                    text.format(least[name], most[name]))
+    for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
+        if quantities.amount(ratio) < 1:
+            yield invalid_value(f"{path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")
