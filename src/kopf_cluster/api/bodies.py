@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import yaml
 
-from kopf_cluster import codec, encodings, go_json, json_fields, patches, sessions, statuses, yamls
+from kopf_cluster import codec, encodings, json_fields, patches, sessions, statuses, yamls
 from kopf_cluster.protobuf import envelopes
 from kopf_cluster.protobuf.messages import find_message
 from kopf_cluster.protobuf.wire import ProtobufError
@@ -76,9 +76,8 @@ def decode_body(request: Request, expected: Expected) -> dict[str, Any]:
         else:
             raise statuses.unsupported_media(encodings.SERVED)
     except (codec.DecodeError, yaml.YAMLError, TypeError, RecursionError) as error:
-        why = (go_json.explain(request.body) if request.content_type in JSON_TYPES else None) or error
         raise _unrecognized(what, "couldn't get version/kind; json parse error: "
-                                  f"{why} ({_excerpt(request.body)})") from None
+                                  f"{error} ({_excerpt(request.body)})") from None
     if not isinstance(body, dict):
         raise _unrecognized(what, "couldn't get version/kind; json parse error: not a JSON object")
     return body
@@ -165,8 +164,7 @@ def decode_patch(request: Request) -> Any:
     try:
         patch = codec.decode(request.body)
     except (codec.DecodeError, RecursionError) as error:
-        why = go_json.explain(request.body) or str(error)
-        raise statuses.bad_request(f"{prefix}{why}" if prefix or is_strategic or is_json else _NO_PATCH) from None
+        raise statuses.bad_request(f"{prefix}{error}" if prefix or is_strategic or is_json else _NO_PATCH) from None
     if patch is None:
         if is_strategic or is_json:
             return [] if is_json else {}

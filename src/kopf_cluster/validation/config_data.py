@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from kopf_cluster import codec, go_json
+from kopf_cluster import codec
 from kopf_cluster.statuses import FieldError, invalid_value, required, too_long
 
 Obj: TypeAlias = dict[str, Any]
@@ -74,8 +74,9 @@ def _validate_key(key: str, field: str) -> Iterator[FieldError]:
 
 def _find_fault(text: bytes) -> str:
     """Tell why it is no JSON object; nothing if it is one."""
-    if why := go_json.explain(text):
-        return why
     kinds = {str: "string", list: "array", bool: "bool", int: "number", float: "number"}
-    found = kinds.get(type(codec.decode(text)))
+    try:
+        found = kinds.get(type(codec.decode(text)))
+    except (codec.DecodeError, RecursionError) as error:
+        return str(error)
     return f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}" if found else ""

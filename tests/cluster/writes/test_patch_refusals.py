@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kopf_cluster.go_json import explain
 from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, STRATEGIC, Client, make_config_map, make_kex
 
 APPLY = "application/apply-patch+yaml"
@@ -25,42 +24,15 @@ async def test_accepted_types_are_listed_in_their_order(client: Client, kexes: s
         assert (reply.status, reply.body["message"]) == (415, prefix + ", ".join(expected))
 
 
-@pytest.mark.parametrize(("text", "why"), [
-    ("", "unexpected end of JSON input"),
-    ("{", "unexpected end of JSON input"),
-    ('{"a":}', "invalid character '}' looking for beginning of value"),
-    ("nope", "invalid character 'o' in literal null (expecting 'u')"),
-    ("{a:1}", "invalid character 'a' looking for beginning of object key string"),
-    ('{"a" 1}', "invalid character '1' after object key"),
-    ('{"a":1,}', "invalid character '}' looking for beginning of object key string"),
-    ('{"a":1 "b":2}', "invalid character '\"' after object key:value pair"),
-    ("[1,]", "invalid character ']' looking for beginning of value"),
-    ("[1 2]", "invalid character '2' after array element"),
-    ('["a\nb"]', "invalid character '\\n' in string literal"),
-    ('["\\x"]', "invalid character 'x' in string escape code"),
-    ('["\\u12g4"]', "invalid character 'g' in \\u hexadecimal character escape"),
-    ("-x", "invalid character 'x' in numeric literal"),
-    ("1.x", "invalid character 'x' after decimal point in numeric literal"),
-    ("1e+x", "invalid character 'x' in exponent of numeric literal"),
-    ("{} x", "invalid character 'x' after top-level value"),
-    ("'a'", "invalid character '\\'' looking for beginning of value"),
-])
-async def test_broken_json_is_explained_as_by_go(client: Client, text: str, why: str) -> None:
-    assert explain(text.encode()) == why
+@pytest.mark.parametrize("text", [
+    "", "{", '{"a":}', "nope", "{a:1}", "[1 2]", '["\\x"]', "1.x", "{} x", "'a'", "[" * 20_000,
+], ids=range(11))
+async def test_broken_json_is_bad(client: Client, text: str) -> None:
     for content_type, prefix in ((MERGE, "error decoding patch: "), (JSON, "error decoding patch: "), (STRATEGIC, "")):
         reply = await client.call("PATCH", f"{CONFIG_MAPS}/one", data=text, headers={"Content-Type": content_type})
-        assert (reply.status, reply.body["message"]) == (400, prefix + why)
-    if text:
-        reply = await client.call("POST", CONFIG_MAPS, data=text, headers={"Content-Type": "application/json"})
-        assert (reply.status, reply.body["message"]) == (
-            400, "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; "
-                 f"json parse error: {why} ({text.encode().hex()})")
-
-
-@pytest.mark.parametrize("text", [
-    "{}", '{"a": [1, -2.5e-3, "\\u00e4", {"b": [[], {}, null, true, false]}]}', "0", " [ ] "])
-def test_correct_json_is_not_explained(text: str) -> None:
-    assert explain(text.encode()) is None
+        assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
+        assert reply.body["message"].startswith(prefix)
+        assert reply.body["message"] != prefix
 
 
 @pytest.mark.parametrize(("content_type", "patch", "why"), [
