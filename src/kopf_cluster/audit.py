@@ -12,8 +12,8 @@ import msgspec
 
 from kopf_cluster.requests import Answer, Call, User
 
-#: How many requests are remembered.
 LIMIT: Final = 10_000
+"""How many requests are remembered."""
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,8 +29,8 @@ from kopf_cluster.kinds.resources import Resource
 from kopf_cluster.kinds.selectors import Selectable, make_selectable
 from kopf_cluster.validation import rules, workload_specs
 
-#: What is special of a kind: completes the new state, and tells what is wrong with it.
 Rule: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
+"""What is special of a kind: completes the new state, and tells what is wrong with it."""
 
 _CLEANUP_FINALIZERS: Final = {customs.PLURAL: customs.CLEANUP_FINALIZER}
 
@@ -67,8 +67,8 @@ _INITIAL: Final[dict[str, Obj]] = {
 }
 
 
-#: What the controller of namespaces waits for before a namespace goes.
 _NAMESPACE_FINALIZER: Final = "kubernetes"
+"""What the controller of namespaces waits for before a namespace goes."""
 
 _TOO_DEEP: Final = "json: exceeded max depth"
 

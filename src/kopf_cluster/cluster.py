@@ -49,24 +49,24 @@ class LocalCluster(Client):
     As a regular context manager, it runs in a thread of its own; as an asynchronous one, in the current event loop
     and by its clock. When the context ends, nothing remains: no thread, no socket, no file.
 
-    Args:
-        host: Where to listen; loopback by default.
-        port: Which port to listen on; any free one by default.
-        kubeconfig: Where to write the kubeconfig; a temporary file by default. It is removed in the end.
-        seed: What the random decisions about faults begin with.
-        history: How many bytes of changed objects to remember for watches that go on from older versions.
-        bookmark_interval: How often to send bookmarks, in seconds.
-        simulate: Whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.;
-            with ``"controllers"``, pods are created and deleted, but it is up to others what becomes of them.
-        authorization: Who may do what: everybody with a token everything (``"always-allow"``, the default), or what
-            the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
-        bare: Whether there is nothing in the beginning but the namespaces: no service of the API, and in the
-            namespaces neither default service accounts nor ``kube-root-ca.crt``.
-        managed_fields: Whether ``metadata.managedFields`` are kept for all objects, as in real clusters; otherwise,
-            only for those objects that are applied on the server side, which makes all writes a bit faster.
-        administrator: The name of the user to whom the token of the cluster belongs, as ``kubectl auth whoami`` tells.
-        data_dir: Where to keep the data and the credentials, for the next local cluster with the same directory
-            to go on with them; only in memory by default.
+    * ``host``: where to listen; loopback by default.
+    * ``port``: which port to listen on; any free one by default.
+    * ``kubeconfig``: where to write the kubeconfig; a temporary file by default. It is removed in the end.
+    * ``seed``: what the random decisions about faults begin with.
+    * ``history``: how many bytes of changed objects to remember for watches that go on from older versions.
+    * ``bookmark_interval``: how often to send bookmarks, in seconds.
+    * ``simulate``: whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.;
+      with ``"controllers"``, pods are created and deleted, but it is up to others what becomes of them.
+    * ``authorization``: who may do what: everybody with a token everything (``"always-allow"``, the default), or what
+      the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
+    * ``bare``: whether there is nothing in the beginning but the namespaces: no service of the API, and in the
+      namespaces neither default service accounts nor ``kube-root-ca.crt``.
+    * ``managed_fields``: whether ``metadata.managedFields`` are kept for all objects, as in real clusters; otherwise,
+      only for those objects that are applied on the server side, which makes all writes a bit faster.
+    * ``administrator``: the name of the user to whom the token of the cluster belongs, as ``kubectl auth whoami``
+      tells.
+    * ``data_dir``: where to keep the data and the credentials, for the next local cluster with the same directory to go
+      on with them; only in memory by default.
     """
 
     kubeconfig: pathlib.Path
@@ -254,9 +254,8 @@ class LocalCluster(Client):
 
         For a cluster in its own thread; in an event loop, use `restart_async`.
 
-        Args:
-            keep_data: Whether all objects are kept, and the resource versions go on; otherwise, it is a new and empty
-                cluster at the old address, with the same credentials, and the versions begin anew.
+        * ``keep_data``: whether all objects are kept, and the resource versions go on; otherwise, it is a new and empty
+          cluster at the old address, with the same credentials, and the versions begin anew.
         """
         if self._thread is None or self._loop is None:
             raise RuntimeError("this local cluster runs in an event loop: use `await cluster.restart_async()`")
@@ -327,8 +326,7 @@ class LocalCluster(Client):
     def create_token(self, namespace: str, name: str, *, lifetime: float = LIFETIME) -> str:
         """Give a bearer token of the service account; the lifetime is in seconds, by the clock of the event loop.
 
-        Raises:
-            LookupError: if there is no such service account.
+        Raises `LookupError` if there is no such service account.
         """
         server = self._need_server()
         return self._call(lambda: server.create_token(namespace, name, lifetime))

@@ -64,8 +64,8 @@ JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 PROTOBUF: Final = envelopes.MEDIA_TYPE
 
-#: What objects can be sent in, by preference if the client has none.
 SERVED: Final = (JSON, YAML, PROTOBUF)
+"""What objects can be sent in, by preference if the client has none."""
 
 
 class Frames(Protocol):
@@ -96,8 +96,8 @@ class Delimited:
         return envelopes.encode_event(type_, codec.decode(obj))
 
 
-#: In what streams can be sent; there are none in YAML.
 STREAMED: Final[Mapping[str, Frames]] = {JSON: Lines(), PROTOBUF: Delimited()}
+"""In what streams can be sent; there are none in YAML."""
 
 
 def choose_plain(accept: str) -> str:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
-#: How many notes about the fields of one object are made, and of how many characters in all.
 MAX_NOTES: Final = 100  # as in kube-apiserver
+"""How many notes about the fields of one object are made, and of how many characters in all."""
 _MAX_LENGTH: Final = 1024 * 1024
 
 _REPEATED: Final = 'duplicate field "{}"'

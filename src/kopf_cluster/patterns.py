@@ -16,8 +16,8 @@ try:
 except ImportError:
     re2 = None
 
-#: Longer patterns are refused.
 MAX_LENGTH: Final = 10_000
+"""Longer patterns are refused."""
 
 
 class Match(Protocol):

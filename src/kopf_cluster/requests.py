@@ -36,14 +36,14 @@ class User:
         return {key: value for key, value in info.items() if value}
 
 
-#: The one to whom the token of the kubeconfig belongs.
 ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))
+"""The one to whom the token of the kubeconfig belongs."""
 
-#: The one who does what happens on its own: garbage collection, the lives of namespaces, simulated workloads.
 CONTROL_LOOPS: Final = User("system:kube-controller-manager", (SUPERUSERS, "system:authenticated"))
+"""The one who does what happens on its own: garbage collection, the lives of namespaces, simulated workloads."""
 
-#: Whose request is being answered, for those who have only its consequences at hand.
 asking: Final[contextvars.ContextVar[User]] = contextvars.ContextVar("asking", default=ADMINISTRATOR)
+"""Whose request is being answered, for those who have only its consequences at hand."""
 
 _FALSE: Final = frozenset({"", "0", "false"})
 _MAX_NUMBER: Final = 2 ** 63

@@ -49,8 +49,8 @@ from kopf_cluster.writes.writing import Writer
 
 T = TypeVar("T")
 
-#: How often bookmarks are sent to those who want them, in seconds; as in kube-apiserver.
 BOOKMARK_INTERVAL: Final = 60.0
+"""How often bookmarks are sent to those who want them, in seconds; as in kube-apiserver."""
 
 
 class ServerOptions(msgspec.Struct, frozen=True):

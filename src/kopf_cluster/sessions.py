@@ -20,8 +20,8 @@ from kopf_cluster import ages, statuses
 
 T = TypeVar("T")
 
-#: How often a request is attempted before it is given up; every attempt but the last one asks something new.
 MAX_ATTEMPTS: Final = 10_000
+"""How often a request is attempted before it is given up; every attempt but the last one asks something new."""
 
 _current: contextvars.ContextVar[Session | None] = contextvars.ContextVar("session", default=None)
 

@@ -14,8 +14,8 @@ import msgspec
 
 SERVER_COULD_NOT_FIND: Final = "the server could not find the requested resource"
 
-#: How many mistakes of one object are told.
 MAX_ERRORS: Final = 1000
+"""How many mistakes of one object are told."""
 
 
 class Named(Protocol):

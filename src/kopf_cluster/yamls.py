@@ -13,11 +13,12 @@ import yaml
 
 from kopf_cluster import codec
 
-#: How many characters and values a document with aliases may have, all copies included.
 MAX_SIZE: Final = 10_000_000
+"""How many characters and values a document with aliases may have, all copies included."""
 
-#: How many values and keys a document may have, and how deep it may be. Each of them takes a KiB while it is decoded.
 MAX_VALUES: Final = 200_000
+"""How many values and keys a document may have, and how deep it may be. Each of them takes a KiB while it is decoded.
+"""
 MAX_DEPTH: Final = 500
 
 T = TypeVar("T")

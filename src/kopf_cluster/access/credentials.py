@@ -223,8 +223,7 @@ def write_privately(path: pathlib.Path, text: str) -> None:
 class Kubeconfigs:
     """All kubeconfigs that one cluster has written.
 
-    Args:
-        wanted: Where to write that of the administrator; a temporary file by default.
+    * ``wanted``: where to write that of the administrator; a temporary file by default.
     """
 
     def __init__(self, wanted: pathlib.Path | None) -> None:

@@ -23,8 +23,8 @@ Authorization: TypeAlias = Literal["always-allow", "rbac"]
 
 ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 
-#: What strangers may ask for anyway; the roles can allow them more.
 OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+"""What strangers may ask for anyway; the roles can allow them more."""
 
 _ROLES, _CLUSTER_ROLES = f"roles.{GROUP}", f"clusterroles.{GROUP}"
 _BINDINGS, _CLUSTER_BINDINGS = f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}"

@@ -26,8 +26,8 @@ from kopf_cluster.requests import User
 from kopf_cluster.store.storage import Key, Store
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
-#: How long a token lives by default, and must at least, in seconds; as in kube-apiserver.
 LIFETIME: Final = 3600.0
+"""How long a token lives by default, and must at least, in seconds; as in kube-apiserver."""
 MIN_LIFETIME: Final = 600.0
 
 _PREFIX: Final = "system:serviceaccount:"

@@ -23,8 +23,8 @@ from kopf_cluster.store.storage import Store
 
 _MAX_LIFETIME: Final = 1 << 32
 
-#: The types of the objects with which tokens can end.
 _BINDING: Final = frozenset({("v1", "Node"), ("v1", "Pod"), ("v1", "Secret")})
+"""The types of the objects with which tokens can end."""
 
 
 class _BoundObject(msgspec.Struct):

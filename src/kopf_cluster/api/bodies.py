@@ -18,8 +18,8 @@ from kopf_cluster.requests import Request
 JSON_TYPES: Final = ("application/json", "")
 T = TypeVar("T")
 
-#: From how many bytes on YAML is decoded beside the event loop, so that the others are answered meanwhile.
 _LARGE: Final = 64 * 1024
+"""From how many bytes on YAML is decoded beside the event loop, so that the others are answered meanwhile."""
 
 YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
 

@@ -124,8 +124,8 @@ def _success(code: int) -> Answer:
 #
 # Nothing can be connected to here, so it is refused in any case.
 
-#: The subresources that are connections; and what else could only be told by a kubelet.
 CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
+"""The subresources that are connections; and what else could only be told by a kubelet."""
 OF_KUBELETS: Final = CONNECTIONS | {"log"}
 
 _FLAGS: Final = frozenset({"stdin", "stdout", "stderr", "tty"})

@@ -15,8 +15,8 @@ from kopf_cluster.cel.sizes import most_elements
 from kopf_cluster.cel.values import Schema, escape, fields_of
 from kopf_cluster.protobuf.wire import Raw, read_fields
 
-#: More than everything.
 UNKNOWN: Final = 2 ** 64 - 1
+"""More than everything."""
 
 _TRAVERSAL: Final = 0.1  # for each character
 _PATTERN: Final = 0.25  # for each character of a regular expression

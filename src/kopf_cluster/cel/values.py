@@ -30,11 +30,11 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCALARS: Final = {"string": "string", "integer": "int", "number": "double", "boolean": "bool"}
 _TEXT: Final[Schema] = {"type": "string"}
 
-#: What is visible of every object besides its schema.
 _STANDARD: Final[Mapping[str, Schema]] = {
     "apiVersion": _TEXT, "kind": _TEXT,
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
 }
+"""What is visible of every object besides its schema."""
 
 
 def escape(name: str) -> str | None:

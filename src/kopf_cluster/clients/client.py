@@ -23,8 +23,8 @@ from kopf_cluster.clients.operations import Propagation
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.requests import Stream, User
 
-#: How long is waited by default, in seconds.
 TIMEOUT: Final = 10.0
+"""How long is waited by default, in seconds."""
 
 Manifests: TypeAlias = Mapping[str, Any] | str | pathlib.Path
 Objs: TypeAlias = list[Obj]
@@ -100,11 +100,10 @@ class Client:
     ) -> Objs:
         """Give the objects of one namespace, or of all of them by default.
 
-        Args:
-            kind: What to list.
-            namespace: From which namespace.
-            labels: A label selector, e.g. ``app=web,tier!=cache``.
-            fields: A field selector, e.g. ``metadata.name=one``.
+        * ``kind``: what to list.
+        * ``namespace``: from which namespace.
+        * ``labels``: a label selector, e.g. ``app=web,tier!=cache``.
+        * ``fields``: a field selector, e.g. ``metadata.name=one``.
         """
         return self._door.do_and_wait(self._user, operations.list_(kind, namespace, labels, fields))
 
@@ -115,9 +114,8 @@ class Client:
     def apply(self, manifests: Manifests, *, admission: bool = True) -> Objs:
         """Create the objects, or merge the manifests into existing ones; give their new states.
 
-        Args:
-            manifests: One manifest as a dict; or a text with any number of YAML documents; or a path to such a file.
-            admission: Whether admission webhooks are asked; otherwise, nobody is.
+        * ``manifests``: one manifest as a dict; or a text with any number of YAML documents; or a path to such a file.
+        * ``admission``: whether admission webhooks are asked; otherwise, nobody is.
         """
         return [self._door.do_and_wait(self._user, operations.apply(manifest), admission=admission)
                 for manifest in _read(manifests)]
@@ -128,12 +126,11 @@ class Client:
     ) -> Obj:
         """Change the object, or its subresource, e.g. ``status``; give the new state.
 
-        Args:
-            kind: What to patch.
-            name: Which one to patch.
-            patch: What to merge into the object if it is a dict; the operations of a JSON-patch if it is a list.
-            namespace: Where it is.
-            subresource: What to patch instead of the object as such.
+        * ``kind``: what to patch.
+        * ``name``: which one to patch.
+        * ``patch``: what to merge into the object if it is a dict; the operations of a JSON-patch if it is a list.
+        * ``namespace``: where it is.
+        * ``subresource``: what to patch instead of the object as such.
         """
         return self._door.do_and_wait(
             self._user, operations.patch(kind, name, _clean(patch), namespace, subresource))
@@ -144,12 +141,11 @@ class Client:
     ) -> None:
         """Begin the deletion of the object; to wait until it is gone: ``wait_for(kind, name, "delete")``.
 
-        Args:
-            kind: What to delete.
-            name: Which one to delete.
-            namespace: Where it is.
-            propagation: What happens to its dependents: ``"Background"``, ``"Foreground"``, ``"Orphan"``.
-            grace_period: How many seconds a pod on a node has to end; with 0, it goes at once, as by force.
+        * ``kind``: what to delete.
+        * ``name``: which one to delete.
+        * ``namespace``: where it is.
+        * ``propagation``: what happens to its dependents: ``"Background"``, ``"Foreground"``, ``"Orphan"``.
+        * ``grace_period``: how many seconds a pod on a node has to end; with 0, it goes at once, as by force.
         """
         self._door.do_and_wait(self._user, operations.delete(kind, name, namespace, propagation, grace_period))
 
@@ -159,16 +155,14 @@ class Client:
     ) -> Obj:
         """Wait until the condition is true for the object; give the state of which it is true.
 
-        Args:
-            kind: What to wait for.
-            name: Which one to wait for; it does not have to exist yet.
-            until: A function of the object, for which missing keys mean: not yet; or as for ``kubectl wait``,
-                ``"create"``, ``"delete"`` (gives the last state), ``"condition=Ready"``, ``"condition=Ready=False"``.
-            namespace: Where it is.
-            timeout: How long to wait, in seconds.
+        * ``kind``: what to wait for.
+        * ``name``: which one to wait for; it does not have to exist yet.
+        * ``until``: a function of the object, for which missing keys mean: not yet; or as for ``kubectl wait``,
+          ``"create"``, ``"delete"`` (gives the last state), ``"condition=Ready"``, ``"condition=Ready=False"``.
+        * ``namespace``: where it is.
+        * ``timeout``: how long to wait, in seconds.
 
-        Raises:
-            TimeoutError: with the last state, if it does not come true in time.
+        Raises `TimeoutError` with the last state, if it does not come true in time.
         """
         condition = parse_condition(until)
         return self._door.enter_and_wait(lambda: wait(

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 from kopf_cluster.kinds.kind import Obj
 
-#: A function of the object, or ``"create"``, ``"delete"``, ``"condition=Ready"``, ``"condition=Ready=False"``.
 Until: TypeAlias = Callable[[Obj], Any] | str
+"""A function of the object, or ``"create"``, ``"delete"``, ``"condition=Ready"``, ``"condition=Ready=False"``."""
 
-#: Tells whether it has come true, for an object or for its absence.
 Condition: TypeAlias = Callable[[Obj | None], bool]
+"""Tells whether it has come true, for an object or for its absence."""
 
 
 def parse_condition(until: Until) -> Condition:

@@ -25,8 +25,7 @@ class Host(Protocol):
 class Door:
     """Brings operations to the event loop of the server.
 
-    Args:
-        find: Gives the server that is running now, with its event loop, or raises an error if there is none.
+    * ``find``: gives the server that is running now, with its event loop, or raises an error if there is none.
     """
 
     def __init__(self, find: Callable[[], tuple[Host, asyncio.AbstractEventLoop]]) -> None:

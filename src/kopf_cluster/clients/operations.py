@@ -23,8 +23,8 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 
 _METHODS: Final = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 
-#: What the clients of this process call themselves.
 AGENT: Final = "kopf-local-cluster"
+"""What the clients of this process call themselves."""
 _MANAGER: Final = "kopf"
 
 

@@ -303,10 +303,9 @@ class Share(NamedTuple):
 def spread(shares: Sequence[Share], wanted: int, surge: int) -> list[int]:
     """Give the new numbers of replicas of all sets, in their order.
 
-    Args:
-        shares: The sets that have replicas, at least one.
-        wanted: How many replicas the deployment is to have.
-        surge: How many more there may be of all sets in the meantime.
+    * ``shares``: the sets that have replicas, at least one.
+    * ``wanted``: how many replicas the deployment is to have.
+    * ``surge``: how many more there may be of all sets in the meantime.
     """
     limit = wanted + surge if wanted > 0 else 0
     adding = limit - sum(share.replicas for share in shares)

@@ -15,12 +15,12 @@ from kopf_cluster.control.workload import PODS, phase_of
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key
 
-#: How long a pod takes to start, in seconds.
 STARTING: Final = 0.1
-#: How long a pod runs if it is not to be restarted, in seconds.
+"""How long a pod takes to start, in seconds."""
 RUNNING: Final = 1.0
-#: How long a deleted pod takes to end, if it has so much time, in seconds.
+"""How long a pod runs if it is not to be restarted, in seconds."""
 ENDING: Final = 0.1
+"""How long a deleted pod takes to end, if it has so much time, in seconds."""
 
 
 class Kubelet:

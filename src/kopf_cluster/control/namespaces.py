@@ -22,8 +22,8 @@ _PODS: Final = "pods"
 _PAUSE: Final = 0.1
 _FINALIZER: Final = "kubernetes"
 
-#: The namespaces that every cluster has from the beginning.
 INITIAL: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+"""The namespaces that every cluster has from the beginning."""
 
 
 class Namespaces:
@@ -123,7 +123,6 @@ def _finalize(old: Obj) -> Obj:
 #
 # A condition is ``True`` if something is wrong or remains; see "NamespaceCondition" of the Kubernetes API reference.
 
-#: The types of all conditions in their order, with the reasons and messages when all is well.
 _GOOD: Final = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
     "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions",
@@ -133,6 +132,7 @@ _GOOD: Final = {
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
+"""The types of all conditions in their order, with the reasons and messages when all is well."""
 
 
 class Remains:

@@ -19,8 +19,8 @@ from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.store.storage import Change, Store
 from kopf_cluster.writes.writing import Writer
 
-#: What is simulated: nothing, everything, or only what controllers do, but neither nodes nor what happens there.
 Extent: TypeAlias = bool | Literal["controllers"]
+"""What is simulated: nothing, everything, or only what controllers do, but neither nodes nor what happens there."""
 
 
 class ControlLoop(Protocol):

@@ -211,11 +211,10 @@ def record(access: Objects, owner: Obj, known: Collection[Obj], label: str) -> R
 
     The annotations are those of the owner at that time, and tell why the revision was made, e.g.
 
-    Args:
-        access: The objects of the cluster.
-        owner: The stateful or daemon set.
-        known: Its revisions.
-        label: The label of revisions that has the hash.
+    * ``access``: the objects of the cluster.
+    * ``owner``: the stateful or daemon set.
+    * ``known``: its revisions.
+    * ``label``: the label of revisions that has the hash.
     """
     template = owner["spec"]["template"]
     hash_ = hash_of(template)

@@ -21,8 +21,8 @@ from kopf_cluster.kinds.kind import Converter, Kind, Obj
 from kopf_cluster.kinds.schemas import Schema
 from kopf_cluster.store.storage import Record
 
-#: How long a conversion may take, in seconds; as in kube-apiserver.
 TIMEOUT: Final = 30.0
+"""How long a conversion may take, in seconds; as in kube-apiserver."""
 
 # How many converted states are remembered; a bigger list is remembered as a whole until the next conversion.
 _REMEMBERED: Final = 10_000

@@ -36,8 +36,8 @@ from kopf_cluster.requests import Answer, Request
 
 PREFIX: Final = "_kopf"
 
-#: Makes a kubeconfig of a user with groups.
 KubeconfigIssuer: TypeAlias = Callable[[str, Iterable[str]], str]
+"""Makes a kubeconfig of a user with groups."""
 
 
 class FaultSettings(msgspec.Struct, forbid_unknown_fields=True):

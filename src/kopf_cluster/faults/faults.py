@@ -229,10 +229,9 @@ class Faults:
     ) -> None:
         """Cut watches periodically: all of them, or those of some clients only, as in rules.
 
-        Args:
-            seconds: The period; none to stop doing so.
-            user: Whose watches, by the name of the user.
-            agent: Whose watches, by a regular expression to be found in the header ``User-Agent``.
+        * ``seconds``: the period; none to stop doing so.
+        * ``user``: whose watches, by the name of the user.
+        * ``agent``: whose watches, by a regular expression to be found in the header ``User-Agent``.
         """
         self.watch_drops = None if seconds is None else WatchDrops(seconds, Clients(user, agent))
         self._announce()
@@ -245,14 +244,12 @@ class Faults:
 
         Every stream, the current and the new ones, is late on its own, and keeps its order.
 
-        Args:
-            seconds: By how many seconds events are late, or the shortest lag if there is the longest one.
-            up_to: The longest lag, in seconds. The lags are drawn anew for whatever is written at once.
-            user: Whose watches are late, by the name of the user; everybody's by default.
-            agent: Whose watches are late, by a regular expression to be found in the header ``User-Agent``.
+        * ``seconds``: by how many seconds events are late, or the shortest lag if there is the longest one.
+        * ``up_to``: the longest lag, in seconds. The lags are drawn anew for whatever is written at once.
+        * ``user``: whose watches are late, by the name of the user; everybody's by default.
+        * ``agent``: whose watches are late, by a regular expression to be found in the header ``User-Agent``.
 
-        Raises:
-            ValueError: if the lag is negative or infinite, or the longest one is shorter than the shortest one.
+        Raises `ValueError` if the lag is negative or infinite, or the longest one is shorter than the shortest one.
         """
         if seconds is None and up_to is not None:
             raise ValueError("the longest lag needs the shortest one, which can be zero")
@@ -311,8 +308,7 @@ class Faults:
 
         Timers and timeouts are not affected. Several moves add up; `clear` does not move it back.
 
-        Raises:
-            ValueError: if the clock would be off by more than a century.
+        Raises `ValueError` if the clock would be off by more than a century.
         """
         offset = self.clock.offset + seconds
         if not abs(offset) < _MAX_CLOCK_OFFSET:

@@ -18,8 +18,8 @@ from aiohttp.connector import HIGH_LEVEL_SCHEMA_SET
 
 from kopf_cluster.http.shortcuts import Ask, ShortcutSession
 
-#: How many bytes can be underway before the sender is asked to wait, and at how many it may go on.
 _HIGH_WATER: Final = 256 * 1024
+"""How many bytes can be underway before the sender is asked to wait, and at how many it may go on."""
 _LOW_WATER: Final = 64 * 1024
 
 Accept = Callable[[], asyncio.Protocol]
@@ -29,9 +29,8 @@ Accept = Callable[[], asyncio.Protocol]
 class MemoryNetwork:
     """The connections of one client: they can be interrupted for a while, or broken for good.
 
-    Args:
-        accept: What is at the other end.
-        find_ask: Gives the way to ask it with no connection, if it is there.
+    * ``accept``: what is at the other end.
+    * ``find_ask``: gives the way to ask it with no connection, if it is there.
     """
 
     def __init__(self, accept: Accept, find_ask: Callable[[], Ask | None]) -> None:

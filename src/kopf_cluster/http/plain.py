@@ -30,8 +30,7 @@ contexts: [{{name: local, context: {{cluster: local, user: local, namespace: def
 class PlainPort:
     """A port for plain HTTP, which remains when the server behind it is restarted.
 
-    Args:
-        accept: Gives the server's side of a new connection, or raises `ConnectionRefusedError` if there is no server.
+    * ``accept``: gives the server's side of a new connection, or raises `ConnectionRefusedError` if there is no server.
     """
 
     def __init__(self, accept: Callable[[], asyncio.Protocol]) -> None:

@@ -66,8 +66,8 @@ class Application(Protocol):
 
 _SHUTDOWN_TIMEOUT: Final = 0.5
 
-#: Answers of that many bytes and more are compressed for those who accept that; as in kube-apiserver.
 MIN_COMPRESSED: Final = 128 * 1024
+"""Answers of that many bytes and more are compressed for those who accept that; as in kube-apiserver."""
 
 
 class HTTPServer:

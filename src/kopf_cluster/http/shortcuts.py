@@ -23,9 +23,10 @@ from kopf_cluster.requests import Answer
 
 _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)
 
-#: For how many turns of the loop a request is underway besides that in which its task begins. Since Python 3.12, the
-#: server begins to handle a new connection in the same turn (by eager tasks).
 _TURNS_THERE: Final = 1 if sys.version_info >= (3, 12) else 2
+"""For how many turns of the loop a request is underway besides that in which its task begins. Since Python 3.12, the
+server begins to handle a new connection in the same turn (by eager tasks).
+"""
 
 
 class ShortRequest:

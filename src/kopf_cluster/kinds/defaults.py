@@ -23,7 +23,6 @@ _CONTAINER: Final[Obj] = {"terminationMessagePath": "/dev/termination-log", "ter
 _WEBHOOK: Final[Obj] = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10, **_SELECT_ALL}
 _ALLOCATION: Final[Obj] = {"allocationMode": "ExactCount", "count": 1}
 
-#: By the definitions without the common prefix; values are copied where they are used.
 TABLE: Final[Mapping[str, Obj]] = {
     "admissionregistration.v1.MatchResources": {"matchPolicy": "Equivalent", **_SELECT_ALL},
     "admissionregistration.v1.MutatingWebhook": {**_WEBHOOK, "reinvocationPolicy": "Never"},
@@ -92,6 +91,7 @@ TABLE: Final[Mapping[str, Obj]] = {
     "storage.v1.StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     "kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference": {"port": 443},
 }
+"""By the definitions without the common prefix; values are copied where they are used."""
 
 
 def fill_defaults(value: Any, structure: Structure) -> None:

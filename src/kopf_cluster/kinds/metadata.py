@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Final
 
-#: The name of the definition with the types.
 DEFINITION: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+"""The name of the definition with the types."""
 
-#: The fields that metadata can have; the link to the object is not kept any more.
 KNOWN_METADATA: Final = frozenset({
     "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
     "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "finalizers", "ownerReferences",
     "managedFields"})
+"""The fields that metadata can have; the link to the object is not kept any more."""

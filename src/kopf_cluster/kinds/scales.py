@@ -38,8 +38,8 @@ class ScalePaths:
                      for name in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")))
 
 
-#: Where they are in all built-in kinds that can be scaled.
 BUILTIN: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec", "selector"))
+"""Where they are in all built-in kinds that can be scaled."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

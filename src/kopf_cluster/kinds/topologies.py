@@ -157,7 +157,6 @@ _SCALARS: Final = ("name", "generateName", "namespace", "selfLink", "uid", "reso
 
 _STANDARD: Final[dict[str, Topology]] = {"apiVersion": DEDUCED, "kind": DEDUCED}
 
-#: The metadata of all kinds, as in ``io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta``.
 METADATA: Final[Topology] = SchemaTopology({
     "properties": {
         **dict.fromkeys(_SCALARS, _SCALAR),
@@ -169,7 +168,8 @@ METADATA: Final[Topology] = SchemaTopology({
         "managedFields": {"items": _ANYTHING, "x-kubernetes-list-type": "atomic"},
     },
 })
+"""The metadata of all kinds, as in ``io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta``."""
 _STANDARD["metadata"] = METADATA
 
-#: Objects of a kind with no schema: only their metadata is known.
 WITHOUT_SCHEMA: Final[Topology] = SchemaTopology(_ANYTHING, root=True)
+"""Objects of a kind with no schema: only their metadata is known."""

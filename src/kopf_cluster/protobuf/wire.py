@@ -10,8 +10,8 @@ import struct
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-#: A value as it is on the wire: a number, or the bytes of anything else.
 Raw: TypeAlias = "int | bytes"
+"""A value as it is on the wire: a number, or the bytes of anything else."""
 
 
 class ProtobufError(ValueError):

@@ -215,8 +215,8 @@ def _forbid(why: str) -> statuses.FieldError:
 #
 # See "Unavailable resource versions" of the Kubernetes "API Concepts".
 
-#: How long a version of the future is waited for, in seconds; as in kube-apiserver.
 MAX_WAIT: Final = 3.0
+"""How long a version of the future is waited for, in seconds; as in kube-apiserver."""
 
 
 def require_version(store: Store, version: int, request: Request) -> None:

@@ -25,11 +25,11 @@ from kopf_cluster.requests import with_warnings
 from kopf_cluster.sessions import Session
 from kopf_cluster.store.storage import Bucket, Change, Compacted, Record, Store
 
-#: How many changes are sent in one piece at most.
 BATCH: Final = 1000
+"""How many changes are sent in one piece at most."""
 
-#: How long a watch lives if the client does not say, in seconds: between this and twice as much.
 DEFAULT_TIMEOUT: Final = 1800.0
+"""How long a watch lives if the client does not say, in seconds: between this and twice as much."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 

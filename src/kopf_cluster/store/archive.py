@@ -22,11 +22,11 @@ import msgspec
 
 from kopf_cluster.store.storage import Change, Key, Record
 
-#: How long changes wait to be written together, in seconds.
 BATCH_DELAY: Final = 0.05
+"""How long changes wait to be written together, in seconds."""
 
-#: How many revisions are skipped after a server that was killed; many more than it could make in a batch.
 SKIPPED: Final = 1_000_000
+"""How many revisions are skipped after a server that was killed; many more than it could make in a batch."""
 
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS records (

@@ -24,8 +24,8 @@ Key: TypeAlias = tuple[str, str]
 
 ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
-#: How many bytes of changed objects are remembered before the oldest changes are forgotten.
 DEFAULT_HISTORY: Final = 32 * 1024 * 1024
+"""How many bytes of changed objects are remembered before the oldest changes are forgotten."""
 
 # What a remembered change takes besides the encoded object.
 _OVERHEAD: Final = 512

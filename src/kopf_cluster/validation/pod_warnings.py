@@ -12,8 +12,8 @@ from kopf_cluster.validation import fields
 
 Obj: TypeAlias = dict[str, Any]
 
-#: With how many ports of the same number each one is compared: thousands of them must not take long.
 _MAX_COMPARED: Final = 100
+"""With how many ports of the same number each one is compared: thousands of them must not take long."""
 
 # Where the templates of pods are.
 _TEMPLATES: Final = {

@@ -15,8 +15,8 @@ from kopf_cluster.validation.pod_specs import validate_spec
 
 Obj: TypeAlias = dict[str, Any]
 
-#: What is wrong with a template whose pods would not be found.
 MISMATCH: Final = "`selector` does not match template `labels`"
+"""What is wrong with a template whose pods would not be found."""
 
 
 def validate_deployment(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -213,8 +213,8 @@ def _validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
 #
 # See "Specifying your own Pod selector" in "Jobs": whoever sets ``manualSelector``, does that on their own.
 
-#: The label that is selected by.
 CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
+"""The label that is selected by."""
 
 
 def make_labels(job: Obj) -> dict[str, str]:

@@ -27,8 +27,8 @@ _IDENTITY = FieldSet.from_json({"f:metadata": {"f:name": {}}})
 
 _TYPE = ("apiVersion", "kind")
 
-#: Gives an object in another version of its kind with the topology there; nothing if there is no such version.
 Translate: TypeAlias = Callable[[Obj, str], tuple[Obj, Topology] | None]
+"""Gives an object in another version of its kind with the topology there; nothing if there is no such version."""
 
 
 def apply(

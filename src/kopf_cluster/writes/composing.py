@@ -16,8 +16,8 @@ from kopf_cluster.writes.parts import copy_field
 # What only the server decides: the values are taken from the previous state whatever the client says.
 _SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
-#: The resource version that is as good as none: for the storage of the API server, it is a number, and none is zero.
 _ANY_VERSION: Final = "0"
+"""The resource version that is as good as none: for the storage of the API server, it is a number, and none is zero."""
 
 
 def compose(kind: Kind, body: Obj, metadata: Obj) -> Obj:

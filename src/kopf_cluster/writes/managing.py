@@ -76,8 +76,8 @@ def _unwritten(kind: Kind, subresource: str) -> FieldSet:
 # for the manager that kubectl is by default; see "Upgrading from client-side apply to server-side apply" in
 # "Server-Side Apply".
 
-#: The only manager for whom the annotation matters.
 MANAGER: Final = "kubectl"
+"""The only manager for whom the annotation matters."""
 
 _ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 

@@ -22,14 +22,14 @@ MAX_UPDATERS: Final = 10
 ANCIENT: Final = "ancient-changes"
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
-#: What only the server sets; clients send it back as they got it, or with nulls.
 SYSTEM_METADATA: Final = frozenset({
     "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion",
     "deletionTimestamp", "deletionGracePeriodSeconds",
 })
+"""What only the server sets; clients send it back as they got it, or with nulls."""
 
-#: Metadata that nobody owns, as nobody can change them.
 UNOWNED_METADATA: Final = SYSTEM_METADATA | {"name", "namespace"}
+"""Metadata that nobody owns, as nobody can change them."""
 
 _UNOWNED: Final = FieldSet.from_json({
     "f:apiVersion": {}, "f:kind": {}, "f:metadata": {f"f:{name}": {} for name in sorted(UNOWNED_METADATA)},

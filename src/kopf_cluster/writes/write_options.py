@@ -11,14 +11,14 @@ import msgspec
 from kopf_cluster import ages
 from kopf_cluster.kinds.kind import Kind, Obj
 
-#: Who writes if it is nobody from outside.
 CONTROLLER: Final = "kube-controller-manager"
+"""Who writes if it is nobody from outside."""
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 
-#: The policies of propagation, and the finalizers by which the garbage collector knows of them.
 POLICIES: Final[dict[str, tuple[str, ...]]] = {"Foreground": (FOREGROUND,), "Background": (), "Orphan": (ORPHAN,)}
+"""The policies of propagation, and the finalizers by which the garbage collector knows of them."""
 
 
 class Preconditions(msgspec.Struct):

@@ -32,8 +32,8 @@ Guard: TypeAlias = Callable[[Kind, Obj, Obj | None], None]
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes: no vowels, no look-alikes
 
-#: The namespaces that every cluster has, and that cannot be deleted.
 _IMMORTAL: Final = frozenset({"default", "kube-public", "kube-system"})
+"""The namespaces that every cluster has, and that cannot be deleted."""
 
 
 class Writer:
