@@ -6,13 +6,12 @@ from __future__ import annotations
 from typing import Literal, Protocol, TypeAlias
 
 from kopf_cluster.control.access import Objects
-from kopf_cluster.control.daemons import DaemonSets
 from kopf_cluster.control.deployments import Deployments, ReplicaSets, ReplicationControllers
 from kopf_cluster.control.jobs import CronJobs, Jobs
 from kopf_cluster.control.kubelet import Kubelet
 from kopf_cluster.control.nodes import Nodes
 from kopf_cluster.control.services import Services
-from kopf_cluster.control.stateful import StatefulSets
+from kopf_cluster.control.sets import DaemonSets, StatefulSets
 from kopf_cluster.control.volumes import Volumes
 from kopf_cluster.control.work import WorkQueue
 from kopf_cluster.kinds.registry import Registry

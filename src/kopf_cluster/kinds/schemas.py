@@ -14,7 +14,7 @@ from typing import Any, Final
 from kopf_cluster import codec, statuses
 from kopf_cluster.cel.values import ABSENT, counterparts
 from kopf_cluster.codec import same
-from kopf_cluster.kinds.metadata import KNOWN_METADATA
+from kopf_cluster.kinds.structures import KNOWN_METADATA
 from kopf_cluster.patterns import compile_pattern
 from kopf_cluster.statuses import FieldError, invalid_value, quoted
 

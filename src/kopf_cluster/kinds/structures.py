@@ -290,3 +290,15 @@ def _miss(structure: Structure, name: str, value: dict[str, Any], path: str) -> 
             yield required(f"{path}{name}", _REASONS.get(known, ""))
     elif name not in value:
         yield from _validate_fields({}, missed, f"{path}{name}.")
+
+
+# The metadata of objects, as in `ObjectMeta` of ``meta/v1``: the fields that clients may set.
+
+DEFINITION: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+"""The name of the definition with the types."""
+
+KNOWN_METADATA: Final = frozenset({
+    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "finalizers", "ownerReferences",
+    "managedFields"})
+"""The fields that metadata can have; the link to the object is not kept any more."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kopf_cluster import statuses
 from kopf_cluster.kinds import objects, pruning, structures
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.kinds.metadata import DEFINITION
+from kopf_cluster.kinds.structures import DEFINITION
 from kopf_cluster.writes.parts import copy_field
 
 # What only the server decides: the values are taken from the previous state whatever the client says.

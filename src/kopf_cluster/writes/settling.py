@@ -13,7 +13,7 @@ from kopf_cluster import codec, json_fields, statuses
 from kopf_cluster.cel import rules as cel_rules
 from kopf_cluster.kinds import objects, schemas
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.kinds.metadata import KNOWN_METADATA
+from kopf_cluster.kinds.structures import KNOWN_METADATA
 from kopf_cluster.patches import blame_patch
 from kopf_cluster.writes.write_options import WriteOptions
 
