@@ -86,22 +86,22 @@ def _seal(kind: Kind, obj: Obj, revision: int) -> Record:
         data=codec.encode(body)[1:],
         form=kind.storage_version,
         uid=metadata["uid"],
-        labels=structures.get("labels") or {},
+        labels=metadata.get("labels") or {},
         fields={name: field.show(obj) for name, field in kind.indexed_fields.items()},
-        owners=tuple(ref["uid"] for ref in structures.get("ownerReferences") or ()),
-        finalizers=tuple(structures.get("finalizers") or ()),
+        owners=tuple(ref["uid"] for ref in metadata.get("ownerReferences") or ()),
+        finalizers=tuple(metadata.get("finalizers") or ()),
         deleting="deletionTimestamp" in metadata,
     )
 
 
 def key_of(metadata: Mapping[str, Any]) -> Key:
-    return structures.get("namespace", ""), metadata["name"]
+    return metadata.get("namespace", ""), metadata["name"]
 
 
 def require_same_name(body: Obj, name: str) -> None:
     """Refuse an object that is not of the name as in the URL."""
     metadata = body.get("metadata")
-    named = structures.get("name") if isinstance(metadata, dict) else None
+    named = metadata.get("name") if isinstance(metadata, dict) else None
     if named != name:
         raise bad_request(f"the name of the object ({named or ''}) does not match the name on the URL ({name})")
 
@@ -122,10 +122,10 @@ def validate_name(kind: Kind, name: str) -> Iterator[FieldError]:
 def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
     """Give everything that is wrong with the metadata besides its types; unchanged parts are trusted."""
     known: Obj = old or {}
-    labels = structures.get("labels")
+    labels = metadata.get("labels")
     if labels is not None and labels != known.get("labels"):
         yield from validate_labels(labels, "metadata.labels")
-    annotations = structures.get("annotations")
+    annotations = metadata.get("annotations")
     if annotations is not None and annotations != known.get("annotations"):
         for key in annotations:
             yield from validate_qualified("metadata.annotations", key.lower())
@@ -133,10 +133,10 @@ def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
         if total > MAX_ANNOTATIONS:
             yield FieldError("metadata.annotations", "FieldValueTooLong",
                              f"Too long: may not be more than {MAX_ANNOTATIONS} bytes")
-    finalizers = structures.get("finalizers")
+    finalizers = metadata.get("finalizers")
     if finalizers is not None and finalizers != known.get("finalizers"):
         yield from _validate_finalizers(finalizers, known)
-    if structures.get("ownerReferences") is not None:
+    if metadata.get("ownerReferences") is not None:
         yield from _validate_owners(metadata["ownerReferences"])
 
 
@@ -187,7 +187,7 @@ def _validate_owners(owners: list[Obj]) -> Iterator[FieldError]:
 
 
 def require_name(kind: Kind, metadata: Obj) -> Iterator[FieldError]:
-    if not structures.get("name"):
+    if not metadata.get("name"):
         yield required("metadata.name", "name or generateName is required")
     else:
         yield from validate_name(kind, metadata["name"])

@@ -1,11 +1,12 @@
 """
-Listeners: how they end without losing what they have accepted.
+Connections: how they end without losing what is accepted, and what is logged of them.
 """
 from __future__ import annotations
 
 import asyncio
+import logging
 
-from aiohttp import web
+from aiohttp import http_exceptions, web
 from aiohttp.web_protocol import RequestHandler
 
 
@@ -34,3 +35,17 @@ async def stop_accepting(listener: asyncio.Server) -> None:
     for _ in range(2):  # a task is created for every accepted socket; it makes a connection when it begins
         await asyncio.sleep(0)
     listener.close()
+
+
+# What is logged of connections: what the server is to blame for. Broken requests are no news, with no traceback.
+
+class _ServerFaults(logging.Filter):
+    """Lets pass only what the server is to blame for."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, (http_exceptions.HttpProcessingError, web.RequestPayloadError))
+
+
+connection_logger = logging.getLogger("kopf.cluster.connections")
+connection_logger.addFilter(_ServerFaults())
