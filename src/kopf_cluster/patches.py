@@ -18,7 +18,6 @@ import jsonpointer
 import msgspec
 
 from kopf_cluster import codec, statuses
-from kopf_cluster.kinds.kind import Obj
 
 MERGE: Final = "application/merge-patch+json"
 JSON: Final = "application/json-patch+json"
@@ -77,7 +76,7 @@ class _Nobody(msgspec.Struct, frozen=True):
     plural: str = ""
 
 
-def blame_patch(outcome: Obj, strategic: Obj | None, why: str) -> statuses.APIStatus:
+def blame_patch(outcome: dict[str, Any], strategic: dict[str, Any] | None, why: str) -> statuses.APIStatus:
     """Make the refusal: with the patched document, but strategic patches never make one, and are shown themselves."""
     shown = codec.encode(outcome).decode() if strategic is None else _format(strategic)
     return statuses.invalid(_Nobody(), "", [statuses.invalid_value("patch", shown, why)])

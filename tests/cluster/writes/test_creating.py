@@ -159,11 +159,10 @@ async def test_yaml_is_accepted(client: Client) -> None:
     assert reply.body["data"] == {"a": "b"}
 
 
-async def test_objects_are_limited_in_size_as_by_etcd(client: Client) -> None:
+async def test_objects_are_limited_in_size_as_by_etcd(client: Client, kexes: str) -> None:
     async def send(size: int) -> Reply:
-        body = json.dumps(make_config_map(data={"a": "x" * size})).encode()
-        return await client.call("POST", CONFIG_MAPS, data=io.BytesIO(body), headers={
-            "Content-Type": "application/json"})
+        body = json.dumps(make_kex(spec={"a": "x" * size})).encode()
+        return await client.call("POST", kexes, data=io.BytesIO(body), headers={"Content-Type": "application/json"})
 
     reply = await send(1_600_000)
     assert reply.status == 500
