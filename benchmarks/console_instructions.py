@@ -72,7 +72,7 @@ async def _run(mode: str, rounds: int) -> None:
     if mode != "silent":
         backlog = Backlog(bench.observers)
         backlog.add(DecisionRecorder(DecisionJournal(), backlog))
-        console = Console(bench.observers, backlog, Routes(), _explain, kubeconfig=None)
+        console = Console(bench.observers, backlog, Routes(), _explain)
         if mode == "open":
             console.history.watch()
     gc.disable()  # it is not of the changes

@@ -47,7 +47,7 @@ from kopf._values.bodies import RawEventType
 from kopf._values.objects import KubeObject
 from kopf._values.patches import merge
 from kopf._values.resources import Resource
-from kopf.cli.garbage import collect_rarely
+from kopf.cli.memory import collect_rarely
 
 WIDGETS = Resource("bench.example.com", "v1", "widgets", kind="Widget", namespaced=True)
 OBJECTS = 40

@@ -42,7 +42,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.collector import get_collector
 from kopf._insight.metrics.operator_metrics import Metrics
 from kopf._settings.settings import OperatorSettings
-from kopf.cli.garbage import collect_rarely
+from kopf.cli.memory import collect_rarely
 
 ROUNDS = 60
 REPEATS = 100_000

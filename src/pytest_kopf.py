@@ -39,7 +39,7 @@ def local_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
         @pytest.mark.local_cluster(simulate=True, authorization="rbac")
         def test_operator(local_cluster): ...
     """
-    from kopf._testing.environment import offering_kubeconfig  # all of the framework
+    from kopf._virtual_time.process_patches import offering_kubeconfig  # all of the framework
     from kopf.testing import LocalCluster  # and the server
 
     mark = request.node.get_closest_marker("local_cluster")
@@ -125,7 +125,7 @@ def _find_frames_of_test(error: BaseException) -> TracebackType | None:
 @contextlib.contextmanager
 def _showing_progress(config: pytest.Config) -> Iterator[None]:
     """Let explorations tell how far they have come, at a terminal: there, pytest has taken the place of the test."""
-    from kopf._testing.exploring.headway import voice
+    from kopf._testing.exploring.exploration_progress import display
 
     terminal, capture = (config.pluginmanager.get_plugin(name) for name in ("terminalreporter", "capturemanager"))
     if terminal is None or capture is None or not terminal.isatty:
@@ -143,11 +143,11 @@ def _showing_progress(config: pytest.Config) -> Iterator[None]:
                 terminal.rewrite(line, erase=True)
                 terminal.flush()
 
-    token = voice.set(show)
+    token = display.set(show)
     try:
         yield
     finally:
-        voice.reset(token)
+        display.reset(token)
 
 
 def _make_sync(test: Callable[..., Any], instance: object, facade: SyncSimulation) -> Callable[..., object]:

@@ -17,9 +17,8 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 import kopf
-from kopf._insight.console.console import DEV_VARIABLE
 from kopf_cluster import LocalCluster
-from tests.insight.console.serving import running
+from tests.insight.console.serving import editing, running
 
 IMAGES = pathlib.Path("docs/images")
 CRD = {
@@ -75,8 +74,8 @@ def main() -> int:
                     "apiVersion": "example.com/v1", "kind": "Database",
                     "metadata": {"name": f"{team}-db-{number:02d}"}, "spec": {"size": size},
                 })
-        os.environ["KUBECONFIG"] = os.environ[DEV_VARIABLE] = str(cluster.kubeconfig)
-        with running(cluster, registry) as served, sync_playwright() as playwright:
+        os.environ["KUBECONFIG"] = str(cluster.kubeconfig)
+        with editing(cluster), running(cluster, registry) as served, sync_playwright() as playwright:
             time.sleep(3)
             cluster.patch("databases", RESIZED, {"spec": {"size": 200}})
             time.sleep(1)

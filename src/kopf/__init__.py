@@ -8,9 +8,12 @@ of its start, for what it does not use, e.g. for the webhook servers.
 from __future__ import annotations
 
 import importlib
+import sys
 import typing
 
 if typing.TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
     from kopf import on
     from kopf._admission.servers.auto import WebhookAutoServer, WebhookAutoTunnel
     from kopf._admission.servers.local import WebhookDockerDesktopServer, WebhookK3dServer, WebhookMinikubeServer
@@ -321,7 +324,21 @@ _MODULES = {"on": "kopf.on", "lifecycles": "kopf._handlers.lifecycles"}
 """The names that are modules themselves."""
 
 _LEGACY = ("_cogs", "_core")
-"""Private packages of the original framework, which are there without being imported; see the room ``_legacy``."""
+"""Private packages of the original framework, which are there without being imported."""
+
+
+class _FormerModules:
+    """Finds the private modules of the original framework, if there are no others with such names; until 3.0."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        if not name.startswith(("kopf._cogs", "kopf._core", "kopf._kits.")):
+            return None
+        found: ModuleSpec | None = importlib.import_module("kopf._legacy.modules").find_spec(name)
+        return found
+
+
+sys.meta_path.append(_FormerModules)
 
 _HOMES_BY_NAMES = {name: module for module, names in _HOMES.items() for name in names.split()}
 

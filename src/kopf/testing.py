@@ -35,6 +35,9 @@ from kopf._testing.running_handlers import run_handler, run_handler_async
 from kopf.cli.cluster import explain_incompleteness
 
 if TYPE_CHECKING:
+    from kopf._replay.comparison import Divergence
+    from kopf._replay.format import RecordingError
+    from kopf._replay.replay import Replay
     from kopf._testing.exploring.decorating import explore, walk_schema
     from kopf._testing.exploring.deletions import delete_created
     from kopf._testing.exploring.explorations import Exploration
@@ -42,10 +45,9 @@ if TYPE_CHECKING:
     from kopf._testing.exploring.reports import Report, Trial
     from kopf._testing.exploring.schema_walks import SchemaWalk
     from kopf._testing.facade import SyncSimulation, simulate
-    from kopf._testing.replaying.divergences import Divergence
-    from kopf._testing.replaying.replay import RecordingError, Replay, replay
     from kopf._testing.simulation import Simulation
-    from kopf._testing.simulation_errors import SimulationError
+    from kopf._virtual_time.patience import SimulationError
+    from kopf.cli.replaying import replay
     from kopf_cluster import APIStatus, FaultRule, LocalCluster
 
 __all__ = [
@@ -78,22 +80,22 @@ __all__ = [
 
 _OF_CLUSTER = {
     "APIStatus": "kopf_cluster",
-    "Divergence": "kopf._testing.replaying.divergences",
+    "Divergence": "kopf._replay.comparison",
     "Exploration": "kopf._testing.exploring.explorations",
     "FaultRule": "kopf_cluster",
     "FinalState": "kopf._testing.exploring.final_states",
     "LocalCluster": "kopf_cluster",
-    "RecordingError": "kopf._recording.format",
-    "Replay": "kopf._testing.replaying.replay",
+    "RecordingError": "kopf._replay.format",
+    "Replay": "kopf._replay.replay",
     "Report": "kopf._testing.exploring.reports",
     "SchemaWalk": "kopf._testing.exploring.schema_walks",
     "Simulation": "kopf._testing.simulation",
-    "SimulationError": "kopf._testing.simulation_errors",
+    "SimulationError": "kopf._virtual_time.patience",
     "SyncSimulation": "kopf._testing.facade",
     "Trial": "kopf._testing.exploring.reports",
     "delete_created": "kopf._testing.exploring.deletions",
     "explore": "kopf._testing.exploring.decorating",
-    "replay": "kopf._testing.replaying.replay",
+    "replay": "kopf.cli.replaying",
     "simulate": "kopf._testing.facade",
     "walk_schema": "kopf._testing.exploring.decorating",
 }

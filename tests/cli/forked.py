@@ -7,14 +7,12 @@ import os
 import sys
 
 from kopf.cli import _COMMANDS, main
-from kopf.cli.memory import spare_when_imported
 from tests.cli.processes import is_slow
 from tests.forking import Job, serve
 
-spare_when_imported()
 # What most of the commands import only when they run, is not in the commands.
 LATE = ("kopf._operator.running", "kopf._client.auth.kubeconfig", "kopf.on", "ctypes", "encodings.idna", "uvloop")
-for name in (*(module for module, _ in _COMMANDS.values()), *LATE):
+for name in (*(place.partition(":")[0] for place, _ in _COMMANDS.values()), *LATE):
     if importlib.util.find_spec(name) is not None:  # some are optional
         importlib.import_module(name)
 

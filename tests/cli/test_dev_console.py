@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kopf.cli.dev_console import DevConsole, find_port, is_to_be_opened
+from kopf.cli.dev.console_access import DevConsole, find_port, is_to_be_opened
 from tests.cli.conftest import EXAMPLE, Starter
 from tests.patience import PATIENCE
 

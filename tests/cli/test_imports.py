@@ -1,7 +1,6 @@
 """What is loaded: an operator does not pay for what it does not use, neither in its memory nor in its start."""
 from __future__ import annotations
 
-import base64
 import json
 import os
 import pathlib
@@ -41,7 +40,7 @@ UNNEEDED = [
     "kopf._admission", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._values.reviews",
     "kopf._serving.http_server", "kopf._serving.threaded_server",
     "kopf._controller.background", "kopf._controller.departures", "kopf._controller.unselected",
-    "kopf._recording",
+    "kopf._replay", "kopf._virtual_time",
     "kopf._coordination.membership", "kopf._coordination.peers", "kopf._health.health", "kopf._health.health_server",
     "kopf._client.auth.exec_plugins", "kopf._client.auth.kubeconfig", "kopf._client.auth.piggyback",
     "kopf._logging.json_format", "pythonjsonlogger", "kopf._insight", "prometheus_client", "opentelemetry",
@@ -117,54 +116,6 @@ def test_running_operators_have_only_what_they_use(
         assert "/libstdc++" not in (tmp_path / "maps.txt").read_text()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the maps are of Linux")
-def test_what_is_imported_late_is_spared_too(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
-    """The server of the health needs the HTTP library, after the files of handlers are loaded."""
-    (tmp_path / "reporter.py").write_text(REPORTER.replace("@kopf.on.login()\n", ""))
-    cluster.apply(OBJ)
-    options = ["--all-namespaces", "--standalone", "--liveness=http://127.0.0.1:0/healthz"]
-    with start("run", *options, "reporter.py", kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("The modules are reported.")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
-    assert "aiohttp" in json.loads((tmp_path / "modules.json").read_text())
-    assert "/libstdc++" not in (tmp_path / "maps.txt").read_text()
-
-
-def test_users_can_have_the_lists_in_cpp(tmp_path: pathlib.Path) -> None:
-    """The variable is theirs if it is set; otherwise, programs that are started by the operator do not get it."""
-    code = """
-import os, sys
-from kopf.cli import main
-main(["run", "--help"], standalone_mode=False)
-print("aiohttp" in sys.modules)
-import aiohttp
-print([os.environ.get("FROZENLIST_NO_EXTENSIONS"), "frozenlist._frozenlist" in sys.modules])
-"""
-    assert run(code, cwd=tmp_path).endswith("False\n[None, False]\n")
-    assert run(code, cwd=tmp_path, FROZENLIST_NO_EXTENSIONS="").endswith("['', True]\n")
-    assert run(code, cwd=tmp_path, FROZENLIST_NO_EXTENSIONS="1").endswith("['1', False]\n")
-
-
-def test_authorities_are_only_where_certificates_are_verified(cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
-    """Users can make requests of their own, and contexts of any kind, as if nothing were spared."""
-    place = yaml.safe_load(cluster.kubeconfig.read_text())["clusters"][0]["cluster"]
-    (tmp_path / "ca.crt").write_bytes(base64.b64decode(place["certificate-authority-data"]))
-    code = """
-import ssl
-from kopf.cli import main
-main(["run", "--help"], standalone_mode=False)
-from aiohttp import connector
-own = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-own.check_hostname, own.verify_mode = False, ssl.CERT_NONE
-own.set_default_verify_paths()
-contexts = connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED, own
-print([len(context.get_ca_certs()) for context in contexts])
-"""
-    output = run(code, cwd=tmp_path, SSL_CERT_FILE=str(tmp_path / "ca.crt"), SSL_CERT_DIR=str(tmp_path))
-    assert output.endswith("[1, 0, 1]\n")
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the allocator is of Linux")
 @pytest.mark.parametrize(("env", "needed"), [
     ({}, platform.libc_ver()[0] == "glibc"), ({"MALLOC_MMAP_THRESHOLD_": "131072"}, False),
@@ -178,7 +129,7 @@ def test_the_allocator_is_told_nothing_if_the_user_has_told_it(
 
 HOLES = """
 import asyncio, resource, sys, kopf.cli.memory as memory
-from kopf._testing.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time import VirtualTimeLoop
 
 def read_resident():
     with open("/proc/self/statm") as file:

@@ -14,7 +14,7 @@ import time
 import pytest
 
 import kopf
-from kopf._recording.format import read_entries
+from kopf._replay.format import read_entries
 from kopf.testing import replay
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import Starter
@@ -171,7 +171,7 @@ def test_nothing_secret_is_recorded(start: Starter, cluster: LocalCluster, folde
 def test_the_latest_of_a_large_recording_is_replayed(
         start: Starter, cluster: LocalCluster, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kopf._testing.replaying.book._WARM_UP", 1.0)
+    monkeypatch.setattr("kopf._replay.comparison._WARM_UP", 1.0)
     record(start, cluster, "--record-limit", "80Ki", signum=signal.SIGTERM, steps=20, calm_steps=3)
     assert (folder / "recording").stat().st_size < 100 * 1024
     result = replay(folder / "recording", folder / "handlers.py")

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from kopf.cli.sources import SourceWatcher
+from kopf.cli.dev.source_watcher import SourceWatcher
 
 
 @pytest.fixture

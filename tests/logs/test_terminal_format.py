@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kopf._logging.audience import get_guiding_level, get_internal_level, is_human, set_audience
 from kopf._logging.configuration import ConsoleHandler, LogFormat, configure, configure_for_terminal
+from kopf._logging.log_levels import get_guiding_level, get_internal_level, is_human, set_reader
 from kopf._logging.terminal_format import TerminalFormatter, has_colours, is_for_people
 
 
@@ -29,7 +29,7 @@ def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for handler in [handler for handler in root.handlers if isinstance(handler, ConsoleHandler)]:
         root.removeHandler(handler)
     root.setLevel(level)
-    set_audience(is_human=False)
+    set_reader(is_human=False)
 
 
 def make_record(

@@ -4,8 +4,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from kopf._recording.format import Lines, read_entries
-from kopf._recording.recorder import Entry
+from kopf._replay.format import Entry, Lines, read_entries
 
 
 def read_all(path: pathlib.Path) -> bytes:

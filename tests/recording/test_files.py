@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from kopf._recording import format
-from kopf._recording.format import RecordingError, encode_entry, read_entries
-from kopf._recording.recorder import FORMAT, Recorder
-from kopf._recording.writer import Writer
+from kopf._replay import format
+from kopf._replay.format import FORMAT, RecordingError, encode_entry, read_entries
+from kopf._replay.recorder import Recorder, Writer
 from kopf._values import codec
 from tests.recording.reading import HEAD, list_kinds, make_entry, read_all
 
@@ -173,7 +172,7 @@ def test_a_full_disk_ends_the_recording_only(caplog: pytest.LogCaptureFixture) -
 async def test_a_slow_disk_ends_the_recording_only(
         tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("kopf._recording.recorder._PATIENCE", 0.1)
+    monkeypatch.setattr("kopf._replay.recorder._PATIENCE", 0.1)
     os.mkfifo(tmp_path / "file")
     reading = os.open(tmp_path / "file", os.O_RDONLY | os.O_NONBLOCK)
     try:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._recording.recording import recording_to
-from kopf._recording.redaction import Redactor
-from kopf._recording.writer import Writer
+from kopf._replay.recorder import Writer
+from kopf._replay.recording import recording_to
+from kopf._replay.redaction import Redactor
 from kopf.testing import Simulation, replay, simulate
 from tests.recording.reading import read_all
 from tests.testing.kopfexamples import CRD, make
@@ -185,6 +185,9 @@ def test_nothing_secret_is_in_a_recording_and_it_can_be_replayed(tmp_path: pathl
         raise kopf.PermanentError(f"It does not work with {seen[-1]}")
 
     async def live(simulation: Simulation) -> None:
+        simulation.instruments = instruments
+        await simulation.restart()
+        await simulation.advance()
         await simulation.apply({**make_secret(password=PASSWORD), "apiVersion": "v1"})
         await simulation.until(lambda: PASSWORD in seen)
         await simulation.apply(make("obj"))
@@ -195,8 +198,11 @@ def test_nothing_secret_is_in_a_recording_and_it_can_be_replayed(tmp_path: pathl
         assert obj["status"]["copy"] == PASSWORD
         await simulation.stop()
 
-    with contextlib.closing(Writer(tmp_path / "recording", 2**26)) as writer, recording_to(writer, options={}):
-        simulate(live, registry=registry, crds=CRD)
+    with (
+        contextlib.closing(Writer(tmp_path / "recording", 2**26)) as writer,
+        recording_to(writer, options={}) as instruments,
+    ):
+        simulate(live, registry=registry, operator=False, crds=CRD)
     content = read_all(tmp_path / "recording")
     for text in (PASSWORD, encode(PASSWORD), TOKEN, "simulated-operator", "Authorization"):
         assert text.encode() not in content, text

@@ -33,33 +33,33 @@ def make_table(connections: dict[str, Stage | None], *, limit: int = LIMIT) -> C
     ({"a": None, "b": Stage.REGULAR}, "b"),
 ])
 def test_the_oldest_one_of_the_largest_group_goes(connections: dict[str, Stage | None], victim: str | None) -> None:
-    assert make_table(connections).choose_victim() == victim
+    assert make_table(connections).find_evictable() == victim
 
 
 def test_those_who_come_to_a_stage_are_the_youngest_there() -> None:
     table = make_table({"a": Stage.MUTE, "b": Stage.STRANGER, "c": Stage.STRANGER})
     table.advance("a", Stage.STRANGER)
-    assert table.choose_victim() == "b"
+    assert table.find_evictable() == "b"
 
 
 def test_those_who_were_served_again_are_the_youngest() -> None:
     table = make_table({"a": Stage.REGULAR, "b": Stage.REGULAR})
     table.engage("a")
     table.silence("a", Stage.REGULAR, 10)
-    assert table.choose_victim() == "b"
+    assert table.find_evictable() == "b"
 
 
 def test_nobody_gets_back_to_an_earlier_stage() -> None:
     table = make_table({"a": Stage.REGULAR, "b": Stage.SENDER, "c": Stage.SENDER})
     table.silence("a", Stage.SENDER, 10)  # the headers of the next request
-    assert table.choose_victim() == "b"
+    assert table.find_evictable() == "b"
     table.remove("b")
     table.remove("c")
     table.add("d", 11)
     table.silence("d", Stage.SENDER, 11)
     table.add("e", 12)
     table.silence("e", Stage.SENDER, 12)
-    assert table.choose_victim() == "d"
+    assert table.find_evictable() == "d"
 
 
 def test_the_time_is_not_extended_by_halves_of_requests() -> None:
@@ -92,7 +92,7 @@ def test_those_who_are_gone_are_forgotten() -> None:
     for connection in ("a", "b", "c", "c"):
         table.remove(connection)
     assert not any(connection in table for connection in "abc")
-    assert table.choose_victim() is None
+    assert table.find_evictable() is None
     assert table.get_deadline() is None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._testing.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time import VirtualTimeLoop
 from kopf.testing import Simulation
 from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make

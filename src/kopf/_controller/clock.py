@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 
-from kopf._values.wall_clock import wall_clock
+from kopf._handlers.time_source import time_source
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
     def __init__(self) -> None:
         self._get_time = asyncio.get_running_loop().time
-        self._offset = wall_clock.get()().timestamp() - self._get_time()
+        self._offset = time_source.get().now().timestamp() - self._get_time()
 
     def now(self) -> datetime:
         """The current time, with the time zone (UTC)."""

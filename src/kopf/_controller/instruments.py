@@ -1,42 +1,72 @@
 """
-Instruments: what surrounds the client and the executor of an operator, so that it can be recorded or replayed.
+Instruments: what an operator is made with by those who record it, replay it, or simulate it.
 
-There are none by default, and then nothing is in the way of requests and handlers. They are chosen by the context,
-as the operator is made of them by whoever runs it: the command line, or a test.
+There are none by default, and then nothing is in the way of requests and handlers.
 """
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+import datetime
+import functools
+from collections.abc import Awaitable, Callable, Sequence
 
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
-from kopf._controller.clock import Clock
 from kopf._controller.observer import Observer
-from kopf._handlers.executor import HandlerExecutor
-from kopf._settings.settings import OperatorSettings
+from kopf._handlers.causes import Cause
+from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
+from kopf._handlers.handlers import Handler
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._settings.settings import ExecutionSettings, OperatorSettings
+from kopf._values.records import FrozenRecord
+
+Execute = Callable[[Handler, Cause, Attempt, Surroundings], Awaitable[Outcome]]
+"""Makes an attempt; see :meth:`HandlerExecutor.execute`."""
+Interceptor = Callable[[Execute, Handler, Cause, Attempt, Surroundings], Awaitable[Outcome]]
+"""Makes an attempt by what it is given for that; before and after that, it does what it is for."""
 
 
-class Instruments:
-    """No instruments at all, and the base of those that are some."""
+def _ignore_start(now: datetime.datetime) -> None:
+    pass
 
-    has_webhooks = True
+
+def _ignore_stop() -> None:
+    pass
+
+
+class Instruments(FrozenRecord, frozen=True, kw_only=True):
+    """What surrounds the client and the executor of an operator."""
+
+    make_client: Callable[[Vault, OperatorSettings, Observer], APIClient] = APIClient
+    interceptors: Sequence[Interceptor] = ()
+    """What is around every attempt; the last one is the outermost."""
+    has_webhooks: bool = True
     """Whether the webhooks are served and published, if there are any."""
+    on_start: Callable[[datetime.datetime], None] = _ignore_start
+    """It is told when the operator starts, and of the time by its clock."""
+    on_stop: Callable[[], None] = _ignore_stop
+    """It is told when the operator begins to stop."""
 
-    def make_client(self, vault: Vault, settings: OperatorSettings, observer: Observer) -> APIClient:
-        """Make the client of the operator."""
-        return APIClient(vault, settings, observer)
-
-    def instrument(self, executor: HandlerExecutor) -> HandlerExecutor:
-        """Get the executor to be used instead of this one."""
-        return executor
-
-    def note_start(self, clock: Clock) -> None:
-        """Take notice that the operator starts, and of its clock."""
-
-    def note_stop(self) -> None:
-        """Take notice that the operator begins to stop."""
+    def make_executor(self, settings: ExecutionSettings, observer: Observer) -> HandlerExecutor:
+        """Make what makes all attempts of the operator."""
+        if not self.interceptors:
+            return HandlerExecutor(settings, observer)
+        return InterceptedExecutor(settings, observer, self.interceptors)
 
 
-instruments: ContextVar[Instruments] = ContextVar("instruments", default=Instruments())  # noqa: B039  # it is constant
-"""What the operators of this context are made with."""
+NO_INSTRUMENTS = Instruments()
+
+
+class InterceptedExecutor(HandlerExecutor):
+    """Makes the attempts through the interceptors."""
+
+    def __init__(self, settings: ExecutionSettings, observer: Observer, interceptors: Sequence[Interceptor]) -> None:
+        super().__init__(settings, observer)
+        self._execute: Execute = super().execute
+        for interceptor in interceptors:
+            self._execute = functools.partial(interceptor, self._execute)
+
+    async def execute(
+        self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
+    ) -> Outcome:
+        return await self._execute(handler, cause, attempt, around)

@@ -16,7 +16,7 @@ from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.targets import Scope
 from kopf._controller.runtime import Runtime
 from kopf._coordination.kinds import find_peering_resource
-from kopf._logging.audience import get_internal_level
+from kopf._logging.log_levels import get_internal_level
 from kopf._settings.settings import PeeringSettings
 from kopf._values.resources import Resource
 

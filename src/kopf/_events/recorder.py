@@ -18,10 +18,10 @@ from kopf._events.correlation import EventCorrelator
 from kopf._events.event_records import EventRecord, EventReport
 from kopf._events.inbox import Inbox
 from kopf._events.poster import EventPoster
+from kopf._handlers.time_source import time_source
 from kopf._logging.once import Once
 from kopf._settings.settings import Delays, OperatorSettings
 from kopf._values.references import ObjectReference
-from kopf._values.wall_clock import wall_clock
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class EventRecorder:
         """Post an event some time soon. It can be called from any thread; it never blocks and never fails."""
         if ref.get("kind") == "Event" and ref.get("apiVersion") in (None, "v1", "events.k8s.io/v1"):
             return  # events about events multiply endlessly
-        now = wall_clock.get()()
+        now = time_source.get().now()
         self._inbox.put(EventReport(ref, type, reason, message, backoffs, now, is_explicit))
 
     def _take(self, report: EventReport) -> None:

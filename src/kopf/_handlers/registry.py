@@ -6,7 +6,7 @@ There is a default registry, which the decorators fill as the modules of the ope
 
 from __future__ import annotations
 
-import importlib
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,6 +29,14 @@ from kopf._values.selectors import Selector
 H = TypeVar("H", bound=ResourceHandler)
 
 _ESSENTIAL_METADATA = frozenset({"labels", "annotations"})
+_FORMER_SECTIONS: Mapping[str, type[Handler]] = {
+    "_activities": ActivityHandler,
+    "_changing": ChangingHandler,
+    "_indexing": IndexingHandler,
+    "_spawning": SpawningHandler,
+    "_watching": WatchingHandler,
+    "_webhooks": WebhookHandler,
+}
 
 
 class OperatorRegistry:
@@ -63,8 +71,8 @@ class OperatorRegistry:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Only for what is missing: private attributes of the original framework, in a room above of this one."""
-            return importlib.import_module("kopf._legacy.registries").get_section(self, name)
+            """Only for what is missing: private attributes of the original framework."""
+            return get_section(self, name)
 
     def __bool__(self) -> bool:
         return bool(self.activities or self.resources or self.webhooks)
@@ -198,3 +206,35 @@ def set_default_registry(registry: OperatorRegistry) -> None:
     """Replace the registry of the decorators and operators for which no other one is specified."""
     global _default_registry
     _default_registry = registry
+
+
+class Section:
+    """All handlers of one kind, as they are now: a private attribute of the original registry, until 3.0."""
+
+    def __init__(self, registry: OperatorRegistry, kind: type[Handler]) -> None:
+        self._registry = registry
+        self._kind = kind
+
+    @property
+    def _handlers(self) -> tuple[Handler, ...]:
+        """It is a tuple: what is changed in the list would not be seen by the registry."""
+        registry = self._registry
+        handlers: tuple[Handler, ...] = (*registry.activities, *registry.resources, *registry.webhooks)
+        return tuple(handler for handler in handlers if isinstance(handler, self._kind))
+
+    def get_all_handlers(self) -> tuple[Handler, ...]:
+        """All handlers of this kind, in the order of their declaration."""
+        return self._handlers
+
+    def append(self, handler: Handler) -> None:
+        """Add a handler to the registry."""
+        self._registry.append(handler)
+
+
+def get_section(registry: OperatorRegistry, name: str) -> Section:
+    """Get the former attribute of the registry. Raises :class:`AttributeError` if there was none."""
+    if name not in _FORMER_SECTIONS:
+        raise AttributeError(f"{type(registry).__name__!r} object has no attribute {name!r}")
+    text = f"OperatorRegistry.{name} is private. It has no public counterpart, and can disappear in any version."
+    warnings.warn(text, DeprecationWarning, stacklevel=3)
+    return Section(registry, _FORMER_SECTIONS[name])

@@ -11,7 +11,6 @@ import importlib.util
 import operator
 import sys
 import warnings
-from collections.abc import Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -20,31 +19,19 @@ from kopf._legacy.names import MODULES, Target, find_replacement, find_target
 _PUBLIC_PLACES = ("kopf", "kopf.testing")
 
 
-def pretend(name: str) -> None:
-    """Make a real module look like the former one of this name; those under it can be imported then, too."""
-    if _finder not in sys.meta_path:
-        sys.meta_path.append(_finder)
-    _finder.exec_module(sys.modules[name])
+def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Find a former module, when there is no real one with this name; see the hook in ``kopf/__init__.py``."""
+    if name in MODULES:
+        is_package = any(other.startswith(f"{name}.") for other in MODULES)
+        return importlib.util.spec_from_loader(name, _Loader(), is_package=is_package)
+    if name.startswith(("kopf._cogs.", "kopf._core.")):
+        raise ModuleNotFoundError(_explain(f"module {name!r}", name), name=name)
+    return None
 
 
-class FormerFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the former modules: it is asked when there are no real ones with these names."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname in MODULES:
-            is_package = any(other.startswith(f"{fullname}.") for other in MODULES)
-            return importlib.util.spec_from_loader(fullname, self, is_package=is_package)
-        if fullname.startswith(("kopf._cogs.", "kopf._core.")):
-            raise ModuleNotFoundError(_explain(f"module {fullname!r}", fullname), name=fullname)
-        return None
-
+class _Loader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         vars(module)["__getattr__"] = functools.partial(get_former, module.__name__)
-
-
-_finder = FormerFinder()
 
 
 def get_former(module: str, name: str, *, stacklevel: int = 1) -> Any:

@@ -12,7 +12,7 @@ import logging
 import sys
 from typing import TextIO
 
-from kopf._logging.audience import set_audience
+from kopf._logging.log_levels import set_reader
 from kopf._logging.text_format import ObjectTextFormatter
 
 # The libraries whose messages below warnings are about their internals, not about what the operator does.
@@ -77,7 +77,7 @@ def configure(
     formatter = make_formatter(
         log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey, full_tracebacks=bool(debug)
     )
-    set_audience(is_human=False)
+    set_reader(is_human=False)
     _install(formatter, debug=debug, verbose=verbose, quiet=quiet)
 
 
@@ -92,7 +92,7 @@ def configure_for_terminal(
         return
     has_names = log_prefix is None or log_prefix
     formatter = TerminalFormatter(colours=has_colours(sys.stderr), prefix=has_names, trimming=not debug)
-    set_audience(is_human=True)
+    set_reader(is_human=True)
     _install(formatter, debug=debug, verbose=verbose, quiet=quiet)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypedDict, Unpack
 
 from kopf._client.auth.vault import Vault
+from kopf._controller.instruments import NO_INSTRUMENTS, Instruments
 from kopf._controller.memos import Memo
 from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
@@ -26,7 +27,7 @@ from kopf._operator.scopes import NamespacePattern, check, encode_pattern
 from kopf._operator.signals import stopping_by_signals
 from kopf._operator.tasks import cancel
 from kopf._serving.endpoints import parse_endpoint
-from kopf._settings.settings import OperatorSettings
+from kopf._settings.settings import OperatorSettings, set_peering
 
 logger = logging.getLogger(__name__)
 
@@ -129,13 +130,7 @@ async def operator(
         registry = registry if registry is not None else get_default_registry()
         check_registry(registry)
         settings = settings if settings is not None else OperatorSettings()
-        if standalone is not None:
-            settings.peering.standalone = standalone
-        if priority is not None:
-            settings.peering.priority = priority
-        if peering_name is not None:
-            settings.peering.name = peering_name
-            settings.peering.mandatory = True
+        set_peering(settings, standalone=standalone, priority=priority, name=peering_name)
         if metrics_endpoint is not None:
             settings.metrics.endpoint = metrics_endpoint
         patterns = check([*namespaces, *([] if namespace is None else [namespace])])
@@ -143,18 +138,6 @@ async def operator(
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
         if record is not None and identity is None:
             identity = _make_identity()  # it is to be known in advance: the records of the peering have it
-        setup = OperatorSetup(
-            registry=registry,
-            settings=settings,
-            lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
-            namespaces=patterns,
-            identity=identity,
-            vault=vault,
-            memo=memo if memo is not None else Memo(),
-            ready_flag=ready_flag,
-            endpoint=None if liveness_endpoint is None else parse_endpoint(liveness_endpoint),
-            tells_readiness=True,
-        )
         kept = {
             "standalone": standalone,
             "peering_name": peering_name,
@@ -162,9 +145,20 @@ async def operator(
             "namespaces": [encode_pattern(pattern) for pattern in patterns],
             "identity": identity,
         }
-        async with contextlib.nullcontext() if record is None else _recording(
-            pathlib.Path(record), record_limit, kept, has_seed=record_random
-        ):
+        async with _recording(record, record_limit, kept, has_seed=record_random) as instruments:
+            setup = OperatorSetup(
+                registry=registry,
+                settings=settings,
+                lifecycle=lifecycle if lifecycle is not None else get_default_lifecycle(),
+                namespaces=patterns,
+                identity=identity,
+                vault=vault,
+                memo=memo if memo is not None else Memo(),
+                ready_flag=ready_flag,
+                endpoint=None if liveness_endpoint is None else parse_endpoint(liveness_endpoint),
+                instruments=instruments,
+                tells_readiness=True,
+            )
             await _run_until_stopped(Operator(setup), stop_flag, settings)
 
 
@@ -183,12 +177,14 @@ def _make_identity() -> str:
 
 
 def _recording(
-    path: pathlib.Path, limit: int, options: Mapping[str, Any], *, has_seed: bool
-) -> contextlib.AbstractAsyncContextManager[None]:
-    from kopf._recording.recording import recording  # it is rare
+    path: str | os.PathLike[str] | None, limit: int, options: Mapping[str, Any], *, has_seed: bool
+) -> contextlib.AbstractAsyncContextManager[Instruments]:
+    if path is None:
+        return contextlib.nullcontext(NO_INSTRUMENTS)
+    from kopf._replay.recording import recording  # it is rare
 
     seed = int.from_bytes(os.urandom(_SEED_SIZE)) if has_seed else None
-    return recording(path, limit=limit, options=options, seed=seed)
+    return recording(pathlib.Path(path), limit=limit, options=options, seed=seed)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from kopf._client.http.retries import add_jitter
 from kopf._handlers.handler_errors import ErrorsMode, PermanentError, TemporaryError, name_error
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._logging.audience import is_human
+from kopf._logging.log_levels import is_human
 from kopf._operator.activities import Activities, ActivityError
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity

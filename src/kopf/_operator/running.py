@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +20,20 @@ from kopf._client.errors import APIError
 from kopf._controller.clock import Clock
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
-from kopf._controller.instruments import instruments
+from kopf._controller.instruments import NO_INSTRUMENTS, Instruments
 from kopf._controller.memos import Memos
-from kopf._controller.observer import Observer, Observers
+from kopf._controller.observer import Observers
 from kopf._controller.pausing import Pause
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import Peering
 from kopf._events.log_handler import posting
 from kopf._events.recorder import EventRecorder
-from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
-from kopf._logging.audience import get_internal_level
+from kopf._logging.log_levels import get_internal_level
 from kopf._operator.activities import Activities
 from kopf._operator.flags import Flag, raise_flag
 from kopf._operator.insight import Exhibit, serving
@@ -46,7 +45,7 @@ from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.scopes import NamespacePattern
 from kopf._operator.tasks import cancel, either, fail_together
 from kopf._serving.endpoints import Endpoint
-from kopf._settings.settings import ExecutionSettings, OperatorSettings
+from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
@@ -83,8 +82,8 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     ready_flag: Flag | None
     endpoint: Endpoint | None
     """Where its health is served, if anywhere."""
-    make_executor: Callable[[ExecutionSettings, Observer], HandlerExecutor] = HandlerExecutor
-    """What makes the attempts of its handlers."""
+    instruments: Instruments = NO_INSTRUMENTS
+    """What it is made with if it is recorded, replayed, or simulated."""
     observers: Observers = field(default_factory=Observers)
     """Who is told of all that happens."""
     tells_readiness: bool = False
@@ -98,12 +97,12 @@ class Operator:
         self._setup = setup
         setup.settings.peering.clusterwide = not setup.namespaces
         self._vault = setup.vault if setup.vault is not None else Vault(setup.settings)
-        self._api = instruments.get().make_client(self._vault, setup.settings, setup.observers)
+        self._api = setup.instruments.make_client(self._vault, setup.settings, setup.observers)
         self._liveness = Liveness()
         self._pause = Pause()
         self._pause.subscribe(lambda: setup.observers.pause_changed(self._pause))
         self._indexers = Indexers(setup.registry.get_indexing())
-        self._executor = instruments.get().instrument(setup.make_executor(setup.settings.execution, setup.observers))
+        self._executor = setup.instruments.make_executor(setup.settings.execution, setup.observers)
         self._activities = Activities(
             setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices
         )
@@ -111,7 +110,7 @@ class Operator:
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""
         clock = Clock()
-        instruments.get().note_start(clock)
+        self._setup.instruments.on_start(clock.now())
         recorder = EventRecorder(self._api, self._setup.settings)
         with (
             posting(recorder),
@@ -183,7 +182,7 @@ class Operator:
             try:
                 await fail_together([observing, participating, *publishing, *helpers])
             finally:
-                instruments.get().note_stop()
+                self._setup.instruments.on_stop()
                 await cancel([observing, *publishing])
                 if webhooks is not None:
                     await webhooks.retire()
@@ -206,7 +205,7 @@ class Operator:
     @property
     def _has_admission(self) -> bool:
         has_any = bool(self._setup.registry.webhooks) or self._setup.settings.admission.managed is not None
-        return has_any and instruments.get().has_webhooks
+        return has_any and self._setup.instruments.has_webhooks
 
     def _check_admission(self) -> None:
         if self._has_admission:

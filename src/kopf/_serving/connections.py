@@ -88,7 +88,7 @@ class ConnectionTable(Generic[C]):
         """List the connections that have sent nothing."""
         return [*self._silent[Stage.MUTE]]
 
-    def choose_victim(self) -> C | None:
+    def find_evictable(self) -> C | None:
         """Choose who goes for the sake of the others; ``None`` if nobody is silent."""
         largest = max(self._silent, key=lambda group: len(group))
         return next(iter(largest), None)

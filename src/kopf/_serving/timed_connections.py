@@ -94,7 +94,7 @@ class TimedConnections:
     @property
     def is_busy(self) -> bool:
         """Whether nobody can come, as nobody can go: with all of them, it is our turn."""
-        return self._table.is_full and self._table.choose_victim() is None
+        return self._table.is_full and self._table.find_evictable() is None
 
     def add(self, connection: Connection) -> None:
         """Take notice of a new connection, and wait until it has sent the first headers."""
@@ -133,7 +133,7 @@ class TimedConnections:
 
     def drop_oldest(self) -> None:
         """Close one for the sake of others, if there is anybody who can go."""
-        if (connection := self._table.choose_victim()) is not None:
+        if (connection := self._table.find_evictable()) is not None:
             self.drop(connection)
 
     def drop_mute(self) -> None:

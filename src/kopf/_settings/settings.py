@@ -7,6 +7,7 @@ All durations are in seconds. ``None`` means no limit unless a field says otherw
 from __future__ import annotations
 
 import concurrent.futures
+import copy
 import dataclasses
 import logging
 import warnings
@@ -338,6 +339,25 @@ class OperatorSettings:
         """The older name of :attr:`queueing`."""
         warnings.warn("settings.batching is now settings.queueing; please rename.", DeprecationWarning, stacklevel=2)
         return self.queueing
+
+
+def copy_settings(settings: OperatorSettings) -> OperatorSettings:
+    """Make settings of one's own, for an operator that must not change those of the caller."""
+    executor = settings.execution.executor  # of all settings, only threads cannot be copied
+    own = HandlerThreads(settings.execution.max_workers) if isinstance(executor, HandlerThreads) else executor
+    return copy.deepcopy(settings, {id(executor): own})
+
+
+def set_peering(
+    settings: OperatorSettings, *, standalone: bool | None, priority: int | None, name: str | None
+) -> None:
+    """Set those options of the peering that are given; an object that is named must exist."""
+    if standalone is not None:
+        settings.peering.standalone = standalone
+    if priority is not None:
+        settings.peering.priority = priority
+    if name is not None:
+        settings.peering.name, settings.peering.mandatory = name, True
 
 
 def iter_delays(delays: Delays) -> Collection[float] | Iterable[float]:

@@ -9,10 +9,10 @@ from kopf._admission.verdicts import judge
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.matching import matches_operation
+from kopf._testing.call_context import CallContext
 from kopf._testing.given_objects import complete_previous, make_object, read_object
 from kopf._testing.handler_choice import list_reasons
 from kopf._testing.handler_run import HandlerRun
-from kopf._testing.scene import Scene
 from kopf._values.bodies import Body
 from kopf._values.reasons import Operation
 
@@ -20,14 +20,14 @@ _SOMEBODY: Mapping[str, Any] = {"username": "somebody", "groups": ["system:authe
 """Every change is made by somebody, whose name is known."""
 
 
-async def call_admission_handler(scene: Scene, handlers: Sequence[WebhookHandler]) -> HandlerRun:
+async def call_admission_handler(context: CallContext, handlers: Sequence[WebhookHandler]) -> HandlerRun:
     """Call the handler if it is for the operation. Raises :class:`TypeError` if it is unknown what has changed."""
-    content, mark = scene.complete(), scene.mark()
-    operation = _choose_operation(scene, handlers[0])
-    cause = _make_cause(scene, content, operation)
+    content, mark = context.complete(), context.mark()
+    operation = _choose_operation(context, handlers[0])
+    cause = _make_cause(context, content, operation)
     asked = [item for item in handlers if matches_operation(item, operation, cause.subresource)]
-    is_shown = scene.settings.admission.show_errors
-    verdict = await judge(scene.executor, cause, asked, scene.attempt, is_shown=is_shown)
+    is_shown = context.settings.admission.show_errors
+    verdict = await judge(context.executor, cause, asked, context.attempt, is_shown=is_shown)
     facts: dict[str, Any] = {
         "reason": list_reasons(handlers[0])[0],
         "patch": cause.patch,
@@ -36,14 +36,14 @@ async def call_admission_handler(scene: Scene, handlers: Sequence[WebhookHandler
         "denial": verdict.denial,
         "delay": None,  # nobody waits for another attempt
     }
-    outcome = scene.executor.latest
+    outcome = context.executor.latest
     if outcome is not None or verdict.denial is not None:
         facts["outcome"] = "allowed" if verdict.denial is None else "denied"
-    return scene.make_run(handlers[0], outcome, mark, **facts)
+    return context.make_run(handlers[0], outcome, mark, **facts)
 
 
-def _choose_operation(scene: Scene, handler: WebhookHandler) -> Operation:
-    options = scene.options
+def _choose_operation(context: CallContext, handler: WebhookHandler) -> Operation:
+    options = context.options
     if "operation" in options:
         return options["operation"]
     if handler.operations is not None and len(handler.operations) == 1:
@@ -51,8 +51,8 @@ def _choose_operation(scene: Scene, handler: WebhookHandler) -> Operation:
     return "UPDATE" if "old" in options else "CREATE"
 
 
-def _make_cause(scene: Scene, content: dict[str, Any], operation: Operation) -> WebhookCause:
-    options, kwargs = scene.options, scene.make_kwargs(content, is_local=True)
+def _make_cause(context: CallContext, content: dict[str, Any], operation: Operation) -> WebhookCause:
+    options, kwargs = context.options, context.make_kwargs(content, is_local=True)
     body: Body = kwargs["body"]
     old: Body | None = None
     if operation == "UPDATE":

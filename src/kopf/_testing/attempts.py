@@ -10,46 +10,39 @@ import re
 from collections.abc import Callable
 
 from kopf._client.auth.credentials import Credentials
-from kopf._controller.observer import Observer
+from kopf._controller.instruments import Execute
 from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
-from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
+from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Attempt, Outcome
-from kopf._recording.calls import locate
-from kopf._settings.settings import ExecutionSettings
-from kopf._testing.journal import HandlerCall, Journal, describe_place
-from kopf._testing.virtual_time import thread_purpose
+from kopf._replay.calls import locate
 from kopf._values.reasons import Activity
-
-_ALIVE: Callable[[], bool] = lambda: True  # noqa: E731
-
+from kopf._virtual_time.journal import HandlerCall, Journal, describe_place
+from kopf._virtual_time.threaded_loop import thread_purpose
 
 _CERTIFICATES = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
 """Certificates and keys: those of the cluster (``kube-root-ca.crt``) are truly random, whatever the seed is."""
 
 
-class JournalingExecutor(HandlerExecutor):
+class AttemptJournal:
     """
-    Notes down all attempts when they end.
+    Notes down all attempts when they end; see :data:`Interceptor`.
 
     :param credentials: what all logins bring, instead of their own: the connection in memory. They are called for what
         else they do: many configure the client libraries that the other handlers use.
     :param is_alive: whether the operator still lives: a dead one calls nothing, and what it does never happened.
     """
 
-    def __init__(
-        self, settings: ExecutionSettings, observer: Observer, journal: Journal, credentials: Credentials,
-        is_alive: Callable[[], bool] = _ALIVE,
-    ) -> None:
-        super().__init__(settings, observer)
+    def __init__(self, journal: Journal, credentials: Credentials, is_alive: Callable[[], bool]) -> None:
         self._credentials = credentials
         self._journal = journal
         self._is_alive = is_alive
 
-    async def execute(
-        self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
+    async def intercept(
+        self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
     ) -> Outcome:
+        """Make the attempt."""
         if not self._is_alive():
             return Outcome(True)
         loop = asyncio.get_running_loop()
@@ -57,7 +50,7 @@ class JournalingExecutor(HandlerExecutor):
         outcome: Outcome | None = None
         token = thread_purpose.set(f"{handler.id!r} of {describe_place(**locate(cause))}".removesuffix(" of "))
         try:
-            outcome = await super().execute(handler, cause, attempt, around)
+            outcome = await execute(handler, cause, attempt, around)
             return Outcome(True, result=self._credentials) if _is_login(cause) else outcome
         finally:
             thread_purpose.reset(token)

@@ -22,58 +22,58 @@ from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import HandlersOfResource
 from kopf._handlers.results import deliver_result
 from kopf._storage.snapshots import Snapshots
+from kopf._testing.call_context import CallContext, Mark
 from kopf._testing.calling_options import CallingOptions
 from kopf._testing.given_objects import complete_previous, make_object, read_object
 from kopf._testing.handler_choice import check_ambiguity, choose_reason, list_reasons
 from kopf._testing.handler_run import HandlerRun
-from kopf._testing.scene import Mark, Scene
 from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 from kopf._values.reasons import Reason
 
 
-async def call_change_handler(scene: Scene, handlers: Sequence[ChangingHandler]) -> HandlerRun:
+async def call_change_handler(context: CallContext, handlers: Sequence[ChangingHandler]) -> HandlerRun:
     """
     Call the one of the handlers that is for what has happened to the object.
 
     Raises :class:`LookupError` if none or several of them are; :class:`TypeError` if it is unknown what has changed.
     """
-    options = scene.options
-    content = scene.complete()
-    detected = _detect(scene, handlers, content)
+    options = context.options
+    content = context.complete()
+    detected = _detect(context, handlers, content)
     reason = Reason(options["reason"]) if "reason" in options else choose_reason(handlers, _name(detected, options))
     detection = _reconsider(detected, reason, is_previous_given="old" in options)
     if reason is Reason.DELETE:
-        content = scene.complete(is_deleted=True)
+        content = context.complete(is_deleted=True)
     handlers = [handler for handler in handlers if reason in list_reasons(handler)]
     check_ambiguity(handlers)
     cause = ChangingCause(
-        **scene.make_kwargs(content), reason=reason, initial=reason is Reason.RESUME, get_change=detection.get_change
+        **context.make_kwargs(content), reason=reason, initial=reason is Reason.RESUME, get_change=detection.get_change
     )
     selection = Selection(cause)
     called = selection.select_called(selection.select_accompanying(handlers))
     for error in selection.failures.values():
         raise error
-    call = _Call(scene, content)
+    call = _Call(context, content)
     if not called or (reason is Reason.UPDATE and not cause.diff):  # unessential changes are no changes
-        return call.make_run(handlers[0], cause, None, scene.mark())
-    return await call.make(called[0], cause, scene.attempt)
+        return call.make_run(handlers[0], cause, None, context.mark())
+    return await call.make(called[0], cause, context.attempt)
 
 
 class _Call:
     """One call of a handler of changes, with the calls of its sub-handlers."""
 
-    def __init__(self, scene: Scene, content: dict[str, Any]) -> None:
-        self._scene = scene
+    def __init__(self, context: CallContext, content: dict[str, Any]) -> None:
+        self._context = context
         self._content = content
 
     async def make(self, handler: ChangingHandler, cause: ChangingCause, attempt: Attempt) -> HandlerRun:
         """Call the handler, and all sub-handlers that it declares."""
         children: list[HandlerRun] = []
-        mark = self._scene.mark()
+        mark = self._context.mark()
         execute = functools.partial(self._execute_subhandlers, children)
-        context = SubhandlingContext(parent=handler, cause=cause, execute=execute)
-        outcome = await self._scene.executor.execute(handler, cause, attempt, Surroundings(subhandling=context))
+        subhandling = SubhandlingContext(parent=handler, cause=cause, execute=execute)
+        outcome = await self._context.executor.execute(handler, cause, attempt, Surroundings(subhandling=subhandling))
         deliver_result(handler, outcome, cause.patch)
         return self.make_run(handler, cause, outcome, mark, children=tuple(children))
 
@@ -82,38 +82,38 @@ class _Call:
     ) -> HandlerRun:
         """Tell how it has ended."""
         fields.update(reason=cause.reason.value, patch=cause.patch, body=self._content)
-        return self._scene.make_run(handler, outcome, mark, **fields)
+        return self._context.make_run(handler, outcome, mark, **fields)
 
     async def _execute_subhandlers(
         self,
         children: list[HandlerRun],
-        context: SubhandlingContext,
+        subhandling: SubhandlingContext,
         handlers: Sequence[ChangingHandler],
         *,
         cause: ChangingCause | None = None,
         lifecycle: LifeCycleFn | None = None,
     ) -> None:
         """Execute all sub-handlers, each for the first time, whatever the lifecycle is: there is no next time."""
-        cause = cause if cause is not None else context.cause
+        cause = cause if cause is not None else subhandling.cause
         selected = Selection(cause).select_subhandlers(handlers)
-        context.declared.clear()
+        subhandling.declared.clear()
         delays = []
         for handler in selected:
-            run = await self.make(handler, cause, Attempt.first(self._scene.attempt.started))
+            run = await self.make(handler, cause, Attempt.first(self._context.attempt.started))
             children.append(run)
             delays += [run.delay] if run.delay is not None else []
         if delays:
             raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=min(delays))
 
 
-def _detect(scene: Scene, handlers: Sequence[ChangingHandler], content: dict[str, Any]) -> Detection:
+def _detect(context: CallContext, handlers: Sequence[ChangingHandler], content: dict[str, Any]) -> Detection:
     """Find out what has happened to the object."""
-    persistence = scene.settings.persistence
+    persistence = context.settings.persistence
     extra_fields = HandlersOfResource.build(handlers).extra_fields
     snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, extra_fields)
     patch = Patch()
-    if "old" in scene.options:
-        old = make_object(complete_previous(read_object(scene.options["old"]), content))
+    if "old" in context.options:
+        old = make_object(complete_previous(read_object(context.options["old"]), content))
         snapshots.store(snapshots.take(old), body=Body(make_object(content)), patch=patch)
     if content["metadata"].get("deletionTimestamp"):
         patch.meta["finalizers"] = [persistence.finalizer]  # with no finalizer, there is nothing to be handled

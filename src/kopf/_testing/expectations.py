@@ -5,27 +5,14 @@ Expectations: how an object must become; and if it does not, what has happened t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 
-import kopf_cluster
-from kopf._testing.journal import Journal
-from kopf._testing.option_names import check_options
-from kopf._testing.simulated_logs import SimulatedLogs
-from kopf._testing.simulation_errors import SimulationError
+from kopf._testing.simulated_objects import SimulatedObjects
+from kopf._testing.simulation_core import check_options
+from kopf._virtual_time.patience import SimulationError
 
 _ANY = object()
 _ABSENT = object()
-
-
-class Watched(Protocol):
-    """The simulation, as far as it is needed here."""
-
-    cluster: kopf_cluster.LocalCluster
-    journal: Journal
-    logs: SimulatedLogs
-
-    async def until(self, condition: Callable[[], object], *, timeout: float = ...) -> None: ...
-    async def find(self, kind: str, name: str, *, namespace: str = ...) -> dict[str, Any] | None: ...
 
 
 class Place:
@@ -40,7 +27,7 @@ class Place:
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
-    def describe_timeline(self, simulation: Watched) -> str:
+    def describe_timeline(self, simulation: SimulatedObjects) -> str:
         """Tell all that has happened to the object: calls, changes, logs, in the order of time."""
         entries = [(entry.time, str(entry)) for entry in simulation.journal.get_timeline(
             self.resource, self.namespace, self.name)]
@@ -49,7 +36,7 @@ class Place:
         return "\n".join(text for _, text in sorted(entries + lines, key=lambda pair: pair[0]))
 
 
-async def locate(simulation: Watched, kind: str | Mapping[str, Any], name: str, namespace: str) -> Place:
+async def locate(simulation: SimulatedObjects, kind: str | Mapping[str, Any], name: str, namespace: str) -> Place:
     """Find out what the object is called, given by its kind and name or by itself."""
     if isinstance(kind, Mapping):
         if not {"apiVersion", "kind", "metadata"} <= kind.keys():
@@ -80,7 +67,7 @@ class Wanted(TypedDict, total=False):
 class Expectation:
     """How an object must become, and what it is like meanwhile."""
 
-    def __init__(self, simulation: Watched, place: Place, wanted: Wanted) -> None:
+    def __init__(self, simulation: SimulatedObjects, place: Place, wanted: Wanted) -> None:
         check_options(wanted, Wanted)
         if "value" in wanted and not wanted.get("field"):
             raise TypeError("A value is expected in a field: name it by field=, too.")

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from kopf._testing.simulation import Simulation
-from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
-from kopf._testing.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.patience import NOT_BEGUN, SimulationError
+from kopf._virtual_time.virtual_time import VirtualTimeLoop
 
 P = ParamSpec("P")
 T = TypeVar("T")

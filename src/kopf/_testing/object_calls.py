@@ -27,58 +27,60 @@ from kopf._handlers.handlers import (
 from kopf._handlers.matching import matches
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.results import deliver_result
+from kopf._testing.call_context import CallContext
 from kopf._testing.calling_options import STOP_AFTER
 from kopf._testing.given_objects import make_object
 from kopf._testing.handler_choice import list_reasons
 from kopf._testing.handler_run import HandlerRun
-from kopf._testing.scene import Scene
 from kopf._values.raw_events import LazyEvent
 
 PATIENCE = 10.0
 """How long a daemon may take to exit when it is stopped, if it is never cancelled; in seconds."""
 
 
-async def call_object_handler(scene: Scene, handlers: Sequence[ResourceHandler]) -> HandlerRun:
+async def call_object_handler(context: CallContext, handlers: Sequence[ResourceHandler]) -> HandlerRun:
     """Call the first of the handlers that matches the object: the same function can be declared several times."""
-    content, stopper = scene.complete(), DaemonStopper()
-    cause = _make_cause(scene, handlers[0], content, stopper)
-    mark = scene.mark()
+    content, stopper = context.complete(), DaemonStopper()
+    cause = _make_cause(context, handlers[0], content, stopper)
+    mark = context.mark()
     handler = next((item for item in handlers if matches(item, cause)), None)
     facts: dict[str, Any] = {"reason": list_reasons(handlers[0])[0], "patch": cause.patch, "body": content}
     if handler is None:
-        return scene.make_run(handlers[0], None, mark, **facts)
+        return context.make_run(handlers[0], None, mark, **facts)
     if isinstance(handler, DaemonHandler):
-        outcome = await _run_daemon(scene, handler, cause, stopper)
+        outcome = await _run_daemon(context, handler, cause, stopper)
     else:
-        outcome = await scene.executor.execute(handler, cause, scene.attempt)
+        outcome = await context.executor.execute(handler, cause, context.attempt)
     if outcome is None:
-        return scene.make_run(handler, None, mark, **facts, outcome="cancelled")
+        return context.make_run(handler, None, mark, **facts, outcome="cancelled")
     if not isinstance(handler, IndexingHandler):
         deliver_result(handler, outcome, cause.patch)
-    return scene.make_run(handler, outcome, mark, **facts)
+    return context.make_run(handler, outcome, mark, **facts)
 
 
-def _make_cause(scene: Scene, handler: Handler, content: dict[str, Any], stopper: DaemonStopper) -> ResourceCause:
+def _make_cause(
+    context: CallContext, handler: Handler, content: dict[str, Any], stopper: DaemonStopper
+) -> ResourceCause:
     match handler:
         case WatchingHandler():
-            event = LazyEvent(scene.options.get("type", "ADDED"), make_object(content))
-            return WatchingCause(**scene.make_kwargs(content, is_local=True), event=event)
+            event = LazyEvent(context.options.get("type", "ADDED"), make_object(content))
+            return WatchingCause(**context.make_kwargs(content, is_local=True), event=event)
         case SpawningHandler():
             checker = AsyncDaemonStopperChecker if handler.is_async else SyncDaemonStopperChecker
-            return BackgroundCause(**scene.make_kwargs(content), stopped=checker(stopper))
-    return ResourceCause(**scene.make_kwargs(content, is_local=True))
+            return BackgroundCause(**context.make_kwargs(content), stopped=checker(stopper))
+    return ResourceCause(**context.make_kwargs(content, is_local=True))
 
 
 async def _run_daemon(
-    scene: Scene, handler: DaemonHandler, cause: ResourceCause, stopper: DaemonStopper
+    context: CallContext, handler: DaemonHandler, cause: ResourceCause, stopper: DaemonStopper
 ) -> Outcome | None:
     """Run it until it exits, and ask it to exit in time. If it was cancelled instead, there is no outcome."""
-    delay = scene.options.get("stop_after", STOP_AFTER)
+    delay = context.options.get("stop_after", STOP_AFTER)
     if delay <= 0:
         stopper.set(DaemonStoppingReason.RESOURCE_DELETED)
-    attempt = functools.partial(scene.executor.execute, handler, cause, scene.attempt)
+    attempt = functools.partial(context.executor.execute, handler, cause, context.attempt)
     if handler.is_async:
-        return await scene.executor.loops.wait(_attend(attempt, handler, stopper, delay))
+        return await context.executor.loops.wait(_attend(attempt, handler, stopper, delay))
     with _stopping_from_thread(stopper, delay):
         return await attempt()
 

@@ -10,9 +10,13 @@ from collections.abc import Sequence
 from types import TracebackType
 
 import kopf_cluster
-from kopf._testing.simulation_errors import SimulationError
+from kopf import _virtual_time
+from kopf._virtual_time.patience import SimulationError
 
-_OWN = tuple(str(pathlib.Path(file).parent) for file in (__file__, kopf_cluster.__file__, asyncio.__file__))
+_OWN = tuple(
+    str(pathlib.Path(file).parent)
+    for file in (__file__, _virtual_time.__file__, kopf_cluster.__file__, asyncio.__file__)
+)
 """The folders of what is between the test and its failure."""
 _OF_TESTS = (AssertionError, TimeoutError, SimulationError, kopf_cluster.APIStatus)
 """What the kit raises for tests. All else can be its own mistake, and is shown to the last frame."""

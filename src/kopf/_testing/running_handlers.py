@@ -7,9 +7,11 @@ does is judged in the framework's own way.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar, Unpack
 
+from kopf._handlers.causes import ActivityCause
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -20,17 +22,16 @@ from kopf._handlers.handlers import (
 )
 from kopf._handlers.registry import get_default_registry
 from kopf._handlers.signatures import check_handlers
-from kopf._testing.activity_calls import call_activity_handler
 from kopf._testing.admission_calls import call_admission_handler
+from kopf._testing.call_context import CallContext, LoopIsRunningError, Loops, taking_events
 from kopf._testing.calling_options import CallingOptions, check_options, pick_declaration_options
 from kopf._testing.change_calls import call_change_handler
 from kopf._testing.given_objects import GivenObject
-from kopf._testing.handler_choice import check_ambiguity, find_handlers
+from kopf._testing.handler_choice import check_ambiguity, find_handlers, list_reasons
 from kopf._testing.handler_run import HandlerRun
 from kopf._testing.object_calls import call_object_handler
-from kopf._testing.recording import LoopIsRunningError, Loops, taking_events
-from kopf._testing.scene import Scene
 from kopf._values.functions import describe_function
+from kopf._values.patches import Patch
 
 H = TypeVar("H", bound=Handler)
 
@@ -77,21 +78,30 @@ async def _run(fn: HandlerFn, body: GivenObject | None, options: CallingOptions,
         options=pick_declaration_options(options),
     )
     check_handlers(handlers, options.get("indices", {}).keys())
-    scene = Scene(handlers, body, options, loops)
-    with taking_events(scene.sink):
-        return await _call(scene, handlers)
+    context = CallContext(handlers, body, options, loops)
+    with taking_events(context.sink):
+        return await _call(context, handlers)
 
 
-async def _call(scene: Scene, handlers: Sequence[Handler]) -> HandlerRun:
+async def _call(context: CallContext, handlers: Sequence[Handler]) -> HandlerRun:
     changing = _pick(handlers, ChangingHandler)
     if len(changing) == len(handlers):
-        return await call_change_handler(scene, changing)
+        return await call_change_handler(context, changing)
     check_ambiguity(handlers)
     if webhooks := _pick(handlers, WebhookHandler):
-        return await call_admission_handler(scene, webhooks)
+        return await call_admission_handler(context, webhooks)
     if others := _pick(handlers, ResourceHandler):
-        return await call_object_handler(scene, others)
-    return await call_activity_handler(scene, _pick(handlers, ActivityHandler)[0])
+        return await call_object_handler(context, others)
+    return await _call_activity_handler(context, _pick(handlers, ActivityHandler)[0])
+
+
+async def _call_activity_handler(context: CallContext, handler: ActivityHandler) -> HandlerRun:
+    """Call the handler: there is no object, so there is nothing to be patched."""
+    logger = logging.getLogger(f"kopf.activities.{handler.activity.value}")
+    cause = ActivityCause(**context.make_common_kwargs(logger), activity=handler.activity, settings=context.settings)
+    mark = context.mark()
+    outcome = await context.executor.execute(handler, cause, context.attempt)
+    return context.make_run(handler, outcome, mark, reason=list_reasons(handler)[0], patch=Patch(), body={})
 
 
 def _pick(handlers: Sequence[Handler], cls: type[H]) -> Sequence[H]:

@@ -4,35 +4,26 @@ The objects of a simulation, as its user works with them.
 
 from __future__ import annotations
 
-import abc
 import copy
 import pathlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import kopf_cluster
-from kopf._testing.merging import make_merge_patch
-from kopf._testing.simulation_errors import SimulationError
+from kopf._testing.simulation_core import SimulationCore
+from kopf._virtual_time.patience import SimulationError
 
-T = TypeVar("T")
 Obj: TypeAlias = dict[str, Any]
 Objs: TypeAlias = list[Obj]
 Manifests: TypeAlias = Mapping[str, Any] | str | pathlib.Path
 
 
-class SimulatedObjects(abc.ABC):
+class SimulatedObjects(SimulationCore):
     """
     What users do with the objects of the cluster: the administrator by default, or anybody else.
 
     Kinds are called as for ``kubectl``, by any of their names. Refusals are raised as :class:`APIStatus`.
     """
-
-    cluster: kopf_cluster.LocalCluster
-    """The cluster, with all that it can do."""
-
-    @abc.abstractmethod
-    async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
-        """Wait for what must come, unless something is wrong with the simulation."""
 
     def _client(self, user: str | None) -> Any:
         return self.cluster.aio if user is None else self.cluster.as_user(user).aio
@@ -102,3 +93,16 @@ class SimulatedObjects(abc.ABC):
         name = obj.get("metadata", {}).get("name") if isinstance(obj, Mapping) else obj
         found = sorted(await self.list("events"), key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [event for event in found if name in (None, event["involvedObject"].get("name"))]
+
+
+def make_merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the patch with only what differs; what is absent after, is ``None`` in it (RFC 7396)."""
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            if changes := make_merge_patch(old, value):
+                patch[key] = changes
+        elif key not in before or value != old:
+            patch[key] = value
+    return patch

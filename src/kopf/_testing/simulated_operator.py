@@ -4,62 +4,47 @@ The operator of a simulation: it is stopped, crashes, and starts again, on deman
 
 from __future__ import annotations
 
-import abc
 import asyncio
-from collections.abc import Awaitable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
-from kopf._testing.crashes import CrashPlan
-from kopf._testing.journal import Journal
-from kopf._testing.lives import Birth, Life
-from kopf._testing.simulation_errors import NOT_BEGUN, SimulationError
+import kopf_cluster
+from kopf._controller.instruments import NO_INSTRUMENTS
+from kopf._testing.planned_actions import PlannedAction, PlannedActions
+from kopf._testing.simulated_process import ProcessOptions, SimulatedProcess
+from kopf._testing.simulation_core import SimulationCore
+from kopf._virtual_time.patience import NOT_BEGUN, SimulationError
 
-T = TypeVar("T")
 
-
-class SimulatedOperator(abc.ABC):
+class SimulatedOperator(SimulationCore):
     """
-    What happens to the operator. Each life of it begins as that of a new process.
+    What happens to the operator. Each time, it begins as a new process.
 
     Large because it has two faces: for the tests, whose time passes meanwhile, and for what happens by itself.
     """
 
-    journal: Journal
-    """What has happened: the calls of handlers, the changes of objects, the lives of the operator."""
-    user: str
-    """The name of the user that the operator is for the cluster."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._crashes = CrashPlan(self)
-        self._birth: Birth | None = None
-        self._life: Life | None = None
-
-    @abc.abstractmethod
-    async def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let so much time pass."""
-
-    @abc.abstractmethod
-    def notice(self) -> None:
-        """Something has happened."""
-
-    @abc.abstractmethod
-    async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
-        """Wait for what must come, unless something is wrong with the simulation."""
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.instruments = NO_INSTRUMENTS
+        """What the next operators are made with: they can be recorded."""
+        self._actions = PlannedActions(self.user, self.fail)
+        self._planned_crash: PlannedAction | None = None
+        self._planned_downtime = 0.0
+        self._birth: ProcessOptions | None = None
+        self._process: SimulatedProcess | None = None
 
     @property
     def writes(self) -> int:
         """How many writes the operator has requested so far, except for those of Kubernetes events."""
-        return self._crashes.count
+        return self._actions.writes
 
     @property
     def is_running(self) -> bool:
         """Whether the operator runs."""
-        return self._life is not None and self._life.is_running
+        return self._process is not None and self._process.is_running
 
     async def stop(self) -> None:
         """Let the operator exit in order, as on SIGTERM. Its error is raised if it has failed."""
-        await self.wait(self.end_life())
+        await self.wait(self.end_process())
 
     async def crash(self) -> None:
         """Let the operator die as on SIGKILL: nothing is said goodbye to."""
@@ -73,7 +58,17 @@ class SimulatedOperator(abc.ABC):
 
         With ``before``, it is not done. With ``restart``, a new operator starts after the ``downtime`` (in seconds).
         """
-        self._crashes.plan(write, before=before, restart=restart, downtime=downtime)
+
+        def crash() -> kopf_cluster.FaultRule | None:
+            self._planned_downtime = 0.0
+            if self._process is not None:
+                self._process.kill()  # nothing comes out of it from this very moment
+            self._actions.spawn(self.downtime_now(downtime) if restart else self.crash_now())
+            return kopf_cluster.FaultRule(action="disconnect") if before else None
+
+        planned = self._actions.add("write", write, crash)
+        self._actions.cancel(self._planned_crash)
+        self._planned_crash, self._planned_downtime = planned, downtime if restart else 0.0
 
     async def restart(self) -> None:
         """Start the operator, after it is stopped in order if it runs."""
@@ -86,23 +81,25 @@ class SimulatedOperator(abc.ABC):
         await self.restart()
 
     async def restart_now(self) -> None:
-        await self.end_life()
+        await self.end_process()
         if self._birth is None:
             raise SimulationError(NOT_BEGUN)
-        life = self._life = Life(self._birth)
+        process = self._process = SimulatedProcess(self._birth, self.instruments)
         self.journal.note("the operator starts")
         try:
-            await life.start()
+            await process.start()
         except BaseException:
-            self._life = None  # the error is told right now, and not once again in the end
+            self._process = None  # the error is told right now, and not once again in the end
             raise
+        self.notice()
 
     async def crash_now(self) -> None:
-        life, self._life = self._life, None
-        if life is not None:
-            life.kill()
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
             self.journal.note("the operator crashes")
-            await life.bury()
+            await process.clean_up()
+            self.notice()
 
     async def downtime_now(self, seconds: float) -> None:
         await self.crash_now()
@@ -110,33 +107,27 @@ class SimulatedOperator(abc.ABC):
         await self.restart_now()
 
     def raise_failure(self) -> None:
-        """Raise the error with which the operator has ended by itself, once."""
-        life = self._life
-        if life is not None and not life.is_running and not life.is_dead:
-            self._life = None
-            life.check()
+        process = self._process
+        if process is not None and not process.is_running and not process.is_dead:
+            self._process = None
+            process.check()
 
-    def cut_off_now(self) -> None:
-        """Let nothing come out of the operator any more; it is to be buried soon."""
-        if self._life is not None:
-            self._life.kill()
-
-    async def end_life(self) -> None:
-        life, self._life = self._life, None
-        if life is None:
+    async def end_process(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
             return
-        if life.is_dead:
-            await life.bury()
-        elif life.is_running:
-            await life.stop()
+        if process.is_dead:
+            await process.clean_up()
+        elif process.is_running:
+            await process.stop()
             self.journal.note("the operator exits")
         else:
-            life.check()
+            process.check()
 
     def cut_network(self) -> None:
-        if self._life is not None:
-            self._life.network.cut()
+        if self._process is not None:
+            self._process.network.cut()
 
     def mend_network(self) -> None:
-        if self._life is not None:
-            self._life.network.mend()
+        if self._process is not None:
+            self._process.network.mend()

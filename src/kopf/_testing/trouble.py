@@ -8,25 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
-from kopf._testing.journal import Journal
-from kopf._testing.option_names import check_options
-from kopf._testing.views import Views
-from kopf_cluster import FaultRule, LocalCluster
-
-
-class Troubled(Protocol):
-    """The simulation, as far as it is needed here."""
-
-    cluster: LocalCluster
-    journal: Journal
-    user: str
-
-    def cut_network(self) -> None: ...
-    def mend_network(self) -> None: ...
-    def move_wall_clock(self, seconds: float) -> None: ...
-    def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle: ...
+from kopf._testing.simulated_operator import SimulatedOperator
+from kopf._testing.simulation_core import check_options
+from kopf._testing.watch_events import WatchEvents
+from kopf_cluster import FaultRule
 
 
 class Which(TypedDict, total=False):
@@ -51,11 +38,11 @@ class Trouble:
     Large because there are so many kinds of trouble.
     """
 
-    def __init__(self, simulation: Troubled) -> None:
+    def __init__(self, simulation: SimulatedOperator) -> None:
         self._simulation = simulation
         self._faults = simulation.cluster.faults
         self._timers: set[asyncio.TimerHandle] = set()
-        self.views = Views(simulation)
+        self.events = WatchEvents(simulation)
         """What the operator is told by its watches."""
 
     def fail(
@@ -123,10 +110,10 @@ class Trouble:
         _check_duration(seconds)
 
         async def tell(event: bytes, before: bytes) -> AsyncGenerator[bytes, None]:
-            await self.views.wait(seconds)
+            await self.events.wait(seconds)
             yield event
 
-        self.views.appoint(n, self._resolve(resource), f"an event is late by {seconds:g}s", tell)
+        self.events.plan(n, self._resolve(resource), f"an event is late by {seconds:g}s", tell)
 
     def duplicate_event(self, n: int, resource: str = "") -> None:
         """Let the n-th event from now on come twice; counted as for :meth:`delay_event`."""
@@ -134,7 +121,7 @@ class Trouble:
         async def tell(event: bytes, before: bytes) -> AsyncGenerator[bytes, None]:
             yield event + event
 
-        self.views.appoint(n, self._resolve(resource), "an event comes twice", tell)
+        self.events.plan(n, self._resolve(resource), "an event comes twice", tell)
 
     def stale_event(self, n: int, seconds: float, resource: str = "") -> None:
         """
@@ -147,10 +134,10 @@ class Trouble:
 
         async def tell(event: bytes, before: bytes) -> AsyncGenerator[bytes, None]:
             yield event + before
-            await self.views.wait(seconds)
+            await self.events.wait(seconds)
             yield event
 
-        self.views.appoint(n, self._resolve(resource), f"an event is followed by the past for {seconds:g}s", tell)
+        self.events.plan(n, self._resolve(resource), f"an event is followed by the past for {seconds:g}s", tell)
 
     def expire(self) -> None:
         """
@@ -182,7 +169,7 @@ class Trouble:
     @property
     def remaining(self) -> float:
         """For how long there will be trouble that ends by itself, in seconds."""
-        ends = [self.views.due, *(timer.when() for timer in self._timers if not timer.cancelled())]
+        ends = [self.events.due, *(timer.when() for timer in self._timers if not timer.cancelled())]
         return max(0.0, max(ends) - asyncio.get_running_loop().time())
 
     def clear(self) -> None:
@@ -192,7 +179,7 @@ class Trouble:
             timer.cancel()
         self._timers.clear()
         self._simulation.mend_network()
-        self.views.clear()
+        self.events.clear()
         self._faults.clear()
 
     def _inject(self, note: str, verb: str, resource: str, which: Which, **options: Any) -> FaultRule:

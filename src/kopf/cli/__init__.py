@@ -29,16 +29,18 @@ __all__ = [
 ]
 
 _COMMANDS = {
-    "run": ("kopf.cli.running", "Run an operator: the handlers of the files (PATHS) and modules."),
-    "freeze": ("kopf.cli.peering", "Pause the operators for some time, or until \"kopf resume\"."),
-    "resume": ("kopf.cli.peering", "Let the operators go on before the time is over."),
-    "explain": ("kopf.cli.explaining", "Tell what becomes of an object, and why its handlers run or do not run."),
-    "release": ("kopf.cli.releasing", "Remove the finalizers of an operator that is gone."),
-    "dev": ("kopf.cli.dev", "Develop an operator on a local cluster."),
-    "replay": ("kopf._testing.replaying.command", "Replay what \"kopf run --record\" has recorded."),
-    "cluster": ("kopf.cli.cluster", "Serve the Kubernetes API from memory on the loopback."),
+    "run": ("kopf.cli.running:run", "Run an operator: the handlers of the files (PATHS) and modules."),
+    "freeze": ("kopf.cli.peering:freeze", "Pause the operators for some time, or until \"kopf resume\"."),
+    "resume": ("kopf.cli.peering:resume", "Let the operators go on before the time is over."),
+    "explain": (
+        "kopf.cli.explaining:explain", "Tell what becomes of an object, and why its handlers run or do not run.",
+    ),
+    "release": ("kopf.cli.releasing:release", "Remove the finalizers of an operator that is gone."),
+    "dev": ("kopf.cli.dev.command:dev", "Develop an operator on a local cluster."),
+    "replay": ("kopf.cli.replaying:replay_command", "Replay what \"kopf run --record\" has recorded."),
+    "cluster": ("kopf.cli.cluster:cluster", "Serve the Kubernetes API from memory on the loopback."),
 }
-"""The modules of the commands, and what the list of the commands says of them."""
+"""Where the commands are, and what the list of the commands says of them."""
 
 _UNLOADED = click.Command(None)
 """What stands for a command that is not imported yet."""
@@ -53,10 +55,8 @@ class LazyCommands(collections.UserDict[str, click.Command]):
 
     def __getitem__(self, name: str) -> click.Command:
         if self.data.get(name) is _UNLOADED:
-            from kopf.cli.memory import spare_when_imported
-
-            spare_when_imported()
-            self.data[name] = getattr(importlib.import_module(_COMMANDS[name][0]), name)
+            module, _, attribute = _COMMANDS[name][0].partition(":")
+            self.data[name] = getattr(importlib.import_module(module), attribute)
         return self.data[name]
 
     def describe(self, name: str, width: int) -> str:

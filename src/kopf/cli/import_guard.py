@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from types import FrameType, ModuleType
 
 from kopf._logging.tracebacks import is_library
-from kopf.cli.memory import SparingFinder
 
 _IMPORTLIB = os.path.dirname(os.path.abspath(importlib.__file__)) + os.sep
 _FRAMEWORK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -35,7 +34,7 @@ class ImportGuard:
     def install(self) -> None:
         """Take effect, if not yet. It is for the whole process, as ``sys.path`` is."""
         if self not in sys.meta_path:
-            sys.meta_path.insert(_count_wrappers(), self)
+            sys.meta_path.insert(0, self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -54,11 +53,6 @@ class ImportGuard:
         if spec is None and (fullname in sys.stdlib_module_names or _is_named_by(importer)):
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         return spec
-
-
-def _count_wrappers() -> int:
-    """Those that only look at what the others find stay before them, see ``memory.py``."""
-    return sum(isinstance(finder, SparingFinder) for finder in sys.meta_path[:1])
 
 
 def _find_importer(frame: FrameType) -> FrameType | None:

@@ -15,13 +15,13 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 from kopf._handlers.declarations import DeclarationError
-from kopf._handlers.registry import get_default_registry
+from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
 from kopf._logging.tracebacks import is_framework
 from kopf._values.similar_names import find_similar_names
 from kopf.cli.import_guard import guard
@@ -50,6 +50,26 @@ def load(paths: Iterable[str], modules: Iterable[str]) -> None:
             _load_file(path)
     for module in modules:
         _load_module(module)
+
+
+def load_anew(paths: Sequence[str], modules: Sequence[str], registry: OperatorRegistry | None) -> OperatorRegistry:
+    """
+    Load the files and modules to this registry, or to a new one, as if it was for the first time: for one test.
+
+    If there are none, the default registry is taken.
+    """
+    if not paths and not modules:
+        return registry if registry is not None else get_default_registry()
+    registry = registry if registry is not None else OperatorRegistry()
+    previous = get_default_registry()
+    set_default_registry(registry)
+    for name in [name for name in sys.modules if any(f"{name}.".startswith(f"{own}.") for own in modules)]:
+        del sys.modules[name]  # of an earlier test: its decorators must work again
+    try:
+        load(paths, modules)
+    finally:
+        set_default_registry(previous)
+    return registry
 
 
 def list_sources() -> list[str]:

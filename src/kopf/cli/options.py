@@ -6,13 +6,14 @@ import asyncio
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import click
 
 from kopf._client.auth.vault import Vault
-from kopf._handlers.registry import OperatorRegistry
+from kopf._client.resources.patching import PatchConflict
+from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._logging.configuration import (
     LogFormat,
     configure,
@@ -20,8 +21,12 @@ from kopf._logging.configuration import (
     make_formatter,
     parse_log_format,
 )
+from kopf._operator.access import Access
 from kopf._operator.flags import Flag
 from kopf._settings.settings import OperatorSettings
+from kopf._values.errors import OperatorError
+
+T = TypeVar("T")
 
 DEBUG_KEY = "kopf.debug"
 """Where the contexts of click remember if the debugging is on."""
@@ -46,6 +51,27 @@ class CLIControls:
     registry: OperatorRegistry | None = None
     settings: OperatorSettings | None = None
     loop: asyncio.AbstractEventLoop | None = None
+
+
+def make_access(controls: CLIControls, settings: OperatorSettings) -> Access:
+    """Make what a command needs to talk to the cluster as an operator does."""
+    return Access(
+        registry=controls.registry if controls.registry is not None else get_default_registry(),
+        settings=settings,
+        vault=controls.vault if controls.vault is not None else Vault(settings),
+    )
+
+
+def run_to_end(controls: CLIControls, coro: Coroutine[Any, Any, T]) -> T:
+    """
+    Run the coroutine of a command, and give its result.
+
+    Raises :class:`click.ClickException` with what is wrong with the cluster or with the options.
+    """
+    try:
+        return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
+    except (OperatorError, PatchConflict, ValueError) as e:
+        raise click.ClickException(str(e)) from e
 
 
 class LogFormatParamType(click.Choice[str]):

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import click
 
-from kopf._client.auth.vault import Vault
 from kopf._coordination.peers import MAX_LIFETIME, Peer, make_identity
-from kopf._handlers.registry import get_default_registry
-from kopf._operator.access import Access
 from kopf._operator.freezing import put_record
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
-from kopf._values.errors import OperatorError
-from kopf.cli.options import DEV_PRIORITY, CLIControls, logging_options
+from kopf.cli.options import DEV_PRIORITY, CLIControls, logging_options, make_access, run_to_end
 
 _PRIORITY = 1_000_000
 """More than any sensible operator has, random ones included."""
@@ -82,19 +77,6 @@ def _put(
     if all_namespaces and namespace:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
     settings = controls.settings if controls.settings is not None else OperatorSettings()
-    access = Access(
-        registry=controls.registry if controls.registry is not None else get_default_registry(),
-        settings=settings,
-        vault=controls.vault if controls.vault is not None else Vault(settings),
-    )
-    coro = put_record(
-        access,
-        identity,
-        record,
-        name=peering if peering is not None else settings.peering.name,
-        patterns=namespace,
-    )
-    try:
-        return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
-    except (OperatorError, ValueError) as e:
-        raise click.ClickException(str(e)) from e
+    name = peering if peering is not None else settings.peering.name
+    access = make_access(controls, settings)
+    return run_to_end(controls, put_record(access, identity, record, name=name, patterns=namespace))

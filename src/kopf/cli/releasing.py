@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import click
 
-from kopf._client.auth.vault import Vault
-from kopf._client.resources.patching import PatchConflict
-from kopf._handlers.registry import get_default_registry
 from kopf._operator.access import Access
 from kopf._operator.releasing import release as release_objects
 from kopf._settings.settings import OperatorSettings
-from kopf._values.errors import OperatorError
-from kopf.cli.options import CLIControls, logging_options
+from kopf.cli.options import CLIControls, logging_options, make_access, run_to_end
 
 
 # The names of the parameters are those of the options, as the environment variables are named after them.
@@ -45,23 +40,15 @@ def release(
     if all_namespaces == bool(namespace):
         raise click.UsageError("Either --all-namespaces or --namespace is needed.")
     settings = controls.settings if controls.settings is not None else OperatorSettings()
-    access = Access(
-        registry=controls.registry if controls.registry is not None else get_default_registry(),
-        settings=settings,
-        vault=controls.vault if controls.vault is not None else Vault(settings),
-    )
     coro = _release(
-        access,
+        make_access(controls, settings),
         resource,
         namespaces=namespace,
         finalizer=finalizer if finalizer is not None else settings.persistence.finalizer,
         dry_run=dry_run,
         only_deleted=deleted,
     )
-    try:
-        count = asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
-    except (OperatorError, PatchConflict, ValueError) as e:
-        raise click.ClickException(str(e)) from e
+    count = run_to_end(controls, coro)
     click.echo(f"{count} objects {'would be released' if dry_run else 'are released'}.")
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-import os
 import pathlib
-import signal
-import sys
-import threading
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
@@ -21,24 +17,16 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._logging.configuration import revive_loggers
 from kopf._operator.embedding import OperatorOptions, operator
-from kopf._operator.flags import Flag
 from kopf._operator.scopes import check
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.errors import OperatorError
 from kopf.cli.event_loops import LoopFactory, find_loop_factory
-from kopf.cli.garbage import collect_rarely
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
-from kopf.cli.memory import give_back_freed_memory, trim_heap_regularly
+from kopf.cli.memory import collect_rarely, give_back_freed_memory, trim_heap_regularly
 from kopf.cli.options import DEBUG_KEY, DEV_PRIORITY, CLIControls, logging_options
 
 logger = logging.getLogger("kopf.cli")
-
-DEV_LOOP_TIMEOUT = 0.5
-"""How long the event loop may be blocked in development, in seconds, until it is said who blocks it."""
-
-DEV_STOP_SIGNAL = signal.SIGTERM if sys.platform == "win32" else signal.SIGUSR1
-"""What stops an operator in development: also if Ctrl+C of the terminal has come to it before that."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
@@ -146,11 +134,17 @@ def run(
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
     # Before the users' files, which can be named as these: their folders are looked into first from then on.
-    loop_factory = _make_leaping_loop if developing else find_loop_factory() if controls.loop is None else None
+    loop_factory = find_loop_factory() if controls.loop is None else None
     settings = controls.settings if controls.settings is not None else OperatorSettings()
     if console_endpoint is not None:
         settings.console.endpoint = console_endpoint
-    stop_flag = _prepare_for_development(settings) if developing else controls.stop_flag
+    stop_flag = controls.stop_flag
+    if developing:
+        from kopf.cli.dev import child
+
+        loop_factory = child.make_leaping_loop
+        child.show_everything(settings)
+        stop_flag = child.make_stop_flag()
     if not is_mounted():
         importlib.import_module("yaml")  # of the kubeconfig; pods have service accounts instead
     try:
@@ -188,28 +182,6 @@ def run(
         "record_random": record_random,
     }
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
-
-
-def _prepare_for_development(settings: OperatorSettings) -> Flag:
-    """Show all that can be shown; stop by a signal that can be repeated, as those of Ctrl+C cannot be."""
-    settings.admission.show_errors = settings.health.show_errors = True
-    settings.health.loop_timeout = DEV_LOOP_TIMEOUT
-    stop_flag = threading.Event()
-    signal.signal(DEV_STOP_SIGNAL, lambda signum, frame: stop_flag.set())
-    return stop_flag
-
-
-def _make_leaping_loop() -> asyncio.AbstractEventLoop:
-    """The page of the console can move the time; it goes on from where it was before a reload."""
-    from kopf._controller.background.stopping import new_event
-    from kopf._insight.console.leaping import OFFSET_VARIABLE, LeapingEvent, LeapingLoop, calendar
-
-    loop = LeapingLoop()
-    new_event.set(lambda: LeapingEvent(loop))
-    if offset := float(os.environ.get(OFFSET_VARIABLE, "0")):
-        calendar.move(offset)
-        loop.leap(offset)
-    return loop
 
 
 def _report(path: pathlib.Path, lines: Collection[str]) -> None:

@@ -2,12 +2,16 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
+import functools
 import socket
 import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import kopf
+from kopf._insight.console.console import make_editing
+from kopf.cli.dev.cluster_editing import ClusterEditing
 from kopf_cluster import LocalCluster
 from tests.patience import PATIENCE
 
@@ -32,15 +36,26 @@ async def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
 
 
 @contextlib.contextmanager
+def editing(cluster: LocalCluster) -> Iterator[None]:
+    """Let the consoles of this context edit the cluster, as under ``kopf dev``."""
+    token = make_editing.set(functools.partial(ClusterEditing, str(cluster.kubeconfig)))
+    try:
+        yield
+    finally:
+        make_editing.reset(token)
+
+
+@contextlib.contextmanager
 def running(cluster: LocalCluster, registry: kopf.OperatorRegistry, *, token: str | None = None) -> Iterator[Served]:
-    """Run the operator until the end of the block. The environment is to be set for it."""
+    """Run the operator until the end of the block. The environment and the context are to be set for it."""
     kopf.on.login(registry=registry)(_login)
     settings = kopf.OperatorSettings()
     port = find_port()
     settings.console.endpoint, settings.console.token = f"http://127.0.0.1:{port}", token
     ready, stop = threading.Event(), threading.Event()
     kwargs = {"registry": registry, "settings": settings, "standalone": True, "clusterwide": True}
-    thread = threading.Thread(target=kopf.run, kwargs={**kwargs, "ready_flag": ready, "stop_flag": stop})
+    kwargs |= {"ready_flag": ready, "stop_flag": stop}
+    thread = threading.Thread(target=contextvars.copy_context().run, args=[kopf.run], kwargs=kwargs)
     thread.start()
     try:
         assert ready.wait(PATIENCE)

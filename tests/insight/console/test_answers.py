@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._insight.console.console import DEV_VARIABLE
 from kopf._insight.console.updates import MAX_PAGES
 from kopf_cluster import LocalCluster
-from tests.insight.console.serving import TOKEN, Served, running
+from tests.insight.console.serving import TOKEN, Served, editing, running
 from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make
 
@@ -61,8 +60,7 @@ def developed(
 ) -> Iterator[Served]:
     """An operator as under ``kopf dev``."""
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    monkeypatch.setenv(DEV_VARIABLE, str(cluster.kubeconfig))
-    with running(cluster, registry, token=TOKEN) as served:
+    with editing(cluster), running(cluster, registry, token=TOKEN) as served:
         yield served
     cluster.faults.clear()
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._insight.console.console import DEV_VARIABLE
-from kopf.cli.dev_console import REDIRECTION
+from kopf.cli.dev.console_access import REDIRECTION
 from kopf_cluster import LocalCluster
-from tests.insight.console.serving import TOKEN, Served, find_port, running
+from tests.insight.console.serving import TOKEN, Served, editing, find_port, running
 from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make
 
@@ -69,8 +68,7 @@ def served(browser: Any) -> Iterator[Served]:
         for number in range(OBJECTS):
             cluster.create(make(f"obj-{number:03d}", size=number % 3, **({"fail": True} if number == 7 else {})))
         patch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-        patch.setenv(DEV_VARIABLE, str(cluster.kubeconfig))
-        with running(cluster, registry, token=TOKEN) as served:
+        with editing(cluster), running(cluster, registry, token=TOKEN) as served:
             yield served
 
 

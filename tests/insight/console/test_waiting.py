@@ -30,7 +30,7 @@ def make(number: int, size: int) -> KubeObject:
 @pytest.mark.parametrize("size", [100, 15_000, 300_000])
 async def test_waiting_notes_hold_little(size: int) -> None:
     observers = Observers()
-    console = Console(observers, Backlog(observers), Routes(), explain_nothing, kubeconfig=None)
+    console = Console(observers, Backlog(observers), Routes(), explain_nothing)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import kopf
-from kopf._testing.lives import current_life
+from kopf._testing.simulated_process import current_process
 
 Bug = Literal[
     "create-then-record", "stale view", "losing a child", "missing finalizer", "forgetting a field", "endless retry",
@@ -49,12 +49,12 @@ class Refusal(Exception):
 
 
 async def ask(method: str, path: str, body: Any = None) -> Any:
-    life = current_life.get()
-    assert life is not None
+    process = current_process.get()
+    assert process is not None
     headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
     async with (
-        life.make_session() as session,
-        session.request(method, life.url + path, json=body, headers=headers) as response,
+        process.make_session() as session,
+        session.request(method, process.url + path, json=body, headers=headers) as response,
     ):
         if response.status >= 400:
             raise Refusal(response.status)

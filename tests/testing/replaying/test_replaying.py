@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._recording.recording import recording_to
-from kopf._recording.writer import Writer
+from kopf._replay.recorder import Writer
+from kopf._replay.recording import recording_to
 from kopf.testing import Replay, Simulation, SimulationError, replay, simulate
 from tests.testing.kopfexamples import CRD, make
 
@@ -87,6 +87,9 @@ def record(
     """Record a simulation; get its journal."""
 
     async def live(simulation: Simulation) -> Any:
+        simulation.instruments = instruments
+        await simulation.restart()
+        await simulation.advance()
         await story(simulation)
         return simulation.journal
 
@@ -94,9 +97,9 @@ def record(
     declare(registry)
     with (
         contextlib.closing(Writer(path, 2**26)) as writer,
-        recording_to(writer, options={"identity": "simulation"}, seed=options.get("seed", 0)),
+        recording_to(writer, options={"identity": "simulation"}, seed=options.get("seed", 0)) as instruments,
     ):
-        return simulate(live, registry=registry, **{"crds": CRD, **options})
+        return simulate(live, registry=registry, operator=False, **{"crds": CRD, **options})
 
 
 def replay_with(path: pathlib.Path, declare: Declare = declare) -> Replay:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from kopf._client.resources.targets import Target
-from kopf._logging.audience import get_guiding_level
+from kopf._logging.log_levels import get_guiding_level
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import enum
 import threading
-from collections.abc import Callable
-from contextvars import ContextVar
+
+from kopf._handlers.time_source import time_source
 
 
 class DaemonStoppingReason(enum.Flag):
@@ -25,10 +25,6 @@ class DaemonStoppingReason(enum.Flag):
     DAEMON_SIGNALLED = enum.auto()
     DAEMON_CANCELLED = enum.auto()
     DAEMON_ABANDONED = enum.auto()
-
-
-new_event: ContextVar[Callable[[], threading.Event]] = ContextVar("new_event", default=threading.Event)
-"""What makes the events that threads wait for; a simulation lets them wait in its own time."""
 
 
 class DaemonStopper:
@@ -71,7 +67,7 @@ class DaemonStopper:
         If it is set meanwhile by the event loop, either that one sees the event, or this one sees the reason.
         """
         if self._sync_event is None:
-            self._sync_event = new_event.get()()
+            self._sync_event = time_source.get().make_event()
             if self.is_set:
                 self._sync_event.set()
         return self._sync_event

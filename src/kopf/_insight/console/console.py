@@ -8,7 +8,8 @@ import functools
 import importlib.resources
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kopf._controller.observer import Observers
 from kopf._insight.backlog import Backlog
@@ -29,25 +30,31 @@ from kopf._values.version import __version__
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from kopf._insight.console.cluster_editing import ClusterEditing
-
-
-DEV_VARIABLE = "KOPF_DEV_KUBECONFIG"
-"""The environment variable by which ``kopf dev`` tells its operator of the local cluster, to be edited in the page."""
-
 _ATTEMPTS = 3
 Explain = Callable[[Query], Awaitable[Explanation]]
 """Explains an object; see :meth:`Inspector.ask`."""
 T = TypeVar("T")
 
 
+class Editing(Protocol):
+    """What is changed from the page, in development."""
+
+    @property
+    def ahead(self) -> float | None:
+        """How far the time of the operator has leapt, in seconds; ``None`` if it cannot."""
+
+    def add_to(self, routes: Routes) -> None:
+        """Answer the requests of the page."""
+
+
+make_editing: ContextVar[Callable[[asyncio.AbstractEventLoop], Editing] | None] = ContextVar("editing", default=None)
+"""What makes that for the event loop of the operator, which is made by public functions that do not know of it."""
+
+
 class Console:
     """Observes the operator since it is made. What it answers, it answers in the thread of its server."""
 
-    def __init__(
-        self, observers: Observers, backlog: Backlog, routes: Routes, explain: Explain, *, kubeconfig: str | None
-    ) -> None:
-        """With the ``kubeconfig`` of a local cluster, its objects can be edited in the page."""
+    def __init__(self, observers: Observers, backlog: Backlog, routes: Routes, explain: Explain) -> None:
         self.history = History(backlog)
         self._explain = explain
         errors, background = GroupedErrors(backlog), BackgroundRuns()
@@ -58,7 +65,8 @@ class Console:
         self._company = Company(self.history)
         backlog.add(attempts, objects)
         observers.add(streams, indices, self._company, WorkSurvey(self.history), DetailKeeper(objects, backlog))
-        self._editing: ClusterEditing | None = None
+        make = make_editing.get()
+        self._editing = None if make is None else make(asyncio.get_running_loop())
         self._panels: dict[str, Callable[[], object]] = {
             "errors": functools.partial(self._describe_settled, errors.describe),
             "queues": functools.partial(self._describe_settled, streams.describe),
@@ -71,10 +79,7 @@ class Console:
         routes.add("/api/console/panel", self._answer_panel)
         routes.add("/api/console/explanation", self._answer_explanation)
         add_files(routes)
-        if kubeconfig is not None:
-            from kopf._insight.console.cluster_editing import ClusterEditing  # nobody else writes anything
-
-            self._editing = ClusterEditing(kubeconfig, asyncio.get_running_loop())
+        if self._editing is not None:
             self._editing.add_to(routes)
 
     def _describe_settled(self, describe: Callable[[], object]) -> object:
@@ -137,7 +142,7 @@ def _read(describe: Callable[[], T]) -> T:
 @contextlib.contextmanager
 def showing(observers: Observers, backlog: Backlog, routes: Routes, explain: Explain) -> Iterator[Console]:
     """Have the console observe and answer as long as the block lasts."""
-    console = Console(observers, backlog, routes, explain, kubeconfig=os.environ.get(DEV_VARIABLE) or None)
+    console = Console(observers, backlog, routes, explain)
     with collecting_logs(console.history):
         yield console
 

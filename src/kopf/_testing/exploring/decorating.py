@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from kopf._testing.exploring.explorations import Choices, Exploration
-from kopf._testing.exploring.origins import Source
 from kopf._testing.exploring.schema_walks import SchemaWalk
-from kopf._testing.exploring.subjects import Subject
+from kopf._testing.exploring.subjects import Source, Subject
 from kopf._testing.exploring.walks import Manifest
 
 Test = Callable[..., Any]

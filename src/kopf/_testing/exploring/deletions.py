@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import kopf_cluster
 from kopf._testing.exploring.problems import Problem
-from kopf._testing.journal import Write
 from kopf._testing.simulation import Simulation
+from kopf._virtual_time.journal import Write
 
 Place = tuple[str, str, str]
 _DOWNTIME = 10

@@ -8,17 +8,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
-from kopf._testing.exploring.budgets import Budget
+from kopf._testing.exploring.exploration_progress import Budget, watch
+from kopf._testing.exploring.explored_runs import CALM, ENDINGS, ExploredRun, Trouble, no_trouble, only_listen
 from kopf._testing.exploring.final_states import FinalState
-from kopf._testing.exploring.headway import watch
-from kopf._testing.exploring.origins import Source
 from kopf._testing.exploring.reports import Report, Trial, describe_race, make_excerpt
-from kopf._testing.exploring.scenes import CALM, ENDINGS, Scene, Trouble, no_trouble, only_listen
 from kopf._testing.exploring.scripts import write_script
-from kopf._testing.exploring.subjects import Subject
+from kopf._testing.exploring.subjects import Source, Subject
 from kopf._testing.exploring.variants import TROUBLES, TroubleKind, Variant, make_variants
-from kopf._testing.simulation_errors import SimulationError
-from kopf.cli.garbage import collecting_rarely
+from kopf._virtual_time.patience import SimulationError
+from kopf.cli.memory import collecting_rarely
 
 _LEFTOVERS = (
     "What the test, its fixtures, and the operator keep outside of the cluster, is to be made anew in the beginning of "
@@ -78,13 +76,13 @@ class Exploration:
         :param judgement: ``is_harmed`` if requests are refused or broken, so that errors of clients are natural;
             ``is_test_judged=False`` if the test does not have to pass with that.
         """
-        scene = Scene(
+        explored = ExploredRun(
             test=self._subject.call, is_async=self._subject.is_async, trouble=trouble, deletion=ENDINGS[ending],
             observe=self._choices.get("observe", dict), ignored=self._choices.get("ignore", ()),
             tracebacks=self._choices.get("tracebacks", True), **judgement,
         )
         options = {"slack": self._slack, **self._source.options}
-        return scene.run(*self._source.paths, **(options if seed is None else {**options, "seed": seed}))
+        return explored.run(*self._source.paths, **(options if seed is None else {**options, "seed": seed}))
 
     def explore(self, *, only: str = "", **choices: Any) -> Report:
         """

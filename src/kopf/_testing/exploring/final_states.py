@@ -11,10 +11,10 @@ from typing import Any
 
 from kopf._testing.exploring.normalizing import normalize
 from kopf._testing.exploring.problems import Problem
-from kopf._testing.journal import Journal, Write
 from kopf._testing.simulation import Simulation
-from kopf._testing.views import ToldEvent
+from kopf._testing.watch_events import WatchEvent
 from kopf._values.diffs import DiffOperation, diff
+from kopf._virtual_time.journal import Journal, Write
 
 _NOT_COMPARED = frozenset({
     "customresourcedefinitions.apiextensions.k8s.io", "kopfpeerings.kopf.dev", "clusterkopfpeerings.kopf.dev",
@@ -33,11 +33,11 @@ class Story:
     """How many changes there were in the cluster, i.e. events of watches."""
     steps: int = 0
     """How many of them were made by the test."""
-    events: Sequence[ToldEvent] = ()
+    events: Sequence[WatchEvent] = ()
     """What the operator was told of by its watches, if that was listened to."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class FinalState:
     """How a story has ended."""
 
@@ -45,7 +45,7 @@ class FinalState:
     """The objects that were changed in the story, as far as they are comparable, by their kinds and names."""
     outside: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """What there is outside of the cluster, as the test tells."""
-    problems: Sequence[Problem] = ()
+    problems: list[Problem] = dataclasses.field(default_factory=list)
     """What is wrong with it, whatever it is compared with."""
     journal: str = ""
     """All that has happened."""

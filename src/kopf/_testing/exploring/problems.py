@@ -9,8 +9,7 @@ import logging
 from collections import Counter
 
 from kopf._testing.exploring.normalizing import normalize_text
-from kopf._testing.journal import HandlerCall, Journal
-from kopf._testing.simulated_logs import SimulatedLogs
+from kopf._virtual_time.journal import HandlerCall, Journal, SimulatedLogs
 
 _BACKGROUND = frozenset({"timer", "daemon"})
 """Which handlers may be called for ever."""

@@ -5,25 +5,27 @@ Walks of the schema: whatever the fields of an object become, it must come out a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import kopf_cluster
-from kopf._testing.exploring.boundary_values import list_changes
-from kopf._testing.exploring.budgets import Budget
+from kopf._testing.exploring.exploration_progress import Budget, watch
 from kopf._testing.exploring.explorations import Choices
+from kopf._testing.exploring.explored_runs import CALM, ENDINGS, ExploredRun
 from kopf._testing.exploring.final_states import FinalState
-from kopf._testing.exploring.headway import watch
-from kopf._testing.exploring.origins import Source
 from kopf._testing.exploring.reports import Report, Trial, make_excerpt
-from kopf._testing.exploring.scenes import CALM, ENDINGS, Scene
 from kopf._testing.exploring.scripts import write_walk_script
-from kopf._testing.exploring.walked_objects import WalkedObject
-from kopf._testing.exploring.walks import Manifest, Walk, make_walks
+from kopf._testing.exploring.subjects import Source
+from kopf._testing.exploring.walks import Manifest, Walk, list_changes, make_walks
+from kopf._testing.simulated_objects import make_merge_patch
 from kopf._testing.simulation import Simulation
-from kopf.cli.garbage import collecting_rarely
+from kopf._virtual_time.patience import SimulationError
+from kopf.cli.memory import collecting_rarely
 
+_DEFINITIONS = "customresourcedefinitions"
 _REFUSALS = (400, 422)
 """How the API refuses what the schema does not permit."""
 
@@ -53,11 +55,11 @@ class SchemaWalk:
             self._describe()  # and whatever else it makes anew
             await self._object.live(simulation, states)
 
-        scene = Scene(
+        explored = ExploredRun(
             test=live, deletion=ENDINGS[ending], observe=self._choices.get("observe", dict),
             ignored=self._choices.get("ignore", ()), tracebacks=self._choices.get("tracebacks", True),
         )
-        final = scene.run(*self._source.paths, **{"slack": CALM, **self._source.options})
+        final = explored.run(*self._source.paths, **{"slack": CALM, **self._source.options})
         others = {name: obj for name, obj in final.objects.items() if name != self._object.label}
         return dataclasses.replace(final, objects=others)
 
@@ -106,6 +108,38 @@ class SchemaWalk:
         if key not in self._known:
             self._known[key] = self.run(state)
         return self._known[key]
+
+
+class WalkedObject:
+    """The object as the cluster knows it, once it was there."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        group, _, self._version = str(manifest["apiVersion"]).rpartition("/")
+        self._kind = f"{manifest['kind']}.{self._version}.{group}"
+        self._name = manifest["metadata"]["name"]
+        self._namespace = manifest["metadata"].get("namespace", "default")
+        self.schema: Mapping[str, Any] = {}
+        self.label = ""
+        """What it is called in final states."""
+
+    async def live(self, simulation: Simulation, states: Sequence[Manifest]) -> None:
+        """Create it in the first state, and let it become the others."""
+        await self._learn(simulation)
+        await simulation.apply(states[0])
+        await simulation.settle()
+        for before, after in itertools.pairwise(states):
+            patch = make_merge_patch(before, after)
+            await simulation.patch(self._kind, self._name, patch, namespace=self._namespace)
+            await simulation.settle()
+
+    async def _learn(self, simulation: Simulation) -> None:
+        _, plural, is_namespaced = simulation.cluster.resolve_kind(self._kind)
+        definition = await simulation.find(_DEFINITIONS, plural)
+        if definition is None:
+            raise SimulationError(f"There is no custom resource definition {plural}, so there is no schema to walk.")
+        version = next(item for item in definition["spec"]["versions"] if item["name"] == self._version)
+        self.schema = version["schema"]["openAPIV3Schema"]
+        self.label = f"{plural} {self._namespace}/{self._name}" if is_namespaced else f"{plural} {self._name}"
 
 
 def _is_refused(final: FinalState) -> bool:

@@ -1,5 +1,0 @@
-"""Private modules of the original framework; see the room ``_legacy``."""
-
-from kopf._legacy.modules import pretend
-
-pretend(__name__)

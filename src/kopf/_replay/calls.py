@@ -1,0 +1,99 @@
+"""
+Calls of handlers as they are recorded: which handler, for which object in which state, and how it has ended.
+
+What handlers are called for comes from requests and streams, which are recorded by themselves; so, the calls are not
+needed to replay an operator. They tell when exactly it has come to them, and what else a changed operator does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from typing import Any, TypedDict
+
+from kopf._controller.instruments import Execute
+from kopf._handlers.attempt_names import name_outcome, name_reason
+from kopf._handlers.causes import ActivityCause, Cause, ResourceCause, WebhookCause
+from kopf._handlers.executor import Surroundings
+from kopf._handlers.handlers import Handler
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._replay.randomness import Randomness
+from kopf._replay.recorder import Recorder
+from kopf._values.reasons import Activity
+
+_EXTERNAL = {Activity.AUTHENTICATION, Activity.PROBE}
+"""What depends on credentials and on those who ask for the health: it is neither recorded nor replayed."""
+
+
+_BACKGROUND = {"timer", "daemon"}
+in_background: ContextVar[bool] = ContextVar("in_background", default=False)
+"""Whether it is the task of a timer or of a daemon: these have tasks of their own, in which they send their patches."""
+
+
+class Place(TypedDict):
+    """Which object something is about."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+async def record_call(
+    recorder: Recorder,
+    randomness: Randomness | None,
+    execute: Execute,
+    handler: Handler,
+    cause: Cause,
+    attempt: Attempt,
+    around: Surroundings,
+) -> Outcome:
+    """
+    Make the attempt, and note it down.
+
+    Large because it is called as all interceptors are.
+    """
+    if not is_replayable(cause):
+        return await execute(handler, cause, attempt, around)
+    number = recorder.begin("call", describe_call(handler, cause, attempt), [])
+    outcome: Outcome | None = None
+    try:
+        with contextlib.nullcontext() if randomness is None else randomness.of_call(number):
+            outcome = await execute(handler, cause, attempt, around)
+    finally:
+        recorder.note("done", number, describe_outcome(outcome), [])
+    return outcome
+
+
+def is_replayable(cause: Cause) -> bool:
+    """Tell if it is called because of what is recorded, rather than of what comes from elsewhere."""
+    if isinstance(cause, ActivityCause):
+        return cause.activity not in _EXTERNAL
+    return not isinstance(cause, WebhookCause)
+
+
+def describe_call(handler: Handler, cause: Cause, attempt: Attempt) -> dict[str, Any]:
+    """Tell which call it is: of equal calls, the descriptions are equal."""
+    version = cause.body.object.head.resourceVersion if isinstance(cause, ResourceCause) else ""
+    reason = name_reason(handler, cause)
+    if reason in _BACKGROUND:
+        in_background.set(True)
+    return {"id": handler.id, "reason": reason, "retry": attempt.retry, "version": version, **locate(cause)}
+
+
+def describe_outcome(outcome: Outcome | None) -> dict[str, Any]:
+    """Tell how the call has ended; ``None`` if it was cancelled."""
+    error = None if outcome is None else outcome.exception or outcome.ignored
+    return {
+        "outcome": "ignored" if outcome is not None and outcome.ignored is not None else name_outcome(outcome),
+        "delay": None if outcome is None else outcome.delay,
+        "text": "" if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
+    }
+
+
+def locate(cause: Cause) -> Place:
+    """Tell which object it is about, if any."""
+    if not isinstance(cause, ResourceCause):
+        return {"resource": "", "namespace": "", "name": ""}
+    resource, head = cause.resource, cause.body.object.head
+    full = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    return {"resource": full, "namespace": head.namespace or "", "name": head.name or ""}

@@ -1,0 +1,314 @@
+"""
+The comparison of a replay with its recording: for each action of the replayed operator, the recorded one is found.
+
+It is looked for among those about the same object, and around the same time: the operator is held back if it is
+early, so what is many seconds away, is something else.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from kopf._replay.documents import ObjectPlace, compare, parse_path, read
+from kopf._replay.recorded_run import RecordedAction, RecordedRun, RecordedStream
+from kopf._replay.schedule import Schedule
+
+Kind = Literal["new", "missing", "different", "order", "outcome", "ending"]
+"""
+What is wrong: something ``new`` that was never recorded; something that is ``missing``; a request with a ``different``
+content; another ``order`` about one object; another ``outcome`` of a handler; another ``ending`` of the operator.
+"""
+_SHOWN = 3
+"""How many divergences are shown for each object."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """One difference."""
+
+    time: float
+    """When, in seconds since the beginning of the recording."""
+    kind: Kind
+    place: str
+    """The object that it is about; nothing if it is about the operator."""
+    text: str
+    details: tuple[str, ...] = ()
+    """What differs, line by line: ``-`` was recorded, ``+`` is new."""
+
+    def __str__(self) -> str:
+        lines = [f"{self.time:12.3f}  {self.text}", *(f"{'':14}  {line}" for line in self.details)]
+        return "\n".join(lines)
+
+
+def describe(divergences: Sequence[Divergence]) -> Iterator[str]:
+    """Tell of them, object by object: the first ones of each, as most of the others come from these."""
+    places: dict[str, list[Divergence]] = {}
+    for divergence in sorted(divergences, key=lambda divergence: divergence.time):
+        places.setdefault(divergence.place, []).append(divergence)
+    for place, own in places.items():
+        yield f"{place or 'the operator'}:"
+        yield from map(str, own[:_SHOWN])
+        if len(own) > _SHOWN:
+            yield f"{'':14}... and {len(own) - _SHOWN} more"
+
+
+def cut(lines: Iterable[str], limit: int = 10) -> tuple[str, ...]:
+    """Take not too many of the lines."""
+    taken = [*lines]
+    rest = (f"... and {len(taken) - limit} more",) if len(taken) > limit else ()
+    return (*taken[:limit], *rest)
+
+
+_WINDOW = 10.0
+"""How far apart the recorded and the replayed action can be, in seconds."""
+_WEBHOOKS = ("validatingwebhookconfigurations.admissionregistration.k8s.io",
+             "mutatingwebhookconfigurations.admissionregistration.k8s.io")  # fmt: skip
+_WARM_UP = 5.0
+"""
+For how long after the checkpoint nothing is compared, in seconds: something was underway then, nobody knows what, while
+the replayed operator begins anew.
+"""
+_EVENTS = ("events", "events.events.k8s.io")
+_PEERINGS = "kopfpeerings/"
+_CUT = 0.2
+"""How long before the end it is not known what has happened, if the end is cut; in seconds."""
+_RACE = 0.05
+"""So close to the moment when the operator was told to stop, anything can be before it or after it, in seconds."""
+_CONCURRENT_RACE = 0.5
+"""The same for what goes on by itself: nothing tells when exactly the next tick of a timer begins."""
+_CONCURRENT = {"index", "event", "timer", "daemon"}
+"""What is called whatever else goes on with the object: there is no order between these and the others."""
+_RESTARTED = {"resume", "startup", "index", "event", "daemon", "timer"}
+"""What a restarted operator calls though nothing has happened."""
+
+Key = tuple[Any, ...]
+
+
+class Comparison:
+    """
+    Knows what was recorded, what of that has happened again, and what has not.
+
+    :param schedule: knows how far the recording is.
+    """
+
+    def __init__(self, run: RecordedRun, schedule: Schedule) -> None:
+        self.divergences: list[Divergence] = []
+        self._schedule = schedule
+        self._run = run
+        self._actions: dict[Key, list[RecordedAction]] = collections.defaultdict(list)
+        self._latest: dict[str, RecordedAction] = {}
+        self._in_sync: set[str] = set()
+        self.is_closed = False
+        """Whether the recording is over: nobody knows what should happen from then on."""
+        for kind, action in run.iter_actions():
+            self._actions[_make_key(kind, action.fields, action.begin.documents)].append(action)
+
+    @property
+    def _last_moment(self) -> float:
+        """Until when it is known what has happened: if the end is cut, something can be lost."""
+        return self._run.duration - (_CUT if self._run.is_cut else 0)
+
+    def match(self, kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]) -> RecordedAction | None:
+        """
+        Find what was recorded of this action, and note the divergences. ``None`` if there is no such thing.
+        """
+        if self.is_closed:
+            return None
+        now, place = self._schedule.now, _locate(kind, fields, documents)
+        actions = self._actions.get(_make_key(kind, fields, documents), ())
+        candidates = [action for action in actions if not action.is_repeated and abs(action.time - now) <= _WINDOW]
+        if kind == "open":  # when a broken stream is opened again, is a matter of milliseconds and pauses
+            candidates = [action for action in actions if not action.is_repeated][:1]
+        if is_event(place):
+            return _find_event(candidates, documents)
+        if not candidates:
+            is_known = kind == "open" and bool(actions)
+            is_excused = is_known or self._is_racing(fields, now) or self._is_excused(kind, fields, place)
+            if not is_excused and now <= self._last_moment:
+                text = f"{_describe(kind, fields)}: it was never recorded"
+                self._note("new", place, text, cut(_list_content(documents, "+")))
+            return None
+        best, differences = _find_most_similar(candidates, kind, fields, documents)
+        best.is_repeated = True
+        if not fields.get("background"):
+            self._in_sync.add(place)
+        if differences and not self._is_excused(kind, fields, place):
+            text = f"{_describe(kind, fields)}: it is not as it was recorded at {best.time:.3f}"
+            self._note("different", place, text, cut(differences))
+        self._check_order(best, kind, fields, place)
+        return best
+
+    def find_open_stream(self, path: str) -> RecordedStream | None:
+        """Find a stream that was open when the rest was dropped, and that goes on after that; once."""
+        for stream in self._run.streams.values():
+            checkpoint = self._run.checkpoint
+            is_open = checkpoint is not None and stream.time <= checkpoint.time and not stream.is_repeated
+            if is_open and stream.fields["target"] == path:
+                stream.is_repeated = True
+                return stream
+        return None
+
+    def note_outcome(self, call: RecordedAction, outcome: Mapping[str, Any]) -> None:
+        """Compare how a call has ended."""
+        if self.is_closed or call.end is None:
+            return
+        before, after = call.end.fields["outcome"], outcome["outcome"]
+        if before != after and "cancelled" not in (before, after):  # what is stopped, is stopped at any moment
+            text = f"{_describe('call', call.fields)}: it has {after}, and it was recorded to have {before}"
+            details = (f"-{call.end.fields['text'] or before}", f"+{outcome['text'] or after}")
+            self._note("outcome", _locate("call", call.fields, ()), text, details)
+
+    def note_ending(self, error: BaseException) -> None:
+        """The operator has ended by itself, with an error."""
+        self._note("ending", "", f"the operator has failed: {type(error).__name__}: {error}", ())
+
+    def close(self) -> None:
+        """The recording is over: what has not happened by now, is missing."""
+        self.is_closed = True
+        last_moment = self._last_moment
+        for key, actions in self._actions.items():
+            for action in actions:
+                place = _locate(key[0], action.fields, action.begin.documents)
+                is_due = not is_event(place) and not self._is_excused(key[0], action.fields, place, action.time)
+                is_racing = self._is_racing(action.fields, action.time) or action.time > last_moment
+                # How often a stream breaks, is a matter of milliseconds.
+                is_due &= key[0] != "open" or not actions[0].is_repeated
+                if not action.is_repeated and is_due and not is_racing:
+                    text = f"{_describe(key[0], action.fields)}: it was recorded, and has not happened"
+                    details = cut(_list_content(action.begin.documents, "-"))
+                    self._note("missing", place, text, details, time=action.time)
+
+    def _note(
+        self, kind: Kind, place: str, text: str, details: Sequence[str], *, time: float | None = None
+    ) -> None:
+        time = self._schedule.now if time is None else time
+        self.divergences.append(Divergence(time=time, kind=kind, place=place, text=text, details=tuple(details)))
+
+    def _is_racing(self, fields: Mapping[str, Any], time: float) -> bool:
+        is_concurrent = fields.get("background") or fields.get("reason") in _CONCURRENT
+        return abs(time - self._run.stop_time) <= (_CONCURRENT_RACE if is_concurrent else _RACE)
+
+    def _is_excused(self, kind: str, fields: Mapping[str, Any], place: str, time: float | None = None) -> bool:
+        if place.startswith(_WEBHOOKS):
+            return True
+        checkpoint = self._run.checkpoint
+        if checkpoint is None:
+            return False
+        if (time if time is not None else self._schedule.now) < checkpoint.time + _WARM_UP:
+            return True
+        if kind == "open" or fields.get("background"):
+            return True
+        if kind == "call" and fields["reason"] in _RESTARTED:
+            return True
+        return place not in self._in_sync
+
+    def _check_order(self, action: RecordedAction, kind: str, fields: Mapping[str, Any], place: str) -> None:
+        """What was over before another thing began, must not come after it. What comes too early, is held back."""
+        is_concurrent = kind == "open" or fields.get("background") or fields.get("reason") in _CONCURRENT
+        if not place or is_concurrent:
+            return
+        latest = self._latest.get(place)
+        if latest is None or latest.position < action.position:
+            self._latest[place] = action
+            return
+        is_over = action.end is not None and action.end_position < latest.position
+        if is_over and self._run.checkpoint is None and self._schedule.has_passed(latest.position):
+            text = (
+                f"{_describe(kind, fields)}: it comes after {_describe(latest.begin.kind, latest.fields)}, "
+                "and was recorded before that"
+            )
+            self._note("order", place, text, ())
+
+
+def is_event(place: str) -> bool:
+    """
+    Tell if it is about a Kubernetes event: these are as good as logs, and are not compared.
+
+    They are counted, merged, limited, dropped, and posted in the background: it depends on the load of the machine.
+    """
+    return place.partition(" ")[0] in _EVENTS
+
+
+def _find_event(candidates: Sequence[RecordedAction], documents: Sequence[bytes]) -> RecordedAction | None:
+    """Find the answer to the same event, so that it gets its name."""
+    said = _get_message(documents)
+    for action in candidates:
+        if _get_message(action.begin.documents) == said:
+            action.is_repeated = True
+            return action
+    return None
+
+
+def _get_message(documents: Sequence[bytes]) -> Any:
+    content = read(documents[0]) if documents else None
+    return content.get("message", content.get("note")) if isinstance(content, dict) else None
+
+
+def _find_most_similar(
+    candidates: Sequence[RecordedAction], kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]
+) -> tuple[RecordedAction, list[str]]:
+    """Find the first of the most similar ones; tell in what it differs."""
+    compared = [(candidate, _list_differences(candidate, kind, fields, documents)) for candidate in candidates]
+    return min(compared, key=lambda pair: len(pair[1]))
+
+
+def _list_differences(
+    action: RecordedAction, kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]
+) -> list[str]:
+    if kind == "call":
+        return [*compare({"retry": action.fields["retry"]}, {"retry": fields["retry"]})]
+    old, new = action.begin.documents, documents
+    differences = compare(read(old[0] if old else None), read(new[0] if new else None))
+    if _PEERINGS in fields["target"]:  # they are renewed after random times, and so are dated before they are held back
+        differences = (line for line in differences if ".lastseen: " not in line)
+    return [*compare(_pick(action.fields), _pick(fields)), *differences]
+
+
+def _pick(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: fields[key] for key in ("target", "params", "headers") if key in fields}
+
+
+def _make_key(kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]) -> Key:
+    """What must be the same even in those actions that are different."""
+    if kind == "call":
+        return (kind, *(fields[key] for key in ("id", "reason", "resource", "namespace", "name")))
+    path = fields["target"].partition("?")[0]
+    if kind == "req" and fields["method"] == "POST":
+        return (kind, "POST", path, _locate(kind, fields, documents))
+    return (kind, fields.get("method"), path)
+
+
+def _locate(kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]) -> str:
+    """Tell which object it is about."""
+    if kind == "call":
+        return str(ObjectPlace(fields["resource"], fields["namespace"], fields["name"]))
+    place = parse_path(fields["target"].partition("?")[0])
+    if place is None:
+        return ""
+    if kind == "req" and fields["method"] == "POST" and not place.name and documents:
+        content = read(documents[0])
+        if isinstance(content, dict) and isinstance(metadata := content.get("metadata"), dict):
+            involved = content.get("involvedObject") or content.get("regarding")
+            of = f" of {involved.get('kind')} {involved.get('name')}" if isinstance(involved, dict) else ""
+            name = f"{metadata.get('name') or metadata.get('generateName') or ''}{of}"
+            return str(place._replace(name=name))
+    return str(place)
+
+
+def _describe(kind: str, fields: Mapping[str, Any]) -> str:
+    if kind == "call":
+        retry = f" #{fields['retry']}" if fields["retry"] else ""
+        return f"{fields['reason']} handler {fields['id']!r}{retry}"
+    return f"{fields['method']} {fields['target']}" if kind == "req" else f"watching {fields['target']}"
+
+
+def _list_content(documents: Sequence[bytes], sign: str) -> Iterator[str]:
+    """Show what is sent, value by value."""
+    for document in documents:
+        content = read(document)
+        empty: Any = {} if isinstance(content, dict) else None
+        for line in compare(empty, content):
+            yield sign + line.lstrip("+")

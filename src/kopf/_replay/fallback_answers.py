@@ -1,0 +1,110 @@
+"""
+Fallback answers: what the replayed operator gets for requests that were never recorded.
+
+It has diverged already, and is to go on somehow, so that the other objects can be compared. Objects are as they were
+last seen; what is changed in them, is answered as if it was changed, and nobody hears of it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kopf._client.errors import make_error
+from kopf._replay.documents import ObjectPlace, parse_path, read
+from kopf._replay.format import Entry
+from kopf._replay.recorded_run import RecordedRun
+from kopf._values import codec
+
+
+class FallbackAnswers:
+    """Remembers what the operator has seen, and makes up the answers."""
+
+    def __init__(self, run: RecordedRun) -> None:
+        self._run = run
+        self._objects: dict[ObjectPlace, dict[str, Any]] = {}
+        self._responses: dict[str, list[bytes]] = {}
+        self._created = 0
+        if run.checkpoint is not None:
+            for path, objects in run.checkpoint.objects.items():
+                for obj in objects:
+                    self._see(path, read(obj))
+            for number, request in run.requests.items():
+                if request.time <= run.checkpoint.time and request.end is not None:
+                    self.see_response(run.requests[number].fields["target"], request.end)
+
+    def see_response(self, target: str, response: Entry) -> None:
+        """Remember what the operator was answered."""
+        if response.documents:
+            self._responses[target] = response.documents
+            self._see(target.partition("?")[0], read(response.documents[0]))
+
+    def see_lines(self, path: str, lines: list[bytes]) -> None:
+        """Remember what has come by a stream."""
+        for line in lines:
+            event = read(line)
+            if isinstance(event, dict):
+                self._see(path, event.get("object"))
+
+    def _see(self, path: str, obj: Any) -> None:
+        place = parse_path(path)
+        if place is not None and isinstance(obj, dict) and isinstance(metadata := obj.get("metadata"), dict):
+            namespace, name = metadata.get("namespace") or "", metadata.get("name") or ""
+            if name:
+                self._objects[ObjectPlace(place.resource, namespace, name)] = obj
+
+    def answer(self, method: str, target: str, body: bytes | None) -> bytes:
+        """Make up an answer. Raises :class:`APIError` if there is none but a refusal."""
+        path = target.partition("?")[0]
+        place = parse_path(path)
+        if method == "GET" and (listing := self._list(path)) is not None:
+            return listing
+        if method == "GET" and target in self._responses:
+            return self._responses[target][0]
+        content = read(body)
+        known = self._objects.get(place) if place is not None else None
+        if method == "POST" and isinstance(content, dict):
+            self._created += 1
+            return codec.encode(_complete(content, self._created))
+        if known is None:
+            status = {"kind": "Status", "reason": "NotFound", "code": 404, "message": "It was never recorded."}
+            raise make_error(status=404, method=method, path=path, body=codec.encode(status))
+        return codec.encode(_merge(known, content) if method in ("PATCH", "PUT") else known)
+
+    def _list(self, path: str) -> bytes | None:
+        """List what was there at the checkpoint, once: later, there are recorded answers again."""
+        checkpoint = self._run.checkpoint
+        if checkpoint is None or path not in checkpoint.versions:
+            return None
+        items = [read(item) for item in checkpoint.objects.get(path, ())]
+        kept = self._get_kept_listing(path)
+        metadata = {"resourceVersion": checkpoint.versions[path]}
+        return codec.encode({"apiVersion": "v1", "kind": "List", **kept, "metadata": metadata, "items": items})
+
+    def _get_kept_listing(self, path: str) -> dict[str, Any]:
+        for target, documents in self._responses.items():
+            if target.partition("?")[0] == path:
+                content = read(documents[0])
+                return content if isinstance(content, dict) else {}
+        return {}
+
+
+def _complete(content: dict[str, Any], number: int) -> dict[str, Any]:
+    """Make an object as if it was created."""
+    metadata = content.get("metadata")
+    metadata = dict(metadata) if isinstance(metadata, dict) else {}
+    name = metadata.get("name") or f"{metadata.get('generateName') or ''}unrecorded-{number}"
+    return {**content, "metadata": {**metadata, "name": name, "uid": f"unrecorded-{number}", "resourceVersion": "0"}}
+
+
+def _merge(obj: Any, patch: Any) -> Any:
+    """Apply a merge-patch; with those of other kinds, the object stays as it is."""
+    if not isinstance(patch, Mapping):
+        return obj if isinstance(patch, list) else patch
+    merged = dict(obj) if isinstance(obj, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merge(merged.get(key), value) if isinstance(value, Mapping) else value
+    return merged

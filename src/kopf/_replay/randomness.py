@@ -1,0 +1,113 @@
+"""
+Randomness: every call of a handler has random numbers of its own, which come from the seed of the recording.
+
+With one sequence for all, the numbers would depend on who was the first of those who work at the same time. So, the
+functions of the module ``random`` are replaced for as long as an operator is recorded or replayed. Whoever is not in a
+call of a handler, e.g. the rest of the application, gets numbers from elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import random
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+
+class _Source:
+    """The random numbers of one call; they are made when the first one is needed."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed
+        self._random: Random | None = None
+
+    @property
+    def generator(self) -> Random:
+        if self._random is None:
+            self._random = Random(self._seed)
+        return self._random
+
+
+_source: contextvars.ContextVar[_Source] = contextvars.ContextVar("random_source")
+
+
+class _CallRandom(Random):
+    """What the functions of the module use: it passes everything on to the source of the current call."""
+
+    def __init__(self, outside: Random) -> None:
+        self._outside = Random()  # to be seeded by the parent class, instead of what others use already
+        super().__init__()
+        self._outside = outside
+
+    def random(self) -> float:
+        return self._get().random()
+
+    def getrandbits(self, k: int, /) -> int:
+        return self._get().getrandbits(k)
+
+    def seed(self, *args: Any, **kwargs: Any) -> None:
+        self._get().seed(*args, **kwargs)
+
+    def gauss(self, mu: float = 0.0, sigma: float = 1.0) -> float:
+        return self._get().gauss(mu, sigma)  # it remembers every second number
+
+    def getstate(self) -> Any:
+        return self._get().getstate()
+
+    def setstate(self, state: Any) -> None:
+        self._get().setstate(state)
+
+    def _get(self) -> Random:
+        source = _source.get(None)
+        return self._outside if source is None else source.generator
+
+
+class ShortestDelays(Random):
+    """
+    Makes the delays with jitter the shortest ones.
+
+    They cannot be repeated, as nobody knows who has asked for them; but what is too early in a replay, is held back.
+    """
+
+    def random(self) -> float:
+        return 0.0
+
+
+class Randomness:
+    """
+    Random numbers that are the same when they are asked for again, by the same call.
+
+    :param outside: where the numbers come from outside of calls; by default, from where they have always come.
+    """
+
+    def __init__(self, seed: int, outside: Random | None = None) -> None:
+        self._seed = seed
+        self._outside = outside
+
+    @contextlib.contextmanager
+    def replacing_functions(self) -> Iterator[None]:
+        """Let the module ``random`` work so, as long as this context lasts."""
+        originals = {
+            name: function
+            for name in random.__all__
+            if isinstance(getattr(function := getattr(random, name), "__self__", None), Random)
+        }
+        instance = _CallRandom(self._outside if self._outside is not None else originals["getrandbits"].__self__)
+        for name in originals:
+            setattr(random, name, getattr(instance, name))
+        try:
+            yield
+        finally:
+            for name, function in originals.items():
+                setattr(random, name, function)
+
+    @contextlib.contextmanager
+    def of_call(self, number: int) -> Iterator[None]:
+        """Let the numbers be those of the call that is recorded with this number."""
+        token = _source.set(_Source(f"{self._seed}:{number}"))
+        try:
+            yield
+        finally:
+            _source.reset(token)

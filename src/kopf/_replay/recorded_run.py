@@ -1,0 +1,152 @@
+"""
+A recorded run: the entries of a recording put together to requests, streams, and calls of handlers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import math
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kopf._replay.format import Entry, RecordingError, read_entries
+from kopf._virtual_time.journal import HandlerCall, Journal
+
+
+@dataclasses.dataclass(kw_only=True)
+class RecordedAction:
+    """Something that the operator did: it made a request, opened a stream, or called a handler."""
+
+    begin: Entry
+    position: int
+    """The position of its beginning among all entries."""
+    end: Entry | None = None
+    """How it has ended; ``None`` if nobody knows."""
+    end_position: int = -1
+    is_repeated: bool = False
+    """Whether the replayed operator has done that, too."""
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return self.begin.fields
+
+    @property
+    def time(self) -> float:
+        return self.begin.time
+
+
+@dataclasses.dataclass(kw_only=True)
+class RecordedStream(RecordedAction):
+    """A stream, with its lines as they have come."""
+
+    lines: list[tuple[int, Entry]] = dataclasses.field(default_factory=list)
+    """With their positions among all entries."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Checkpoint:
+    """What was there when the rest was dropped: the objects by the path where they are listed."""
+
+    time: float
+    versions: Mapping[str, str]
+    objects: dict[str, list[bytes]]
+
+
+class RecordedRun:
+    """
+    What is in a recording.
+
+    Raises :class:`RecordingError` if it cannot be read, or if there is nothing to replay.
+    """
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self.entries, self.is_cut = read_entries(path)
+        self.requests: dict[int, RecordedAction] = {}
+        self.streams: dict[int, RecordedStream] = {}
+        self.calls: dict[int, RecordedAction] = {}
+        self.checkpoint: Checkpoint | None = None
+        try:
+            self.seed, self.start = int(self.head.get("seed", 0)), datetime.datetime.fromisoformat(self.head["start"])
+            self._build()
+        except (LookupError, TypeError, ValueError) as e:
+            raise RecordingError(f"The recording {str(path)!r} is damaged: {e!r}.") from e
+
+    @property
+    def head(self) -> Mapping[str, Any]:
+        """What the operator was started with."""
+        return self.entries[0].fields
+
+    @property
+    def stop_time(self) -> float:
+        """When the operator was told to stop; infinity if it was not."""
+        return max((entry.time for entry in self.entries if entry.kind == "stop"), default=math.inf)
+
+    @property
+    def duration(self) -> float:
+        return self.entries[-1].time
+
+    def _build(self) -> None:
+        objects: dict[str, list[bytes]] = {}
+        for position, entry in enumerate(self.entries):
+            match entry.kind:
+                case "req":
+                    self.requests[entry.number] = RecordedAction(begin=entry, position=position)
+                case "open":
+                    self.streams[entry.number] = RecordedStream(begin=entry, position=position)
+                case "call":
+                    self.calls[entry.number] = RecordedAction(begin=entry, position=position)
+                case "lines" if entry.number in self.streams:
+                    self.streams[entry.number].lines.append((position, entry))
+                case "res" | "end" | "done":
+                    self._end(position, entry)
+                case "state":
+                    objects.setdefault(entry.path, []).extend(entry.documents)
+                case "checkpoint":
+                    time, versions = entry.time, entry.fields["versions"]
+                    self.checkpoint = Checkpoint(time=time, versions=versions, objects=objects)
+
+    def _end(self, position: int, entry: Entry) -> None:
+        begun: Mapping[str, Mapping[int, RecordedAction]]
+        begun = {"res": self.requests, "end": self.streams, "done": self.calls}
+        action = begun[entry.kind].get(entry.number)
+        if action is not None:  # otherwise, it has begun before the checkpoint
+            action.end, action.end_position = entry, position
+
+    def iter_actions(self) -> Iterator[tuple[str, RecordedAction]]:
+        """Give all that the operator did, with the kind of it: after the checkpoint, if there is one."""
+        start = -1.0 if self.checkpoint is None else self.checkpoint.time
+        for actions in (self.calls, self.requests, self.streams):
+            for action in actions.values():
+                if action.time > start:
+                    yield action.begin.kind, action
+
+    def make_journal(self) -> Journal:
+        """Make the journal of the calls that have ended, as simulations have it."""
+        ended = [call for call in self.calls.values() if call.end is not None]
+        journal = Journal(lambda: self.duration)
+        for call in sorted(ended, key=lambda call: call.end_position):
+            if call.end is not None:
+                journal.add(make_journal_entry(call.fields, call.time, call.end.fields, call.end.time))
+        return journal
+
+
+def make_journal_entry(
+    call: Mapping[str, Any], began: float, done: Mapping[str, Any], ended: float
+) -> HandlerCall:
+    """Make an entry of a journal of what is recorded of a call."""
+    return HandlerCall(
+        time=ended,
+        resource=call["resource"],
+        namespace=call["namespace"],
+        name=call["name"],
+        id=call["id"],
+        reason=call["reason"],
+        retry=call["retry"],
+        duration=round(ended - began, 3),
+        outcome=done["outcome"],
+        delay=done["delay"],
+        error=done["text"],
+        digest=call["version"],
+    )

@@ -1,0 +1,233 @@
+"""
+The file of a recording: it is appended to, member by member, and does not grow beyond its limit.
+
+When it is too large, its oldest half is replaced with what the cluster was like then. That is a *checkpoint*: the
+latest known state of every object that is watched, the answers of the discovery, and which streams were open. From
+there, the operator can be replayed as if it was restarted at that moment.
+"""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import re
+import shutil
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from kopf._replay.format import Entry, Lines, decode_entry, encode_entry, make_compressor, open_privately
+from kopf._values import codec
+
+_MEMBER = 2**20
+"""How large a member of the file is before compression, in bytes; smaller if the limit is small."""
+_is_discovery = re.compile(r"/(version|api(/v1)?|apis(/[^/]+/[^/]+)?)$").match
+
+
+class RecordingFile:
+    """
+    Appends lines to the file.
+
+    :param path: the file; if it is there, it is kept with ``.1`` in its name, as operators are restarted by Kubernetes.
+    :param limit: the largest size of the file, in bytes: of more than that, the oldest half is dropped.
+
+    Raises :class:`OSError` if the file cannot be written.
+    """
+
+    def __init__(self, path: pathlib.Path, limit: int) -> None:
+        if path.is_file() and path.stat().st_size:
+            path.replace(path.with_name(f"{path.name}.1"))
+        self._file = open_privately(path)
+        self._ring = Ring(path, limit)
+        self._most = min(_MEMBER, limit // 8)
+        self._member: _Member | None = None
+
+    def add(self, line: bytes, *, is_last: bool = False) -> None:
+        """Add a line; with ``is_last``, the next one is in another member."""
+        member = self._member = self._member or _Member(self._file)
+        member.add(line)
+        if is_last or member.taken >= self._most:
+            self.end()
+
+    def flush(self) -> None:
+        """Pass everything to the system: it survives this process."""
+        if self._member is not None:
+            self._member.flush()
+
+    def end(self) -> None:
+        """End the current member."""
+        member, self._member = self._member, None
+        if member is not None and self._ring.add(member.end()):
+            self._file.close()
+            self._file = self._ring.drop()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Member:
+    """The member that is being written."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self._compressor: Any = make_compressor()
+        self._written = 0
+        self.taken = 0
+
+    def add(self, line: bytes) -> None:
+        self.taken += len(line)
+        self._append(self._compressor.compress(line))
+
+    def flush(self) -> None:
+        self._append(self._compressor.flush(zlib.Z_SYNC_FLUSH))
+
+    def end(self) -> int:
+        """End it; get its size in the file."""
+        self._append(self._compressor.flush())
+        return self._written
+
+    def _append(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:  # the disk can take a part of it
+            size = self._file.write(view) or 0
+            self._written += size
+            view = view[size:]
+
+
+class CheckpointTooLargeError(Exception):
+    """The objects alone take more than the file may."""
+
+
+class Ring:
+    """Knows where the members of the file are, and drops the oldest ones."""
+
+    def __init__(self, path: pathlib.Path, limit: int) -> None:
+        self._path = path
+        self._limit = limit
+        self._sizes: list[int] = []
+
+    def add(self, size: int) -> bool:
+        """Note that a member is added to the file. Tell if the file is too large now."""
+        self._sizes.append(size)
+        return sum(self._sizes) > self._limit and len(self._sizes) > 2
+
+    def drop(self) -> io.FileIO:
+        """Drop the oldest members, but for the head, in one step. Get the new file, to be appended to."""
+        end, kept = sum(self._sizes), 0
+        while len(self._sizes) - kept > 2 and sum(self._sizes[len(self._sizes) - kept - 1 :]) <= self._limit // 2:
+            kept += 1
+        head, rest = self._sizes[0], end - sum(self._sizes[len(self._sizes) - kept :])
+        checkpoint = Checkpoint()
+        for line in Lines(self._path, head, rest):
+            checkpoint.note(decode_entry(line))
+        draft = self._path.with_name(f"{self._path.name}.draft")
+        try:
+            with self._path.open("rb") as old, open_privately(draft) as new:
+                new.write(old.read(head))
+                size = _write(new, checkpoint.make_entries())
+                if size > self._limit // 2:
+                    raise CheckpointTooLargeError(
+                        f"the objects that are watched take {size} bytes already, more than a half of the limit"
+                    )
+                old.seek(rest)
+                shutil.copyfileobj(old, new)
+            draft.replace(self._path)
+        finally:
+            draft.unlink(missing_ok=True)
+        self._sizes = [head, size, *self._sizes[len(self._sizes) - kept :]]
+        return io.FileIO(self._path, "ab")
+
+
+class Checkpoint:
+    """What is known at one moment, out of all that has happened before. Documents are kept compressed."""
+
+    def __init__(self) -> None:
+        self._time = 0.0
+        self._streams: dict[int, Entry] = {}
+        self._requests: dict[int, Entry] = {}
+        self._discovery: dict[str, tuple[Entry, Entry]] = {}
+        self._objects: dict[str, dict[str, bytes]] = {}
+        self._versions: dict[str, str] = {}
+
+    def note(self, entry: Entry) -> None:
+        """Take notice of what has happened."""
+        self._time = max(self._time, entry.time)
+        match entry.kind:
+            case "state":
+                self._keep(entry.path, codec.decode(entry.documents[0]))
+            case "checkpoint":
+                self._versions.update(entry.fields["versions"])
+            case "open":
+                self._streams[entry.number] = entry
+                self._objects.setdefault(entry.fields["target"], {})
+            case "end":
+                self._streams.pop(entry.number, None)
+            case "lines" if entry.number in self._streams:
+                self._note_lines(self._streams[entry.number].fields["target"], entry.documents)
+            case "req" if entry.fields["method"] == "GET":
+                self._requests[entry.number] = entry
+            case "res" if entry.number in self._requests:
+                self._note_response(self._requests.pop(entry.number), entry)
+
+    def _note_lines(self, path: str, lines: list[bytes]) -> None:
+        for line in lines:
+            try:
+                event = codec.decode(line)
+                kind, obj = event["type"], event["object"]
+                if kind in ("ADDED", "MODIFIED"):
+                    self._keep(path, obj)
+                elif kind == "DELETED":
+                    self._objects[path].pop(_identify(obj), None)
+                if kind != "ERROR":
+                    self._versions[path] = obj["metadata"]["resourceVersion"]
+            except (ValueError, LookupError, TypeError):
+                continue  # what the operator cannot read either
+
+    def _note_response(self, request: Entry, response: Entry) -> None:
+        target = str(request.fields["target"])
+        path, _, query = target.partition("?")
+        if not response.documents:
+            return
+        if _is_discovery(path):
+            self._discovery[f"{target} {request.fields['headers']}"] = (request, response)
+            return
+        try:
+            listing = codec.decode(response.documents[0])
+            if not str(listing["kind"]).endswith("List"):
+                return
+            if "continue=" not in query:
+                self._objects[path] = {}
+            for item in listing["items"]:
+                self._keep(path, item)
+            self._versions[path] = listing["metadata"]["resourceVersion"]
+            listing["items"] = []
+            self._discovery[f"listing {path}"] = (request, response._replace(documents=[codec.encode(listing)]))
+        except (ValueError, LookupError, TypeError):
+            return
+
+    def _keep(self, path: str, obj: dict[str, Any]) -> None:
+        self._objects.setdefault(path, {})[_identify(obj)] = zlib.compress(codec.encode(obj), 1)
+
+    def make_entries(self) -> Iterator[Entry]:
+        """Make the entries that stand for all these."""
+        for request, response in self._discovery.values():
+            yield request
+            yield response
+        for path, objects in self._objects.items():
+            for obj in objects.values():
+                yield Entry("state", 0, self._time, {}, [zlib.decompress(obj)], path)
+        yield from self._streams.values()
+        yield Entry("checkpoint", 0, self._time, {"versions": self._versions}, [])
+
+
+def _identify(obj: dict[str, Any]) -> str:
+    metadata = obj["metadata"]
+    return f"{metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def _write(file: io.FileIO, entries: Iterator[Entry]) -> int:
+    compressor, start = make_compressor(), file.tell()
+    for entry in entries:
+        file.write(compressor.compress(encode_entry(entry)))
+    file.write(compressor.flush())
+    return file.tell() - start

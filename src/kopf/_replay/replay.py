@@ -1,0 +1,164 @@
+"""
+A replay: the handlers run again as they were recorded, in the recorded time, as fast as they can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import importlib.util
+import pathlib
+import tempfile
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from kopf._controller.instruments import Instruments
+from kopf._replay.comparison import Divergence, describe
+from kopf._replay.recorded_run import RecordedRun
+from kopf._replay.replaying_instruments import Replayer
+from kopf._replay.schedule import Schedule
+from kopf._virtual_time.blocking_guard import BlockingGuard
+from kopf._virtual_time.journal import Journal, SimulatedLogs
+from kopf._virtual_time.patience import SimulationError
+from kopf._virtual_time.process_patches import offering_kubeconfig, running_as_jobs, sleeping_virtually
+from kopf._virtual_time.simulated_clock import SimulatedClock
+from kopf._virtual_time.threaded_loop import thread_owner
+from kopf._virtual_time.virtual_time import VirtualTimeLoop
+
+_NOWHERE = "{apiVersion: v1, kind: Config}\n"
+
+Operate = Callable[[Instruments], Coroutine[Any, Any, None]]
+"""Runs the operator with these instruments."""
+
+
+@dataclasses.dataclass(kw_only=True)
+class Replay:
+    """What has come out of a replay. It is true if nothing differs; as a text, it tells what does."""
+
+    divergences: list[Divergence]
+    """Where the operator does something else than it was recorded to do; in the order of time."""
+    journal: Journal
+    """The calls of handlers in the replay."""
+    recorded_journal: Journal
+    """The calls of handlers in the recording."""
+    logs: SimulatedLogs
+    """What was logged in the replay."""
+    duration: float
+    """How long the recording is, in seconds."""
+    requests: int
+    """How many requests were recorded."""
+    is_cut: bool
+    """Whether the end of the recording is cut: the operator was killed, or still runs."""
+    checkpoint: float | None
+    """When the recording begins in fact, in seconds, if its beginning was dropped because of its size."""
+
+    def __bool__(self) -> bool:
+        return not self.divergences
+
+    def __str__(self) -> str:
+        return "\n".join(self._describe())
+
+    def _describe(self) -> Iterator[str]:
+        yield f"{self.duration:.1f} seconds, {len(self.recorded_journal)} calls of handlers, {self.requests} requests."
+        if self.checkpoint is not None:
+            yield (
+                f"The first {self.checkpoint:.1f} seconds were dropped, as the recording was too large: "
+                "the operator is replayed as if it was restarted then."
+            )
+        if self.is_cut:
+            yield "The end of the recording is cut: the operator was killed, or still runs. It is replayed up to there."
+        if not self.divergences:
+            yield "The operator does the same."
+            return
+        yield f"The operator diverges, {len(self.divergences)} times:"
+        yield from describe(self.divergences)
+
+
+def replay_run(run: RecordedRun, operate: Operate, *, patience: float) -> Replay:
+    """
+    Replay what was recorded, in an event loop of its own; ``patience`` is as for simulations.
+
+    Raises :class:`SimulationError` if there is an event loop already, or if a handler is stuck.
+    """
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise SimulationError("A replay has a time of its own: call it in a regular function, not in a coroutine.")
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(patience=patience)) as runner:
+        return runner.run(_ReplayRun(run, operate).perform())
+
+
+class _ReplayRun:
+    """The operator in the event loop of the replay."""
+
+    def __init__(self, run: RecordedRun, operate: Operate) -> None:
+        self._run = run
+        self._operate = operate
+        self._problem: SimulationError | None = None
+        self._operator: asyncio.Task[None] | None = None
+
+    async def perform(self) -> Replay:
+        loop = asyncio.get_running_loop()
+        if not isinstance(loop, VirtualTimeLoop):
+            raise TypeError(f"{loop!r} has no virtual time")
+        run, checkpoint = self._run, self._run.checkpoint
+        schedule = Schedule(run.entries, loop, 0.0 if checkpoint is None else checkpoint.time, self._stop)
+        replayer, logs = Replayer(run, schedule), SimulatedLogs(lambda: schedule.now)
+        loop.on_stuck = lambda problem: self._fail(SimulationError(problem))
+        with contextlib.ExitStack() as stack:
+            self._enter_time(stack, loop, schedule)
+            stack.enter_context(replayer.randomness.replacing_functions())
+            stack.enter_context(logs.taking())
+            await self._run_operator(replayer)
+        if self._problem is not None:
+            raise self._problem
+        return Replay(
+            divergences=sorted(replayer.comparison.divergences, key=lambda divergence: divergence.time),
+            journal=replayer.journal,
+            recorded_journal=run.make_journal(),
+            logs=logs,
+            duration=run.duration,
+            requests=len(run.requests),
+            is_cut=run.is_cut,
+            checkpoint=None if checkpoint is None else checkpoint.time,
+        )
+
+    def _enter_time(self, stack: contextlib.ExitStack, loop: VirtualTimeLoop, schedule: Schedule) -> None:
+        """Let everybody have the recorded time, and nobody a real cluster."""
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kopf-replay-")))
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(_NOWHERE)
+        clock = SimulatedClock(self._run.start, is_frozen=importlib.util.find_spec("time_machine") is not None)
+        clock.move(schedule.now)
+        clock.follow(loop)
+        stack.enter_context(clock.installed())
+        stack.callback(thread_owner.reset, thread_owner.set(self))
+        stack.enter_context(offering_kubeconfig(str(kubeconfig)))
+        stack.enter_context(sleeping_virtually(loop))
+        stack.enter_context(running_as_jobs(loop))
+        stack.enter_context(BlockingGuard(loop, loop.patience, self._fail).watching())
+        stack.callback(loop.abandon, self)
+
+    async def _run_operator(self, replayer: Replayer) -> None:
+        operating = asyncio.create_task(self._operate(replayer.make_instruments()), name="operator")
+        scheduling = asyncio.create_task(replayer.schedule.run(), name="schedule of the replay")
+        self._operator = operating
+        try:
+            await asyncio.wait([operating, scheduling], return_when=asyncio.FIRST_COMPLETED)
+            if operating.done() and not operating.cancelled() and (error := operating.exception()) is not None:
+                replayer.comparison.note_ending(error)
+            await asyncio.wait([scheduling])
+            scheduling.result()
+        finally:
+            scheduling.cancel()
+            replayer.comparison.close()
+            operating.cancel()
+            await asyncio.wait([operating, scheduling])
+
+    def _stop(self) -> None:
+        if self._operator is not None:
+            self._operator.cancel()
+
+    def _fail(self, problem: SimulationError) -> None:
+        self._problem = problem
+        self._stop()

@@ -1,0 +1,148 @@
+"""
+Explored runs: one run of the test, with trouble or without, and how it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from kopf._testing.exploring.deletions import delete_created, delete_during_downtime, find_leftovers
+from kopf._testing.exploring.final_states import FinalState, Story, read_objects
+from kopf._testing.exploring.problems import Problem, describe_failure, find_endless_calls, find_tracebacks
+from kopf._testing.facade import SyncSimulation
+from kopf._testing.simulation import Simulation
+from kopf._virtual_time.journal import Write
+from kopf._virtual_time.patience import SimulationError
+
+Test = Callable[[Any], Any]
+"""A function of a simulation, which gives a coroutine or does it all."""
+Trouble = Callable[[Simulation], object]
+"""Makes or appoints trouble in a simulation that has just begun."""
+Ending = Callable[[Simulation], Awaitable[None]]
+
+CALM = 130.0
+"""For how long nothing happens when all has settled, in seconds: two delays of retries as they are by default."""
+_HORIZON = 900.0
+"""How long it may take to settle after the test, in seconds. It is enough for a dozen of retries, one a minute."""
+ENDINGS: Mapping[str, Ending | None] = {
+    "": None, "deletion": delete_created, "deletion during downtime": delete_during_downtime,
+}
+"""How stories can end."""
+
+
+def no_trouble(simulation: Simulation) -> None:
+    """Let all go well."""
+
+
+def only_listen(simulation: Simulation) -> None:
+    """Let all go well, and take notice of what the operator is told."""
+    simulation.faults.events.listen()
+
+
+@dataclasses.dataclass(kw_only=True)
+class ExploredRun:
+    """One run of a test: what is done in it, what is looked at, and how it has ended."""
+
+    test: Test
+    """What is done by users."""
+    is_async: bool = True
+    """Whether that gives a coroutine; otherwise, it gets a :class:`SyncSimulation`."""
+    trouble: Trouble = no_trouble
+    deletion: Ending | None = None
+    """How the test's objects are deleted in the end, if they are; then, it is looked for what is left."""
+    observe: Callable[[], Mapping[str, Any]] = dict
+    """What there is outside of the cluster."""
+    ignored: Collection[str] = ()
+    """Which kinds and fields do not matter."""
+    tracebacks: bool = True
+    """Whether tracebacks in the logs matter."""
+    is_harmed: bool = False
+    """Whether requests are refused or broken, so that errors of clients are natural."""
+    is_test_judged: bool = True
+    """Whether the test must pass."""
+
+    def run(self, *paths: Any, **options: Any) -> FinalState:
+        """Run it in a simulation of its own, with these options of :class:`Simulation`."""
+        final = FinalState(objects={}, is_comparable=False)
+        try:
+            with _not_propagating_logs(), SyncSimulation(*paths, **options) as facade:
+                self._run(facade, final)
+        except Exception as e:
+            final.problems.append(describe_failure("the simulation fails", e))
+        final.problems = list({problem.key: problem for problem in final.problems}.values())
+        return final
+
+    def _run(self, facade: SyncSimulation, final: FinalState) -> None:
+        """Tell the story from its beginning to its end."""
+        simulation, outside_before = facade.simulation, dict[str, Any]()
+        since = len(simulation.journal)
+        simulation.when(step=1, do=lambda: outside_before.update(self.observe()))
+        self.trouble(simulation)
+        try:
+            self._run_test(facade, final)
+            final.problems += facade.run(_settle(simulation))
+            final.story = _measure(simulation, since)
+            if self.deletion is None:
+                final.objects = facade.run(read_objects(simulation, self.ignored))
+                final.outside = {key: value for key, value in self.observe().items() if key not in self.ignored}
+                final.is_comparable = True
+            else:
+                final.problems += facade.run(self._delete(simulation, self.deletion, since, outside_before))
+        finally:
+            final.journal = str(simulation.journal)
+            final.overlaps = [f"{one}, and {other}" for one, other in sorted(simulation.journal.overlaps)]
+            if self.tracebacks:
+                final.problems += find_tracebacks(simulation.logs, is_harmed=self.is_harmed)
+
+    def _run_test(self, facade: SyncSimulation, final: FinalState) -> None:
+        try:
+            if self.is_async:
+                facade.run(self.test(facade.simulation))
+            else:
+                self.test(facade)
+        except Exception as e:
+            if self.is_test_judged:
+                final.problems.append(describe_failure("the test fails", e))
+
+    async def _delete(
+        self, simulation: Simulation, deletion: Ending, since: int, outside_before: Mapping[str, Any]
+    ) -> list[Problem]:
+        await deletion(simulation)
+        problems = [*await _settle(simulation), *await find_leftovers(simulation, since)]
+        for key, value in self.observe().items():
+            if key not in self.ignored and value and value != outside_before.get(key):
+                problems.append(Problem(f"leftover {key}", f"outside: {key}={value!r} is left after the deletion"))
+        return problems
+
+
+@contextlib.contextmanager
+def _not_propagating_logs() -> Iterator[None]:
+    """Keep what is logged within the simulation: of a hundred runs, nobody wants to read it all."""
+    logger = logging.getLogger("kopf")
+    before, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.propagate = before
+
+
+async def _settle(simulation: Simulation) -> list[Problem]:
+    """Let all that is begun come to its end, if it does; otherwise, tell what does not."""
+    try:
+        await simulation.settle(calm=CALM, timeout=_HORIZON)
+    except SimulationError:
+        journal = simulation.journal
+        return find_endless_calls(journal, journal.now - _HORIZON / 2)
+    return []
+
+
+def _measure(simulation: Simulation, since: int) -> Story:
+    changes = [entry for entry in list(simulation.journal)[since:] if isinstance(entry, Write)]
+    steps = [entry for entry in changes if entry.author != simulation.user and not entry.author.startswith("system:")]
+    return Story(
+        writes=simulation.writes, changes=len(changes), steps=len(steps), events=tuple(simulation.faults.events.seen),
+    )

@@ -1,0 +1,234 @@
+"""
+Simulated processes: an operator in a simulation is started, stopped, killed, and started again, each time as a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import logging
+import weakref
+from collections.abc import Callable, Collection, Coroutine, Generator
+from typing import Any, cast
+
+import aiohttp
+
+from kopf._client.auth.credentials import AiohttpSession
+from kopf._client.auth.vault import Vault
+from kopf._client.http.connections import USER_AGENT
+from kopf._controller.instruments import Instruments
+from kopf._controller.memos import Memo
+from kopf._controller.observer import Observers
+from kopf._handlers.lifecycles import get_default_lifecycle
+from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.signatures import check_registry
+from kopf._operator.running import Operator, OperatorSetup
+from kopf._operator.scopes import NamespacePattern, check
+from kopf._settings.settings import OperatorSettings, copy_settings
+from kopf._testing.attempts import AttemptJournal
+from kopf._values.records import replace
+from kopf._virtual_time.journal import Journal
+from kopf._virtual_time.patience import SimulationError
+from kopf._virtual_time.threaded_loop import thread_owner
+from kopf._virtual_time.virtual_time import VirtualTimeLoop, make_numbered_task
+from kopf_cluster import LocalCluster
+
+_STARTUP = 3600
+"""How long the operator may take until it is ready, in seconds of the virtual time; it retries what fails there."""
+_EXIT = 3600
+"""How long the operator may take to exit, in seconds of the virtual time."""
+_CLEANUP_TURNS = 1000
+"""For how many turns of the loop a killed operator may remain, until it is left alone."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProcessOptions:
+    """What every process begins with."""
+
+    cluster: LocalCluster
+    registry: OperatorRegistry
+    settings: OperatorSettings | Callable[[], OperatorSettings] | None
+    namespaces: Collection[NamespacePattern]
+    token: str
+    journal: Journal
+    context: contextvars.Context
+    """Where it begins: nothing of the previous process is known there."""
+    observers: Observers = dataclasses.field(default_factory=Observers)
+    """Who is told of what happens in all processes."""
+
+
+current_process = contextvars.ContextVar["SimulatedProcess | None"]("current_process", default=None)
+"""In which process of the operator the code runs; none if it is the test's."""
+
+
+class SimulatedProcess:
+    """
+    The operator as a process of its own, from its start to its end.
+
+    It talks to the cluster in memory, by a network of its own: it can be cut off without anybody else being hurt.
+    """
+
+    def __init__(self, options: ProcessOptions, instruments: Instruments) -> None:
+        self._options = options
+        self._instruments = instruments
+        self._settings = _make_settings(options.settings)
+        self._stopping = asyncio.Event()
+        self.network = options.cluster.open_network()
+        self.is_dead = False
+        """Whether it was killed: whatever it does after that, nobody may learn of it."""
+        self._task: asyncio.Task[None] | None = None
+        self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
+
+    @property
+    def url(self) -> str:
+        """The address of the cluster."""
+        return self._options.cluster.url
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def start(self) -> None:
+        """Start, and wait until it is ready; its error is raised if it fails."""
+        ready = asyncio.Event()
+        context = self._options.context.copy()
+        context.run(current_process.set, self)
+        context.run(thread_owner.set, self)
+        self._task = asyncio.get_running_loop().create_task(self._run(ready), name="operator", context=context)
+        waiting = asyncio.create_task(ready.wait())
+        try:
+            done, _ = await asyncio.wait([self._task, waiting], timeout=_STARTUP, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._task.done():
+            await self._task
+        elif not done:
+            self.kill()
+            await self.clean_up()
+            latest = "\n".join(map(str, [*self._options.journal][-5:]))
+            raise SimulationError(
+                f"The operator is not ready in {_STARTUP} seconds after its start: see its startup handlers. "
+                f"This has happened last:\n{latest}"
+            )
+
+    async def stop(self) -> None:
+        """Let it exit as it does on SIGTERM; its error is raised if it has failed, or if it does not exit."""
+        self._stopping.set()
+        if self._task is None:
+            return
+        done, _ = await asyncio.wait([self._task], timeout=_EXIT)
+        if not done:
+            self.kill()
+            await self.clean_up()
+            raise SimulationError(
+                f"The operator does not exit in {_EXIT} seconds when told to: see its cleanup handlers and daemons."
+            )
+        await self._task
+
+    def kill(self) -> None:
+        """Cut it off from the cluster and from the journal, at this very moment; it is to be cleaned up then."""
+        self.is_dead = True
+        self.network.sever()
+
+    async def clean_up(self) -> None:
+        """Get rid of what is left of a killed operator, with no time passing."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualTimeLoop):
+            loop.abandon(self)
+        for _ in range(_CLEANUP_TURNS):
+            remaining = [task for task in self._tasks if not task.done()]
+            if not remaining:
+                break
+            for task in sorted(remaining, key=self._tasks.__getitem__):
+                task.cancel()
+            await asyncio.sleep(0)
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            self._task.exception()  # it is taken notice of: whatever it has ended with, it never happened
+
+    def track(self, task: asyncio.Task[Any]) -> None:
+        """Remember a task of the operator: if it is killed, all of them end, in whatever state they are."""
+        self._tasks[task] = len(self._tasks)
+
+    def check(self) -> None:
+        """Raise the error with which it has ended, if it has."""
+        if self._task is not None and self._task.done() and not self.is_dead and not self._task.cancelled():
+            self._task.result()
+
+    async def _run(self, ready: asyncio.Event) -> None:
+        check_registry(self._options.registry)
+        vault = Vault(self._settings)
+        session = self.make_session()
+        credentials = AiohttpSession(
+            server=self._options.cluster.url,
+            aiohttp_session=cast(aiohttp.ClientSession, self.network.shorten(session)),  # as far as we use them
+        )
+        attempts = AttemptJournal(self._options.journal, credentials, lambda: not self.is_dead)
+        given = self._instruments
+        operator = Operator(
+            OperatorSetup(
+                registry=self._options.registry,
+                settings=self._settings,
+                lifecycle=get_default_lifecycle(),
+                namespaces=check([*self._options.namespaces]),
+                identity="simulation",
+                vault=vault,
+                memo=Memo(),
+                ready_flag=ready,
+                endpoint=None,
+                instruments=replace(given, interceptors=[attempts.intercept, *given.interceptors]),
+                observers=self._options.observers,
+            )
+        )
+        running = asyncio.create_task(operator.run(), name="process of the operator")
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            running.cancel()
+            try:
+                await asyncio.gather(running, return_exceptions=True)
+            finally:
+                await session.close()
+        if not running.cancelled():
+            running.result()
+
+    def make_session(self) -> aiohttp.ClientSession:
+        """Open a session with the cluster as the operator; it ends with the process."""
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Authorization": f"Bearer {self._options.token}",
+            "User-Agent": USER_AGENT,
+        }
+        return aiohttp.ClientSession(connector=self.network.make_connector(), headers=headers)
+
+
+def make_task(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any] | Generator[Any, None, Any], **options: Any
+) -> asyncio.Task[Any]:
+    """Make a task as such loops do, and let the operator know of it if it is the operator's."""
+    task = make_numbered_task(loop, coro, **options)
+    context: contextvars.Context | None = options.get("context")
+    process = current_process.get() if context is None else context.get(current_process)
+    if process is not None:
+        process.track(task)
+    return task
+
+
+class SilencingFilter(logging.Filter):
+    """Drops what is logged by the operators that are dead."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        process = current_process.get()
+        return process is None or not process.is_dead
+
+
+def _make_settings(source: OperatorSettings | Callable[[], OperatorSettings] | None) -> OperatorSettings:
+    """Make the settings of one process: startup handlers change them, and the next process knows nothing of that."""
+    if source is None:
+        return OperatorSettings()
+    if not isinstance(source, OperatorSettings):
+        return source()
+    return copy_settings(source)

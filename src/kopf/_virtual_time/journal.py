@@ -1,0 +1,271 @@
+"""
+The journal: what has happened in a simulation, in order: calls of handlers, changes of objects, starts and ends of the
+operator; and what was logged meanwhile, with the same times.
+
+The journal is the same for the same story, to the byte: all times are virtual, and what is random comes from the seed.
+"""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kopf._logging.tracebacks import is_framework
+from kopf._values import codec
+from kopf._values.diffs import DiffOperation, diff
+
+_VOLATILE = {"managedFields", "resourceVersion", "generation", "selfLink"}
+"""What changes in metadata with every write, and tells nothing."""
+_MAX_VALUE = 60
+"""How long a value is shown, in characters."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry(abc.ABC):
+    """Something that has happened."""
+
+    time: float
+    """When, in seconds since the beginning of the simulation."""
+    resource: str = ""
+    """The object: the plural name with the group; nothing if it is not about an object."""
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def place(self) -> str:
+        """The object as it is written in the journal: ``kopfexamples.kopf.dev default/obj``."""
+        return describe_place(self.resource, self.namespace, self.name)
+
+    def is_about(self, resource: str, namespace: str, name: str) -> bool:
+        """Whether it is about the object."""
+        return (self.resource, self.namespace, self.name) == (resource, namespace, name)
+
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """Tell what has happened, in one line."""
+
+    def __str__(self) -> str:
+        return f"{self.time:12.3f}  {self.describe()}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HandlerCall(Entry):
+    """One attempt of a handler, noted down when it has ended."""
+
+    id: str
+    reason: str
+    """Why it was called: ``create``, ``update``, ``resume``, ``timer``, ``event``, ``startup``, ... ."""
+    retry: int
+    duration: float
+    """How long it took, in seconds of the virtual time."""
+    outcome: str
+    """``succeeded``, ``retried``, ``failed``, or ``cancelled``."""
+    delay: float | None = None
+    """In how many seconds it is tried again, if it is."""
+    error: str = ""
+    digest: str = ""
+    """A fingerprint of the object that the handler was called for: equal for equal objects."""
+
+    def describe(self) -> str:
+        again = f" in {self.delay:g}s" if self.outcome == "retried" and self.delay is not None else ""
+        error = f": {self.error}" if self.error else ""
+        retry = f" #{self.retry}" if self.retry else ""
+        took = f" after {self.duration:g}s" if self.duration else ""
+        place = f" of {self.place}" if self.place else ""
+        return f"{self.reason} handler {self.id!r}{retry}{place} {self.outcome}{again}{took}{error} [{self.digest}]"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Write(Entry):
+    """One change of one object."""
+
+    author: str
+    """The name of the user: ``operator`` for the operator, ``kubernetes-admin`` for the test."""
+    type: str
+    """``ADDED``, ``MODIFIED``, or ``DELETED``."""
+    changes: tuple[str, ...] = ()
+    """What has changed, a line for each field."""
+
+    def describe(self) -> str:
+        what = "; ".join(self.changes) if self.type == "MODIFIED" else ""
+        return f"{self.author} {_DOINGS[self.type]} {self.place}{': ' if what else ''}{what}"
+
+
+_DOINGS: Mapping[str, str] = {"ADDED": "creates", "MODIFIED": "changes", "DELETED": "removes"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Note(Entry):
+    """Anything else: the operator starts, crashes, exits; trouble begins or ends."""
+
+    text: str
+
+    def describe(self) -> str:
+        return self.text
+
+
+class Journal:
+    """The entries in their order."""
+
+    def __init__(self, get_time: Callable[[], float]) -> None:
+        self._get_time = get_time
+        self._entries: list[Entry] = []
+        self.overlaps: set[tuple[str, str]] = set()
+        """The pairs of calls that went on at once in threads: in which order they did what, is not certain."""
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter([*self._entries])
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __getitem__(self, index: int) -> Entry:
+        return self._entries[index]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self._entries))
+
+    @property
+    def now(self) -> float:
+        """How long it has been since the beginning of the simulation, in seconds."""
+        return self._get_time()
+
+    def add(self, entry: Entry) -> None:
+        """Note it down."""
+        self._entries.append(entry)
+
+    def note(self, text: str) -> None:
+        """Note down that something has happened now which is not about a specific object."""
+        self.add(Note(time=self.now, text=text))
+
+    def get_calls(
+        self, id: str | None = None, *, name: str | None = None, reason: str | None = None
+    ) -> list[HandlerCall]:
+        """Give the attempts of handlers: of the one with this id, for objects of this name, for this reason."""
+        return [
+            entry
+            for entry in self._entries
+            if isinstance(entry, HandlerCall)
+            and id in (None, entry.id)
+            and name in (None, entry.name)
+            and reason in (None, entry.reason)
+        ]
+
+    def get_writes(self, author: str | None = None, *, name: str | None = None) -> list[Write]:
+        """Give the changes: those made by this user, of objects of this name."""
+        return [
+            entry
+            for entry in self._entries
+            if isinstance(entry, Write) and author in (None, entry.author) and name in (None, entry.name)
+        ]
+
+    def get_timeline(self, resource: str, namespace: str, name: str) -> list[Entry]:
+        """Give all that has happened to the object, and to the operator."""
+        return [
+            entry
+            for entry in self._entries
+            if isinstance(entry, Note) or entry.is_about(resource, namespace, name)
+        ]
+
+
+def describe_place(resource: str, namespace: str, name: str) -> str:
+    """Tell which object it is: ``kopfexamples.kopf.dev default/obj``."""
+    return f"{resource} {f'{namespace}/{name}' if namespace else name}".strip()
+
+
+def describe_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """Tell what has changed in an object, a line for each field, with nothing of what changes every time."""
+    lines = []
+    for operation, field, old, new in diff(_strip(before), _strip(after)):
+        path = ".".join(field)
+        if operation == DiffOperation.ADD:
+            lines.append(f"+{path}={_show(new)}")
+        elif operation == DiffOperation.REMOVE:
+            lines.append(f"-{path}")
+        else:
+            lines.append(f"{path}: {_show(old)} -> {_show(new)}")
+    return tuple(lines)
+
+
+def _strip(obj: Mapping[str, Any] | None) -> dict[str, Any]:
+    if obj is None:
+        return {}
+    metadata = {key: value for key, value in obj.get("metadata", {}).items() if key not in _VOLATILE}
+    return {**obj, "metadata": metadata}
+
+
+def _show(value: Any) -> str:
+    text = codec.encode(value).decode()
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
+
+
+@dataclasses.dataclass(frozen=True)
+class TimedLine:
+    """One message."""
+
+    time: float
+    """When, in seconds since the beginning of the simulation."""
+    level: int
+    message: str
+    error: BaseException | None
+    """What the traceback in the log is about, if there is one."""
+    namespace: str
+    name: str
+    """The name of the object that it is about, if it is about an object."""
+    is_routine: bool = False
+    """Whether it is what the framework itself says for debugging; the journal tells the same in fewer words."""
+
+    def __str__(self) -> str:
+        error = f" {type(self.error).__name__}: {self.error}" if self.error is not None else ""
+        return f"{self.time:12.3f}  [{logging.getLevelName(self.level).lower()}] {self.message}{error}"
+
+
+class SimulatedLogs(logging.Handler):
+    """Everything that is logged by the framework, and by the handlers through the loggers they are given."""
+
+    def __init__(self, get_time: Callable[[], float]) -> None:
+        super().__init__(logging.DEBUG)
+        self._get_time = get_time
+        self.lines: list[TimedLine] = []
+
+    def __iter__(self) -> Iterator[TimedLine]:
+        return iter([*self.lines])
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __contains__(self, text: object) -> bool:
+        return any(str(text) in line.message for line in self.lines)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines))
+
+    def get_messages(self, level: int = logging.DEBUG, *, name: str | None = None) -> list[str]:
+        """Give the messages of this level and higher; about the objects of this name, or all of them."""
+        return [line.message for line in self.lines if line.level >= level and name in (None, line.name)]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        ref = getattr(record, "k8s_ref", None) or {}
+        error = record.exc_info[1] if record.exc_info else None
+        self.lines.append(TimedLine(
+            self._get_time(), record.levelno, record.getMessage(), error,
+            ref.get("namespace") or "", ref.get("name") or "",
+            is_routine=record.levelno <= logging.DEBUG and is_framework(record.pathname),
+        ))
+
+    @contextlib.contextmanager
+    def taking(self) -> Iterator[None]:
+        """Take what is logged, down to the debug level."""
+        logger = logging.getLogger("kopf")
+        level = logger.level
+        logger.addHandler(self)
+        logger.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+            logger.removeHandler(self)

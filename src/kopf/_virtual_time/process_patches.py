@@ -1,0 +1,105 @@
+"""
+What is replaced in the process while it has virtual time: the kubeconfig, ``time.sleep()``, threads of ``anyio``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, SupportsFloat, SupportsIndex
+
+from kopf._virtual_time.patience import SimulationError
+from kopf._virtual_time.threaded_loop import ThreadedJob, ThreadedLoop
+
+_READING_ON_IMPORT = (
+    "kubernetes.config",
+    "kubernetes.config.kube_config",
+    "kubernetes_asyncio.config",
+    "kubernetes_asyncio.config.kube_config",
+)
+"""The modules that remember ``KUBECONFIG`` as it was when they were imported: of an earlier test, or of none."""
+_NAME = "KUBE_CONFIG_DEFAULT_LOCATION"
+_LONGEST_SLEEP = 0.5
+"""For how long a coroutine may block the loop by sleeping, in seconds: it may be a test's own small delay."""
+
+
+@contextlib.contextmanager
+def offering_kubeconfig(path: str) -> Iterator[None]:
+    """Let all clients in this process find the kubeconfig, those too that have looked for it on import."""
+    before = os.environ.get("KUBECONFIG")
+    modules = [module for module in map(sys.modules.get, _READING_ON_IMPORT) if hasattr(module, _NAME)]
+    remembered = [(module, getattr(module, _NAME)) for module in modules]
+    os.environ["KUBECONFIG"] = path
+    for module in modules:
+        setattr(module, _NAME, path)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["KUBECONFIG"]
+        else:
+            os.environ["KUBECONFIG"] = before
+        for module, value in remembered:
+            setattr(module, _NAME, value)
+
+
+@contextlib.contextmanager
+def sleeping_virtually(loop: ThreadedLoop) -> Iterator[None]:
+    """
+    Let ``time.sleep()`` take the virtual time in the threads of synchronous handlers, and fail in coroutines.
+
+    Those who have imported the function itself (``from time import sleep``) do not get there: see `BlockingGuard`.
+    """
+    real_sleep, loop_thread = time.sleep, threading.get_ident()
+
+    def sleep(seconds: SupportsFloat | SupportsIndex, /) -> None:
+        seconds = float(seconds)
+        job = ThreadedJob.current()
+        if job is not None and job.loop.is_virtual:
+            job.sleep(max(0.0, seconds))
+            return
+        if threading.get_ident() == loop_thread and seconds > _LONGEST_SLEEP and loop.is_running() and loop.is_virtual:
+            raise SimulationError(
+                f"time.sleep({seconds:g}) blocks the event loop, and so the whole operator: "
+                "use `await asyncio.sleep()` in coroutines, or make the function synchronous."
+            )
+        real_sleep(seconds)
+
+    time.sleep = sleep
+    try:
+        yield
+    finally:
+        time.sleep = real_sleep
+
+
+@contextlib.contextmanager
+def running_as_jobs(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """
+    Let ``anyio.to_thread.run_sync()`` run functions in the threads of the loop, if the library is imported.
+
+    Its own threads are known to nobody: the loop would take their work for waiting, and jump over hours.
+    """
+    module: Any = sys.modules.get("anyio.to_thread")
+    if module is None:
+        yield
+        return
+    real_run_sync = module.run_sync
+
+    async def run_sync(func: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        if asyncio.get_running_loop() is not loop:
+            return await real_run_sync(func, *args, **options)
+        context = contextvars.copy_context()
+        return await loop.run_in_executor(None, functools.partial(context.run, func, *args))
+
+    module.run_sync = run_sync
+    try:
+        yield
+    finally:
+        module.run_sync = real_run_sync

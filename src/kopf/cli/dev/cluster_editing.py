@@ -1,0 +1,211 @@
+"""
+The editing of the local cluster in the page: objects, faults, and the time. It is only there under ``kopf dev``.
+
+The requests are made in the event loop of the console, not by the operator: they work when it is blocked, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
+from kopf._client.auth.vault import Vault
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.http.api import APIClient
+from kopf._insight.console.texts import cut, is_secret
+from kopf._insight.endpoint.console_server import Routes
+from kopf._settings.settings import OperatorSettings
+from kopf._values import codec
+from kopf._values.resources import Resource
+from kopf.cli.dev.leaping import LeapingLoop
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+AGENT = "kopf-console"
+"""How the console calls itself, so that the faults are for others only."""
+
+MAX_LEAP = 366 * 86400.0
+"""How far the time goes at once, in seconds."""
+_is_name = re.compile(r"(?!\.{1,2}\Z)[^/?#%\s\\]+").fullmatch
+_POST = frozenset({"POST"})
+_MAX_BODY = 3 * 2**20
+_READING_TIMEOUT = 10.0
+_ACTIONS = {
+    "cut": "/_kopf/watches/cut",
+    "expire": "/_kopf/token/expire",
+    "compact": "/_kopf/compact",
+}
+
+
+class EditingError(Exception):
+    """What was asked for makes no sense."""
+
+
+class ClusterEditing:
+    """Reads, writes, and deletes objects as the administrator of the cluster; makes and ends faults; moves the time."""
+
+    def __init__(self, kubeconfig: str, loop: asyncio.AbstractEventLoop) -> None:
+        """The ``loop`` is the one of the operator."""
+        self._kubeconfig = kubeconfig
+        self._loop = loop
+
+    @property
+    def ahead(self) -> float | None:
+        """How far the time of the operator has leapt, in seconds; ``None`` if it cannot."""
+        return self._loop.ahead if isinstance(self._loop, LeapingLoop) else None
+
+    def add_to(self, routes: Routes) -> None:
+        """Answer the requests of the page."""
+        for name, action in {
+            "get": self._get, "apply": self._apply, "delete": self._delete, "faults": self._set_faults,
+            "leap": self._leap,
+        }.items():
+            routes.add(f"/api/console/dev/{name}", _Action(action).answer, methods=_POST)
+
+    async def _get(self, content: Mapping[str, Any]) -> object:
+        resource, namespace, name = _read_address(content)
+        if is_secret(resource):
+            raise EditingError("Secrets are not shown. They can be replaced by applying a whole new manifest.")
+        obj = codec.decode(await self._request("GET", resource.get_url(namespace=namespace, name=name)))
+        if obj.get("kind") == "Secret" or "items" in obj:
+            raise EditingError("It is not an object that can be shown.")
+        obj.get("metadata", {}).pop("managedFields", None)
+        return {"manifest": yaml.safe_dump(obj, sort_keys=False, allow_unicode=True)}
+
+    async def _apply(self, content: Mapping[str, Any]) -> object:
+        """Create or replace the objects: those with a version in them, only if it is the current one."""
+        try:
+            manifests = [item for item in yaml.safe_load_all(str(content.get("manifest", ""))) if item]
+        except yaml.YAMLError as e:
+            raise EditingError(f"It is not YAML: {e}") from e
+        return {"done": [await self._apply_one(manifest) for manifest in manifests]}
+
+    async def _apply_one(self, manifest: Any) -> str:
+        metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
+        if not isinstance(metadata, dict) or not metadata.get("name"):
+            raise EditingError("Every manifest must have apiVersion, kind, and metadata.name.")
+        resource = await self._find_resource(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
+        namespace = str(metadata.get("namespace") or "default") if resource.namespaced else None
+        name = str(metadata["name"])
+        url = resource.get_url(namespace=namespace, name=name)
+        if not metadata.get("resourceVersion"):
+            try:
+                current = codec.decode(await self._request("GET", url))
+            except APIError as e:
+                if e.status != 404:
+                    raise
+                await self._request("POST", resource.get_url(namespace=namespace), manifest)
+                return f"{resource.plural}/{name} is created"
+            metadata["resourceVersion"] = current["metadata"]["resourceVersion"]
+        await self._request("PUT", url, manifest)
+        return f"{resource.plural}/{name} is replaced"
+
+    async def _delete(self, content: Mapping[str, Any]) -> object:
+        resource, namespace, name = _read_address(content)
+        await self._request("DELETE", resource.get_url(namespace=namespace, name=name))
+        return {"done": [f"{resource.plural}/{name} is to be deleted"]}
+
+    async def _set_faults(self, content: Mapping[str, Any]) -> object:
+        """Make a fault, end all of them, or only tell what there is."""
+        settings, action = content.get("settings"), content.get("action")
+        if action == "clear":
+            await self._request("DELETE", "/_kopf/faults")
+        elif action in _ACTIONS:
+            await self._request("POST", _ACTIONS[action])
+        elif isinstance(settings, dict):
+            for rule in settings.get("rules") or ():
+                rule.setdefault("agent", "^kopf/")
+            await self._request("PUT", "/_kopf/faults", settings)
+        return codec.decode(await self._request("GET", "/_kopf/faults"))
+
+    async def _leap(self, content: Mapping[str, Any]) -> object:
+        """Move the time forward, of the operator and of the cluster."""
+        seconds, loop = content.get("seconds"), self._loop
+        if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_LEAP:
+            raise EditingError("The time goes forward only, by 366 days at most.")
+        if not isinstance(loop, LeapingLoop):
+            raise EditingError("The operator has another event loop, whose time cannot be moved.")
+        try:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_move(loop, seconds), loop))
+        except ImportError as e:
+            raise EditingError("It needs a library: pip install time-machine") from e
+        await self._request("POST", f"/_kopf/clock?seconds={seconds}")
+        return {"now": int(time.time() * 1000)}
+
+    async def _find_resource(self, api_version: str, kind: str) -> Resource:
+        group, _, version = api_version.rpartition("/")
+        try:
+            listing = codec.decode(await self._request("GET", Resource(group, version, "").base_url))
+        except APIError as e:
+            raise EditingError(f"There is no such API version: {cut(api_version, 100)}") from e
+        for item in listing["resources"]:
+            if item["kind"] == kind and "/" not in item["name"]:
+                return Resource(group, version, item["name"], kind, namespaced=item["namespaced"])
+        raise EditingError(f"There is no such kind in {cut(api_version, 100)}: {cut(kind, 100)}")
+
+    async def _request(self, method: str, path: str, payload: Any = None) -> bytes:
+        # With a connection of its own: it is a person who makes these requests, now and then.
+        settings = OperatorSettings()
+        vault = Vault(settings)
+        try:
+            vault.populate([make_connection_info(read_kubeconfigs([self._kubeconfig]))])
+            client = APIClient(vault, settings)
+            return await client.request(method, path, payload, headers={"User-Agent": AGENT}, backoffs=())
+        finally:
+            await vault.close()
+
+
+async def _move(loop: LeapingLoop, seconds: float) -> None:
+    """At once, so that nobody in the loop sees the one without the other."""
+    loop.leap_with_process(seconds)
+
+
+class _Action:
+    """One kind of requests: JSON comes in, JSON goes out; the refusals of the cluster are told in words."""
+
+    def __init__(self, act: Any) -> None:
+        self._act = act
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web
+
+        try:
+            content = codec.decode(await _read_body(request))
+            if not isinstance(content, dict):
+                raise EditingError("It is to be an object.")
+            result, status = await self._act(content), 200
+        except APIError as e:
+            result, status = {"error": cut(str(e), 2000)}, e.status
+        except APINetworkError as e:
+            result, status = {"error": cut(str(e), 2000)}, 502
+        except (EditingError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+            result, status = {"error": cut(str(e) or type(e).__name__, 2000)}, 400
+        return web.Response(status=status, body=codec.encode(result), content_type="application/json")
+
+
+async def _read_body(request: web.BaseRequest) -> bytes:
+    content = bytearray()
+    async with asyncio.timeout(_READING_TIMEOUT):
+        async for chunk in request.content.iter_any():
+            content += chunk
+            if len(content) > _MAX_BODY:
+                raise EditingError("It is too large.")
+    return bytes(content)
+
+
+def _read_address(content: Mapping[str, Any]) -> tuple[Resource, str | None, str]:
+    """Read which object is meant: ``resource`` is as the page knows it. What is no name, can lead to another object."""
+    for part in (content["resource"], content.get("namespace") or "default", content["name"]):
+        if _is_name(str(part)) is None:
+            raise EditingError(f"It is not a name: {cut(str(part), 100)}")
+    plural, version, *group = str(content["resource"]).split(".", 2)
+    namespace = str(content["namespace"]) if content.get("namespace") else None
+    resource = Resource(group[0] if group else "", version, plural, namespaced=namespace is not None)
+    return resource, namespace, str(content["name"])
