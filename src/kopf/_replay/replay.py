@@ -75,15 +75,19 @@ class Replay:
         yield from describe(self.divergences)
 
 
+def check_loop() -> None:
+    """Raise :class:`SimulationError` if there is an event loop already, as in coroutines."""
+    with contextlib.suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise SimulationError("A replay has a time of its own: call it in a regular function, not in a coroutine.")
+
+
 def replay_run(run: RecordedRun, operate: Operate, *, patience: float) -> Replay:
     """
     Replay what was recorded, in an event loop of its own; ``patience`` is as for simulations.
 
-    Raises :class:`SimulationError` if there is an event loop already, or if a handler is stuck.
+    Raises :class:`SimulationError` if a handler is stuck.
     """
-    with contextlib.suppress(RuntimeError):
-        asyncio.get_running_loop()
-        raise SimulationError("A replay has a time of its own: call it in a regular function, not in a coroutine.")
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(patience=patience)) as runner:
         return runner.run(_ReplayRun(run, operate).perform())
 

@@ -24,7 +24,7 @@ from kopf._operator.running import Operator, OperatorSetup
 from kopf._operator.scopes import check, decode_pattern
 from kopf._replay.format import RecordingError
 from kopf._replay.recorded_run import RecordedRun
-from kopf._replay.replay import Replay, replay_run
+from kopf._replay.replay import Replay, check_loop, replay_run
 from kopf._settings.settings import OperatorSettings, copy_settings, set_peering
 from kopf._virtual_time.patience import PATIENCE, SimulationError
 from kopf.cli.loading import LoadingError, explain_declarations, load_anew
@@ -93,6 +93,7 @@ def replay(
 
     Raises :class:`RecordingError` if the file cannot be read.
     """
+    check_loop()
     handlers = load_anew([str(path) for path in paths], [*modules], registry)
     check_registry(handlers)
     run = RecordedRun(pathlib.Path(recording))
