@@ -8,12 +8,14 @@ the object exists, is in its memory. When the object is gone, everything is forg
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import WatchEvent
+from kopf._controller.changes.carried import Carried
 from kopf._controller.changes.selection import could_match
 from kopf._controller.object_memory import HandledStates, ObjectMemory
 from kopf._controller.object_state import ObjectState, Rules, make_state
@@ -22,6 +24,8 @@ from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource
 from kopf._settings.settings import iter_delays
 from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.patches import Patch
+from kopf._values.records import replace
 
 if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
@@ -81,6 +85,16 @@ class TrackedObject:
     def is_saving(self) -> bool:
         """Whether what the handlers have done is being written to the object right now."""
         return self.reconciliation is not None and self.reconciliation.is_saving
+
+
+    def take_snapshot(self) -> tuple[Carried, ObjectMemory]:
+        """Get what is known of the object now, so that it can be looked at while the operator goes on."""
+        carried = Carried() if self.state is None else self.state.memory
+        called = None if carried.called is None else {*carried.called}
+        unsaved = None if carried.unsaved is None else replace(carried.unsaved, patch=Patch())
+        # It can be looked at in another state than the one that was saved.
+        saved = None if carried.saved is None else carried.saved._replace(digest=None, snapshot=None)
+        return replace(carried, called=called, unsaved=unsaved, saved=saved), copy.copy(self.memory)
 
 
 class TrackedObjects:

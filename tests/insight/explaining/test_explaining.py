@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._controller.changes.carried import Carried, Unsaved
 from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.changes.selection import Candidates, select
 from kopf._handlers.registry import HandlersOfResource
 from kopf._insight.explaining.explaining import explain
-from kopf._insight.explaining.known import Remembered
 from kopf._insight.explaining.object_look import ObjectLook
 from kopf._insight.explaining.wording import render
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
+from kopf._values.patches import Patch
 from kopf._values.reasons import Reason
 from tests.insight.explaining.known_objects import NOW, SECRETS, ask, declare, make_known, make_object
 
@@ -61,7 +62,7 @@ def test_the_verdict_is_that_of_the_operator(
 ) -> None:
     for decorator, options in DECLARATIONS:
         handlers = declare(decorator, **options)
-        known = make_known(make_object(content, old=old), handlers, remembered=Remembered(initial=initial))
+        known = make_known(make_object(content, old=old), handlers, carried=Carried(initial=initial))
         [info] = explain(known)["handlers"]
         look = ObjectLook(known)
         choice = select(Candidates(HandlersOfResource.build(handlers)), look.make_changing_cause(look.plan.reason))
@@ -126,8 +127,8 @@ def test_handlers_that_exist_no_more() -> None:
 
 def test_what_is_not_saved_yet() -> None:
     state = HandlerState(started=NOW, purpose="create", retries=1, success=True)
-    remembered = Remembered(unsaved={HandlerId("fn"): state}, unsaved_reason=Reason.CREATE)
-    answer = ask(make_object({}), declare(kopf.on.create), remembered=remembered)
+    carried = Carried(unsaved=Unsaved(Reason.CREATE, {HandlerId("fn"): state}, Patch()))
+    answer = ask(make_object({}), declare(kopf.on.create), carried=carried)
     progress = answer["handlers"][0]["progress"]
     assert progress is not None
     assert (progress["outcome"], progress["saved"]) == ("succeeded", False)

@@ -6,6 +6,10 @@ It only looks: nothing is called, saved, or counted because of that. So it is wh
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
+from typing import Any, Protocol
+
 from kopf._controller.changes.carried import Carried
 from kopf._controller.changes.decision import (
     MAX_RESTORATIONS,
@@ -20,19 +24,46 @@ from kopf._controller.changes.detection import Detection, detect
 from kopf._controller.changes.finalizer import Blocking
 from kopf._controller.changes.progress import find_seen
 from kopf._controller.changes.saved_states import SavedStates
-from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.seen_states import SeenStates
-from kopf._controller.changes.selection import select, select_background
+from kopf._controller.changes.selection import Candidates, select, select_background
 from kopf._controller.object_memory import ObjectMemory
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._logging.loggers import ObjectLogger
+from kopf._settings.settings import PersistenceSettings
+from kopf._storage.snapshots import Snapshots
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, UPDATE, Reason
+from kopf._values.resources import Resource
 
 EMPTY = b"{}"
 """The snapshot of a state that is not known: compared to it, everything has changed."""
+
+
+class Setting(Protocol):
+    """What an observation needs to know besides the object: of its resource, and of the operator."""
+
+    resource: Resource
+    candidates: Candidates
+    snapshots: Snapshots
+    persistence: PersistenceSettings
+    finalizer: str
+    indices: Mapping[str, Any]
+    detects_changes: bool
+    """Whether it matters to anybody what has changed in the object."""
+
+    def now(self) -> datetime.datetime:
+        """Get the current time."""
+
+    def make_logger(self, body: Body) -> ObjectLogger:
+        """Make the logger that the users get."""
+
+    def recall_memo(self, key: str) -> Any:
+        """Get the memo of the object."""
+
+    def defer_memo(self, key: str) -> Any:
+        """Get it, or :class:`Deferred`, if it is not to be made before somebody looks at it."""
 
 
 class Observation:
@@ -44,7 +75,7 @@ class Observation:
 
     __slots__ = (
         "_cause",
-        "_scope",
+        "_setting",
         "body",
         "carried",
         "is_handled_elsewhere",
@@ -57,8 +88,8 @@ class Observation:
         "unsaved",
     )
 
-    def __init__(self, scope: ReconciliationScope, obj: KubeObject, carried: Carried, memory: ObjectMemory) -> None:
-        self._scope = scope
+    def __init__(self, setting: Setting, obj: KubeObject, carried: Carried, memory: ObjectMemory) -> None:
+        self._setting = setting
         self._cause: ChangingCause | None = None
         self.obj = obj
         self.carried = carried
@@ -80,37 +111,37 @@ class Observation:
         """Whether the last handled state was removed from the object by others."""
         # Not before the detection: what is found out there of the object, goes to the body.
         self.body = Body(obj.for_users())
-        self.logger = ObjectLogger(body=self.body, settings=scope.runtime.settings)
+        self.logger = setting.make_logger(self.body)
         self.patch = Patch(None, self.body) if self.unsaved is None else self.unsaved.patch
         """What the users want to be changed."""
         self.situation = self._make_situation(detection)
 
     def _detect(self) -> Detection:
         """Find out what has happened to the object. If no handlers are for changes, nobody asks what has changed."""
-        scope, obj, saved = self._scope, self.obj, self.carried.saved
-        if scope.candidates.changing:
+        setting, obj, saved = self._setting, self.obj, self.carried.saved
+        if setting.detects_changes:
             known = None if saved is None else saved.snapshot
             initial = self.carried.initial
-            return detect(obj, scope.snapshots, finalizer=scope.finalizer, initial=initial, snapshot=known)
-        blocking = Blocking.of(obj, scope.finalizer)
+            return detect(obj, setting.snapshots, finalizer=setting.finalizer, initial=initial, snapshot=known)
+        blocking = Blocking.of(obj, setting.finalizer)
         return Detection(NOOP if not blocking.is_deleted else DELETE if blocking.is_ours else FREE)
 
     def _make_situation(self, detection: Detection) -> Situation:
         """Collect all that is known of the object."""
-        scope, carried, obj = self._scope, self.carried, self.obj
+        setting, carried, obj = self._setting, self.carried, self.obj
         unsaved, saved, memory = self.unsaved, carried.saved, self.memory
-        now = scope.runtime.clock.now()
+        now = setting.now()
         remembered = {} if saved is None else saved.states
         return Situation(
             key=obj.head.key,
             detection=detection,
-            blocking=Blocking.of(obj, scope.finalizer),
+            blocking=Blocking.of(obj, setting.finalizer),
             saved=SavedStates(
-                scope.persistence.progress_storage,
+                setting.persistence.progress_storage,
                 self.body,
                 now,
                 remembered if unsaved is None else {**remembered, **unsaved.states},
-                scope.candidates.ids,
+                setting.candidates.ids,
                 obj,
             ),
             now=now,
@@ -125,10 +156,10 @@ class Observation:
 
     def choose(self, reason: Reason) -> Choice:
         """Select the handlers for the reason."""
-        candidates = self._scope.candidates
+        candidates = self._setting.candidates
         if not candidates.is_filtered:
             return candidates.select_all(reason, initial=self.carried.initial)
-        if not candidates.changing:
+        if not self._setting.detects_changes:
             return select_background(candidates, self.get_background_cause(reason), reason)
         return select(candidates, self.get_cause(reason))
 
@@ -142,12 +173,11 @@ class Observation:
         is_known = self.carried.saved is not None and self.carried.saved.snapshot is not None
         if self.situation.detection.change is None and not is_known:
             self.body.object.decode_content()  # fail now if it cannot be decoded, and not in the middle of everything
-        runtime = self._scope.runtime
         return ChangingCause(
             logger=self.logger,
-            memo=runtime.memos.defer(self.situation.key),
-            indices=runtime.indices,
-            resource=self._scope.resource,
+            memo=self._setting.defer_memo(self.situation.key),
+            indices=self._setting.indices,
+            resource=self._setting.resource,
             body=self.body,
             patch=self.patch,
             reason=reason,
@@ -157,14 +187,13 @@ class Observation:
 
     def get_background_cause(self, reason: Reason) -> ResourceCause:
         """Get what the filters & delays of daemons & timers get: of what has changed, too, if that is known."""
-        if self._scope.candidates.changing:
+        if self._setting.detects_changes:
             return self.get_cause(reason)
-        runtime = self._scope.runtime
         return ResourceCause(
             logger=self.logger,
-            memo=runtime.memos.recall(self.situation.key),
-            indices=runtime.indices,
-            resource=self._scope.resource,
+            memo=self._setting.recall_memo(self.situation.key),
+            indices=self._setting.indices,
+            resource=self._setting.resource,
             body=self.body,
             patch=self.patch,
         )
@@ -172,7 +201,7 @@ class Observation:
     def find_baseline(self) -> bytes:
         """Get the state as of the beginning of the creation, also if it was begun before the operator has started."""
         saved, snapshot = self.situation.saved, self.situation.detection.snapshot
-        known = None if saved.is_blank else saved.find_baseline(self._scope.candidates.ids)
+        known = None if saved.is_blank else saved.find_baseline(self._setting.candidates.ids)
         return snapshot if known is None else known
 
     def get_handled_snapshot(self, plan: Plan, baseline: bytes | None) -> bytes:

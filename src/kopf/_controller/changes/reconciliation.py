@@ -74,7 +74,7 @@ class Reconciliation(Record, eq=False):
             writing.report()
         self._note_finalizer(observed, plan)
         try:
-            if not scope.candidates.changing:  # nothing is kept on the object but the finalizer
+            if not scope.detects_changes:  # nothing is kept on the object but the finalizer
                 return await writing.save(observed.patch)
             match plan.saving:
                 case Saving.END:

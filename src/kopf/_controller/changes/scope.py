@@ -12,7 +12,9 @@ from kopf._controller.object_memory import HandledStates
 from kopf._controller.rivals import Rivals
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import HandlersOfResource
+from kopf._logging.loggers import ObjectLogger
 from kopf._storage.snapshots import Snapshots
+from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -29,7 +31,7 @@ def _get_nothing(key: str) -> None:
 
 class ReconciliationScope:
     """
-    What all looks at the objects of one resource have in common.
+    What all looks at the objects of one resource have in common; the setting of their observations.
 
     Large because it has no behaviour, only what the others need, always together.
     """
@@ -57,4 +59,12 @@ class ReconciliationScope:
         self.user_code = user_code
         self.persistence = persistence
         self.finalizer = persistence.finalizer
+        self.indices = runtime.indices
+        self.detects_changes = bool(handlers.changing)
+        self.now = runtime.clock.now
+        self.recall_memo, self.defer_memo = runtime.memos.recall, runtime.memos.defer
         self.snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, handlers.extra_fields)
+
+    def make_logger(self, body: Body) -> ObjectLogger:
+        """Make the logger of an object, which posts what is logged as the events of the object."""
+        return ObjectLogger(body=body, settings=self.runtime.settings)

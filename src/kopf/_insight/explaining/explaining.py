@@ -92,7 +92,8 @@ def describe_object(resource: Resource, obj: KubeObject) -> ObjectInfo:
 def _look_closer(answer: Explanation, known: Known, showing: Showing) -> None:
     look = ObjectLook(known)
     running = {} if known.live is None else known.live.running
-    progress = ProgressExplainer(look.saved, showing, running=running, unsaved=known.remembered.unsaved or {})
+    unsaved = {} if known.carried.unsaved is None else known.carried.unsaved.states
+    progress = ProgressExplainer(look.saved, showing, running=running, unsaved=unsaved)
     if look.has_changes:
         answer["handled"] = _explain_handled(look, showing)
     explainer = HandlerExplainer(known, look, showing, progress)

@@ -146,7 +146,7 @@ class HandlerExplainer:
             names = " and ".join(describe_callback(item.fn) for item in others)
             also = f", as is {names} with the same id: only one is called" if others else ""
             return Finding("called", f"is for this {TITLES[plan.reason]}{also}")
-        if not is_for_reason(handler, plan.reason, self._known.remembered.initial):
+        if not is_for_reason(handler, plan.reason, self._known.carried.initial):
             return Finding("later", explain_other_reason(handler, plan.reason))
         if rejections := filters.list_change_rejections():
             return _reject(rejections)

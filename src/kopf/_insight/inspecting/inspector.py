@@ -147,6 +147,7 @@ class Inspector(Observer):
         runtime, resource = scope.runtime, scope.resource
         handlers, elsewhere = self._list_handlers(controller)
         activity = ObjectActivity(controller, key, self._journal)
+        carried, memory = activity.take_snapshot()
         memo = runtime.memos.borrow(key)
         try:
             return explain(Known(
@@ -159,7 +160,8 @@ class Inspector(Observer):
                 snapshots=scope.snapshots,
                 memo=memo,
                 indices=runtime.indices,
-                remembered=activity.describe_memory(),
+                carried=carried,
+                memory=memory,
                 live=Live(
                     operator=self._describe_operator(runtime),
                     state=activity.describe_state(),

@@ -14,11 +14,11 @@ from typing import Any
 from kopf._controller.background.daemons import DaemonRun
 from kopf._controller.background.runs import BackgroundRun, ObjectBackground
 from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._controller.changes.carried import Carried
 from kopf._controller.controller import Controller
 from kopf._controller.object_memory import ObjectMemory
 from kopf._controller.object_state import ObjectState
 from kopf._insight.explaining.explanation import AttemptInfo, RunInfo, StateInfo, StateName
-from kopf._insight.explaining.known import Remembered
 from kopf._insight.explaining.showing import show_time
 from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._values.ids import HandlerId
@@ -57,25 +57,10 @@ class ObjectActivity:
             return None
         return show_time(self._now + datetime.timedelta(seconds=when - asyncio.get_running_loop().time()))
 
-    def describe_memory(self) -> Remembered:
-        """Take what is remembered of the object between the looks at it."""
-        tracked, state = self._controller.objects.get(self._key), self._state
-        known = ObjectMemory() if tracked is None else tracked.memory
-        memory = None if state is None else state.memory
-        unsaved = None if memory is None else memory.unsaved
-        states = {} if memory is None or memory.saved is None else memory.saved.states
-        return Remembered(
-            initial=memory is not None and memory.initial,
-            states={**states},
-            unsaved=None if unsaved is None else {**unsaved.states},
-            unsaved_reason=None if unsaved is None else unsaved.reason,
-            called=None if memory is None or memory.called is None else frozenset(memory.called),
-            fingerprint=known.fingerprint,
-            is_released=known.is_released,
-            errors=0 if memory is None else memory.errors,
-            removals=known.removals,
-            background=known.background,
-        )
+    def take_snapshot(self) -> tuple[Carried, ObjectMemory]:
+        """Take what is remembered of the object between the passes over it."""
+        tracked = self._controller.objects.get(self._key)
+        return (Carried(), ObjectMemory()) if tracked is None else tracked.take_snapshot()
 
     def describe_state(self) -> StateInfo:
         """Say what the object does in the controller: it is in one of the states at a time."""
