@@ -147,7 +147,8 @@ def _conclude(handler: Handler, result: Any, logger: Logger, around: Surrounding
             text = "%s succeeded, but its result is not stored in the status, as it has no JSON form: %s: %s"
             logger.error(text, handler, type(e).__name__, e)
             return Outcome(True, None, result)
-        if found := find_foreign_values(result, ("status", handler.id)):
+        # Mostly, what was decoded is what was encoded, and there is nothing to be found.
+        if content != result and (found := find_foreign_values(result, ("status", handler.id))):
             logger.warning(WARNING, handler, name_foreign_values(found))
     if not around.is_quiet and logger.isEnabledFor(handler.success_level):
         logger.log(handler.success_level, "%s succeeded.", handler)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kopf._values.fields import FieldPath
+from kopf._values.foreign_values import PROPER, ForeignValue, find_foreign_values
 
 _DEPTH = 3
 """How deep to look into the patch: labels, annotations, and fields of results are there."""
@@ -28,6 +29,11 @@ class Authorship:
             known = self._values.get(path)
             if known is None or known[0] is not value:
                 self._values[path] = (value, author)
+
+    def find_foreign_values(self) -> list[ForeignValue]:
+        """Find those of the values that JSON has no form for."""
+        suspects = [(path, value) for path, (value, _) in self._values.items() if type(value) not in PROPER]
+        return [found for path, value in suspects for found in find_foreign_values(value, path)]
 
     def get_author(self, fn: Callable[[Any], None]) -> str:
         """Get the author of the function; empty if it is not known."""

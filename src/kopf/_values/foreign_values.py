@@ -16,7 +16,8 @@ WARNING = "JSON has no form for some values of %s: %s. Convert them in the handl
 """What is said of whom; see :func:`name_foreign_values`."""
 
 _MAX_NAMED = 3
-_PROPER = frozenset({str, int, bool, type(None)})
+PROPER = frozenset({str, int, bool, type(None)})
+"""The types of the values that JSON has a form for, and that have no others in them."""
 _KEYS = (str, int, float)
 """What keys can be: they all become texts."""
 
@@ -39,9 +40,9 @@ def find_foreign_values(value: Any, path: FieldPath = ()) -> list[ForeignValue]:
     for path, value in pending:  # it grows meanwhile
         if isinstance(value, Mapping):
             found += [ForeignValue((*path, str(key)), key) for key in value if not isinstance(key, _KEYS)]
-            pending += [((*path, str(key)), item) for key, item in value.items() if type(item) not in _PROPER]
+            pending += [((*path, str(key)), item) for key, item in value.items() if type(item) not in PROPER]
         elif isinstance(value, list | tuple):
-            pending += [((*path, f"[{index}]"), item) for index, item in enumerate(value) if type(item) not in _PROPER]
+            pending += [((*path, f"[{index}]"), item) for index, item in enumerate(value) if type(item) not in PROPER]
         elif not _is_proper(value):
             found.append(ForeignValue(path, value))
     return found

@@ -96,7 +96,10 @@ def patch_object(
 def _warn_of_foreign_values(
     requests: Iterable[PatchRequest], patch: Patch, authorship: Authorship, logger: AnyLogger
 ) -> None:
-    found = [value for request in requests for value in find_in_patch(request.changes)]
+    if patch.fns:  # nobody knows what they have changed
+        found = [value for request in requests for value in find_in_patch(request.changes)]
+    else:
+        found = authorship.find_foreign_values()
     if found:
         authors = authorship.find_authors(patch, [value.path for value in found])
         logger.warning(WARNING, ", ".join(authors), name_foreign_values(found))
