@@ -14,7 +14,7 @@ import yarl
 from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from kopf_cluster.http.connections import stop_accepting
+from kopf_cluster.http.client_connections import stop_accepting
 
 _HOST: Final = "127.0.0.1"
 _KUBECONFIG: Final = """\

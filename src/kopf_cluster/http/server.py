@@ -32,7 +32,7 @@ from kopf_cluster.faults.admin import PREFIX, Admin, KubeconfigIssuer
 from kopf_cluster.faults.clients import Clients
 from kopf_cluster.faults.faults import FaultRule, Faults, ServerControl
 from kopf_cluster.faults.lagging import Delay, retell
-from kopf_cluster.http.connections import Connections, connection_logger, stop_accepting
+from kopf_cluster.http.client_connections import Connections, connection_logger, stop_accepting
 from kopf_cluster.http.plain import is_plain, take_token
 from kopf_cluster.http.shortcuts import ShortRequest
 from kopf_cluster.requests import SUPERUSERS, Answer, Call, Identity, Request, Stream, User, refuse, resolve
