@@ -163,3 +163,47 @@ async def test_own_storages_of_users(operator: Operator, kex: Objects, calls: Ca
     assert {"store a", "store b"} <= set(calls)
     assert not records
     assert not any(get_progress(obj) for obj in kex.get_history())
+
+
+@pytest.mark.parametrize("base", [kopf.AnnotationsDiffBaseStorage, kopf.StatusDiffBaseStorage])
+async def test_storages_of_users_change_the_essences_in_place(
+        operator: Operator, kex: Objects, calls: Calls, base: type[kopf.DiffBaseStorage],
+) -> None:
+    """What they take out there, handlers still see in the objects."""
+
+    class DiffBase(base):  # type: ignore[misc, valid-type]
+        def build(self, *, body: kopf.Body, extra_fields: Any = None) -> kopf.BodyEssence:
+            essence: Any = super().build(body=body, extra_fields=extra_fields)
+            del essence["spec"]["nested"]["one"]
+            return essence  # type: ignore[no-any-return]
+
+    class Progress(kopf.AnnotationsProgressStorage):
+        def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+            cleared: Any = kopf.ProgressStorage.clear(self, essence=essence)
+            cleared["spec"]["nested"].pop("two", None)
+            return super().clear(essence=cleared)
+
+    def configure(settings: kopf.OperatorSettings) -> None:
+        settings.persistence.diffbase_storage = DiffBase()
+        settings.persistence.progress_storage = Progress()
+
+    kopf.on.create("kopfexamples")(lambda spec, **_: calls.append(dict(spec["nested"])))
+    kopf.on.update("kopfexamples")(lambda spec, diff, **_: calls.append((dict(spec["nested"]), diff)))
+    operator.configure = configure
+    await operator.start_and_create(kex, spec={"nested": {"one": 1, "two": 1, "three": 1}})
+    await kex.wait(lambda obj: "last-handled" in repr(obj))
+    await kex.merge({"spec": {"nested": {"one": 2, "two": 2}}})
+    await kex.merge({"spec": {"nested": {"three": 2}}})
+    await calls.wait_length(2)
+    assert calls == [
+        {"one": 1, "two": 1, "three": 1},
+        ({"one": 2, "two": 2, "three": 2}, (("change", ("spec", "nested", "three"), 1, 2),)),
+    ]
+
+
+def test_the_interface_gives_its_descendants_a_copy_of_the_essence() -> None:
+    essence: Any = {"spec": {"nested": {"value": 1}}}
+    cleared: Any = kopf.ProgressStorage.clear(kopf.StatusProgressStorage(), essence=essence)
+    assert cleared == essence
+    cleared["spec"]["nested"].clear()
+    assert essence == {"spec": {"nested": {"value": 1}}}

@@ -242,6 +242,28 @@ def test_context_variables_for_a_block() -> None:
     assert (one.get(), two.get()) == (1, 2)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_stopping_a_daemon_that_is_called_in_a_test() -> None:
+    stoppers, done, gone = importlib.import_module("kopf._core.intents.stoppers"), *kopf.DaemonStoppingReason(5)
+    stopper = stoppers.DaemonStopper()
+    assert not stopper.is_set()
+    assert not stopper.is_set(done)
+    assert not stopper.async_waiter
+    assert not stopper.reason
+    waiting = asyncio.create_task(stopper.async_waiter.wait())
+    stopper.set()
+    assert stopper.is_set()
+    assert not stopper.reason
+    stopper.set(reason=done)
+    assert await waiting
+    assert stopper.sync_waiter.wait(PATIENCE)
+    assert stopper.sync_waiter.reason is stopper.async_waiter.reason is stopper.reason is done
+    stopper.set(gone)
+    assert stopper.is_set(reason=done)
+    assert stopper.is_set(gone)
+    assert not stopper.is_set(kopf.DaemonStoppingReason.OPERATOR_EXITING)
+
+
 def test_formatters(caplog: pytest.LogCaptureFixture) -> None:
     from kopf._legacy import formatters
     body = {"metadata": {"name": "name1", "namespace": "ns1"}}

@@ -114,7 +114,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf": "SmartOperatorRegistry=OperatorRegistry",
         "kopf._values.ids": "get_callable_id",
     },
-    "kopf._core.intents.stoppers": {"kopf._controller.background.stopping": "DaemonStopper"},
+    "kopf._core.intents.stoppers": {"kopf._legacy.stoppers": "DaemonStopper"},
     "kopf._core.reactor.running": {},
     "kopf._core.reactor.subhandling": {},
     "kopf._kits.runner": {"kopf.testing": "KopfRunner"},

@@ -7,6 +7,7 @@ The records are independent of each other, so that several operators can keep th
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 import logging
 from collections.abc import Collection, Mapping
@@ -67,7 +68,8 @@ class ProgressStorage(EssenceCleaner, abc.ABC):
 
     @abc.abstractmethod
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
-        """Leave the fields of this storage out of the essence."""
+        """Leave the fields of this storage out of the essence; here, it is a copy that descendants can change."""
+        return copy.deepcopy(essence)
 
     @property
     def own_prefix(self) -> str | None:
