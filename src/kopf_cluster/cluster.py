@@ -185,7 +185,7 @@ class LocalCluster(Client):
         """Start, with the data if there are any: taken at the last moment, as the old server still accepts some."""
         server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens, self._audit)
         try:
-            port = await server.start(self._host, port, credentials, take_snapshot, Orders(
+            port = server.start(self._host, port, credentials, take_snapshot, Orders(
                 expire_token=self.renew_token, restart=self._restart_soon, issue_kubeconfig=self.make_kubeconfig))
             for observer in self._observers:
                 server.observe(observer)
@@ -349,7 +349,7 @@ class LocalCluster(Client):
         token = secrets.token_urlsafe(24)
         self.add_token(token, user, groups)
         self._plain_port = PlainPort(self._accept)
-        await self._plain_port.open()
+        self._plain_port.open()
         return self._kubeconfigs.write_another(self._plain_port.make_kubeconfig(token))
 
     def resolve_kind(self, kind: str) -> tuple[str, str, bool]:

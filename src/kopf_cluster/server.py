@@ -151,11 +151,11 @@ class ClusterServer:
     def counters(self) -> collections.Counter[tuple[str, str, int]]:
         return self._http.counters if self._http is not None else collections.Counter()
 
-    async def start(
+    def start(
             self, host: str, port: int, credentials: Credentials, take_snapshot: Callable[[], Snapshot] | None,
             orders: Orders,
     ) -> int:
-        """Begin to serve; give the port."""
+        """Begin to serve; give the port. Nobody is served before the data are there, as nothing is waited for."""
         self._faults.clock.use()
         self._access = Access(self._store, self._tokens, token=credentials.token,
                               authorization=self._options.authorization, administrator=self._options.administrator)
@@ -165,8 +165,7 @@ class ClusterServer:
                         bookmark_interval=self._options.bookmark_interval)
         self._http = HTTPServer(self, faults=self._faults, audit=self._audit)
         self._api.pages.append(Metrics(self._store, self.registry, lambda: self.counters).answer)
-        port = await self._http.start(host, port, credentials.make_ssl_context(),
-                                      compact=self._store.compact, orders=orders)
+        port = self._http.start(host, port, credentials.make_ssl_context(), compact=self._store.compact, orders=orders)
         self._api.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._start_control_loops(None if take_snapshot is None else take_snapshot(), credentials, port)
         self._worker = asyncio.create_task(self._run_control_loops(), name="control loops of the local cluster")

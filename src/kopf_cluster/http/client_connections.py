@@ -1,19 +1,28 @@
 """
-Connections: how they end without losing what is accepted, and what is logged of them.
+Connections: how they begin and end so that none is left behind, and what is logged of them.
 """
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
 
 from aiohttp import http_exceptions, web
 from aiohttp.web_protocol import RequestHandler
+
+# All times are of the loop's clock, which may run much faster than the real one. So, nothing that takes
+# real time may be limited in it: neither handshakes nor idle connections.
+UNLIMITED: Final = 10 * 365 * 24 * 3600.0
 
 
 class Connections(web.Server):
     """The connections of a server, which takes no more of them once it is over.
 
-    Those that are accepted before, and are not through with TLS, would come later, and be served with outdated data.
+    Those that begin before, but not by its own listener, would come later, and be served with outdated data.
     """
 
     is_over = False
@@ -24,17 +33,59 @@ class Connections(web.Server):
             transport.abort()
 
 
-async def stop_accepting(listener: asyncio.Server) -> None:
-    """Stop listening, but only when whatever is accepted already has become a connection.
+class Listener:
+    """Accepts the connections to one address.
 
-    Until Python 3.13, the sockets accepted right before the end of the listener are lost, and never closed.
+    The servers of asyncio do not know of connections before their TLS is through. Such connections outlive them, and
+    since Python 3.12, the end of a server waits for them, however long it takes.
+
+    Args:
+        make_protocol: Gives the protocol of a new connection.
+        context: How TLS is done; there is none by default.
     """
-    loop = asyncio.get_running_loop()
-    for sock in listener.sockets:
-        loop.remove_reader(sock)
-    for _ in range(2):  # a task is created for every accepted socket; it makes a connection when it begins
-        await asyncio.sleep(0)
-    listener.close()
+
+    def __init__(
+            self, make_protocol: Callable[[], asyncio.BaseProtocol], context: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__()
+        self._make_protocol = make_protocol
+        self._tls: dict[str, Any] = {} if context is None else {
+            "ssl": context, "ssl_handshake_timeout": UNLIMITED, "ssl_shutdown_timeout": 1.0}
+        self._socket: socket.socket | None = None
+        self._beginning: set[asyncio.Task[None]] = set()
+
+    def open(self, host: str, port: int) -> int:
+        """Begin to listen in the running event loop; give the port. Raise `OSError` if the port is busy."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = listening = socket.create_server((host, port), family=family, backlog=1024)
+        listening.setblocking(False)
+        asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+        return int(listening.getsockname()[1])
+
+    def _accept(self, listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the client has gone, or there are too many files: it is tried again soon
+            connection, _ = listening.accept()
+            task = asyncio.create_task(self._begin(connection))
+            self._beginning.add(task)
+            task.add_done_callback(self._beginning.discard)
+
+    async def _begin(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(OSError):  # the client has gone, or does not like our TLS
+            await loop.connect_accepted_socket(self._make_protocol, connection, **self._tls)
+
+    async def close(self) -> None:
+        """Stop listening, and break those connections that are only beginning."""
+        listening, self._socket = self._socket, None
+        if listening is None:
+            return
+        asyncio.get_running_loop().remove_reader(listening)
+        listening.close()
+        for _ in range(2):  # a task begins, then its transport does; before that, they cannot be ended properly
+            await asyncio.sleep(0)
+        for task in self._beginning:
+            task.cancel()
+        await asyncio.gather(*self._beginning, return_exceptions=True)
 
 
 # What is logged of connections: what the server is to blame for. Broken requests are no news, with no traceback.

@@ -14,7 +14,7 @@ import yarl
 from aiohttp.http_parser import RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from kopf_cluster.http.client_connections import stop_accepting
+from kopf_cluster.http.client_connections import Listener
 
 _HOST: Final = "127.0.0.1"
 _KUBECONFIG: Final = """\
@@ -36,20 +36,20 @@ class PlainPort:
     def __init__(self, accept: Callable[[], asyncio.Protocol]) -> None:
         super().__init__()
         self._accept = accept
-        self._listener: asyncio.Server | None = None
+        self._listener = Listener(self._greet)
+        self._port: int | None = None
 
-    async def open(self) -> None:
-        self._listener = await asyncio.get_running_loop().create_server(self._greet, _HOST, backlog=1024)
+    def open(self) -> None:
+        self._port = self._listener.open(_HOST, 0)
 
     async def close(self) -> None:
-        if self._listener is not None:
-            await stop_accepting(self._listener)
+        await self._listener.close()
 
     def make_kubeconfig(self, token: str) -> str:
         """Make the kubeconfig of the one to whom the token belongs."""
-        if self._listener is None:
+        if self._port is None:
             raise RuntimeError("the port is not open")
-        return _KUBECONFIG.format(host=_HOST, port=self._listener.sockets[0].getsockname()[1], token=token)
+        return _KUBECONFIG.format(host=_HOST, port=self._port, token=token)
 
     def _greet(self) -> asyncio.Protocol:
         try:

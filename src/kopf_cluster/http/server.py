@@ -32,7 +32,7 @@ from kopf_cluster.faults.admin import PREFIX, Admin, KubeconfigIssuer
 from kopf_cluster.faults.clients import Clients
 from kopf_cluster.faults.faults import FaultRule, Faults, ServerControl
 from kopf_cluster.faults.lagging import Delay, retell
-from kopf_cluster.http.client_connections import Connections, connection_logger, stop_accepting
+from kopf_cluster.http.client_connections import UNLIMITED, Connections, Listener, connection_logger
 from kopf_cluster.http.plain import is_plain, take_token
 from kopf_cluster.http.shortcuts import ShortRequest
 from kopf_cluster.requests import SUPERUSERS, Answer, Call, Identity, Request, Stream, User, refuse, resolve
@@ -40,10 +40,6 @@ from kopf_cluster.requests import SUPERUSERS, Answer, Call, Identity, Request, S
 logger = logging.getLogger("kopf.cluster")
 
 MAX_BODY: Final = 3 * 1024 * 1024
-
-# All times are of the loop's clock, which may run much faster than the real one. So, nothing that takes
-# real time may be limited in it: neither handshakes nor idle connections.
-_UNLIMITED: Final = 10 * 365 * 24 * 3600.0
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -89,9 +85,9 @@ class HTTPServer:
         self._delays: dict[Delay, None] = {}
         self._watch_timer: asyncio.TimerHandle | None = None
         self._server: Connections | None = None
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
-    async def start(
+    def start(
             self, host: str, port: int, context: ssl.SSLContext,
             *, compact: Callable[[], None], orders: Orders,
     ) -> int:
@@ -100,10 +96,9 @@ class HTTPServer:
         self._admin = Admin(self._faults, self.counters, self._audit, orders.issue_kubeconfig)
         self._server = Connections(
             self._handle, request_factory=self._make_request, handler_cancellation=True, access_log=None,
-            keepalive_timeout=_UNLIMITED, lingering_time=0.0, logger=connection_logger)
-        self._listener = await loop.create_server(
-            self._server, host, port, ssl=context, ssl_handshake_timeout=_UNLIMITED, ssl_shutdown_timeout=1.0,
-            backlog=1024)
+            keepalive_timeout=UNLIMITED, lingering_time=0.0, logger=connection_logger)
+        self._listener = Listener(self._server, context)
+        port = self._listener.open(host, port)
         self._faults.bind(ServerControl(
             cut=lambda clean, clients: _call_soon(loop, self._cut, clean, clients),
             compact=lambda: _call_soon(loop, compact),
@@ -111,7 +106,7 @@ class HTTPServer:
             restart=lambda keep_data: _call_soon(loop, orders.restart, keep_data),
             changed=lambda: _call_soon(loop, self._apply_faults)))
         self._apply_faults()
-        return int(self._listener.sockets[0].getsockname()[1])
+        return port
 
     def accept(self) -> RequestHandler:
         """Give the server's side of a connection that does not come by the network."""
@@ -137,7 +132,7 @@ class HTTPServer:
         if self._watch_timer is not None:
             self._watch_timer.cancel()
         if self._listener is not None:
-            await stop_accepting(self._listener)
+            await self._listener.close()
         for task in [*self._streams, *self._asked]:
             task.cancel()
         if self._server is not None:
@@ -147,8 +142,6 @@ class HTTPServer:
                 if handler.transport is not None:
                     handler.transport.abort()
             await self._server.shutdown(_SHUTDOWN_TIMEOUT)
-        if self._listener is not None:
-            await self._listener.wait_closed()
         # The transports report their ends to the loop in its next iterations.
         for _ in range(3):
             await asyncio.sleep(0)

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import collections
+import contextlib
+import itertools
 import pathlib
 import sqlite3
 import ssl
 import stat
 import threading
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -17,7 +21,17 @@ import yarl
 from kopf_cluster import LocalCluster
 from kopf_cluster.store.archive import SKIPPED, Archive, ArchiveError
 from kopf_cluster.store.storage import Record, Store
-from tests.cluster.conftest import CONFIG_MAPS, CRDS, Client, connect, make_config_map, make_definition, make_kex
+from tests.certificates import trust
+from tests.cluster.conftest import (
+    CONFIG_MAPS,
+    CRDS,
+    MERGE,
+    Client,
+    connect,
+    make_config_map,
+    make_definition,
+    make_kex,
+)
 from tests.patience import PATIENCE
 
 KEXES = "/apis/example.com/v1/namespaces/default/kexes"
@@ -234,6 +248,59 @@ async def test_connections_that_are_half_open_at_a_restart_are_not_left_with_the
         await cluster.restart_async()
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await ask_later(reader, writer, context, f"GET {CONFIG_MAPS} HTTP/1.1\r\nHost: x\r\n\r\n")
+
+
+async def test_the_end_breaks_connections_that_are_half_open() -> None:
+    async with LocalCluster() as cluster:
+        address = yarl.URL(cluster.url)
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        async with connect(cluster) as client:
+            await client.get("/version")  # by then, the other one is accepted, too
+    try:
+        async with asyncio.timeout(PATIENCE):
+            with contextlib.suppress(ConnectionError):
+                assert not await reader.read()
+    finally:
+        writer.close()
+
+
+async def test_what_is_acknowledged_amid_restarts_is_kept() -> None:
+    """However the client is connected, and whatever the connection is at when the server stops."""
+    async with LocalCluster(bare=True) as cluster:
+        cluster.apply(make_definition())
+        url = yaml.safe_load((await cluster.open_plain_port("alice")).read_text())["clusters"][0]["cluster"]["server"]
+        token = {"Authorization": f"Bearer {cluster.token}"}
+        tls, memory = trust(cluster.ca_data), cluster.open_network()
+        ways: list[tuple[str, dict[str, str], Callable[[], aiohttp.BaseConnector]]] = [
+            (cluster.url, token, lambda: aiohttp.TCPConnector(ssl=tls)), (url, {}, aiohttp.TCPConnector),
+            (cluster.url, token, memory.make_connector)]
+        is_over, codes = asyncio.Event(), collections.Counter[int]()
+
+        async def change(number: int) -> None:
+            base, headers, make_connector = ways[number % len(ways)]
+            cluster.apply(make_kex(f"kex-{number}"))
+            for value in itertools.count():
+                if is_over.is_set():
+                    return
+                with contextlib.suppress(aiohttp.ClientConnectionError):
+                    async with (
+                        aiohttp.ClientSession(connector=make_connector(), headers=headers) as session,
+                        session.patch(f"{base}{KEXES}/kex-{number}", json={"spec": {"value": value}},
+                                      headers={"Content-Type": MERGE}) as response,
+                    ):
+                        codes[response.status] += 1
+                    assert cluster.get("kex", f"kex-{number}")["spec"] == {"value": value}
+                await asyncio.sleep(0)
+
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+            for number in range(12):
+                group.create_task(change(number))
+            for round_ in range(1, 21):
+                while codes.total() < round_ * 5:
+                    await asyncio.sleep(0.001)
+                await cluster.restart_async()
+            is_over.set()
+        assert set(codes) == {200}
 
 
 async def ask_later(
