@@ -222,6 +222,8 @@ def test_nothing_secret_is_in_a_recording_and_it_can_be_replayed(tmp_path: pathl
     {"api-key": "0123456789abcdef"},
     {"client_secret": "0123456789abcdef"},
     {"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}},
+    {"config": json.dumps({"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}}, indent=2)},
+    {"config": json.dumps([{"inner": json.dumps({"token": "0123456789abcdef"})}])},
 ])
 def test_what_is_called_a_secret_is_hidden_before_any_secret_is_known(spec: dict[str, Any]) -> None:
     text = json.dumps(redact(Redactor(), {"spec": spec}))
@@ -235,6 +237,20 @@ def test_what_is_called_a_secret_is_hidden_in_its_copies_too() -> None:
     shown = redact(Redactor(), {"metadata": {"annotations": annotations}, "spec": spec})
     assert PASSWORD not in json.dumps(shown)
     assert shown["spec"]["x"] == shown["spec"]["password"]
+
+
+def test_documents_in_documents_are_as_they_are_if_nothing_is_secret_in_them() -> None:
+    text = json.dumps({"auth": "basic", "token": "my-token", "x": [1e5]}, indent=2)
+    assert redact(Redactor(), {"spec": {"config": text}}) == {"spec": {"config": text}}
+
+
+def test_copies_of_keys_are_the_same_in_documents_in_documents() -> None:
+    """Otherwise, the last handled state would differ from the current one in a replay."""
+    key = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----"
+    annotations = {"last": json.dumps({"spec": {"x": key}})}
+    shown = redact(Redactor(), {"metadata": {"annotations": annotations}, "spec": {"x": key}})
+    assert json.loads(shown["metadata"]["annotations"]["last"])["spec"] == shown["spec"]
+    assert key not in shown["spec"]["x"]
 
 
 @pytest.mark.parametrize("spec", [

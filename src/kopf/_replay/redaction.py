@@ -62,7 +62,8 @@ _PASSWORD_NAMES = ("password", "passwd", "passphrase")
 _KEY_NAMES = ("token", "apikey", "secretkey", "accesskey", "privatekey", "clientsecret")
 _drop_separators = re.compile(r"[-_. ]").sub
 _is_dense = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{12,}").fullmatch
-_NAME_HINTS = (b"passw", b"passphrase", b'token"', b"key", b"client", b'"auth"')
+_NAME_HINTS = (b"passw", b"passphrase", b'token"', b"token\\", b"key", b"client", b'"auth"', b'"auth\\')
+"""In lower case; quoted in documents, and in documents that are texts in them."""
 
 
 class Redactor:
@@ -91,7 +92,7 @@ class Redactor:
             elif is_secret or b'"Secret' in document:
                 document = codec.encode(self._hide_secrets(codec.decode(document), is_secret=is_secret))
             if _may_have_telling_names(document):
-                document = codec.encode(self._hide_telling(codec.decode(document)))
+                document = codec.encode(_hide_telling(codec.decode(document), self._known))
             if self._known:
                 found = self._known.find_glued(document) if is_sent else self._known.find(document)
                 if found:
@@ -110,7 +111,8 @@ class Redactor:
     def _hide_patterns(self, text: str) -> str:
         for hint, pattern in _PATTERNS:
             if hint in text:
-                text = pattern.sub(lambda match: self._known.digest(match[0].encode()), text)
+                # The same for what is escaped in a document inside of this one: they are compared in a replay.
+                text = pattern.sub(lambda match: self._known.digest(match[0].replace("\\n", "\n").encode()), text)
         return text
 
     # Secrets.
@@ -136,18 +138,6 @@ class Redactor:
             else:
                 hidden[key] = self._hide_secrets(item, is_secret=is_secret and key == "object")
         return hidden
-
-    def _hide_telling(self, value: Any) -> Any:
-        """Hide what is called a password, or the like."""
-        if isinstance(value, list):
-            return [self._hide_telling(item) for item in value]
-        if not isinstance(value, dict):
-            return value
-        secret = _find_secret_fields(value)
-        return {
-            key: _hide_named(item, self._known) if key in secret else self._hide_telling(item)
-            for key, item in value.items()
-        }
 
     def _hide_data(self, data: Any) -> Any:
         if isinstance(data, dict):
@@ -202,6 +192,32 @@ class Redactor:
                 for key, item in value.items()
             }
         return [self._hide_tokens(item) for item in value] if isinstance(value, list) else value
+
+
+def _hide_telling(value: Any, known: KnownSecrets) -> Any:
+    """Hide what is called a password, or the like."""
+    if isinstance(value, list):
+        return [_hide_telling(item, known) for item in value]
+    if isinstance(value, str):
+        return _hide_telling_inside(value, known)
+    if not isinstance(value, dict):
+        return value
+    secret = _find_secret_fields(value)
+    return {
+        key: _hide_named(item, known) if key in secret else _hide_telling(item, known) for key, item in value.items()
+    }
+
+
+def _hide_telling_inside(text: str, known: KnownSecrets) -> str:
+    """Documents have documents in them, as texts: e.g. the configuration of Docker, or what was handled last."""
+    if text.lstrip()[:1] not in ("{", "[") or not _may_have_telling_names(text.encode()):
+        return text
+    try:
+        value = codec.decode(text)
+    except ValueError:
+        return text
+    hidden = _hide_telling(value, known)
+    return text if hidden == value else codec.dumps(hidden) + text[len(text.rstrip()) :]
 
 
 def _hide_named(value: str, known: KnownSecrets) -> str:

@@ -32,10 +32,10 @@ class ClusterDetector:
         """
         api = get_current_api()
         try:
-            version = codec.decode(await api.get("/version"))
+            version = codec.decode_answer(await api.get("/version"))
             if "+k3s" in version.get("gitVersion", ""):
                 return WebhookK3dServer.DEFAULT_HOST
-            nodes = codec.decode(await api.get("/api/v1/nodes", params=_NODES))
+            nodes = codec.decode_answer(await api.get("/api/v1/nodes", params=_NODES))
         except (APIError, APINetworkError) as e:
             logger.warning("The kind of the cluster cannot be detected: %s", e)
             return None

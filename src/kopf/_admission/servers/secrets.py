@@ -85,7 +85,7 @@ class CertificateSecret:
 
     async def _read(self) -> Mapping[str, Any] | None:
         try:
-            secret: Mapping[str, Any] = codec.decode(await get_current_api().get(self._path))
+            secret: Mapping[str, Any] = codec.decode_answer(await get_current_api().get(self._path))
         except APINotFoundError:
             return None
         return secret
