@@ -141,7 +141,7 @@ async def test_unreadable_records_of_peers_are_ignored(
 ) -> None:
     define_peering(operator.cluster)
     peering = PeeringObject(api)
-    await peering.create(status={"bad": record})
+    await peering.create(status={"bad" * 10_000: record})
     await operator.start(peering_name="default", standalone=False)
     await kex.create("flat")
     async with asyncio.timeout(PATIENCE):

@@ -189,7 +189,7 @@ def _is_stale(version: str, known: str) -> bool:
 def _report(problems: Mapping[str, str], place: str) -> None:
     """Say which records have turned unreadable, and why."""
     for identity, problem in itertools.islice(problems.items(), _MAX_PROBLEMS):
-        logger.warning("The record of %r in the peering %s is ignored: %s", identity, place, problem)
+        logger.warning("The record of %.300r in the peering %s is ignored: %s", identity, place, problem)
     if len(problems) > _MAX_PROBLEMS:
         logger.warning("So are %d other records in the peering %s.", len(problems) - _MAX_PROBLEMS, place)
 

@@ -249,7 +249,8 @@ class _Watcher:
                     case "ERROR":
                         raise make_line_error(bytes(line.object), path=self._target.path)
                     case _:
-                        logger.warning("An unknown event type %r is skipped for %r.", line.type, self._target.resource)
+                        resource = self._target.resource
+                        logger.warning("An unknown event type %.100r is skipped for %r.", line.type, resource)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             raise BrokenStreamError(f"a line of {len(raw)} bytes cannot be decoded: {exc}") from exc
         finally:
