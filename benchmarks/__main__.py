@@ -75,15 +75,24 @@ def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--sizes", default="1000,10000", help="how many objects (default: %(default)s)")
     parser.add_argument("--scenarios", help=f"which of: {','.join([*SCENARIOS, *_LOCAL_SCENARIOS])}; all by default")
-    parser.add_argument("--rounds", type=int, default=3, help="how many alternating rounds for up to 1,000 objects; "
-                        "larger sizes are run once (default: %(default)s)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=3,
+        help="how many alternating rounds for up to 1,000 objects; larger sizes are run once (default: %(default)s)",
+    )
     parser.add_argument("--quick", action="store_true", help="the same as --sizes 300 --rounds 1")
     parser.add_argument("--rate", type=float, default=5000, help="objects per second, at most (default: %(default)s)")
-    parser.add_argument("--in-flight", type=int, default=50,
-                        help="how many objects can be not handled at once (default: %(default)s)")
+    parser.add_argument(
+        "--in-flight", type=int, default=50, help="how many objects can be not handled at once (default: %(default)s)"
+    )
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    parser.add_argument("--original", type=pathlib.Path, default=pathlib.Path(f".venv-original-{version}"),
-                        help="the environment of the original framework, made if absent (default: %(default)s)")
+    parser.add_argument(
+        "--original",
+        type=pathlib.Path,
+        default=pathlib.Path(f".venv-original-{version}"),
+        help="the environment of the original framework, made if absent (default: %(default)s)",
+    )
     parser.add_argument("--json", type=pathlib.Path, help="where to write all the results")
     options = parser.parse_args()
     if options.quick:

@@ -207,7 +207,7 @@ class CannedAnswers(asyncio.Protocol):
         self._received += data
         _, found, body = self._received.partition(b"\r\n\r\n")
         if found and len(body) >= len(BODY):
-            self._received = body[len(BODY):]
+            self._received = body[len(BODY) :]
             assert isinstance(self._transport, asyncio.WriteTransport)
             self._transport.write(_RESPONSE)
 
@@ -310,15 +310,20 @@ async def measure_all(names: list[str], count: int, rounds: int) -> list[Result]
 
 def make_table(results: list[Result]) -> str:
     """Make a table in Markdown; each client is compared to the bare ``aiohttp``."""
-    rows = ["| server | at once | client | CPU µs | of bare aiohttp | p50 ms | p99 ms |",
-            "| --- | ---: | --- | ---: | ---: | ---: | ---: |"]
+    rows = [
+        "| server | at once | client | CPU µs | of bare aiohttp | p50 ms | p99 ms |",
+        "| --- | ---: | --- | ---: | ---: | ---: | ---: |",
+    ]
     for item in results:
         [base] = [
-            other.cpu for other in results
+            other.cpu
+            for other in results
             if (other.server, other.concurrency, other.client) == (item.server, item.concurrency, "bare")
         ]
-        rows.append(f"| {item.server} | {item.concurrency} | {item.client} | {item.cpu:.0f} | {item.cpu / base:.2f} "
-                    f"| {item.p50 / 1000:.2f} | {item.p99 / 1000:.2f} |")
+        rows.append(
+            f"| {item.server} | {item.concurrency} | {item.client} | {item.cpu:.0f} | {item.cpu / base:.2f} "
+            f"| {item.p50 / 1000:.2f} | {item.p99 / 1000:.2f} |"
+        )
     return "\n".join(rows)
 
 

@@ -121,8 +121,12 @@ async def _rate(meter: Meter, count: int, act: Callable[[int], Awaitable[None]])
 
 
 async def _create(session: aiohttp.ClientSession, number: int) -> None:
-    body = {"apiVersion": "bench.example.com/v1", "kind": "Widget",
-            "metadata": {"name": f"widget-{number}", "labels": {"tier": "backend"}}, "spec": {"value": number}}
+    body = {
+        "apiVersion": "bench.example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": f"widget-{number}", "labels": {"tier": "backend"}},
+        "spec": {"value": number},
+    }
     async with session.post(PATH, json=body) as response:
         response.raise_for_status()
 

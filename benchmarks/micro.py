@@ -209,8 +209,10 @@ async def measure_listing(
     for index in range(count):
         await client.create(f"listed-{index:06}", handled=True)
     report("cluster: an object created", cluster.cpu - cpu, count)
-    print(f"cluster: memory per object of 1-2 KB, with the history: {(cluster.memory - memory) / count:.1f} KiB; "
-          f"in total: {cluster.memory / 1024:.0f} MiB")
+    print(
+        f"cluster: memory per object of 1-2 KB, with the history: {(cluster.memory - memory) / count:.1f} KiB; "
+        f"in total: {cluster.memory / 1024:.0f} MiB"
+    )
 
     async def list_all() -> None:
         total = 0
@@ -257,8 +259,10 @@ async def main(size: int) -> None:
         kubeconfig = pathlib.Path(directory) / "kubeconfig.yaml"
         started = time.perf_counter()
         async with running_cluster(kubeconfig) as cluster:
-            print(f"cluster: started in {time.perf_counter() - started:.2f} s, {cluster.cpu:.2f} s of CPU, "
-                  f"{cluster.memory / 1024:.0f} MiB")
+            print(
+                f"cluster: started in {time.perf_counter() - started:.2f} s, {cluster.cpu:.2f} s of CPU, "
+                f"{cluster.memory / 1024:.0f} MiB"
+            )
             async with Client.connected(read_info(str(kubeconfig))) as client, connected(kubeconfig) as (api, settings):
                 await measure_patching(client, api, 500)
                 await measure_listing(client, api, settings, cluster, size)

@@ -94,7 +94,12 @@ async def running_cluster(kubeconfig: pathlib.Path) -> AsyncIterator[Meter]:
 
 @contextlib.asynccontextmanager
 async def running_operator(
-    framework: Framework, file: pathlib.Path, *, kubeconfig: str | pathlib.Path, pipe: Pipe, log: pathlib.Path,
+    framework: Framework,
+    file: pathlib.Path,
+    *,
+    kubeconfig: str | pathlib.Path,
+    pipe: Pipe,
+    log: pathlib.Path,
     options: Sequence[str] = (),
 ) -> AsyncIterator[Meter]:
     """Run the operator as users do; its output goes to the log file."""

@@ -88,12 +88,22 @@ SCENARIOS: Mapping[str, Scenario] = {
     "sync": Scenario("one synchronous create handler", "create_sync.py", _create),
     "events": Scenario("raw events, two per object", "raw_events.py", _create_and_change, by_reports=True),
     "resume": Scenario("resuming of handled objects", "resume.py", None, by_reports=True),
-    "index": Scenario("indexing at the start", "index.py", None, by_reports=True, noted="SEEN", warmed_up="SEEN",
-                      only_last=True, limit=2000),
-    "timers": Scenario("timers, hourly", "timers.py", None, by_reports=True, noted="TICK", warmed_up="TICK",
-                       blocked=True),
-    "daemons": Scenario("daemons, waiting", "daemons.py", None, by_reports=True, noted="SPAWNED", warmed_up="SPAWNED",
-                        blocked=True),
+    "index": Scenario(
+        "indexing at the start",
+        "index.py",
+        None,
+        by_reports=True,
+        noted="SEEN",
+        warmed_up="SEEN",
+        only_last=True,
+        limit=2000,
+    ),
+    "timers": Scenario(
+        "timers, hourly", "timers.py", None, by_reports=True, noted="TICK", warmed_up="TICK", blocked=True
+    ),
+    "daemons": Scenario(
+        "daemons, waiting", "daemons.py", None, by_reports=True, noted="SPAWNED", warmed_up="SPAWNED", blocked=True
+    ),
 }
 
 

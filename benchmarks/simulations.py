@@ -3,6 +3,7 @@ What the test kit takes: ``python -m benchmarks.simulations``; the CPU time of o
 
 The start of a simulation, a day of 1,000 timers, exploring 100 crash points, and 100 tellings of one story.
 """
+
 from __future__ import annotations
 
 import logging
@@ -21,12 +22,21 @@ STORIES = 100
 Obj = dict[str, Any]
 
 CRD: Obj = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
     "metadata": {"name": "kopfexamples.kopf.dev"},
     "spec": {
-        "group": "kopf.dev", "scope": "Namespaced", "names": {"kind": "KopfExample", "plural": "kopfexamples"},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
-            "type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
+        "group": "kopf.dev",
+        "scope": "Namespaced",
+        "names": {"kind": "KopfExample", "plural": "kopfexamples"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
     },
 }
 
@@ -71,6 +81,7 @@ def measure_timers(*, posting: bool) -> None:
 def measure_exploring() -> None:
     registry = kopf.OperatorRegistry()
     for number in range(HANDLERS):
+
         @kopf.on.create("kopfexamples", id=f"fn{number}", registry=registry)
         async def create_fn(**_: Any) -> None:
             pass
@@ -120,8 +131,11 @@ def measure_stories() -> None:
 def main() -> None:
     logging.getLogger("kopf").propagate = False
     steps: list[Callable[[], None]] = [
-        measure_start, lambda: measure_timers(posting=False), lambda: measure_timers(posting=True),
-        measure_exploring, measure_stories,
+        measure_start,
+        lambda: measure_timers(posting=False),
+        lambda: measure_timers(posting=True),
+        measure_exploring,
+        measure_stories,
     ]
     for step in steps:
         step()

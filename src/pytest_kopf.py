@@ -4,6 +4,7 @@ The plugin of pytest: the fixtures ``local_cluster`` and ``simulation``, for tho
 It is loaded by every pytest in that environment, whoever uses it. So, it is outside of the package, and imports
 nothing of it before a fixture is used.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -22,10 +23,16 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "local_cluster(**options): the options of kopf.testing.LocalCluster for the "
-                                       "fixture `local_cluster`, e.g. simulate=True")
-    config.addinivalue_line("markers", "simulation(*paths, **options): the operator's files and the options of "
-                                       "kopf.testing.Simulation for the fixture `simulation`, e.g. seed=1")
+    config.addinivalue_line(
+        "markers",
+        "local_cluster(**options): the options of kopf.testing.LocalCluster for the "
+        "fixture `local_cluster`, e.g. simulate=True",
+    )
+    config.addinivalue_line(
+        "markers",
+        "simulation(*paths, **options): the operator's files and the options of "
+        "kopf.testing.Simulation for the fixture `simulation`, e.g. seed=1",
+    )
 
 
 @pytest.fixture
@@ -43,8 +50,10 @@ def local_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     from kopf.testing import LocalCluster  # and the server
 
     mark = request.node.get_closest_marker("local_cluster")
-    with LocalCluster(**(mark.kwargs if mark is not None else {})) as cluster, \
-            offering_kubeconfig(str(cluster.kubeconfig)):
+    with (
+        LocalCluster(**(mark.kwargs if mark is not None else {})) as cluster,
+        offering_kubeconfig(str(cluster.kubeconfig)),
+    ):
         yield cluster
 
 

@@ -5,17 +5,36 @@ The sources are the Kubernetes documentation, v1.36: "API reference" for the val
 "Field Selectors" for the fields to select by, and the output of ``kubectl api-resources -o wide`` and
 ``kubectl get --raw /apis`` for short names, categories, and the order of groups.
 """
+
 from __future__ import annotations
 
 from typing import Final
 
 # The order in which kube-apiserver lists the groups; clients resolve short names by it.
 GROUPS: Final = (
-    "", "apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
-    "autoscaling", "batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io",
-    "storage.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
-    "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "flowcontrol.apiserver.k8s.io",
-    "resource.k8s.io", "storagemigration.k8s.io", "internal.apiserver.k8s.io",
+    "",
+    "apiregistration.k8s.io",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
+    "resource.k8s.io",
+    "storagemigration.k8s.io",
+    "internal.apiserver.k8s.io",
 )
 
 SHORT_NAMES: Final = {
@@ -52,25 +71,25 @@ SHORT_NAMES: Final = {
 
 CATEGORIES: Final = {
     "all": "pods services replicationcontrollers daemonsets deployments replicasets statefulsets "
-           "horizontalpodautoscalers cronjobs jobs",
+    "horizontalpodautoscalers cronjobs jobs",
     "api-extensions": "apiservices customresourcedefinitions mutatingwebhookconfigurations "
-                      "validatingwebhookconfigurations mutatingadmissionpolicies mutatingadmissionpolicybindings "
-                      "validatingadmissionpolicies validatingadmissionpolicybindings",
+    "validatingwebhookconfigurations mutatingadmissionpolicies mutatingadmissionpolicybindings "
+    "validatingadmissionpolicies validatingadmissionpolicybindings",
 }
 
 # What a field selector may name, besides the name and the namespace; with the group where it matters.
 SELECTABLE_FIELDS: Final = {
     "certificatesigningrequests": "spec.signerName",
     "events": "involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid "
-              "involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath "
-              "reason reportingComponent source type",
+    "involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath "
+    "reason reportingComponent source type",
     "events.events.k8s.io": "regarding.kind regarding.namespace regarding.name regarding.uid regarding.apiVersion "
-                            "regarding.resourceVersion regarding.fieldPath reason reportingController type",
+    "regarding.resourceVersion regarding.fieldPath reason reportingController type",
     "jobs": "status.successful",
     "namespaces": "status.phase",
     "nodes": "spec.unschedulable",
     "pods": "spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork "
-            "status.phase status.podIP status.nominatedNodeName",
+    "status.phase status.podIP status.nominatedNodeName",
     "replicasets": "status.replicas",
     "replicationcontrollers": "status.replicas",
     "resourceslices": "spec.driver spec.nodeName",
@@ -83,19 +102,53 @@ VERBS: Final = {"componentstatuses": "get list"}
 
 # The kinds whose `metadata.generation` grows with their specs.
 GENERATIONS: Final = (
-    "customresourcedefinitions", "cronjobs", "csidrivers", "daemonsets", "deployments", "deviceclasses",
-    "endpointslices", "flowschemas", "ingressclasses", "ingresses", "jobs", "mutatingadmissionpolicies",
-    "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations", "networkpolicies", "poddisruptionbudgets",
-    "pods", "podtemplates", "priorityclasses", "prioritylevelconfigurations", "replicasets",
-    "replicationcontrollers", "resourceslices", "statefulsets", "validatingadmissionpolicies",
-    "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+    "customresourcedefinitions",
+    "cronjobs",
+    "csidrivers",
+    "daemonsets",
+    "deployments",
+    "deviceclasses",
+    "endpointslices",
+    "flowschemas",
+    "ingressclasses",
+    "ingresses",
+    "jobs",
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "mutatingwebhookconfigurations",
+    "networkpolicies",
+    "poddisruptionbudgets",
+    "pods",
+    "podtemplates",
+    "priorityclasses",
+    "prioritylevelconfigurations",
+    "replicasets",
+    "replicationcontrollers",
+    "resourceslices",
+    "statefulsets",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "validatingwebhookconfigurations",
 )
 
 # The kinds whose deletion is answered with the object, by the responses to DELETE in the API reference.
 SHOWN_DELETED: Final = (
-    "csidrivers", "csinodes", "deviceclasses", "persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates",
-    "resourceclaims", "resourceclaimtemplates", "resourcequotas", "resourceslices", "serviceaccounts", "services",
-    "storageclasses", "volumeattachments", "volumeattributesclasses",
+    "csidrivers",
+    "csinodes",
+    "deviceclasses",
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "resourceclaims",
+    "resourceclaimtemplates",
+    "resourcequotas",
+    "resourceslices",
+    "serviceaccounts",
+    "services",
+    "storageclasses",
+    "volumeattachments",
+    "volumeattributesclasses",
 )
 
 # Subresources that open connections; the packages leave them out. The last word is the kind of what they take.

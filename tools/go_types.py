@@ -6,6 +6,7 @@ API have everything in the tags of their fields that the encodings in JSON and p
 
 The layout is that of `internal/abi` of Go 1.26 ("type.go") on machines of 64 bits, little-endian, in ELF files.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -17,9 +18,34 @@ from typing import Final
 
 # The kinds of types, see `abi.Kind`; the higher bits are flags.
 KINDS: Final = (
-    "invalid", "bool", "int", "int8", "int16", "int32", "int64", "uint", "uint8", "uint16", "uint32", "uint64",
-    "uintptr", "float32", "float64", "complex64", "complex128", "array", "chan", "func", "interface", "map", "pointer",
-    "slice", "string", "struct", "unsafe.Pointer")
+    "invalid",
+    "bool",
+    "int",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uintptr",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "array",
+    "chan",
+    "func",
+    "interface",
+    "map",
+    "pointer",
+    "slice",
+    "string",
+    "struct",
+    "unsafe.Pointer",
+)
 _KIND_MASK: Final = 31
 _COMMON: Final = 48  # the size of what all types begin with
 _HAS_PACKAGE, _EXTRA_STAR, _IS_NAMED = 1, 2, 4  # flags of types
@@ -101,12 +127,12 @@ class Program:
 
     def _read_sections(self) -> Iterator[tuple[str, tuple[int, int, int]]]:
         """Give the name of each section; its address, its place in the file, and its size."""
-        table, = struct.unpack_from("<Q", self._data, 0x28)
+        (table,) = struct.unpack_from("<Q", self._data, 0x28)
         size, count, names = struct.unpack_from("<HHH", self._data, 0x3A)
         headers = [struct.unpack_from("<IIQQQQ", self._data, table + size * index) for index in range(count)]
         for name, _, _, address, place, length in headers:
             start = headers[names][4] + name
-            yield self._data[start:self._data.index(b"\0", start)].decode(), (address, place, length)
+            yield self._data[start : self._data.index(b"\0", start)].decode(), (address, place, length)
 
     def unpack(self, form: str, address: int) -> int:
         """Read a number in the format of `struct`."""
@@ -134,7 +160,7 @@ class Program:
             size |= (byte & 0x7F) << shift
             shift += 7
             if not byte & 0x80:
-                return self._data[place:place + size].decode(), place + size
+                return self._data[place : place + size].decode(), place + size
 
     def type_at(self, address: int) -> Type:
         if address not in self._known:

@@ -3,6 +3,7 @@ Take the screenshots of the console that are in `docs/images`: an operator of da
 
 It needs Chromium. Run it from the root of the project: .venv/bin/python -m tools.take_screenshots
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -22,15 +23,22 @@ from tests.insight.console.serving import editing, running
 
 IMAGES = pathlib.Path("docs/images")
 CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
     "metadata": {"name": "databases.example.com"},
     "spec": {
-        "group": "example.com", "scope": "Namespaced",
+        "group": "example.com",
+        "scope": "Namespaced",
         "names": {"plural": "databases", "singular": "database", "kind": "Database"},
-        "versions": [{
-            "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-        }],
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
     },
 }
 TEAMS = ("billing", "catalog", "identity", "orders", "search", "shipping")
@@ -70,10 +78,14 @@ def main() -> int:
         for team in TEAMS:
             for number in range(1, 31):
                 size = 77 if (team, number) == ("identity", 2) else random.choice((10, 50, 100))
-                cluster.create({
-                    "apiVersion": "example.com/v1", "kind": "Database",
-                    "metadata": {"name": f"{team}-db-{number:02d}"}, "spec": {"size": size},
-                })
+                cluster.create(
+                    {
+                        "apiVersion": "example.com/v1",
+                        "kind": "Database",
+                        "metadata": {"name": f"{team}-db-{number:02d}"},
+                        "spec": {"size": size},
+                    }
+                )
         os.environ["KUBECONFIG"] = str(cluster.kubeconfig)
         with editing(cluster), running(cluster, registry) as served, sync_playwright() as playwright:
             time.sleep(3)

@@ -311,8 +311,7 @@ _HOMES = {
     "kopf._values.references": "ObjectReference OwnerReference build_object_reference build_owner_reference",
     "kopf._values.resources": "Resource",
     "kopf._values.reviews": (
-        "Headers SSLPeer UserInfo WebhookClientConfig WebhookClientConfigService WebhookFn "
-        "WebhookServerProtocol"
+        "Headers SSLPeer UserInfo WebhookClientConfig WebhookClientConfigService WebhookFn WebhookServerProtocol"
     ),
     "kopf._values.selectors": "EVERYTHING",
     "kopf._values.version": "__version__ __version_tuple__",

@@ -125,9 +125,7 @@ def update(
 ) -> Callable[[Fn], Fn]:
     """Called when an object is essentially changed; with ``field=``, when that field is changed."""
     check_options(options, CreateOptions, old=old, new=new)
-    return _declare(
-        ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True, old=old, new=new
-    )
+    return _declare(ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True, old=old, new=new)
 
 
 def delete(*name: Name, optional: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
@@ -203,9 +201,7 @@ def subhandler(
     return decorate
 
 
-def register(
-    fn: Fn, *, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[SubhandlerOptions]
-) -> Fn:
+def register(fn: Fn, *, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[SubhandlerOptions]) -> Fn:
     """Declare a sub-handler of the handler that is being executed now: the same as :func:`subhandler`, as a call."""
     return subhandler(old=old, new=new, **options)(fn)
 

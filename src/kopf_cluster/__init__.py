@@ -22,6 +22,7 @@ only from those below it:
 What all of them use: ``requests`` for what is asked, by whom, and what is answered; ``statuses`` for refusals,
 ``codec`` for JSON, ``ages`` for the time, and ``sessions`` for requests that have to wait for somebody else.
 """
+
 from __future__ import annotations
 
 from kopf_cluster.admission.reviewing import AdmissionCall
@@ -33,5 +34,12 @@ from kopf_cluster.statuses import APIStatus
 from kopf_cluster.store.archive import ArchiveError
 
 __all__ = [
-    "APIStatus", "AdmissionCall", "ArchiveError", "AuditRecord", "FaultRule", "Faults", "LocalCluster", "Observation",
+    "APIStatus",
+    "AdmissionCall",
+    "ArchiveError",
+    "AuditRecord",
+    "FaultRule",
+    "Faults",
+    "LocalCluster",
+    "Observation",
 ]

@@ -1,6 +1,7 @@
 """
 Timestamps of objects, and ages as ``kubectl get`` shows them.
 """
+
 from __future__ import annotations
 
 import contextvars

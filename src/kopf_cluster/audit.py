@@ -3,6 +3,7 @@ Who did what: the latest requests and their outcomes, in memory.
 
 See "Auditing" of the Kubernetes documentation: it is what the events of the level "Metadata" tell, in short.
 """
+
 from __future__ import annotations
 
 import collections
@@ -56,10 +57,21 @@ class Audit:
 
     def describe(self) -> list[AuditRecord]:
         """Give all that is remembered, the oldest first."""
-        return [AuditRecord(user="" if user is None else user.name, verb=call.verb, group=call.group,
-                            resource=call.plural, subresource=call.subresource, name=name, path=path,
-                            namespace=call.namespace or _own_namespace(call), code=code, agent=agent)
-                for user, call, code, agent, name, path in list(self._entries)]
+        return [
+            AuditRecord(
+                user="" if user is None else user.name,
+                verb=call.verb,
+                group=call.group,
+                resource=call.plural,
+                subresource=call.subresource,
+                name=name,
+                path=path,
+                namespace=call.namespace or _own_namespace(call),
+                code=code,
+                agent=agent,
+            )
+            for user, call, code, agent, name, path in list(self._entries)
+        ]
 
 
 def _own_namespace(call: Call) -> str:

@@ -3,6 +3,7 @@ The built-in kinds as they are served: the data of the resources with columns, i
 
 Names, verbs, and subresources come from ``data/``, types and defaults from `structures` and `defaults`.
 """
+
 from __future__ import annotations
 
 import base64
@@ -60,8 +61,9 @@ _INITIAL: Final[dict[str, Obj]] = {
     "deployments": {"status": {}},
     "replicasets": {"status": {"replicas": 0}},
     "statefulsets": {"status": {"replicas": 0, "availableReplicas": 0}},
-    "daemonsets": {"status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0,
-                              "numberMisscheduled": 0, "numberReady": 0}},
+    "daemonsets": {
+        "status": {"currentNumberScheduled": 0, "desiredNumberScheduled": 0, "numberMisscheduled": 0, "numberReady": 0}
+    },
     "jobs": {"status": {}},
     "cronjobs": {"status": {}},
 }
@@ -83,19 +85,31 @@ def _make_kind(resource: Resource) -> Kind:
     plural = resource.plural
     stored_as, storage_version, converter = _CONVERTED.get((resource.group, resource.version), ("", "", None))
     return Kind(
-        group=resource.group, version=resource.version, kind=resource.kind, plural=plural,
-        singular=resource.singular, namespaced=resource.namespaced,
-        short_names=resource.short_names, categories=resource.categories, verbs=resource.verbs,
-        has_status="status" in resource.subresources, has_generation=resource.generation,
+        group=resource.group,
+        version=resource.version,
+        kind=resource.kind,
+        plural=plural,
+        singular=resource.singular,
+        namespaced=resource.namespaced,
+        short_names=resource.short_names,
+        categories=resource.categories,
+        verbs=resource.verbs,
+        has_status="status" in resource.subresources,
+        has_generation=resource.generation,
         shows_deleted=resource.shown_deleted,
-        listed_subresources=resource.subresources, definition=resource.definition,
+        listed_subresources=resource.subresources,
+        definition=resource.definition,
         scale=scales.BUILTIN if "scale" in resource.subresources else None,
         loose_names=plural in _LOOSE_NAMES,
         cleanup_finalizer=_CLEANUP_FINALIZERS.get(plural, ""),
         columns=columns.make_columns(plural),
-        fields=_make_fields(resource), other_fields=_make_other_fields(resource),
-        stored_as=stored_as, storage_version=storage_version, converter=converter,
-        strategy=_make_strategy(resource), warnings=_DEPRECATED.get(plural, ()),
+        fields=_make_fields(resource),
+        other_fields=_make_other_fields(resource),
+        stored_as=stored_as,
+        storage_version=storage_version,
+        converter=converter,
+        strategy=_make_strategy(resource),
+        warnings=_DEPRECATED.get(plural, ()),
     )
 
 
@@ -125,7 +139,9 @@ def _make_strategy(resource: Resource) -> Strategy:
         return errors + [error for error in structures.validate(new, structure) if error.field not in told]
 
     def definition_strategy(
-            new: Obj, old: Obj | None, unknown: list[str] | None = None,
+        new: Obj,
+        old: Obj | None,
+        unknown: list[str] | None = None,
     ) -> list[statuses.FieldError]:
         """Definitions are checked by those who use them; what is not looked at is only pruned."""
         try:
@@ -135,6 +151,7 @@ def _make_strategy(resource: Resource) -> Strategy:
         if not errors:
             _replace(new, _prune(resource, new, structures.of_definition(resource.definition), unknown))
         return errors
+
     return definition_strategy if resource.plural == customs.PLURAL else strategy
 
 
@@ -207,8 +224,11 @@ def _settle_config_map(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
 def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list[statuses.FieldError]:
     if old is None or old.get("immutable") is not True:
         return []
-    return [statuses.forbidden_value(field, "field is immutable when `immutable` is set")
-            for field in fields if new.get(field) != old.get(field)]
+    return [
+        statuses.forbidden_value(field, "field is immutable when `immutable` is set")
+        for field in fields
+        if new.get(field) != old.get(field)
+    ]
 
 
 def _settle_event(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
@@ -232,8 +252,11 @@ def _settle_event(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
 
 # The names in the core group, and in the group of events.
 _EVENT_LIMITS: Final = {
-    ("reportingComponent", "reportingController"): 128, ("reportingInstance", "reportingInstance"): 128,
-    ("action", "action"): 128, ("reason", "reason"): 128, ("message", "note"): 1024,
+    ("reportingComponent", "reportingController"): 128,
+    ("reportingInstance", "reportingInstance"): 128,
+    ("action", "action"): 128,
+    ("reason", "reason"): 128,
+    ("message", "note"): 1024,
 }
 
 

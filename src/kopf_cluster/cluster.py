@@ -1,6 +1,7 @@
 """
 The local cluster as its users see it: started and stopped, in a thread or in an event loop, with a kubeconfig.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -79,28 +80,29 @@ class LocalCluster(Client):
     """The certificate of the authority that has signed the server's certificate (PEM)."""
 
     def __init__(
-            self,
-            *,
-            host: str = "127.0.0.1",
-            port: int = 0,
-            kubeconfig: str | pathlib.Path | None = None,
-            seed: int = 0,
-            history: int = DEFAULT_HISTORY,
-            bookmark_interval: float = BOOKMARK_INTERVAL,
-            simulate: Extent = False,
-            bare: bool = False,
-            authorization: Authorization = "always-allow",
-            managed_fields: bool = True,
-            administrator: str = ADMINISTRATOR.name,
-            data_dir: str | pathlib.Path | None = None,
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        kubeconfig: str | pathlib.Path | None = None,
+        seed: int = 0,
+        history: int = DEFAULT_HISTORY,
+        bookmark_interval: float = BOOKMARK_INTERVAL,
+        simulate: Extent = False,
+        bare: bool = False,
+        authorization: Authorization = "always-allow",
+        managed_fields: bool = True,
+        administrator: str = ADMINISTRATOR.name,
+        data_dir: str | pathlib.Path | None = None,
     ) -> None:
         super().__init__(Door(self._find_server), dataclasses.replace(ADMINISTRATOR, name=administrator))
         self.faults = Faults(seed)
         self._host = host
         self._port = port
         self._data_dir = pathlib.Path(data_dir) if data_dir is not None else None
-        self._options = ServerOptions(history, bookmark_interval, simulate, bare, authorization, managed_fields,
-                                      administrator)
+        self._options = ServerOptions(
+            history, bookmark_interval, simulate, bare, authorization, managed_fields, administrator
+        )
         self._services = Services()
         self._tokens = Tokens()
         self._audit = Audit()
@@ -129,7 +131,10 @@ class LocalCluster(Client):
         return self
 
     def __exit__(
-            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None,
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._end_thread()
 
@@ -145,7 +150,10 @@ class LocalCluster(Client):
         return self
 
     async def __aexit__(
-            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None,
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         await self._stop()
 
@@ -180,13 +188,23 @@ class LocalCluster(Client):
         self._loop = asyncio.get_running_loop()
 
     async def _start_server(
-            self, credentials: Credentials, port: int, take_snapshot: Callable[[], Snapshot] | None,
+        self,
+        credentials: Credentials,
+        port: int,
+        take_snapshot: Callable[[], Snapshot] | None,
     ) -> None:
         """Start, with the data if there are any: taken at the last moment, as the old server still accepts some."""
         server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens, self._audit)
         try:
-            port = server.start(self._host, port, credentials, take_snapshot, Orders(
-                expire_token=self.renew_token, restart=self._restart_soon, issue_kubeconfig=self.make_kubeconfig))
+            port = server.start(
+                self._host,
+                port,
+                credentials,
+                take_snapshot,
+                Orders(
+                    expire_token=self.renew_token, restart=self._restart_soon, issue_kubeconfig=self.make_kubeconfig
+                ),
+            )
             for observer in self._observers:
                 server.observe(observer)
             host = f"[{self._host}]" if ":" in self._host else self._host
@@ -277,7 +295,8 @@ class LocalCluster(Client):
         """Do the same as `restart` without waiting for that."""
         if self._restarting is None or self._restarting.done():
             self._restarting = asyncio.get_running_loop().create_task(
-                self.restart_async(keep_data=keep_data), name="restart of the local cluster")
+                self.restart_async(keep_data=keep_data), name="restart of the local cluster"
+            )
 
     async def _stop(self) -> None:
         if self._restarting is not None:
@@ -341,8 +360,11 @@ class LocalCluster(Client):
         Service accounts are named in full, ``system:serviceaccount:default:operator``; their groups are known.
         """
         groups = tuple(groups)
-        return UserClient(self._door, make_user(name, groups),
-                          lambda: self._kubeconfigs.write_another(self.make_kubeconfig(name, groups)))
+        return UserClient(
+            self._door,
+            make_user(name, groups),
+            lambda: self._kubeconfigs.write_another(self.make_kubeconfig(name, groups)),
+        )
 
     async def open_plain_port(self, user: str, groups: Iterable[str] = ()) -> pathlib.Path:
         """Listen without TLS, too, which new connections take long for; give the path of a kubeconfig for the user."""
@@ -394,4 +416,5 @@ class LocalCluster(Client):
 
         async def call() -> T:
             return function()
+
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result()

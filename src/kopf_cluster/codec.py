@@ -1,6 +1,7 @@
 """
 JSON in one place: the fast encoder and decoder that all other files use, and the equality of values.
 """
+
 from __future__ import annotations
 
 from typing import Any

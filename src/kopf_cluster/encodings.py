@@ -1,6 +1,7 @@
 """
 In which encodings answers are sent. All are made in JSON, and become something else at the end, if that is wanted.
 """
+
 from __future__ import annotations
 
 import functools
@@ -18,6 +19,7 @@ from kopf_cluster.requests import Answer
 #
 # See "Alternate representations of resources" of the Kubernetes "API Concepts": parameters of a media type ask for
 # another form of the objects, and a server that has no such form goes on to what else is accepted.
+
 
 class Clause(msgspec.Struct, frozen=True):
     """One of the accepted media types, which can be a pattern, with its parameters."""
@@ -102,8 +104,9 @@ STREAMED: Final[Mapping[str, Frames]] = {JSON: Lines(), PROTOBUF: Delimited()}
 
 def choose_plain(accept: str) -> str:
     """Choose the encoding of what has only one form, such as refusals; they are told even to those who accept none."""
-    return next((media for clause in parse_accept(accept) if clause.is_plain
-                 for media in SERVED if clause.covers(media)), JSON)
+    return next(
+        (media for clause in parse_accept(accept) if clause.is_plain for media in SERVED if clause.covers(media)), JSON
+    )
 
 
 def transcode(answer: Answer, media: str) -> Answer:

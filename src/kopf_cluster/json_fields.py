@@ -1,6 +1,7 @@
 """
 The fields of a JSON text as they are written: in their order, and those of them that are there more than once.
 """
+
 from __future__ import annotations
 
 import json
@@ -71,7 +72,7 @@ def _walk(value: Any) -> Iterator[tuple[list[str | int], bool]]:
             levels.pop()
             continue
         name, item, repeated = step
-        path[len(levels) - 1:] = [name]
+        path[len(levels) - 1 :] = [name]
         if isinstance(name, str):
             yield path, repeated
         if isinstance(item, list):

@@ -4,6 +4,7 @@ The subset of Kubernetes' JSONPath that printer columns and selectable fields us
 Supported: ``.field``, ``['field']``, ``[0]``, ``[-1]``, ``[*]``, and the filters ``[?(@.path=="text")]``,
 ``[?(@.path!="text")]``, ``[?(@.path)]``; with or without the braces and the leading ``$``.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -13,14 +14,17 @@ from typing import Any, Final, TypeAlias
 
 Step: TypeAlias = Callable[[list[Any]], list[Any]]
 
-_TOKEN: Final = re.compile(r"""
+_TOKEN: Final = re.compile(
+    r"""
     \.(?P<field>(?:\\.|[^.\[\]\\])+)
     | \[\s*'(?P<quoted>[^']*)'\s*\]
     | \[\s*"(?P<doubled>[^"]*)"\s*\]
     | \[\s*(?P<index>-?\d+)\s*\]
     | (?P<any>\[\*\])
     | \[\?\(\s*@(?P<path>[^=!<>)\s]*)\s*(?:(?P<op>==|!=)\s*(?P<value>"[^"]*"|'[^']*'|[^)\s]+))?\s*\)\]
-""", re.VERBOSE)
+""",
+    re.VERBOSE,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,8 +86,9 @@ def _field(name: str) -> Step:
 
 
 def _index(place: int) -> Step:
-    return lambda values: [value[place] for value in values
-                           if isinstance(value, list) and -len(value) <= place < len(value)]
+    return lambda values: [
+        value[place] for value in values if isinstance(value, list) and -len(value) <= place < len(value)
+    ]
 
 
 def _any(values: list[Any]) -> list[Any]:
@@ -102,6 +107,7 @@ def _filter(path: Path, op: str | None, wanted: str | None) -> Step:
         if op is None:
             return bool(found)
         return bool(found) and (as_text(found[0]) == wanted) is (op == "==")
+
     return lambda values: [item for item in _any(values) if accepts(item)]
 
 

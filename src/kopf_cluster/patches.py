@@ -9,6 +9,7 @@ patches cheap and comparisons of the old and the new documents cheaper.
 
 The strategic merge-patches are apart, in `strategic`: they are for built-in kinds only.
 """
+
 from __future__ import annotations
 
 from typing import Any, Final
@@ -50,8 +51,9 @@ def json_patch(target: Any, operations: Any) -> Any:
     if not isinstance(operations, list) or not all(isinstance(item, dict) for item in operations):
         raise statuses.bad_request("json: cannot unmarshal the body into a JSON-patch, a list of operations")
     if len(operations) > MAX_OPERATIONS:
-        raise statuses.too_large("The allowed maximum operations in a JSON patch is "
-                                 f"{MAX_OPERATIONS}, got {len(operations)}")
+        raise statuses.too_large(
+            f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
+        )
     copy = codec.decode(codec.encode(target))  # several times faster than a deep copy
     copied = 0
     try:
@@ -67,6 +69,7 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 
 # The refusals of patches whose outcome is no object of the kind: it is the patch to blame, not the object.
+
 
 class _Nobody(msgspec.Struct, frozen=True):
     """How the object of a patch is named in such refusals: not at all."""

@@ -4,6 +4,7 @@ Regular expressions from outside: of the schemas and the rules of custom resourc
 They are matched by RE2, as in the API server: in linear time, whatever the pattern. Python would take forever for
 some of them, and with it the whole server. Where RE2 is not installed, Python is used; that is not for foreign users.
 """
+
 from __future__ import annotations
 
 import functools

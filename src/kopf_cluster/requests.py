@@ -3,6 +3,7 @@ What is asked and what is answered, with no HTTP library in sight; and how a URL
 
 The structure of URLs is that of the Kubernetes "API Concepts" ("Resource URIs").
 """
+
 from __future__ import annotations
 
 import contextvars
@@ -31,8 +32,12 @@ class User:
 
     def as_object(self) -> dict[str, Any]:
         """Give the ``UserInfo``, as in reviews of all kinds."""
-        info: dict[str, Any] = {"username": self.name, "uid": self.uid, "groups": list(self.groups),
-                                "extra": {key: list(values) for key, values in self.extra.items()}}
+        info: dict[str, Any] = {
+            "username": self.name,
+            "uid": self.uid,
+            "groups": list(self.groups),
+            "extra": {key: list(values) for key, values in self.extra.items()},
+        }
         return {key: value for key, value in info.items() if value}
 
 
@@ -46,7 +51,7 @@ asking: Final[contextvars.ContextVar[User]] = contextvars.ContextVar("asking", d
 """Whose request is being answered, for those who have only its consequences at hand."""
 
 _FALSE: Final = frozenset({"", "0", "false"})
-_MAX_NUMBER: Final = 2 ** 63
+_MAX_NUMBER: Final = 2**63
 
 # How many characters all warnings of an answer may have; if they have more, how many each of them may have.
 _MAX_WARNINGS: Final = 4096
@@ -137,7 +142,9 @@ class Stream(Protocol):
 
 
 def with_warnings(
-        headers: Mapping[str, str], before: Iterable[str] = (), after: Iterable[str] = (),
+    headers: Mapping[str, str],
+    before: Iterable[str] = (),
+    after: Iterable[str] = (),
 ) -> Mapping[str, str]:
     """Add the warnings for the client before and after those that are there already, if there are any."""
     known = [headers["Warning"]] if "Warning" in headers else []
@@ -193,7 +200,7 @@ def _resolve_resource(request: Request, group: str, version: str, rest: tuple[st
     namespace: str | None = None
     if rest[0] == "namespaces" and len(rest) >= 3 and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
         namespace, rest = rest[1], rest[2:]
-    plural, name, subresource, *excess = (*rest, "", "", "")[:max(len(rest), 3)]
+    plural, name, subresource, *excess = (*rest, "", "", "")[: max(len(rest), 3)]
     if excess:
         subresource = "/".join([subresource, *excess])
     return Call(_choose_verb(request, bool(name)), group, version, plural, namespace, name or None, subresource)

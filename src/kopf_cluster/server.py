@@ -1,6 +1,7 @@
 """
 The server as a whole: the store, the kinds, the control loops, and the HTTP side, put together and run.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -69,8 +70,13 @@ class ClusterServer:
     """Everything that one server consists of; it belongs to the event loop in which it is started."""
 
     def __init__(
-            self, options: ServerOptions, faults: Faults, services: Services, archive: Archive | None, tokens: Tokens,
-            audit: Audit,
+        self,
+        options: ServerOptions,
+        faults: Faults,
+        services: Services,
+        archive: Archive | None,
+        tokens: Tokens,
+        audit: Audit,
     ) -> None:
         super().__init__()
         self._options = options
@@ -84,8 +90,9 @@ class ClusterServer:
         self._caller = Caller(services)
         self._webhooks = Configurations(self._store, self.registry)
         self._reviewer = Reviewer(self._webhooks, self._caller)
-        self._writer = Writer(self._store, self.registry, Gate(self._webhooks, self._reviewer),
-                              managed_fields=options.managed_fields)
+        self._writer = Writer(
+            self._store, self.registry, Gate(self._webhooks, self._reviewer), managed_fields=options.managed_fields
+        )
         self._queue = WorkQueue()
         self._worker: asyncio.Task[None] | None = None
         self._http: HTTPServer | None = None
@@ -93,10 +100,12 @@ class ClusterServer:
 
     def observe(self, observer: Observer) -> None:
         """Tell the observer of all changes from now on."""
+
         def observe(bucket: str, change: Change) -> None:
             plural, _, group = bucket.partition(".")
             if (kind := self.registry.find_any_version(group, plural)) is not None:
                 observer(make_observation(kind, change))
+
         self._store.observers.append(supervised(observe))
 
     def _start_control_loops(self, snapshot: Snapshot | None, credentials: Credentials, port: int) -> None:
@@ -104,9 +113,13 @@ class ClusterServer:
         parts = self._store, self.registry, self._writer, self._queue
         namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
         observers: list[Callable[[str, Change], None]] = [
-            Definitions(*parts, self._caller).observe, self._webhooks.observe, namespaces.observe,
-            Collector(*parts).observe, Disruptions(Objects(*parts)).observe,
-            Signers(Objects(*parts), credentials).observe]
+            Definitions(*parts, self._caller).observe,
+            self._webhooks.observe,
+            namespaces.observe,
+            Collector(*parts).observe,
+            Disruptions(Objects(*parts)).observe,
+            Signers(Objects(*parts), credentials).observe,
+        ]
         if not self._options.bare:
             observers.append(basics.observe)
         if self._options.simulate:
@@ -152,17 +165,27 @@ class ClusterServer:
         return self._http.counters if self._http is not None else collections.Counter()
 
     def start(
-            self, host: str, port: int, credentials: Credentials, take_snapshot: Callable[[], Snapshot] | None,
-            orders: Orders,
+        self,
+        host: str,
+        port: int,
+        credentials: Credentials,
+        take_snapshot: Callable[[], Snapshot] | None,
+        orders: Orders,
     ) -> int:
         """Begin to serve; give the port. Nobody is served before the data are there, as nothing is waited for."""
         self._faults.clock.use()
-        self._access = Access(self._store, self._tokens, token=credentials.token,
-                              authorization=self._options.authorization, administrator=self._options.administrator)
+        self._access = Access(
+            self._store,
+            self._tokens,
+            token=credentials.token,
+            authorization=self._options.authorization,
+            administrator=self._options.administrator,
+        )
         self._store.observers.append(self._access.observe)
         self._writer.guard = self._access.check_escalation
-        self._api = API(self._store, self.registry, self._writer, self._access,
-                        bookmark_interval=self._options.bookmark_interval)
+        self._api = API(
+            self._store, self.registry, self._writer, self._access, bookmark_interval=self._options.bookmark_interval
+        )
         self._http = HTTPServer(self, faults=self._faults, audit=self._audit)
         self._api.pages.append(Metrics(self._store, self.registry, lambda: self.counters).answer)
         port = self._http.start(host, port, credentials.make_ssl_context(), compact=self._store.compact, orders=orders)
@@ -236,10 +259,12 @@ class ClusterServer:
 
     def serve_at_once(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
         """Do the same without waiting; raise `Unresolved` if somebody must be asked."""
+
         def serve() -> T:
             with self._open_desk(user) as desk:
                 attempt = functools.partial(operation, desk)
                 return Session().attempt(attempt) if admission else _attempt_unasked(attempt)
+
         return contextvars.copy_context().run(serve)
 
     @contextlib.contextmanager
@@ -267,7 +292,8 @@ def _attempt_unasked(attempt: Callable[[], T]) -> T:
         return attempt()
     except Unresolved:
         raise statuses.not_implemented(
-            "applying without admission what is converted by a webhook (do it in the stored version)") from None
+            "applying without admission what is converted by a webhook (do it in the stored version)"
+        ) from None
 
 
 def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str, Change], None]]) -> None:
@@ -280,6 +306,7 @@ def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str
 
 
 # Observations: what those in this process are told of every change of the objects, as soon as it is made.
+
 
 class Observation(msgspec.Struct, frozen=True):
     """One change of one object."""

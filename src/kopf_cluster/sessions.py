@@ -9,6 +9,7 @@ asked again: the same as the real server does about conflicts.
 
 What would differ between attempts is fixed for the session: the generated names and UIDs, and the time.
 """
+
 from __future__ import annotations
 
 import contextvars

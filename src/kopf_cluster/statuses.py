@@ -4,6 +4,7 @@ Refusals as kube-apiserver words them: a code, a reason, a message, and details 
 The wording and the structure follow `k8s.io/apimachinery/pkg/api/errors` as seen from outside:
 clients parse these fields, people read the messages.
 """
+
 from __future__ import annotations
 
 import json
@@ -46,13 +47,13 @@ class APIStatus(Exception):
     """An answer other than success, to be sent as a `Status` object."""
 
     def __init__(
-            self,
-            code: int,
-            reason: str,
-            message: str,
-            *,
-            details: Mapping[str, Any] | None = None,
-            headers: Mapping[str, str] | None = None,
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -63,7 +64,11 @@ class APIStatus(Exception):
 
     def as_object(self) -> dict[str, Any]:
         status: dict[str, Any] = {
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
         }
         if self.reason:
             status["reason"] = self.reason
@@ -118,8 +123,9 @@ def too_many(field: str, actual: int, most: int) -> FieldError:
 
 def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> FieldError:
     values = ", ".join(f'"{one}"' for one in supported)
-    return FieldError(field, "FieldValueNotSupported",
-                      f"Unsupported value: {quoted(value)}: supported values: {values}")
+    return FieldError(
+        field, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {values}"
+    )
 
 
 def forbidden_value(field: str, detail: str) -> FieldError:
@@ -144,8 +150,12 @@ def bad_request(message: str) -> APIStatus:
 
 
 def forbidden(named: Named, name: str, why: str, causes: list[dict[str, str]] | None = None) -> APIStatus:
-    return APIStatus(403, "Forbidden", f'{group_resource(named)} "{name}" is forbidden: {why}',
-                     details=_details(named, name, causes=causes))
+    return APIStatus(
+        403,
+        "Forbidden",
+        f'{group_resource(named)} "{name}" is forbidden: {why}',
+        details=_details(named, name, causes=causes),
+    )
 
 
 def unknown_path() -> APIStatus:
@@ -165,18 +175,24 @@ def not_acceptable(accepted: Iterable[str]) -> APIStatus:
 
 
 def already_exists(named: Named, name: str) -> APIStatus:
-    return APIStatus(409, "AlreadyExists", f'{group_resource(named)} "{name}" already exists',
-                     details=_details(named, name))
+    return APIStatus(
+        409, "AlreadyExists", f'{group_resource(named)} "{name}" already exists', details=_details(named, name)
+    )
 
 
 def conflict(named: Named, name: str, why: str) -> APIStatus:
-    return APIStatus(409, "Conflict", f'Operation cannot be fulfilled on {group_resource(named)} "{name}": {why}',
-                     details=_details(named, name))
+    return APIStatus(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {group_resource(named)} "{name}": {why}',
+        details=_details(named, name),
+    )
 
 
 def modified(named: Named, name: str) -> APIStatus:
-    return conflict(named, name, "the object has been modified; please apply your changes to the latest version "
-                                 "and try again")
+    return conflict(
+        named, name, "the object has been modified; please apply your changes to the latest version and try again"
+    )
 
 
 def expired(message: str) -> APIStatus:
@@ -188,8 +204,11 @@ def too_large(message: str) -> APIStatus:
 
 
 def unsupported_media(accepted: Iterable[str]) -> APIStatus:
-    return APIStatus(415, "UnsupportedMediaType", "the body of the request was in an unknown format - "
-                                                  f"accepted media types include: {', '.join(accepted)}")
+    return APIStatus(
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}",
+    )
 
 
 def invalid(named: Named, name: str, errors: list[FieldError]) -> APIStatus:
@@ -199,8 +218,12 @@ def invalid(named: Named, name: str, errors: list[FieldError]) -> APIStatus:
     text = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
     causes = [{"reason": error.reason, "message": error.text, "field": error.field} for error in errors]
     details = {"name": name, "group": named.group, "kind": named.kind, "causes": causes}
-    return APIStatus(422, "Invalid", f'{kind} "{name}" is invalid: {text}',
-                     details={key: value for key, value in details.items() if value})
+    return APIStatus(
+        422,
+        "Invalid",
+        f'{kind} "{name}" is invalid: {text}',
+        details={key: value for key, value in details.items() if value},
+    )
 
 
 def unprocessable() -> APIStatus:
@@ -208,8 +231,9 @@ def unprocessable() -> APIStatus:
 
 
 def internal(message: str) -> APIStatus:
-    return APIStatus(500, "InternalError", f"Internal error occurred: {message}",
-                     details={"causes": [{"message": message}]})
+    return APIStatus(
+        500, "InternalError", f"Internal error occurred: {message}", details={"causes": [{"message": message}]}
+    )
 
 
 def unknown_error(message: str) -> APIStatus:
@@ -225,5 +249,6 @@ def not_implemented(what: str) -> APIStatus:
 def resource_version_too_large(requested: int, current: int) -> APIStatus:
     message = f"Timeout: Too large resource version: {requested}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-    return APIStatus(504, "Timeout", message, details={"causes": causes, "retryAfterSeconds": 1},
-                     headers={"Retry-After": "1"})
+    return APIStatus(
+        504, "Timeout", message, details={"causes": causes, "retryAfterSeconds": 1}, headers={"Retry-After": "1"}
+    )

@@ -3,6 +3,7 @@ YAML from outside: no more is made of it than is reasonable.
 
 A few lines with aliases of aliases can mean billions of values. As in the API server, it is refused.
 """
+
 from __future__ import annotations
 
 import threading
@@ -85,8 +86,10 @@ class _Dumper(yaml.SafeDumper):
     """Writes texts of many lines line by line."""
 
 
-_Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar(
-    "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None))
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
 
 
 def find_repeated(text: bytes) -> list[str]:

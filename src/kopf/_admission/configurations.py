@@ -30,8 +30,11 @@ _REVIEW_VERSIONS = ["v1", "v1beta1"]
 
 CONFIGURATIONS: Mapping[WebhookType, Resource] = {
     type: Resource(
-        "admissionregistration.k8s.io", "v1", f"{type}webhookconfigurations",
-        f"{type.title()}WebhookConfiguration", namespaced=False,
+        "admissionregistration.k8s.io",
+        "v1",
+        f"{type}webhookconfigurations",
+        f"{type.title()}WebhookConfiguration",
+        namespaced=False,
     )
     for type in WebhookType
 }

@@ -54,8 +54,10 @@ class ManagedConfiguration:
             annotations = {key: value for key, value in self._make_annotations().items() if value is not None}
             metadata = {"name": self.name, "annotations": annotations}
             content = {
-                "apiVersion": self.resource.api_version, "kind": self.resource.kind,
-                "metadata": metadata, "webhooks": webhooks,
+                "apiVersion": self.resource.api_version,
+                "kind": self.resource.kind,
+                "metadata": metadata,
+                "webhooks": webhooks,
             }
             try:
                 await self._runtime.api.post(self.resource.get_url(), payload=content)

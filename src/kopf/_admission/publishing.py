@@ -120,7 +120,10 @@ class Publisher:
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
         logger.info(
             "If somebody removes the %s webhooks of %s, it will not be noticed%s: %s",
-            self._configuration.type, self._configuration.name, "" if verb == "list" else " at once", error,
+            self._configuration.type,
+            self._configuration.name,
+            "" if verb == "list" else " at once",
+            error,
         )
 
     async def _take(self, events: Collection[WatchEvent]) -> None:
@@ -163,5 +166,8 @@ class Publisher:
             logger.warning(
                 "The %s webhooks are not removed, and will block the changes until the operator runs again; "
                 "to remove them: kubectl delete %s %s. The reason: %s",
-                configuration.type, configuration.resource.plural, configuration.name, str(e) or type(e).__name__,
+                configuration.type,
+                configuration.resource.plural,
+                configuration.name,
+                str(e) or type(e).__name__,
             )

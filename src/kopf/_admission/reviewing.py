@@ -141,9 +141,7 @@ class Admission:
             verdict = await judge(self._runtime.executor, cause, handlers, attempt, is_shown=is_shown)
             if verdict.denial is None and request.operation == "DELETE" and not request.dry_run:
                 self._forget(resource, cause.body)
-            return make_response(
-                payload, request, warnings=cause.warnings, denial=verdict.denial, patch=verdict.patch
-            )
+            return make_response(payload, request, warnings=cause.warnings, denial=verdict.denial, patch=verdict.patch)
 
     def _select(self, request: ReviewRequest, webhook: str | None) -> tuple[Resource, Sequence[WebhookHandler]]:
         """Choose the handlers by all but their filters."""

@@ -263,7 +263,9 @@ class Stream:
         is_too_wide = self._target.scope is None and resource.namespaced
         logger.error(
             "Cannot watch %r %s: not permitted to %s it. %s The error: %s. %s%s",
-            resource, self._target.place, verb,
+            resource,
+            self._target.place,
+            verb,
             "It is not served." if verb == "list" else f"It is listed every {RETRYING_INTERVAL:g} seconds instead.",
             error,
             "Restrict the operator with --namespace, or permit it. " if is_too_wide else "",

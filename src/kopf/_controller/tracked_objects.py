@@ -86,7 +86,6 @@ class TrackedObject:
         """Whether what the handlers have done is being written to the object right now."""
         return self.reconciliation is not None and self.reconciliation.is_saving
 
-
     def take_snapshot(self) -> tuple[Carried, ObjectMemory]:
         """Get what is known of the object now, so that it can be looked at while the operator goes on."""
         carried = Carried() if self.state is None else self.state.memory

@@ -156,7 +156,8 @@ class Announcer:
             logger.warning(
                 "The records of the peering %s are dropped by the API, as the schema of %r does not know them, so the "
                 "operators do not see each other. Add 'x-kubernetes-preserve-unknown-fields: true' to its status.",
-                self._site.place, self._resource,
+                self._site.place,
+                self._resource,
             )
 
     async def withdraw(self) -> None:
@@ -171,5 +172,7 @@ class Announcer:
         except (APIError, APINetworkError, LoginError, TimeoutError) as e:
             logger.warning(
                 "Could not withdraw from the peering %s, others will go on in %s seconds: %s",
-                self._site.place, self._site.settings.lifetime, str(e) or "no response in time",
+                self._site.place,
+                self._site.settings.lifetime,
+                str(e) or "no response in time",
             )

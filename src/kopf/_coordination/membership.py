@@ -214,5 +214,8 @@ def _explain_denial(site: Site, resource: Resource, verb: str, error: APIForbidd
         logger.warning(
             "Not permitted to %s the peering %s. Operators can work at the same time without knowing of each "
             "other. The error: %s. Run with --standalone if that is fine, or: %s",
-            verb, site.place, error, advice,
+            verb,
+            site.place,
+            error,
+            advice,
         )

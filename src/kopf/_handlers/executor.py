@@ -162,7 +162,8 @@ def _report_cancellation(handler: Handler, error: asyncio.CancelledError, logger
     if not isinstance(handler, SpawningHandler):  # for those, whoever has stopped them says it
         logger.warning(
             "%s does not end, so it is abandoned: it goes on in its thread until the process exits, and will be called "
-            "again by the next operator.", handler
+            "again by the next operator.",
+            handler,
         )
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s is executed at: %s", handler, error.call.describe_stack())

@@ -16,9 +16,20 @@ from typing import Any
 
 from kopf._values.functions import get_function
 
-_FRAME_READERS = frozenset({
-    "_getframe", "breakpoint", "currentframe", "dir", "eval", "exec", "locals", "set_trace", "stack", "vars",
-})
+_FRAME_READERS = frozenset(
+    {
+        "_getframe",
+        "breakpoint",
+        "currentframe",
+        "dir",
+        "eval",
+        "exec",
+        "locals",
+        "set_trace",
+        "stack",
+        "vars",
+    }
+)
 """What shows all local variables to those who call it."""
 
 

@@ -92,9 +92,7 @@ class OperatorRegistry:
 
     def get_ambiguities(self, resources: Collection[Resource]) -> Mapping[Selector, Collection[Resource]]:
         """The selectors that name one resource but match several; those are not served."""
-        selections = {
-            selector: selector.select(resources) for selector in self.get_selectors() if selector.is_specific
-        }
+        selections = {selector: selector.select(resources) for selector in self.get_selectors() if selector.is_specific}
         return {selector: selection for selector, selection in selections.items() if len(selection) > 1}
 
     def get_unmatched(self, resources: Collection[Resource]) -> Collection[Selector]:

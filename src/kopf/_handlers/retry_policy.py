@@ -138,9 +138,7 @@ def _judge_temporary_error(handler: Handler, attempt: Attempt, error: TemporaryE
     return Judgement(outcome, logging.ERROR, "%s failed temporarily: %s", (_describe(error),))
 
 
-def _judge_arbitrary_error(
-    handler: Handler, attempt: Attempt, error: Exception, default_backoff: float
-) -> Judgement:
+def _judge_arbitrary_error(handler: Handler, attempt: Attempt, error: Exception, default_backoff: float) -> Judgement:
     mode = get_errors_mode(handler)
     backoff = default_backoff if handler.backoff is None else handler.backoff
     limit = _find_exceeded_limit(handler, attempt, backoff)

@@ -36,11 +36,30 @@ _COMMON = frozenset({"logger", "memo", "param"})
 _RETRYING = frozenset({"retry", "started", "runtime"})
 _ACTIVITY = _COMMON | {"activity", "settings"}
 _OBJECT = _COMMON | {
-    "resource", "patch", "body", "spec", "meta", "status", "uid", "name", "namespace", "labels", "annotations",
+    "resource",
+    "patch",
+    "body",
+    "spec",
+    "meta",
+    "status",
+    "uid",
+    "name",
+    "namespace",
+    "labels",
+    "annotations",
 }
 _CHANGE = _OBJECT | {"reason", "old", "new", "diff"}
 _REVIEW = _OBJECT | {
-    "operation", "subresource", "dryrun", "userinfo", "headers", "sslpeer", "warnings", "old", "new", "diff",
+    "operation",
+    "subresource",
+    "dryrun",
+    "userinfo",
+    "headers",
+    "sslpeer",
+    "warnings",
+    "old",
+    "new",
+    "diff",
 }
 
 

@@ -37,9 +37,9 @@ _MAX_STEP = 0.5
 _WARNING_TIMEOUT = 2.0
 """For how long the loop can be blocked until that is said, in seconds; it does not count as a failure yet."""
 
-_LOOPS = frozenset({
-    asyncio.Handle._run.__code__, asyncio.BaseEventLoop.run_forever.__code__, asyncio.Runner.run.__code__
-})
+_LOOPS = frozenset(
+    {asyncio.Handle._run.__code__, asyncio.BaseEventLoop.run_forever.__code__, asyncio.Runner.run.__code__}
+)
 """What is below of all that runs in an event loop."""
 
 

@@ -46,9 +46,7 @@ class Backlog(Observers):
     :param get_timestamp: tells the time in seconds since the epoch, in any thread.
     """
 
-    def __init__(
-        self, observers: Observers | None = None, get_timestamp: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, observers: Observers | None = None, get_timestamp: Callable[[], float] = time.time) -> None:
         super().__init__()
         self._source = Observers() if observers is None else observers
         self.lock = threading.RLock()

@@ -22,36 +22,38 @@ logger = logging.getLogger(__name__)
 NestedSpec = str | Iterable[str | tuple[str, ...] | list[str] | None] | None
 
 # Of the kinds that Kubernetes itself brings, those without namespaces. Custom resources can be either.
-CLUSTER_SCOPED_KINDS = frozenset({
-    ("", "Namespace"),
-    ("", "Node"),
-    ("", "PersistentVolume"),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "APIService"),
-    ("certificates.k8s.io", "CertificateSigningRequest"),
-    ("networking.k8s.io", "IngressClass"),
-    ("node.k8s.io", "RuntimeClass"),
-    ("rbac.authorization.k8s.io", "ClusterRole"),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
-    ("scheduling.k8s.io", "PriorityClass"),
-    ("storage.k8s.io", "CSIDriver"),
-    ("storage.k8s.io", "CSINode"),
-    ("storage.k8s.io", "StorageClass"),
-    ("storage.k8s.io", "VolumeAttachment"),
-})
+CLUSTER_SCOPED_KINDS = frozenset(
+    {
+        ("", "Namespace"),
+        ("", "Node"),
+        ("", "PersistentVolume"),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "APIService"),
+        ("certificates.k8s.io", "CertificateSigningRequest"),
+        ("networking.k8s.io", "IngressClass"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("rbac.authorization.k8s.io", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+        ("scheduling.k8s.io", "PriorityClass"),
+        ("storage.k8s.io", "CSIDriver"),
+        ("storage.k8s.io", "CSINode"),
+        ("storage.k8s.io", "StorageClass"),
+        ("storage.k8s.io", "VolumeAttachment"),
+    }
+)
 
 
 def adopt(
-        objs: K8sObjects,
-        owner: Mapping[str, Any] | None = None,
-        *,
-        forced: bool = False,
-        strict: bool = False,
-        nested: NestedSpec = None,
+    objs: K8sObjects,
+    owner: Mapping[str, Any] | None = None,
+    *,
+    forced: bool = False,
+    strict: bool = False,
+    nested: NestedSpec = None,
 ) -> None:
     """
     Make the object(s) children of the owner: named, placed, and labelled after it, and deleted with it.
@@ -72,11 +74,11 @@ def adopt(
 
 
 def append_owner_reference(
-        objs: K8sObjects,
-        owner: Mapping[str, Any] | None = None,
-        *,
-        controller: bool | None = True,
-        block_owner_deletion: bool | None = True,
+    objs: K8sObjects,
+    owner: Mapping[str, Any] | None = None,
+    *,
+    controller: bool | None = True,
+    block_owner_deletion: bool | None = True,
 ) -> None:
     """
     Make the object(s) owned by the owner, so that Kubernetes deletes them when the owner is deleted.
@@ -98,8 +100,8 @@ def append_owner_reference(
 
 
 def remove_owner_reference(
-        objs: K8sObjects,
-        owner: Mapping[str, Any] | None = None,
+    objs: K8sObjects,
+    owner: Mapping[str, Any] | None = None,
 ) -> None:
     """
     Make the object(s) not owned by the owner anymore; nothing happens if they are not.
@@ -114,12 +116,12 @@ def remove_owner_reference(
 
 
 def label(
-        objs: K8sObjects,
-        labels: Mapping[str, str | None] | None = None,
-        *,
-        forced: bool = False,
-        nested: NestedSpec = None,
-        force: bool | None = None,
+    objs: K8sObjects,
+    labels: Mapping[str, str | None] | None = None,
+    *,
+    forced: bool = False,
+    nested: NestedSpec = None,
+    force: bool | None = None,
 ) -> None:
     """
     Add the labels to the object(s); the labels that are already there are kept unless ``forced``.
@@ -140,11 +142,11 @@ def label(
 
 
 def harmonize_naming(
-        objs: K8sObjects,
-        name: str | None = None,
-        *,
-        forced: bool = False,
-        strict: bool = False,
+    objs: K8sObjects,
+    name: str | None = None,
+    *,
+    forced: bool = False,
+    strict: bool = False,
 ) -> None:
     """
     Name the object(s); those with names (or with name prefixes) keep them unless ``forced``.
@@ -161,10 +163,10 @@ def harmonize_naming(
 
 
 def adjust_namespace(
-        objs: K8sObjects,
-        namespace: str | None = None,
-        *,
-        forced: bool = False,
+    objs: K8sObjects,
+    namespace: str | None = None,
+    *,
+    forced: bool = False,
 ) -> None:
     """
     Put the object(s) into the namespace; those with namespaces keep them unless ``forced``.
@@ -204,11 +206,11 @@ def _set_namespace(manifest: Manifest, namespace: str | None, *, forced: bool) -
 
 
 def _set_labels(
-        manifest: Manifest,
-        labels: Mapping[str, str | None],
-        *,
-        forced: bool,
-        nested: NestedSpec = None,
+    manifest: Manifest,
+    labels: Mapping[str, str | None],
+    *,
+    forced: bool,
+    nested: NestedSpec = None,
 ) -> None:
     if not labels:
         return
@@ -247,8 +249,12 @@ def _warn_of_scopes(manifest: Manifest, owner: Mapping[str, Any]) -> None:
     logger.warning(
         "%s %r in the namespace %r cannot own %s %r, which is %s: Kubernetes looks for owners only in the same "
         "namespace, and deletes the children with no owners. Delete such a child in a deletion handler instead.",
-        owner.get("kind") or "The object", owner_meta.get("name"), owner_namespace,
-        manifest.get("kind") or "the object", child, scope,
+        owner.get("kind") or "The object",
+        owner_meta.get("name"),
+        owner_namespace,
+        manifest.get("kind") or "the object",
+        child,
+        scope,
     )
 
 

@@ -103,8 +103,6 @@ event_queue_loop_var: ContextVar[asyncio.AbstractEventLoop] = ContextVar("event_
 """It can be set, but there is no need in that: events are posted from any thread."""
 
 
-def enqueue(
-    ref: ObjectReference, type: str, reason: str, message: str, backoffs: float | Iterable[float] = ()
-) -> None:
+def enqueue(ref: ObjectReference, type: str, reason: str, message: str, backoffs: float | Iterable[float] = ()) -> None:
     """Post an event, whatever the settings are. Raises :class:`LookupError` outside of operators."""
     current_recorder.get().enqueue(ref, type=type, reason=reason, message=message, backoffs=backoffs)

@@ -54,12 +54,12 @@ class ConsoleHandler(logging.StreamHandler[TextIO]):
 
 
 def configure(
-        debug: bool | None = None,
-        verbose: bool | None = None,
-        quiet: bool | None = None,
-        log_format: LogFormat | str = LogFormat.FULL,
-        log_prefix: bool | None = False,
-        log_refkey: str | None = None,
+    debug: bool | None = None,
+    verbose: bool | None = None,
+    quiet: bool | None = None,
+    log_format: LogFormat | str = LogFormat.FULL,
+    log_prefix: bool | None = False,
+    log_refkey: str | None = None,
 ) -> None:
     """
     Configure the logging of the whole process, as the command line does it.
@@ -82,7 +82,7 @@ def configure(
 
 
 def configure_for_terminal(
-        *, debug: bool = False, verbose: bool = False, quiet: bool = False, log_prefix: bool | None = None
+    *, debug: bool = False, verbose: bool = False, quiet: bool = False, log_prefix: bool | None = None
 ) -> None:
     """Configure the logging of the whole process for people, if they read it; as :func:`configure` does otherwise."""
     from kopf._logging.terminal_format import TerminalFormatter, has_colours, is_for_people  # pods have no terminals
@@ -112,11 +112,11 @@ def _install(formatter: logging.Formatter, *, debug: bool | None, verbose: bool 
 
 
 def make_formatter(
-        *,
-        log_format: LogFormat | str = LogFormat.FULL,
-        log_prefix: bool | None = None,
-        log_refkey: str | None = None,
-        full_tracebacks: bool = False,
+    *,
+    log_format: LogFormat | str = LogFormat.FULL,
+    log_prefix: bool | None = None,
+    log_refkey: str | None = None,
+    full_tracebacks: bool = False,
 ) -> logging.Formatter:
     """
     Make a formatter for one's own handlers; the arguments are the same as in :func:`configure`.

@@ -27,10 +27,10 @@ class ObjectJsonFormatter(TrimmingFormatter, JsonFormatter):
         self._refkey = refkey
 
     def add_fields(
-            self,
-            log_data: dict[str, Any],
-            record: logging.LogRecord,
-            message_dict: dict[str, Any],
+        self,
+        log_data: dict[str, Any],
+        record: logging.LogRecord,
+        message_dict: dict[str, Any],
     ) -> None:
         super().add_fields(log_data, record, message_dict)
         for key in ("settings", "k8s_skip", "k8s_ref", "taskName"):  # the last one: not all versions drop it

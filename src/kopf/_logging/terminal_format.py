@@ -29,8 +29,12 @@ _RESET = "\x1b[0m"
 _DIM = "\x1b[2m"
 _NAME = "\x1b[36m"
 _GUIDE = "\x1b[1;35m"
-_TAGS = ((logging.CRITICAL, "\x1b[1;37;41m"), (logging.ERROR, "\x1b[1;31m"), (logging.WARNING, "\x1b[33m"),
-         (logging.INFO, "\x1b[32m"))
+_TAGS = (
+    (logging.CRITICAL, "\x1b[1;37;41m"),
+    (logging.ERROR, "\x1b[1;31m"),
+    (logging.WARNING, "\x1b[33m"),
+    (logging.INFO, "\x1b[32m"),
+)
 _TEXTS = ((logging.ERROR, "\x1b[31m"), (logging.WARNING, "\x1b[33m"), (logging.INFO, ""))
 
 

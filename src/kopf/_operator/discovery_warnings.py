@@ -96,5 +96,8 @@ def warn_of_clashes(resource: Resource, handlers: HandlersOfResource) -> None:
         logger.warning(
             "Different handlers of %r have the same id %r: %s and %s. Only one of them is called for each change. "
             "Give them different ids: e.g. @kopf.on.create(…, id='…').",
-            resource, two.id, describe_function(one.fn), describe_function(two.fn),
+            resource,
+            two.id,
+            describe_function(one.fn),
+            describe_function(two.fn),
         )

@@ -122,5 +122,8 @@ class Namespaces:
         logger.log(
             logging.ERROR if patterns else logging.INFO,
             "Not permitted to %s the namespaces. %s The error: %s. %s",
-            verb, consequences, error, format_advice(NAMESPACES, ("list", "watch")),
+            verb,
+            consequences,
+            error,
+            format_advice(NAMESPACES, ("list", "watch")),
         )

@@ -85,5 +85,8 @@ class Definitions:
             logging.WARNING if self._is_lacking() else logging.INFO,
             "New kinds of custom resources will not be noticed %s: not permitted to %s their definitions. "
             "The error: %s. Set settings.scanning.disabled = True if that is fine, or: %s",
-            how, verb, error, format_advice(CRDS, ("list", "watch")),
+            how,
+            verb,
+            error,
+            format_advice(CRDS, ("list", "watch")),
         )

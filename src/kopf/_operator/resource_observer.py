@@ -35,9 +35,7 @@ _RESCANNING_INTERVAL = 60.0
 class ResourceObserver:
     """Keeps the watchers in line with what the cluster has."""
 
-    def __init__(
-        self, runtime: Runtime, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering
-    ) -> None:
+    def __init__(self, runtime: Runtime, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering) -> None:
         self._runtime = runtime
         self._registry = registry
         self._namespaces = namespaces

@@ -103,9 +103,7 @@ class Operator:
         self._pause.subscribe(lambda: setup.observers.pause_changed(self._pause))
         self._indexers = Indexers(setup.registry.get_indexing())
         self._executor = setup.instruments.make_executor(setup.settings.execution, setup.observers)
-        self._activities = Activities(
-            setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices
-        )
+        self._activities = Activities(setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices)
 
     async def run(self) -> None:
         """Live until cancelled. Raises whatever makes it impossible to go on."""

@@ -181,9 +181,7 @@ class Comparison:
                     details = cut(_list_content(action.begin.documents, "-"))
                     self._note("missing", place, text, details, time=action.time)
 
-    def _note(
-        self, kind: Kind, place: str, text: str, details: Sequence[str], *, time: float | None = None
-    ) -> None:
+    def _note(self, kind: Kind, place: str, text: str, details: Sequence[str], *, time: float | None = None) -> None:
         time = self._schedule.now if time is None else time
         self.divergences.append(Divergence(time=time, kind=kind, place=place, text=text, details=tuple(details)))
 

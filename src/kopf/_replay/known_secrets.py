@@ -73,7 +73,7 @@ class KnownSecrets:
             return
         for form in {text, codec.dumps(text)[1:-1]}:  # the latter is in texts with JSON inside: annotations
             self._replacements[form] = replacement
-            if (runs := _find_text_runs(form)):
+            if runs := _find_text_runs(form):
                 self._anchored.setdefault(max(runs, key=len).encode(), set()).add(form)
             else:
                 self._unanchored.add(form)

@@ -132,9 +132,7 @@ class RecordedRun:
         return journal
 
 
-def make_journal_entry(
-    call: Mapping[str, Any], began: float, done: Mapping[str, Any], ended: float
-) -> HandlerCall:
+def make_journal_entry(call: Mapping[str, Any], began: float, done: Mapping[str, Any], ended: float) -> HandlerCall:
     """Make an entry of a journal of what is recorded of a call."""
     return HandlerCall(
         time=ended,

@@ -152,9 +152,7 @@ class Recorder:
         """Note that the operator begins to stop."""
         self.begin("stop", {}, [])
 
-    def note(
-        self, kind: str, number: int, fields: Mapping[str, Any], documents: list[bytes], path: str = ""
-    ) -> None:
+    def note(self, kind: str, number: int, fields: Mapping[str, Any], documents: list[bytes], path: str = "") -> None:
         """Note what goes on with that number."""
         time = round(asyncio.get_running_loop().time() - self._began, 6)
         self._writer.put(Entry(kind, number, time, fields, documents, path))

@@ -131,8 +131,11 @@ class Redactor:
             if is_secret and key in _DATA:
                 hidden[key] = self._hide_data(item)
             elif is_secret and key == "metadata" and isinstance(item, dict):
-                hidden[key] = {**item, "annotations": self._hide_annotations(item["annotations"])} \
-                    if isinstance(item.get("annotations"), dict) else item
+                hidden[key] = (
+                    {**item, "annotations": self._hide_annotations(item["annotations"])}
+                    if isinstance(item.get("annotations"), dict)
+                    else item
+                )
             elif is_secret and key == "items" and isinstance(item, list):
                 hidden[key] = [self._hide_secrets(each, is_secret=True) for each in item]
             else:

@@ -96,7 +96,8 @@ class Acceptor:
     def _warn_of_limit(self) -> None:
         self._logger.warning(
             "%s has %s connections, which is the limit; the oldest silent ones are closed.",
-            self._title, self._connections.limit,
+            self._title,
+            self._connections.limit,
         )
 
     def _pause(self) -> None:

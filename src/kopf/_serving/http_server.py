@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 OPENING_TIMEOUT = 5.0
 """How long a new connection may take until the first headers are there, in seconds, including the TLS handshake."""
 
+
 def limit_connections(*, most: int, share: int) -> int:
     """Choose how many connections to keep: as many, but not more than 1/share of the files that may be open."""
     if sys.platform == "win32":  # it has no such limits

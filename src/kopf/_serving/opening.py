@@ -17,9 +17,7 @@ from kopf._serving.timed_connections import FAREWELL_TIMEOUT, Connection
 class Opener:
     """Opens connections in the background. If it fails, it calls the function with the handler of the connection."""
 
-    def __init__(
-        self, on_failure: Callable[[RequestHandler], None], *, title: str, logger: RateLimitedLogger
-    ) -> None:
+    def __init__(self, on_failure: Callable[[RequestHandler], None], *, title: str, logger: RateLimitedLogger) -> None:
         """``title`` is of the server, for the logs."""
         self._on_failure = on_failure
         self._title = title

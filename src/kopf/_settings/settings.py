@@ -348,9 +348,7 @@ def copy_settings(settings: OperatorSettings) -> OperatorSettings:
     return copy.deepcopy(settings, {id(executor): own})
 
 
-def set_peering(
-    settings: OperatorSettings, *, standalone: bool | None, priority: int | None, name: str | None
-) -> None:
+def set_peering(settings: OperatorSettings, *, standalone: bool | None, priority: int | None, name: str | None) -> None:
     """Set those options of the peering that are given; an object that is named must exist."""
     if standalone is not None:
         settings.peering.standalone = standalone

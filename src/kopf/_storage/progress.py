@@ -99,7 +99,10 @@ def _compact(record: ProgressRecord) -> ProgressRecord:
 def _warn(annotation: str, namespace: str | None, name: str, uid: str, problem: str) -> None:
     logger.warning(
         "The annotation %r of %s/%s is malformed, so the handler starts anew: %s",
-        annotation, namespace or "", name, problem,
+        annotation,
+        namespace or "",
+        name,
+        problem,
     )
 
 

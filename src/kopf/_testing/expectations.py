@@ -29,10 +29,15 @@ class Place:
 
     def describe_timeline(self, simulation: SimulatedObjects) -> str:
         """Tell all that has happened to the object: calls, changes, logs, in the order of time."""
-        entries = [(entry.time, str(entry)) for entry in simulation.journal.get_timeline(
-            self.resource, self.namespace, self.name)]
-        lines = [(line.time, str(line)) for line in simulation.logs
-                 if (line.namespace, line.name) == (self.namespace, self.name) and not line.is_routine]
+        entries = [
+            (entry.time, str(entry))
+            for entry in simulation.journal.get_timeline(self.resource, self.namespace, self.name)
+        ]
+        lines = [
+            (line.time, str(line))
+            for line in simulation.logs
+            if (line.namespace, line.name) == (self.namespace, self.name) and not line.is_routine
+        ]
         return "\n".join(text for _, text in sorted(entries + lines, key=lambda pair: pair[0]))
 
 

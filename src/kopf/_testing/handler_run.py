@@ -10,9 +10,7 @@ from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch
 from kopf._values.reviews import ResponseStatus
 
-HandlerEnding = Literal[
-    "succeeded", "retried", "failed", "ignored", "skipped", "cancelled", "allowed", "denied"
-]
+HandlerEnding = Literal["succeeded", "retried", "failed", "ignored", "skipped", "cancelled", "allowed", "denied"]
 """
 How a handler has ended: it is to be called again (``retried``), or it never will (``failed``); its error does not
 count, as by ``ErrorsMode.IGNORED``; its filters are not for this object or change, so it was not called (``skipped``);

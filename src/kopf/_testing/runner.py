@@ -39,13 +39,13 @@ class KopfRunner:
     """
 
     def __init__(
-            self,
-            *args: Any,
-            reraise: bool = True,
-            timeout: float | None = None,
-            registry: OperatorRegistry | None = None,
-            settings: OperatorSettings | None = None,
-            **kwargs: Any,
+        self,
+        *args: Any,
+        reraise: bool = True,
+        timeout: float | None = None,
+        registry: OperatorRegistry | None = None,
+        settings: OperatorSettings | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__()
         self._args = args
@@ -64,10 +64,10 @@ class KopfRunner:
         return self
 
     def __exit__(
-            self,
-            exc_type: type[BaseException] | None,
-            exc: BaseException | None,
-            traceback: TracebackType | None,
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._stop_flag.set()
         assert self._thread is not None
@@ -97,8 +97,9 @@ class KopfRunner:
     @property
     def _result(self) -> click.testing.Result:
         if not self._future.done():
-            raise RuntimeError("The output and the outcome are known only when the operator has stopped, "
-                               "i.e. after the `with` block.")
+            raise RuntimeError(
+                "The output and the outcome are known only when the operator has stopped, i.e. after the `with` block."
+            )
         return self._future.result()
 
     @property

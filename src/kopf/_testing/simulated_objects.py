@@ -63,8 +63,14 @@ class SimulatedObjects(SimulationCore):
         return found
 
     async def patch(
-        self, kind: str, name: str, patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *, namespace: str = "default", subresource: str = "", as_user: str | None = None,
+        self,
+        kind: str,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        namespace: str = "default",
+        subresource: str = "",
+        as_user: str | None = None,
     ) -> Obj:
         """Change the object by a merge-patch (a dict) or a JSON-patch (a list)."""
         obj: Obj = await self.wait(
@@ -73,7 +79,12 @@ class SimulatedObjects(SimulationCore):
         return obj
 
     async def edit(
-        self, kind: str, name: str, change: Callable[[Obj], object], *, namespace: str = "default",
+        self,
+        kind: str,
+        name: str,
+        change: Callable[[Obj], object],
+        *,
+        namespace: str = "default",
         as_user: str | None = None,
     ) -> Obj:
         """Change the object by a function, which modifies the dict in place: as ``kubectl edit``."""

@@ -51,7 +51,12 @@ class SimulatedOperator(SimulationCore):
         await self.wait(self.crash_now())
 
     def crash_after(
-        self, *, write: int, before: bool = False, restart: bool = False, downtime: float = 0.0,
+        self,
+        *,
+        write: int,
+        before: bool = False,
+        restart: bool = False,
+        downtime: float = 0.0,
     ) -> None:
         """
         Let the operator die at its ``write``-th write from now on: when it is done, but not answered yet.

@@ -163,8 +163,13 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self.cluster.faults.advisers += [self._actions.advise]
         self.cluster.add_token("simulated-operator", self.user, self._groups)
         self._birth = ProcessOptions(
-            cluster=self.cluster, registry=registry, settings=self._settings, namespaces=self._namespaces,
-            token="simulated-operator", journal=self.journal, context=contextvars.copy_context(),
+            cluster=self.cluster,
+            registry=registry,
+            settings=self._settings,
+            namespaces=self._namespaces,
+            token="simulated-operator",
+            journal=self.journal,
+            context=contextvars.copy_context(),
         )
         self._loop.set_task_factory(make_task)
         self._stack.callback(self._loop.set_task_factory, make_numbered_task)
@@ -196,7 +201,12 @@ class Simulation(SimulatedObjects, SimulatedOperator):
                 raise SimulationError(f"It does not settle in {timeout:g} seconds. This has happened last:\n{latest}")
 
     async def expect(
-        self, kind: str | Mapping[str, Any], name: str = "", *, namespace: str = "default", within: float = 60.0,
+        self,
+        kind: str | Mapping[str, Any],
+        name: str = "",
+        *,
+        namespace: str = "default",
+        within: float = 60.0,
         **wanted: Unpack[Wanted],
     ) -> Obj:
         """
@@ -228,9 +238,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             raise SimulationError(NOT_BEGUN)
         return self._kubeconfig
 
-    def when(
-        self, *, write: int | None = None, change: int | None = None, step: int | None = None, do: Action
-    ) -> None:
+    def when(self, *, write: int | None = None, change: int | None = None, step: int | None = None, do: Action) -> None:
         """
         Let something be done at the n-th moment from now on, of one kind of moments.
 
@@ -249,8 +257,13 @@ class Simulation(SimulatedObjects, SimulatedOperator):
             return
         changes = describe_changes(seen.before, seen.after) if seen.type == "MODIFIED" else ()
         write = Write(
-            time=self.now, resource=seen.resource, namespace=seen.namespace, name=seen.name, author=seen.user,
-            type=seen.type, changes=changes,
+            time=self.now,
+            resource=seen.resource,
+            namespace=seen.namespace,
+            name=seen.name,
+            author=seen.user,
+            type=seen.type,
+            changes=changes,
         )
         self.journal.add(write)
         if problem := self._standstill.note(write):

@@ -190,8 +190,13 @@ class Trouble:
         what = " ".join(filter(None, [verb, resource])) or "everything"
         self._simulation.journal.note(f"{note}: {what}" + (f", {times} times" if times is not None else ""))
         return self._faults.inject(
-            **options, verb=verb if verb and not is_method else None, method=verb if is_method else None,
-            resource=resource or None, times=times, rate=which.get("rate", 1.0), user=None if user == "*" else user,
+            **options,
+            verb=verb if verb and not is_method else None,
+            method=verb if is_method else None,
+            resource=resource or None,
+            times=times,
+            rate=which.get("rate", 1.0),
+            user=None if user == "*" else user,
         )
 
     def _resolve(self, resource: str) -> str:

@@ -79,10 +79,10 @@ def _build_reference_by_head(obj: KubeObject) -> ObjectReference:
 
 
 def build_owner_reference(
-        body: Mapping[str, Any],
-        *,
-        controller: bool | None = True,
-        block_owner_deletion: bool | None = True,
+    body: Mapping[str, Any],
+    *,
+    controller: bool | None = True,
+    block_owner_deletion: bool | None = True,
 ) -> OwnerReference:
     """
     Build a reference to the object as the owner of other objects: they are deleted when the owner is.

@@ -166,9 +166,7 @@ class Journal:
     def get_timeline(self, resource: str, namespace: str, name: str) -> list[Entry]:
         """Give all that has happened to the object, and to the operator."""
         return [
-            entry
-            for entry in self._entries
-            if isinstance(entry, Note) or entry.is_about(resource, namespace, name)
+            entry for entry in self._entries if isinstance(entry, Note) or entry.is_about(resource, namespace, name)
         ]
 
 
@@ -251,11 +249,17 @@ class SimulatedLogs(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         ref = getattr(record, "k8s_ref", None) or {}
         error = record.exc_info[1] if record.exc_info else None
-        self.lines.append(TimedLine(
-            self._get_time(), record.levelno, record.getMessage(), error,
-            ref.get("namespace") or "", ref.get("name") or "",
-            is_routine=record.levelno <= logging.DEBUG and is_framework(record.pathname),
-        ))
+        self.lines.append(
+            TimedLine(
+                self._get_time(),
+                record.levelno,
+                record.getMessage(),
+                error,
+                ref.get("namespace") or "",
+                ref.get("name") or "",
+                is_routine=record.levelno <= logging.DEBUG and is_framework(record.pathname),
+            )
+        )
 
     @contextlib.contextmanager
     def taking(self) -> Iterator[None]:

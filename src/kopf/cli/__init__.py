@@ -25,19 +25,27 @@ if TYPE_CHECKING:
     from kopf.cli.running import run
 
 __all__ = [
-    "CLIControls", "LogFormatParamType", "freeze", "logging_options", "main", "make_formatter", "resume", "run",
+    "CLIControls",
+    "LogFormatParamType",
+    "freeze",
+    "logging_options",
+    "main",
+    "make_formatter",
+    "resume",
+    "run",
 ]
 
 _COMMANDS = {
     "run": ("kopf.cli.running:run", "Run an operator: the handlers of the files (PATHS) and modules."),
-    "freeze": ("kopf.cli.peering:freeze", "Pause the operators for some time, or until \"kopf resume\"."),
+    "freeze": ("kopf.cli.peering:freeze", 'Pause the operators for some time, or until "kopf resume".'),
     "resume": ("kopf.cli.peering:resume", "Let the operators go on before the time is over."),
     "explain": (
-        "kopf.cli.explaining:explain", "Tell what becomes of an object, and why its handlers run or do not run.",
+        "kopf.cli.explaining:explain",
+        "Tell what becomes of an object, and why its handlers run or do not run.",
     ),
     "release": ("kopf.cli.releasing:release", "Remove the finalizers of an operator that is gone."),
     "dev": ("kopf.cli.dev.command:dev", "Develop an operator on a local cluster."),
-    "replay": ("kopf.cli.replaying:replay_command", "Replay what \"kopf run --record\" has recorded."),
+    "replay": ("kopf.cli.replaying:replay_command", 'Replay what "kopf run --record" has recorded.'),
     "cluster": ("kopf.cli.cluster:cluster", "Serve the Kubernetes API from memory on the loopback."),
 }
 """Where the commands are, and what the list of the commands says of them."""
@@ -82,7 +90,9 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    name="kopf", cls=LazyGroup, commands=LazyCommands(),
+    name="kopf",
+    cls=LazyGroup,
+    commands=LazyCommands(),
     context_settings={"auto_envvar_prefix": "KOPF", "help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="kopf")

@@ -85,46 +85,95 @@ def _parse_token(value: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 _CLUSTER_OPTIONS = (
-    click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N",
-                 help="The port to listen on; any free one by default."),
-    click.option("--data-dir", type=click.Path(file_okay=False, path_type=pathlib.Path), metavar="DIR",
-                 help="Keep all the data there, and go on with them next time. In memory by default."),
-    click.option("--simulate", is_flag=True,
-                 help="Let workloads progress: pods run, rollouts end, jobs complete, claims are bound."),
-    click.option("--simulate-controllers", is_flag=True,
-                 help="Let controllers create and delete pods, but leave to others what becomes of these."),
-    click.option("--authorization", type=click.Choice(["always-allow", "rbac"]), default="always-allow",
-                 help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's."),
-    click.option("--managed-fields/--no-managed-fields", default=True,
-                 help="Keep metadata.managedFields of all objects (the default), or only of those applied on the "
-                      "server side, which is a bit faster."),
-    click.option("--administrator", default="kubernetes-admin", show_default=True, metavar="NAME",
-                 help="Whose name it is that the kubeconfig stands for."),
-    click.option("--user", "users", multiple=True, type=_parse_user_file, metavar=_USER_FILE,
-                 help="Write a kubeconfig of this user, too; it has a certificate, and is removed in the end. "
-                      "Repeatable."),
-    click.option("--token", "tokens", multiple=True, type=_parse_token, metavar=f"{_USER}=TOKEN",
-                 help="Accept this bearer token as that of the user. Repeatable."),
-    click.option("--watch-lag", type=_parse_lag, metavar="SECONDS[-SECONDS]",
-                 help="Tell of changes that late, or randomly late, as in a real cluster; at once by default."),
-    click.option("--late-conflicts", type=_parse_conflicts, metavar="RATE[,SECONDS]",
-                 help="Refuse this share of the writes that name a version (409), after that time: 0.1,0.3, e.g."),
-    click.option("--seed", type=int, default=0, metavar="N",
-                 help="What the random decisions about both begin with."),
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=0,
+        metavar="N",
+        help="The port to listen on; any free one by default.",
+    ),
+    click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, path_type=pathlib.Path),
+        metavar="DIR",
+        help="Keep all the data there, and go on with them next time. In memory by default.",
+    ),
+    click.option(
+        "--simulate",
+        is_flag=True,
+        help="Let workloads progress: pods run, rollouts end, jobs complete, claims are bound.",
+    ),
+    click.option(
+        "--simulate-controllers",
+        is_flag=True,
+        help="Let controllers create and delete pods, but leave to others what becomes of these.",
+    ),
+    click.option(
+        "--authorization",
+        type=click.Choice(["always-allow", "rbac"]),
+        default="always-allow",
+        help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's.",
+    ),
+    click.option(
+        "--managed-fields/--no-managed-fields",
+        default=True,
+        help="Keep metadata.managedFields of all objects (the default), or only of those applied on the "
+        "server side, which is a bit faster.",
+    ),
+    click.option(
+        "--administrator",
+        default="kubernetes-admin",
+        show_default=True,
+        metavar="NAME",
+        help="Whose name it is that the kubeconfig stands for.",
+    ),
+    click.option(
+        "--user",
+        "users",
+        multiple=True,
+        type=_parse_user_file,
+        metavar=_USER_FILE,
+        help="Write a kubeconfig of this user, too; it has a certificate, and is removed in the end. Repeatable.",
+    ),
+    click.option(
+        "--token",
+        "tokens",
+        multiple=True,
+        type=_parse_token,
+        metavar=f"{_USER}=TOKEN",
+        help="Accept this bearer token as that of the user. Repeatable.",
+    ),
+    click.option(
+        "--watch-lag",
+        type=_parse_lag,
+        metavar="SECONDS[-SECONDS]",
+        help="Tell of changes that late, or randomly late, as in a real cluster; at once by default.",
+    ),
+    click.option(
+        "--late-conflicts",
+        type=_parse_conflicts,
+        metavar="RATE[,SECONDS]",
+        help="Refuse this share of the writes that name a version (409), after that time: 0.1,0.3, e.g.",
+    ),
+    click.option("--seed", type=int, default=0, metavar="N", help="What the random decisions about both begin with."),
 )
 
 
 def cluster_options(kubeconfig_default: str) -> Callable[[Any], Any]:
     """Add the options of the local cluster to a command; most of them are those of `LocalCluster`."""
     kubeconfig = click.option(
-        "--kubeconfig", type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar="FILE",
+        "--kubeconfig",
+        type=click.Path(dir_okay=False, path_type=pathlib.Path),
+        metavar="FILE",
         callback=lambda context, option, value: value and check_kubeconfig(value),
-        help=f"Where to write the kubeconfig; it is removed in the end. {kubeconfig_default} by default.")
+        help=f"Where to write the kubeconfig; it is removed in the end. {kubeconfig_default} by default.",
+    )
 
     def decorate(fn: Any) -> Any:
         for option in reversed([kubeconfig, *_CLUSTER_OPTIONS]):
             fn = option(fn)
         return fn
+
     return decorate
 
 
@@ -157,14 +206,14 @@ def explain_incompleteness(error: ImportError) -> str:
 
 @contextlib.asynccontextmanager
 async def start_cluster(
-        *,
-        users: Sequence[UserOption],
-        tokens: Sequence[tuple[str, str, tuple[str, ...]]],
-        watch_lag: tuple[float, float] | None,
-        late_conflicts: tuple[float, float] | None,
-        simulate: bool,
-        simulate_controllers: bool,
-        **options: Any,
+    *,
+    users: Sequence[UserOption],
+    tokens: Sequence[tuple[str, str, tuple[str, ...]]],
+    watch_lag: tuple[float, float] | None,
+    late_conflicts: tuple[float, float] | None,
+    simulate: bool,
+    simulate_controllers: bool,
+    **options: Any,
 ) -> AsyncIterator[LocalCluster]:
     """Start a local cluster with the options of `LocalCluster` and others; say clearly if that is impossible."""
     try:
@@ -174,7 +223,8 @@ async def start_cluster(
     async with contextlib.AsyncExitStack() as stack:
         try:
             local = await stack.enter_async_context(
-                LocalCluster(simulate=simulate or (simulate_controllers and "controllers"), **options))
+                LocalCluster(simulate=simulate or (simulate_controllers and "controllers"), **options)
+            )
         except (OSError, ArchiveError) as e:
             raise click.ClickException(f"Cannot start the local cluster: {e}") from e
         if watch_lag is not None:

@@ -32,28 +32,42 @@ def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 @click.command()
 @click.option("-n", "--namespace", metavar="NAME", help="Where the object is.  [default: as in the kubeconfig]")
-@click.option("-m", "--module", "modules", multiple=True, metavar="MODULE",
-              help="Load the handlers of this importable module; can be repeated.")
-@click.option("--endpoint", metavar="URL", callback=_check_url,
-              help="Ask the operator at its console, e.g. http://127.0.0.1:8090; by default, none is asked.")
-@click.option("--token", metavar="TOKEN", envvar=["KOPF_EXPLAIN_TOKEN", "KOPF_CONSOLE_TOKEN"],
-              help="The token of the console; better by the environment variable KOPF_CONSOLE_TOKEN.")
+@click.option(
+    "-m",
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    help="Load the handlers of this importable module; can be repeated.",
+)
+@click.option(
+    "--endpoint",
+    metavar="URL",
+    callback=_check_url,
+    help="Ask the operator at its console, e.g. http://127.0.0.1:8090; by default, none is asked.",
+)
+@click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar=["KOPF_EXPLAIN_TOKEN", "KOPF_CONSOLE_TOKEN"],
+    help="The token of the console; better by the environment variable KOPF_CONSOLE_TOKEN.",
+)
 @click.option("--json", "is_json", is_flag=True, envvar="KOPF_EXPLAIN_JSON", help="Print it for programs.")
 @click.argument("resource")
 @click.argument("name", required=False)
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
 def explain(
-        controls: CLIControls,
-        /,
-        resource: str,
-        name: str | None,
-        paths: tuple[str, ...],
-        modules: tuple[str, ...],
-        namespace: str | None,
-        endpoint: str | None,
-        token: str | None,
-        is_json: bool,
+    controls: CLIControls,
+    /,
+    resource: str,
+    name: str | None,
+    paths: tuple[str, ...],
+    modules: tuple[str, ...],
+    namespace: str | None,
+    endpoint: str | None,
+    token: str | None,
+    is_json: bool,
 ) -> None:
     """Tell what becomes of an object: which handlers are for it, which are not and why, and what is next.
 
@@ -88,12 +102,12 @@ def explain(
 
 
 async def _ask(
-        controls: CLIControls,
-        asked: Asked,
-        registry: OperatorRegistry | None,
-        *,
-        endpoint: str | None,
-        token: str | None,
+    controls: CLIControls,
+    asked: Asked,
+    registry: OperatorRegistry | None,
+    *,
+    endpoint: str | None,
+    token: str | None,
 ) -> Explanation:
     note = "No operator was asked: see --endpoint."
     if endpoint is not None:

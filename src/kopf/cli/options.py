@@ -100,30 +100,35 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("-d", "--debug", is_flag=True, help="Show everything: the API calls, asyncio & aiohttp.")
     @click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors.")
     @click.option(
-        "--log-format", type=LogFormatParamType(), metavar="plain|full|json|FORMAT",
+        "--log-format",
+        type=LogFormatParamType(),
+        metavar="plain|full|json|FORMAT",
         help="One of the formats, or a format string, as in the logging of Python: e.g. '%(levelname)s: %(message)s'. "
-             "By default, it is short and in colours on terminals, and full elsewhere.",
+        "By default, it is short and in colours on terminals, and full elsewhere.",
     )
     @click.option("--log-refkey", help="The key of the object's reference in JSON logs.", metavar="KEY")
     @click.option(
-        "--log-prefix/--no-log-prefix", default=None,
+        "--log-prefix/--no-log-prefix",
+        default=None,
         help="Begin the messages with the object's name. By default, all but JSON logs have it.",
     )
     @click.option(
-        "--log-config", type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path), metavar="FILE",
+        "--log-config",
+        type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
+        metavar="FILE",
         help="Configure the logging by this file (YAML or JSON; see logging.config of Python) instead of the options.",
     )
     @functools.wraps(fn)
     def wrapper(
-            *args: Any,
-            verbose: bool,
-            debug: bool,
-            quiet: bool,
-            log_format: LogFormat | str | None,
-            log_prefix: bool | None,
-            log_refkey: str | None,
-            log_config: pathlib.Path | None,
-            **kwargs: Any,
+        *args: Any,
+        verbose: bool,
+        debug: bool,
+        quiet: bool,
+        log_format: LogFormat | str | None,
+        log_prefix: bool | None,
+        log_refkey: str | None,
+        log_config: pathlib.Path | None,
+        **kwargs: Any,
     ) -> Any:
         click.get_current_context().meta[DEBUG_KEY] = debug
         if log_config is not None:
@@ -132,8 +137,12 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
             configure_for_terminal(debug=debug, verbose=verbose, quiet=quiet, log_prefix=log_prefix)
         else:
             configure(
-                debug=debug, verbose=verbose, quiet=quiet,
-                log_format=log_format or LogFormat.FULL, log_prefix=log_prefix, log_refkey=log_refkey,
+                debug=debug,
+                verbose=verbose,
+                quiet=quiet,
+                log_format=log_format or LogFormat.FULL,
+                log_prefix=log_prefix,
+                log_refkey=log_refkey,
             )
         return fn(*args, **kwargs)
 

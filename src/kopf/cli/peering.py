@@ -19,29 +19,55 @@ _PRIORITY = 1_000_000
 
 # The names of the parameters are those of the options, as the environment variables are named after them.
 def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
-    fn = click.option("-i", "--id", metavar="ID",
-                      help="By whom the operators are paused; by default, by user@host.")(fn)
-    fn = click.option("-P", "--peering", metavar="NAME",
-                      help="The peering object of those operators.  [default: default]")(fn)
-    fn = click.option("-A", "--all-namespaces", is_flag=True,
-                      help="The operators that serve the whole cluster; this is the default.")(fn)
-    return click.option("-n", "--namespace", multiple=True, metavar="PATTERN",
-                        help="The operators of this namespace, or of those that match; can be repeated.")(fn)
+    fn = click.option("-i", "--id", metavar="ID", help="By whom the operators are paused; by default, by user@host.")(
+        fn
+    )
+    fn = click.option(
+        "-P", "--peering", metavar="NAME", help="The peering object of those operators.  [default: default]"
+    )(fn)
+    fn = click.option(
+        "-A", "--all-namespaces", is_flag=True, help="The operators that serve the whole cluster; this is the default."
+    )(fn)
+    return click.option(
+        "-n",
+        "--namespace",
+        multiple=True,
+        metavar="PATTERN",
+        help="The operators of this namespace, or of those that match; can be repeated.",
+    )(fn)
 
 
 @click.command()
 @logging_options
 @_peering_options
-@click.option("-p", "--priority", type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY), metavar="N",
-              help=f"Operators with higher priorities are not paused.  [default: {_PRIORITY}]")
+@click.option(
+    "-p",
+    "--priority",
+    type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY),
+    metavar="N",
+    help=f"Operators with higher priorities are not paused.  [default: {_PRIORITY}]",
+)
 @click.option("--dev", is_flag=True, help=f"The priority of operators in development: --priority={DEV_PRIORITY}.")
-@click.option("-t", "--lifetime", type=click.IntRange(1, MAX_LIFETIME), default=60, show_default=True,
-              metavar="SECONDS", help="For how long they are paused.")
+@click.option(
+    "-t",
+    "--lifetime",
+    type=click.IntRange(1, MAX_LIFETIME),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="For how long they are paused.",
+)
 @click.option("-m", "--message", default="", metavar="TEXT", help="The reason, for the logs of the operators.")
 @click.make_pass_decorator(CLIControls, ensure=True)
 def freeze(
-        controls: CLIControls, /, id: str | None, priority: int | None, dev: bool, lifetime: int, message: str,
-        **where: Any,
+    controls: CLIControls,
+    /,
+    id: str | None,
+    priority: int | None,
+    dev: bool,
+    lifetime: int,
+    message: str,
+    **where: Any,
 ) -> None:
     """Pause the operators for some time, or until "kopf resume"."""
     identity = id or make_identity(manual=True)
@@ -66,13 +92,13 @@ def resume(controls: CLIControls, /, id: str | None, **where: Any) -> None:
 
 
 def _put(
-        controls: CLIControls,
-        identity: str,
-        record: Mapping[str, Any] | None,
-        *,
-        peering: str | None,
-        all_namespaces: bool,
-        namespace: tuple[str, ...],
+    controls: CLIControls,
+    identity: str,
+    record: Mapping[str, Any] | None,
+    *,
+    peering: str | None,
+    all_namespaces: bool,
+    namespace: tuple[str, ...],
 ) -> Collection[str]:
     if all_namespaces and namespace:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")

@@ -23,14 +23,14 @@ from kopf.cli.options import CLIControls, logging_options, make_access, run_to_e
 @click.option("--dry-run", is_flag=True, help="Only show the objects, change nothing.")
 @click.make_pass_decorator(CLIControls, ensure=True)
 def release(
-        controls: CLIControls,
-        /,
-        resource: tuple[str, ...],
-        namespace: tuple[str, ...],
-        all_namespaces: bool,
-        finalizer: str | None,
-        deleted: bool,
-        dry_run: bool,
+    controls: CLIControls,
+    /,
+    resource: tuple[str, ...],
+    namespace: tuple[str, ...],
+    all_namespaces: bool,
+    finalizer: str | None,
+    deleted: bool,
+    dry_run: bool,
 ) -> None:
     """Remove the finalizers of an operator that is gone.
 

@@ -35,14 +35,25 @@ _SERVER = "https://recorded.invalid"
 
 
 @click.command("replay")
-@click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", envvar="KOPF_REPLAY_MODULE",
-              help="Load this importable module; can be repeated.")
+@click.option(
+    "-m",
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    envvar="KOPF_REPLAY_MODULE",
+    help="Load this importable module; can be repeated.",
+)
 @click.option("--logs", "with_logs", is_flag=True, help="Show what is logged in the replay.")
 @click.option("--json", "as_json", is_flag=True, help="Tell it for programs.")
 @click.argument("recording", type=click.Path(path_type=pathlib.Path))
 @click.argument("paths", nargs=-1)
 def replay_command(
-        recording: pathlib.Path, paths: tuple[str, ...], modules: tuple[str, ...], with_logs: bool, as_json: bool,
+    recording: pathlib.Path,
+    paths: tuple[str, ...],
+    modules: tuple[str, ...],
+    with_logs: bool,
+    as_json: bool,
 ) -> None:
     """
     Replay a RECORDING with the handlers of the files (PATHS) and modules; no cluster is needed.
@@ -134,18 +145,24 @@ async def _operate(
 
 
 def _encode(result: Replay) -> str:
-    return json.dumps({
-        "same": bool(result),
-        "duration": result.duration,
-        "calls": len(result.recorded_journal),
-        "requests": result.requests,
-        "cut": result.is_cut,
-        "checkpoint": result.checkpoint,
-        "divergences": [
-            {
-                "time": round(item.time, 3), "kind": item.kind, "place": item.place, "text": item.text,
-                "details": item.details,
-            }
-            for item in result.divergences
-        ],
-    }, indent=2)
+    return json.dumps(
+        {
+            "same": bool(result),
+            "duration": result.duration,
+            "calls": len(result.recorded_journal),
+            "requests": result.requests,
+            "cut": result.is_cut,
+            "checkpoint": result.checkpoint,
+            "divergences": [
+                {
+                    "time": round(item.time, 3),
+                    "kind": item.kind,
+                    "place": item.place,
+                    "text": item.text,
+                    "details": item.details,
+                }
+                for item in result.divergences
+            ],
+        },
+        indent=2,
+    )

@@ -58,7 +58,7 @@ def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str
 
 def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     number = value.rstrip("KMGi")
-    unit = _UNITS.get(value[len(number):])
+    unit = _UNITS.get(value[len(number) :])
     if unit is None or not number.isdecimal() or not int(number):
         raise click.BadParameter(f"{value!r} is not a size. It is a number with a unit, e.g. 64Mi.", ctx, param)
     return int(number) * unit
@@ -67,37 +67,97 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 # The environment variables are named after the options, as documented; those of the arguments exist, too.
 @click.command()
 @logging_options
-@click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, envvar="KOPF_RUN_ALL_NAMESPACES",
-              help="Serve the whole cluster.")
-@click.option("-n", "--namespace", "namespaces", multiple=True, metavar="PATTERN", envvar="KOPF_RUN_NAMESPACE",
-              callback=_check_patterns,
-              help="Serve this namespace, or those that match the pattern, e.g. 'myapp-*,!*-test'; can be repeated. "
-                   "By default, the whole cluster is served.")
+@click.option(
+    "-A",
+    "--all-namespaces",
+    "clusterwide",
+    is_flag=True,
+    envvar="KOPF_RUN_ALL_NAMESPACES",
+    help="Serve the whole cluster.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="PATTERN",
+    envvar="KOPF_RUN_NAMESPACE",
+    callback=_check_patterns,
+    help="Serve this namespace, or those that match the pattern, e.g. 'myapp-*,!*-test'; can be repeated. "
+    "By default, the whole cluster is served.",
+)
 @click.option("--standalone", is_flag=True, default=None, help="Do not look for other operators.")
-@click.option("-P", "--peering", "peering_name", metavar="NAME", envvar="KOPF_RUN_PEERING",
-              help="The peering object, by which the operators know of each other; it must exist.")
-@click.option("-p", "--priority", type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY), metavar="N",
-              help="Of several operators, the one with the highest priority works. [default: 0]")
+@click.option(
+    "-P",
+    "--peering",
+    "peering_name",
+    metavar="NAME",
+    envvar="KOPF_RUN_PEERING",
+    help="The peering object, by which the operators know of each other; it must exist.",
+)
+@click.option(
+    "-p",
+    "--priority",
+    type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY),
+    metavar="N",
+    help="Of several operators, the one with the highest priority works. [default: 0]",
+)
 @click.option("--dev", is_flag=True, help=f"The development mode: --priority={DEV_PRIORITY}.")
-@click.option("-L", "--liveness", "liveness_endpoint", metavar="URL", envvar="KOPF_RUN_LIVENESS",
-              callback=_checking_endpoint("liveness", "healthz"),
-              help="Serve the health there, e.g. http://0.0.0.0:8080/healthz; by default, it is not served.")
-@click.option("--metrics", "metrics_endpoint", metavar="URL", envvar="KOPF_RUN_METRICS",
-              callback=_checking_endpoint("metrics", "metrics"),
-              help="Serve the metrics for Prometheus there, e.g. http://0.0.0.0:8080/metrics; by default, there are "
-                   "none. The port can be the one of the health.")
-@click.option("--console", "console_endpoint", metavar="URL", envvar="KOPF_RUN_CONSOLE",
-              callback=_checking_endpoint("console", ""),
-              help="Serve the console there, e.g. http://127.0.0.1:8090; by default, it is not served.")
-@click.option("--record", type=click.Path(dir_okay=False, path_type=pathlib.Path), metavar="FILE",
-              help="Record what the operator reads, writes, and calls; without secrets. See \"kopf replay\".")
-@click.option("--record-limit", default="64Mi", metavar="SIZE", callback=_check_size, show_default=True,
-              help="The largest size of the recording: of more than that, the oldest half is dropped.")
-@click.option("--record-random", is_flag=True,
-              help="Let the numbers that handlers get by the module \"random\" be replayed, too. "
-                   "Whoever has the file, can derive them.")
-@click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", envvar="KOPF_RUN_MODULE",
-              help="Load this importable module; can be repeated.")
+@click.option(
+    "-L",
+    "--liveness",
+    "liveness_endpoint",
+    metavar="URL",
+    envvar="KOPF_RUN_LIVENESS",
+    callback=_checking_endpoint("liveness", "healthz"),
+    help="Serve the health there, e.g. http://0.0.0.0:8080/healthz; by default, it is not served.",
+)
+@click.option(
+    "--metrics",
+    "metrics_endpoint",
+    metavar="URL",
+    envvar="KOPF_RUN_METRICS",
+    callback=_checking_endpoint("metrics", "metrics"),
+    help="Serve the metrics for Prometheus there, e.g. http://0.0.0.0:8080/metrics; by default, there are "
+    "none. The port can be the one of the health.",
+)
+@click.option(
+    "--console",
+    "console_endpoint",
+    metavar="URL",
+    envvar="KOPF_RUN_CONSOLE",
+    callback=_checking_endpoint("console", ""),
+    help="Serve the console there, e.g. http://127.0.0.1:8090; by default, it is not served.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    metavar="FILE",
+    help='Record what the operator reads, writes, and calls; without secrets. See "kopf replay".',
+)
+@click.option(
+    "--record-limit",
+    default="64Mi",
+    metavar="SIZE",
+    callback=_check_size,
+    show_default=True,
+    help="The largest size of the recording: of more than that, the oldest half is dropped.",
+)
+@click.option(
+    "--record-random",
+    is_flag=True,
+    help='Let the numbers that handlers get by the module "random" be replayed, too. '
+    "Whoever has the file, can derive them.",
+)
+@click.option(
+    "-m",
+    "--module",
+    "modules",
+    multiple=True,
+    metavar="MODULE",
+    envvar="KOPF_RUN_MODULE",
+    help="Load this importable module; can be repeated.",
+)
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
 @click.option("--report-webhooks", type=click.Path(path_type=pathlib.Path), hidden=True)
 @click.option("--developing", is_flag=True, hidden=True)
@@ -105,25 +165,25 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.make_pass_decorator(CLIControls, ensure=True)
 @click.pass_context
 def run(
-        ctx: click.Context,
-        controls: CLIControls,
-        paths: tuple[str, ...],
-        modules: tuple[str, ...],
-        clusterwide: bool,
-        namespaces: tuple[str, ...],
-        standalone: bool | None,
-        peering_name: str | None,
-        priority: int | None,
-        dev: bool,
-        liveness_endpoint: str | None,
-        metrics_endpoint: str | None,
-        console_endpoint: str | None,
-        record: pathlib.Path | None,
-        record_limit: int,
-        record_random: bool,
-        report_sources: pathlib.Path | None,
-        report_webhooks: pathlib.Path | None,
-        developing: bool,
+    ctx: click.Context,
+    controls: CLIControls,
+    paths: tuple[str, ...],
+    modules: tuple[str, ...],
+    clusterwide: bool,
+    namespaces: tuple[str, ...],
+    standalone: bool | None,
+    peering_name: str | None,
+    priority: int | None,
+    dev: bool,
+    liveness_endpoint: str | None,
+    metrics_endpoint: str | None,
+    console_endpoint: str | None,
+    record: pathlib.Path | None,
+    record_limit: int,
+    record_random: bool,
+    report_sources: pathlib.Path | None,
+    report_webhooks: pathlib.Path | None,
+    developing: bool,
 ) -> None:
     """
     Run an operator: the handlers of the files (PATHS) and modules.
@@ -209,8 +269,10 @@ def _explain_nothing_to_do(sources: list[str]) -> click.ClickException:
 
 
 def _run(
-        loop: asyncio.AbstractEventLoop | None, loop_factory: LoopFactory | None, debug: bool,
-        coro: Coroutine[Any, Any, None],
+    loop: asyncio.AbstractEventLoop | None,
+    loop_factory: LoopFactory | None,
+    debug: bool,
+    coro: Coroutine[Any, Any, None],
 ) -> None:
     try:
         if loop is not None:
@@ -223,7 +285,9 @@ def _run(
     except APINetworkError as e:
         logger.critical(
             "The operator cannot go on: the cluster cannot be reached: %s. Check that it runs, and that the right one "
-            "is chosen by the KUBECONFIG variable and by the current context in that file.", e, exc_info=debug,
+            "is chosen by the KUBECONFIG variable and by the current context in that file.",
+            e,
+            exc_info=debug,
         )
         raise SystemExit(1) from e
     except OperatorError as e:

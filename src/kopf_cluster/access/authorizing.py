@@ -4,6 +4,7 @@ Who may do what: roles and bindings evaluated for a user and a request, as of "U
 A `Policy` is made of all roles and bindings at once, and is made anew when any of them changes. The rules are sorted
 by their subjects then, so a request costs as much as there are rules for this very user and their groups.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -106,12 +107,12 @@ class Policy:
     """All that is granted to anybody. Immutable."""
 
     def __init__(
-            self,
-            *,
-            roles: Iterable[Obj] = (),
-            cluster_roles: Iterable[Obj] = (),
-            role_bindings: Iterable[Obj] = (),
-            cluster_role_bindings: Iterable[Obj] = (),
+        self,
+        *,
+        roles: Iterable[Obj] = (),
+        cluster_roles: Iterable[Obj] = (),
+        role_bindings: Iterable[Obj] = (),
+        cluster_role_bindings: Iterable[Obj] = (),
     ) -> None:
         super().__init__()
         self._cluster_roles = {role["metadata"]["name"]: role for role in cluster_roles}
@@ -278,5 +279,6 @@ def forbidden(user: User, asked: Attributes, decision: Decision) -> statuses.API
     if asked.name:
         what += f' "{asked.name}"'
     details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
-    return statuses.APIStatus(403, "Forbidden", f"{what} is forbidden: {why}",
-                              details={key: value for key, value in details.items() if value})
+    return statuses.APIStatus(
+        403, "Forbidden", f"{what} is forbidden: {why}", details={key: value for key, value in details.items() if value}
+    )

@@ -5,6 +5,7 @@ They are those of "Using RBAC Authorization" ("Default roles and role bindings")
 the components of a control plane are left out, as there are none. The rules are a line each:
 ``verbs | API group | resources``, where a dash is the core group.
 """
+
 from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
@@ -72,12 +73,35 @@ create | authorization.k8s.io | subjectaccessreviews
 """
 
 _PUBLIC_PATHS: Final = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
-_DISCOVERY_PATHS: Final = ["/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
-                           "/readyz", "/version", "/version/"]
-_MONITORING_PATHS: Final = ["/healthz", "/healthz/*", "/livez", "/livez/*", "/metrics", "/metrics/slis", "/readyz",
-                            "/readyz/*"]
-_ISSUER_PATHS: Final = ["/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks",
-                        "/openid/v1/jwks/"]
+_DISCOVERY_PATHS: Final = [
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+    "/version/",
+]
+_MONITORING_PATHS: Final = [
+    "/healthz",
+    "/healthz/*",
+    "/livez",
+    "/livez/*",
+    "/metrics",
+    "/metrics/slis",
+    "/readyz",
+    "/readyz/*",
+]
+_ISSUER_PATHS: Final = [
+    "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/",
+    "/openid/v1/jwks",
+    "/openid/v1/jwks/",
+]
 
 _SUBJECTS: Final = {
     "cluster-admin": ("system:masters",),
@@ -92,8 +116,10 @@ _SUBJECTS: Final = {
 def cluster_roles() -> list[Obj]:
     """Give the default cluster roles, ready to be stored, except for what every object gets on its creation."""
     return [
-        _role("cluster-admin", [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
-                                {"verbs": ["*"], "nonResourceURLs": ["*"]}]),
+        _role(
+            "cluster-admin",
+            [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        ),
         _aggregated("admin"),
         _aggregated("edit", aggregate_to="admin"),
         _aggregated("view", aggregate_to="edit"),
@@ -112,9 +138,13 @@ def cluster_roles() -> list[Obj]:
 def cluster_role_bindings() -> list[Obj]:
     """Give the default bindings of the default cluster roles to groups."""
     return [
-        {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRoleBinding", "metadata": _metadata(name),
-         "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
-         "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": group} for group in groups]}
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": _metadata(name),
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": group} for group in groups],
+        }
         for name, groups in _SUBJECTS.items()
     ]
 
@@ -140,8 +170,9 @@ def _rules(text: str) -> list[Obj]:
     rules: list[Obj] = []
     for line in filter(None, text.splitlines()):
         verbs, group, resources = (part.split() for part in line.split("|"))
-        rules.append({"verbs": verbs or _READ.split(), "apiGroups": ["" if group == ["-"] else group[0]],
-                      "resources": resources})
+        rules.append(
+            {"verbs": verbs or _READ.split(), "apiGroups": ["" if group == ["-"] else group[0]], "resources": resources}
+        )
     return rules
 
 

@@ -4,6 +4,7 @@ Certificates of the server, and the kubeconfig by which clients find and trust i
 Everything is made anew for each server and lives as long as it: a certificate authority, a server certificate
 for the loopback addresses, a bearer token. The keys are elliptic (P-256), as these are made in no time.
 """
+
 from __future__ import annotations
 
 import base64
@@ -69,8 +70,11 @@ class Credentials:
 
     def make_kubeconfig(self, url: str, client: ClientCertificate | None = None) -> str:
         """Make the kubeconfig with everything embedded: of the administrator, or of who has the certificate."""
-        user = {"token": self.token} if client is None else {
-            "client-certificate-data": _encode(client.certificate), "client-key-data": _encode(client.key)}
+        user = (
+            {"token": self.token}
+            if client is None
+            else {"client-certificate-data": _encode(client.certificate), "client-key-data": _encode(client.key)}
+        )
         return _KUBECONFIG.format(url=url, ca=_encode(self.ca), user=json.dumps(user))
 
 
@@ -84,15 +88,24 @@ class ClientCertificate(NamedTuple):
 def make_client_certificate(credentials: Credentials, user: str, groups: Iterable[str] = ()) -> ClientCertificate:
     """Make a certificate of the user, signed by the authority: the groups are its organizations."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([*(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
-                         x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    subject = x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups),
+            x509.NameAttribute(NameOID.COMMON_NAME, user),
+        ]
+    )
     certificate = sign_certificate(credentials, subject, key.public_key(), ExtendedKeyUsageOID.CLIENT_AUTH)
     return ClientCertificate(certificate, _encode_key(key))
 
 
 def sign_certificate(
-        credentials: Credentials, subject: x509.Name, key: CertificatePublicKeyTypes, purpose: x509.ObjectIdentifier,
-        *, lifetime: datetime.timedelta = _VALIDITY, names: x509.SubjectAlternativeName | None = None,
+    credentials: Credentials,
+    subject: x509.Name,
+    key: CertificatePublicKeyTypes,
+    purpose: x509.ObjectIdentifier,
+    *,
+    lifetime: datetime.timedelta = _VALIDITY,
+    names: x509.SubjectAlternativeName | None = None,
 ) -> bytes:
     """Make a certificate that is signed by the authority, and good for one purpose (PEM); never for too long."""
     authority = x509.load_pem_x509_certificate(credentials.ca)
@@ -174,28 +187,41 @@ def _encode(data: bytes) -> str:
 
 
 def _encode_key(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
-                             serialization.NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def _begin(
-        subject: x509.Name, issuer: x509.Name, key: CertificatePublicKeyTypes,
-        lifetime: datetime.timedelta = _VALIDITY,
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: CertificatePublicKeyTypes,
+    lifetime: datetime.timedelta = _VALIDITY,
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(subject).issuer_name(issuer).public_key(key)
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW).not_valid_after(now + lifetime)
+        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_after(now + lifetime)
     )
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=True, key_cert_sign=signs_certificates, crl_sign=signs_certificates,
-        content_commitment=False, key_encipherment=False, data_encipherment=False, key_agreement=False,
-        encipher_only=False, decipher_only=False)
+        digital_signature=True,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _alternative_names(host: str) -> list[x509.GeneralName]:
@@ -219,6 +245,7 @@ def write_privately(path: pathlib.Path, text: str) -> None:
 
 
 # The files of kubeconfigs, of the administrator and of other users: where they are written, and that they are removed.
+
 
 class Kubeconfigs:
     """All kubeconfigs that one cluster has written.

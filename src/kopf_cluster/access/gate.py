@@ -4,6 +4,7 @@ Who asks, and whether they may: certificates, tokens, impersonation, and the pol
 The rules are those of "Authenticating" ("User impersonation") and "Using RBAC Authorization". By default, everything
 is allowed to everybody who is known.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -37,8 +38,9 @@ _EXTRA: Final = "impersonate-extra-"
 class Access:
     """Decides on requests before anybody else sees them."""
 
-    def __init__(self, store: Store, tokens: Tokens, *, token: str, authorization: Authorization,
-                 administrator: str) -> None:
+    def __init__(
+        self, store: Store, tokens: Tokens, *, token: str, authorization: Authorization, administrator: str
+    ) -> None:
         super().__init__()
         self.tokens = tokens
         self._store = store
@@ -62,9 +64,12 @@ class Access:
         if not self._enforced:
             return ALLOW_ALL
         if self._policy is None:
-            self._policy = Policy(roles=self._select(_ROLES), cluster_roles=self._select(_CLUSTER_ROLES),
-                                  role_bindings=self._select(_BINDINGS),
-                                  cluster_role_bindings=self._select(_CLUSTER_BINDINGS))
+            self._policy = Policy(
+                roles=self._select(_ROLES),
+                cluster_roles=self._select(_CLUSTER_ROLES),
+                role_bindings=self._select(_BINDINGS),
+                cluster_role_bindings=self._select(_CLUSTER_BINDINGS),
+            )
         return self._policy
 
     def _select(self, bucket: str) -> list[Obj]:
@@ -101,12 +106,18 @@ class Access:
         extra = {key.removeprefix(_EXTRA): tuple(values) for key, values in headers.items() if key.startswith(_EXTRA)}
         namespace, colon, account = name.removeprefix(_SERVICE_ACCOUNT).partition(":")
         is_account = name.startswith(_SERVICE_ACCOUNT) and bool(colon and namespace and account)
-        asked = [Attributes("impersonate", resource="serviceaccounts", namespace=namespace, name=account)
-                 if is_account else Attributes("impersonate", resource="users", name=name)]
+        asked = [
+            Attributes("impersonate", resource="serviceaccounts", namespace=namespace, name=account)
+            if is_account
+            else Attributes("impersonate", resource="users", name=name)
+        ]
         asked += [Attributes("impersonate", resource="groups", name=group) for group in groups]
         asked += [Attributes("impersonate", _AUTHENTICATION, "uids", name=uid)] if uid else []
-        asked += [Attributes("impersonate", _AUTHENTICATION, "userextras", key, name=value)
-                  for key, values in extra.items() for value in values]
+        asked += [
+            Attributes("impersonate", _AUTHENTICATION, "userextras", key, name=value)
+            for key, values in extra.items()
+            for value in values
+        ]
         for attributes in asked:
             self._require(user, attributes)
         if is_account and not groups:
@@ -122,8 +133,10 @@ class Access:
     def authorize_creation(self, call: Call, request: Request) -> None:
         """Refuse to create what is not there yet by a request that is allowed only to change it."""
         if self._enforced:
-            self._require(request.user, Attributes("create", call.group, call.plural, call.subresource,
-                                                   call.namespace or "", call.name or ""))
+            self._require(
+                request.user,
+                Attributes("create", call.group, call.plural, call.subresource, call.namespace or "", call.name or ""),
+            )
 
     def _require(self, user: User, asked: Attributes) -> None:
         if SUPERUSERS not in user.groups:
@@ -159,8 +172,13 @@ def _attributes(call: Call, request: Request) -> Attributes:
 
 _ROLE_KINDS: Final = frozenset({"roles", "clusterroles"})
 _BINDING_KINDS: Final = frozenset({"rolebindings", "clusterrolebindings"})
-_SHOWN: Final = {"apiGroups": "APIGroups", "resources": "Resources", "resourceNames": "ResourceNames",
-                 "nonResourceURLs": "NonResourceURLs", "verbs": "Verbs"}
+_SHOWN: Final = {
+    "apiGroups": "APIGroups",
+    "resources": "Resources",
+    "resourceNames": "ResourceNames",
+    "nonResourceURLs": "NonResourceURLs",
+    "verbs": "Verbs",
+}
 
 
 def check_escalation(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | None) -> None:
@@ -177,8 +195,11 @@ def _check_role(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | Non
     rules: list[Mapping[str, Any]] = new.get("rules") or []
     if new.get("aggregationRule"):
         rules = [*rules, *aggregate(new, policy.cluster_roles)]
-    if old is not None and new.get("rules") == old.get("rules") \
-            and new.get("aggregationRule") == old.get("aggregationRule"):
+    if (
+        old is not None
+        and new.get("rules") == old.get("rules")
+        and new.get("aggregationRule") == old.get("aggregationRule")
+    ):
         return
     namespace, name = new["metadata"].get("namespace") or "", new["metadata"].get("name") or ""
     if not policy.authorize(user, Attributes("escalate", GROUP, kind.plural, namespace=namespace, name=name)):
@@ -201,29 +222,43 @@ def _check_binding(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | 
 
 
 def _require_held(
-        policy: Policy, user: User, kind: Kind, name: str, namespace: str, rules: Iterable[Mapping[str, Any]],
+    policy: Policy,
+    user: User,
+    kind: Kind,
+    name: str,
+    namespace: str,
+    rules: Iterable[Mapping[str, Any]],
 ) -> None:
     held = list(policy.rules_for(user, namespace))
     missing = [raw for raw in rules if not all(any(rule.covers(asked) for rule in held) for asked in _split(raw))]
     if missing:
         groups = ", ".join(statuses.quoted(group) for group in user.groups)
         texts = "\n".join(_show(raw) for raw in missing)
-        raise statuses.forbidden(kind, name, f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC '
-                                             f"permissions not currently held:\n{texts}")
+        raise statuses.forbidden(
+            kind,
+            name,
+            f'user "{user.name}" (groups=[{groups}]) is attempting to grant RBAC '
+            f"permissions not currently held:\n{texts}",
+        )
 
 
 def _split(raw: Mapping[str, Any]) -> Iterator[Attributes]:
     """Give all single permissions of a rule."""
     for verb, path in itertools.product(raw.get("verbs") or (), raw.get("nonResourceURLs") or ()):
         yield Attributes(verb, path=path)
-    parts = (raw.get("verbs") or (), raw.get("apiGroups") or (), raw.get("resources") or (),
-             raw.get("resourceNames") or ("",))
+    parts = (
+        raw.get("verbs") or (),
+        raw.get("apiGroups") or (),
+        raw.get("resources") or (),
+        raw.get("resourceNames") or ("",),
+    )
     for verb, group, resource, name in itertools.product(*parts):
         plural, _, subresource = resource.partition("/")
         yield Attributes(verb, group, plural, subresource, name=name)
 
 
 def _show(raw: Mapping[str, Any]) -> str:
-    parts = (f"{shown}:[{', '.join(map(statuses.quoted, raw[field]))}]"
-             for field, shown in _SHOWN.items() if raw.get(field))
+    parts = (
+        f"{shown}:[{', '.join(map(statuses.quoted, raw[field]))}]" for field, shown in _SHOWN.items() if raw.get(field)
+    )
     return "{" + ", ".join(parts) + "}"

@@ -5,6 +5,7 @@ They are signed, so that others can verify them; but the server itself takes onl
 A token is of no use when its time is over, by the clock of the event loop, or when any of the objects that it is bound
 to has gone: the service account, and the pod or the secret if it was asked for. See "Managing Service Accounts".
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -89,14 +90,25 @@ class Tokens:
 
 
 def _make_claims(
-        user: User, bindings: Sequence[Binding], audiences: Sequence[str], lifetime: float,
+    user: User,
+    bindings: Sequence[Binding],
+    audiences: Sequence[str],
+    lifetime: float,
 ) -> dict[str, Any]:
     """Give what a token tells of itself; the times are those of timestamps."""
     now = int(ages.moment().timestamp())
     (namespace, _), *_ = (binding.key for binding in bindings)
     bound = {binding.bucket.removesuffix("s"): {"name": binding.key[1], "uid": binding.uid} for binding in bindings}
-    return {"aud": audiences, "exp": now + int(lifetime), "iat": now, "iss": AUDIENCE, "jti": str(uuid.uuid4()),
-            "kubernetes.io": {"namespace": namespace, **bound}, "nbf": now, "sub": user.name}
+    return {
+        "aud": audiences,
+        "exp": now + int(lifetime),
+        "iat": now,
+        "iss": AUDIENCE,
+        "jti": str(uuid.uuid4()),
+        "kubernetes.io": {"namespace": namespace, **bound},
+        "nbf": now,
+        "sub": user.name,
+    }
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> User:
@@ -143,8 +155,15 @@ class Signer:
         """The public key, as it is published."""
         numbers = self._key.public_key().public_numbers()
         x, y = numbers.x.to_bytes(_SIZE, "big"), numbers.y.to_bytes(_SIZE, "big")
-        return {"use": "sig", "kty": "EC", "kid": _encode(hashlib.sha256(x + y).digest()), "crv": "P-256",
-                "alg": ALGORITHM, "x": _encode(x), "y": _encode(y)}
+        return {
+            "use": "sig",
+            "kty": "EC",
+            "kid": _encode(hashlib.sha256(x + y).digest()),
+            "crv": "P-256",
+            "alg": ALGORITHM,
+            "x": _encode(x),
+            "y": _encode(y),
+        }
 
 
 def _encode(data: bytes) -> str:

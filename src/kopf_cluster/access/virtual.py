@@ -4,6 +4,7 @@ Resources that are never stored: questions about users and their permissions, an
 They can only be created; the answer is the same object with its status.
 The rules are those of the API groups ``authentication.k8s.io`` and ``authorization.k8s.io``.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -78,8 +79,13 @@ class VirtualResources:
         errors, find = self._questions[kind.plural](spec, call, request.user)
         if wrong or errors:
             raise statuses.invalid(kind, "", [*wrong, *errors])
-        return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": {}, **({"spec": spec} if spec else {}),
-                "status": find()}
+        return {
+            "kind": kind.kind,
+            "apiVersion": kind.api_version,
+            "metadata": {},
+            **({"spec": spec} if spec else {}),
+            "status": find(),
+        }
 
     def _ask_oneself(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
         return [], lambda: {"userInfo": user.as_object()}
@@ -94,16 +100,16 @@ class VirtualResources:
         return {"authenticated": True, "user": user.as_object(), "audiences": audiences}
 
     def _ask_own_access(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return (list(validate_access_review(spec, own=True)),
-                lambda: review_access(self._access.policy, user, spec))
+        return (list(validate_access_review(spec, own=True)), lambda: review_access(self._access.policy, user, spec))
 
     def _ask_access(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return (list(validate_access_review(spec, own=False)),
-                lambda: review_subject_access(self._access.policy, spec))
+        return (list(validate_access_review(spec, own=False)), lambda: review_subject_access(self._access.policy, spec))
 
     def _ask_local_access(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return (list(validate_local_review(spec, call.namespace or "")),
-                lambda: review_subject_access(self._access.policy, spec))
+        return (
+            list(validate_local_review(spec, call.namespace or "")),
+            lambda: review_subject_access(self._access.policy, spec),
+        )
 
     def _ask_rules(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
         return [], lambda: review_rules(self._access.policy, user, spec)
@@ -128,11 +134,17 @@ class VirtualResources:
         audiences = spec.audiences or [AUDIENCE]
         token = self._access.tokens.issue(bindings, audiences, lifetime)
         expires = (ages.moment() + datetime.timedelta(seconds=lifetime)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-                "metadata": {"name": key[1], "namespace": key[0], "creationTimestamp": ages.now()},
-                "spec": {"audiences": audiences, "expirationSeconds": int(lifetime),
-                         "boundObjectRef": (body.get("spec") or {}).get("boundObjectRef")},
-                "status": {"token": token, "expirationTimestamp": expires}}
+        return {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"name": key[1], "namespace": key[0], "creationTimestamp": ages.now()},
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": int(lifetime),
+                "boundObjectRef": (body.get("spec") or {}).get("boundObjectRef"),
+            },
+            "status": {"token": token, "expirationTimestamp": expires},
+        }
 
     def _bind(self, namespace: str, wanted: _BoundObject) -> Binding:
         if (wanted.apiVersion, wanted.kind) not in _BINDING:
@@ -143,20 +155,25 @@ class VirtualResources:
         if record is None:
             raise statuses.not_found(_Named("", wanted.kind, bucket), wanted.name)
         if wanted.uid and wanted.uid != record.uid:
-            raise statuses.conflict(_Named("", wanted.kind, bucket), wanted.name,
-                                    f"the UID in the bound object reference ({wanted.uid}) does not match "
-                                    f"the UID in record. The object might have been deleted and then recreated")
+            raise statuses.conflict(
+                _Named("", wanted.kind, bucket),
+                wanted.name,
+                f"the UID in the bound object reference ({wanted.uid}) does not match "
+                f"the UID in record. The object might have been deleted and then recreated",
+            )
         return Binding(bucket, key, record.uid)
 
 
 def _validate_token(spec: _TokenSpec) -> Iterator[FieldError]:
     lifetime = spec.expirationSeconds
     if lifetime is not None and lifetime < MIN_LIFETIME:
-        yield statuses.invalid_value("spec.expirationSeconds", lifetime,
-                                     "may not specify a duration less than 10 minutes")
+        yield statuses.invalid_value(
+            "spec.expirationSeconds", lifetime, "may not specify a duration less than 10 minutes"
+        )
     if lifetime is not None and lifetime > _MAX_LIFETIME:
-        yield statuses.invalid_value("spec.expirationSeconds", lifetime,
-                                     "may not specify a duration larger than 2^32 seconds")
+        yield statuses.invalid_value(
+            "spec.expirationSeconds", lifetime, "may not specify a duration larger than 2^32 seconds"
+        )
 
 
 # The reviews of access: objects that are never stored, but are answered with what one may do.
@@ -182,11 +199,15 @@ def validate_local_review(spec: Obj, namespace: str) -> Iterator[FieldError]:
     yield from validate_access_review(spec, own=False)
     resource = spec.get("resourceAttributes") or {}
     if spec.get("nonResourceAttributes"):
-        yield invalid_value("spec.nonResourceAttributes", spec["nonResourceAttributes"],
-                            "disallowed on this kind of request")
+        yield invalid_value(
+            "spec.nonResourceAttributes", spec["nonResourceAttributes"], "disallowed on this kind of request"
+        )
     elif resource.get("namespace") != namespace:
-        yield invalid_value("spec.resourceAttributes.namespace", resource.get("namespace") or "",
-                            f"must match metadata.namespace: {namespace}")
+        yield invalid_value(
+            "spec.resourceAttributes.namespace",
+            resource.get("namespace") or "",
+            f"must match metadata.namespace: {namespace}",
+        )
 
 
 def review_access(policy: Policy, user: User, spec: Obj) -> dict[str, Any]:
@@ -210,8 +231,11 @@ def _attributes(spec: Obj) -> Attributes:
         return Attributes(path.get("verb") or "", path=path.get("path") or "")
     asked = spec["resourceAttributes"]
     return Attributes(
-        verb=asked.get("verb") or "", group=asked.get("group") or "", resource=asked.get("resource") or "",
-        subresource=asked.get("subresource") or "", namespace=asked.get("namespace") or "",
+        verb=asked.get("verb") or "",
+        group=asked.get("group") or "",
+        resource=asked.get("resource") or "",
+        subresource=asked.get("subresource") or "",
+        namespace=asked.get("namespace") or "",
         name=asked.get("name") or "",
     )
 

@@ -4,6 +4,7 @@ Which webhooks there are, and which of them want to know about which operations.
 The rules are those of "Dynamic Admission Control" of the Kubernetes documentation: rules with wildcards, scopes,
 selectors, and the match policy by which a webhook gets an equivalent version of the object.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -98,9 +99,11 @@ class Configurations:
         """Give the webhooks to be asked, each with the version of the kind in which it wants the object."""
         if attributes.kind.bucket in (MUTATING, VALIDATING):
             return []  # or nobody could ever repair a broken configuration
-        return [(webhook, kind) for webhook in self._webhooks[mutating]
-                if (kind := self._choose_kind(webhook, attributes)) is not None
-                and self._is_selected(webhook, attributes)]
+        return [
+            (webhook, kind)
+            for webhook in self._webhooks[mutating]
+            if (kind := self._choose_kind(webhook, attributes)) is not None and self._is_selected(webhook, attributes)
+        ]
 
     def _choose_kind(self, webhook: Webhook, attributes: Attributes) -> Kind | None:
         rules: Sequence[Obj] = webhook.raw.get("rules") or ()
@@ -114,14 +117,16 @@ class Configurations:
             if other is not None and any(_covers(rule, attributes, other) for rule in rules):
                 if other.converter is not None and other.converter.converts:
                     raise statuses.not_implemented(
-                        f'the review of {other.api_version} for a request in {kind.api_version}, which are converted '
-                        f'by a webhook, as the webhook "{webhook.name}" asks for by its match policy,')
+                        f"the review of {other.api_version} for a request in {kind.api_version}, which are converted "
+                        f'by a webhook, as the webhook "{webhook.name}" asks for by its match policy,'
+                    )
                 return other
         return None
 
     def _is_selected(self, webhook: Webhook, attributes: Attributes) -> bool:
-        return self._is_in_namespace(webhook.raw.get("namespaceSelector") or {}, attributes) \
-            and _is_any_selected(webhook.raw.get("objectSelector") or {}, attributes)
+        return self._is_in_namespace(webhook.raw.get("namespaceSelector") or {}, attributes) and _is_any_selected(
+            webhook.raw.get("objectSelector") or {}, attributes
+        )
 
     def _is_in_namespace(self, selector: Obj, attributes: Attributes) -> bool:
         if not selector:
@@ -136,8 +141,9 @@ class Configurations:
 
 def _is_any_selected(selector: Obj, attributes: Attributes) -> bool:
     """An object is selected if it is so either before or after the operation."""
-    return not selector or any(selectors.matches(selector, _labels(obj))
-                               for obj in (attributes.obj, attributes.old) if obj is not None)
+    return not selector or any(
+        selectors.matches(selector, _labels(obj)) for obj in (attributes.obj, attributes.old) if obj is not None
+    )
 
 
 def _labels(obj: Obj | None) -> Mapping[str, str]:
@@ -146,11 +152,13 @@ def _labels(obj: Obj | None) -> Mapping[str, str]:
 
 def _covers(rule: Obj, attributes: Attributes, kind: Kind) -> bool:
     scope = rule.get("scope") or "*"
-    return (_is_listed(attributes.operation, rule.get("operations"))
-            and _is_listed(kind.group, rule.get("apiGroups"))
-            and _is_listed(kind.version, rule.get("apiVersions"))
-            and (scope == "*" or (scope == "Namespaced") is kind.namespaced)
-            and any(_is_resource(pattern, attributes) for pattern in rule.get("resources") or ()))
+    return (
+        _is_listed(attributes.operation, rule.get("operations"))
+        and _is_listed(kind.group, rule.get("apiGroups"))
+        and _is_listed(kind.version, rule.get("apiVersions"))
+        and (scope == "*" or (scope == "Namespaced") is kind.namespaced)
+        and any(_is_resource(pattern, attributes) for pattern in rule.get("resources") or ())
+    )
 
 
 def _is_listed(value: str, listed: Sequence[str] | None) -> bool:
@@ -160,4 +168,5 @@ def _is_listed(value: str, listed: Sequence[str] | None) -> bool:
 def _is_resource(pattern: str, attributes: Attributes) -> bool:
     plural, _, subresource = pattern.partition("/")
     return plural in ("*", attributes.kind.plural) and (
-        subresource == attributes.subresource or (subresource == "*" and bool(pattern)))
+        subresource == attributes.subresource or (subresource == "*" and bool(pattern))
+    )

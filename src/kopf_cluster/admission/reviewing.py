@@ -3,6 +3,7 @@ The course of admission: mutating webhooks one after another, then validating on
 
 Both happen in the middle of a write, as questions of its session: see `sessions`.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -75,7 +76,10 @@ class Reviewer:
         session.answer(question, lambda: self._validate(session, attributes, selected))
 
     async def _mutate(
-            self, session: sessions.Session, attributes: Attributes, selected: list[tuple[Webhook, Kind]],
+        self,
+        session: sessions.Session,
+        attributes: Attributes,
+        selected: list[tuple[Webhook, Kind]],
     ) -> Obj | None:
         """Ask one by one; ask those again that want to see what the later ones have changed."""
         seen: list[tuple[Webhook, Kind, Obj | None]] = []
@@ -89,16 +93,24 @@ class Reviewer:
         return attributes.obj
 
     async def _validate(
-            self, session: sessions.Session, attributes: Attributes, selected: list[tuple[Webhook, Kind]],
+        self,
+        session: sessions.Session,
+        attributes: Attributes,
+        selected: list[tuple[Webhook, Kind]],
     ) -> None:
         outcomes = await asyncio.gather(
-            *(self._call(session, webhook, kind, attributes) for webhook, kind in selected), return_exceptions=True)
+            *(self._call(session, webhook, kind, attributes) for webhook, kind in selected), return_exceptions=True
+        )
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
 
     async def _call(
-            self, session: sessions.Session, webhook: Webhook, kind: Kind, attributes: Attributes,
+        self,
+        session: sessions.Session,
+        webhook: Webhook,
+        kind: Kind,
+        attributes: Attributes,
     ) -> Obj | None:
         """Ask one webhook; give the object as it wants it, or raise the refusal."""
         try:
@@ -110,29 +122,49 @@ class Reviewer:
             allowed = response.allowed
             shown = review["request"]["object"]
             if shown is None and response.patch and allowed and webhook.mutating:
-                raise statuses.internal(f'admission webhook "{webhook.name}" attempted to modify the object, '
-                                        "which is not supported for this operation")
+                raise statuses.internal(
+                    f'admission webhook "{webhook.name}" attempted to modify the object, '
+                    "which is not supported for this operation"
+                )
             patched = reviews.apply_patch(response, shown) if allowed and webhook.mutating else shown
         except (CallError, reviews.ReviewError, expressions.EvaluationError) as error:
             self._remember(webhook, attributes, allowed=webhook.ignores_failures, error=str(error))
             if webhook.ignores_failures:
-                logger.warning('Failed calling webhook, failing open %s: failed calling webhook "%s": %s',
-                               webhook.name, webhook.name, error)
+                logger.warning(
+                    'Failed calling webhook, failing open %s: failed calling webhook "%s": %s',
+                    webhook.name,
+                    webhook.name,
+                    error,
+                )
                 return attributes.obj
             what = "failed to call webhook: " if isinstance(error, CallError) else ""
             raise statuses.internal(f'failed calling webhook "{webhook.name}": {what}{error}') from None
-        self._remember(webhook, attributes, allowed=allowed, patched=patched != shown,
-                       audit_annotations=response.auditAnnotations or {})
+        self._remember(
+            webhook,
+            attributes,
+            allowed=allowed,
+            patched=patched != shown,
+            audit_annotations=response.auditAnnotations or {},
+        )
         session.warnings += response.warnings or ()
         if not allowed:
             raise reviews.deny(webhook, response.status)
         return reviews.take_back(patched, attributes)
 
     def _remember(self, webhook: Webhook, attributes: Attributes, **outcome: Any) -> None:
-        self.calls.append(AdmissionCall(
-            configuration=webhook.configuration, webhook=webhook.name, mutating=webhook.mutating,
-            operation=attributes.operation, resource=attributes.resource, namespace=attributes.namespace,
-            name=attributes.name, dry_run=attributes.dry_run, **outcome))
+        self.calls.append(
+            AdmissionCall(
+                configuration=webhook.configuration,
+                webhook=webhook.name,
+                mutating=webhook.mutating,
+                operation=attributes.operation,
+                resource=attributes.resource,
+                namespace=attributes.namespace,
+                name=attributes.name,
+                dry_run=attributes.dry_run,
+                **outcome,
+            )
+        )
 
 
 class Gate:
@@ -147,8 +179,14 @@ class Gate:
         return bool(self._configurations) and sessions.current() is not None
 
     def mutate(
-            self, operation: Operation, kind: Kind, new: Obj, old: Obj | None,
-            *, subresource: str = "", dry_run: bool = False,
+        self,
+        operation: Operation,
+        kind: Kind,
+        new: Obj,
+        old: Obj | None,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> Obj:
         """Give the object as the webhooks want it; what they may not change, stays."""
         metadata = new["metadata"]
@@ -167,8 +205,14 @@ class Gate:
         return {**mutated, "metadata": cleaned}
 
     def validate(
-            self, operation: Operation, kind: Kind, new: Obj | None, old: Obj | None,
-            *, subresource: str = "", dry_run: bool = False,
+        self,
+        operation: Operation,
+        kind: Kind,
+        new: Obj | None,
+        old: Obj | None,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
     ) -> None:
         self._reviewer.validate(self._describe(operation, kind, new, old, subresource, dry_run))
 
@@ -183,35 +227,59 @@ class Gate:
 
     @staticmethod
     def _describe(
-            operation: Operation, kind: Kind, new: Obj | None, old: Obj | None, subresource: str, dry_run: bool,
+        operation: Operation,
+        kind: Kind,
+        new: Obj | None,
+        old: Obj | None,
+        subresource: str,
+        dry_run: bool,
     ) -> Attributes:
         metadata = (new or old or {}).get("metadata") or {}
         namespace = metadata.get("namespace") or (metadata.get("name") if kind.bucket == "namespaces" else None)
-        return Attributes(operation, kind, subresource, namespace or "", metadata.get("name") or "",
-                          new, old, dry_run)
+        return Attributes(operation, kind, subresource, namespace or "", metadata.get("name") or "", new, old, dry_run)
 
 
 # What identifies the object, and what the server decides: webhooks cannot change these.
-_FIXED: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
-                 "deletionTimestamp", "deletionGracePeriodSeconds")
+_FIXED: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 
 
 def _with_object(attributes: Attributes, obj: Obj | None) -> Attributes:
-    return Attributes(attributes.operation, attributes.kind, attributes.subresource, attributes.namespace,
-                      attributes.name, obj, attributes.old, attributes.dry_run)
+    return Attributes(
+        attributes.operation,
+        attributes.kind,
+        attributes.subresource,
+        attributes.namespace,
+        attributes.name,
+        obj,
+        attributes.old,
+        attributes.dry_run,
+    )
 
 
 def _meets_conditions(webhook: Webhook, request: Obj) -> bool:
     """Evaluate the match conditions, all of which must be true for the webhook to be called."""
-    values = {"object": request["object"], "oldObject": request["oldObject"],
-              "request": {key: value for key, value in request.items() if key not in ("object", "oldObject")}}
+    values = {
+        "object": request["object"],
+        "oldObject": request["oldObject"],
+        "request": {key: value for key, value in request.items() if key not in ("object", "oldObject")},
+    }
     errors = []
     for condition in webhook.raw.get("matchConditions") or ():
         try:
             met = expressions.compile_expression(condition["expression"], _VARIABLES).evaluate(values)
         except expressions.CompilationError as error:
             raise statuses.not_implemented(
-                f'the match condition "{condition.get("name")}" of the webhook "{webhook.name}" ({error})') from None
+                f'the match condition "{condition.get("name")}" of the webhook "{webhook.name}" ({error})'
+            ) from None
         except expressions.EvaluationError as error:
             errors.append(error)
         else:

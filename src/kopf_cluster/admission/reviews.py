@@ -3,6 +3,7 @@ Admission reviews: what is sent to a webhook, and what its answer means.
 
 The structures are those of ``admission.k8s.io/v1`` (and ``v1beta1``, which is the same in all that matters).
 """
+
 from __future__ import annotations
 
 import base64
@@ -74,8 +75,9 @@ def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
         "object": _show(attributes.obj, kind, attributes),
         "oldObject": _show(attributes.old, kind, attributes),
         "dryRun": attributes.dry_run,
-        "options": None if attributes.operation == "CONNECT" else
-        {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1"}
+        "options": None
+        if attributes.operation == "CONNECT"
+        else {"kind": _OPTIONS[attributes.operation], "apiVersion": "meta.k8s.io/v1"}
         | ({"dryRun": ["All"]} if attributes.dry_run else {}),
     }
     absent = ("subResource", "requestSubResource", "name", "namespace")
@@ -120,18 +122,24 @@ def read_response(webhook: Webhook, review: Obj, body: bytes) -> Response:
         raise ReviewError(f"received invalid webhook response: {error}") from None
     expected = review["apiVersion"]
     if answer.response is None:
-        raise ReviewError("received invalid webhook response: webhook response is missing"
-                          if answer.kind else "received invalid webhook response: expected webhook response of "
-                                              f"{expected}, Kind=AdmissionReview, got , Kind=")
+        raise ReviewError(
+            "received invalid webhook response: webhook response is missing"
+            if answer.kind
+            else "received invalid webhook response: expected webhook response of "
+            f"{expected}, Kind=AdmissionReview, got , Kind="
+        )
     if webhook.review_version == "v1":
         got = f"{answer.apiVersion}, Kind={answer.kind}"
         if got != f"{expected}, Kind=AdmissionReview":
-            raise ReviewError("received invalid webhook response: expected webhook response of "
-                              f"{expected}, Kind=AdmissionReview, got {got}")
+            raise ReviewError(
+                "received invalid webhook response: expected webhook response of "
+                f"{expected}, Kind=AdmissionReview, got {got}"
+            )
         uid = review["request"]["uid"]
         if answer.response.uid != uid:
-            raise ReviewError(f'received invalid webhook response: expected response.uid="{uid}", '
-                              f'got "{answer.response.uid}"')
+            raise ReviewError(
+                f'received invalid webhook response: expected response.uid="{uid}", got "{answer.response.uid}"'
+            )
     return answer.response
 
 

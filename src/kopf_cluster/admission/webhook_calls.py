@@ -4,6 +4,7 @@ Calls of webhooks: from the client config of a configuration to the bytes of an 
 A service is not resolved by DNS, as there is no network of a cluster: it is looked up among the registered local
 addresses, but its certificate must be for the name of the service, as it is in reality.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -19,8 +20,11 @@ import msgspec
 
 from kopf_cluster import codec
 
-_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, */*",
-                   "User-Agent": "kube-apiserver-admission"}
+_HEADERS: Final = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, */*",
+    "User-Agent": "kube-apiserver-admission",
+}
 
 
 class CallError(Exception):
@@ -72,9 +76,14 @@ class Caller:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), trust_env=False)
         try:
             async with asyncio.timeout(timeout):
-                async with self._session.post(target.actual, data=codec.encode(document), headers=_HEADERS,
-                                              ssl=context, server_hostname=target.server_name,
-                                              allow_redirects=False) as response:
+                async with self._session.post(
+                    target.actual,
+                    data=codec.encode(document),
+                    headers=_HEADERS,
+                    ssl=context,
+                    server_hostname=target.server_name,
+                    allow_redirects=False,
+                ) as response:
                     body = await response.read()
         except TimeoutError:
             raise CallError(f"{shown}: context deadline exceeded") from None
@@ -102,8 +111,10 @@ class Caller:
         shown = f"https://{server_name}:{service.get('port') or 443}{path}?{query}"
         address = self._services.find(namespace, name)
         if address is None:
-            raise CallError(f'Post "{shown}": service "{name}" not found (the local cluster knows those services '
-                            "that are registered with register_service)")
+            raise CallError(
+                f'Post "{shown}": service "{name}" not found (the local cluster knows those services '
+                "that are registered with register_service)"
+            )
         host = f"[{address[0]}]" if ":" in address[0] else address[0]
         return Target(shown, f"https://{host}:{address[1]}{path}?{query}", server_name)
 

@@ -3,6 +3,7 @@ The Kubernetes API: from a request to its answer or stream, with every refusal r
 
 Everything is synchronous; only streams go on afterwards.
 """
+
 from __future__ import annotations
 
 import functools
@@ -38,7 +39,13 @@ class API:
     """All that is served under the Kubernetes paths."""
 
     def __init__(
-            self, store: Store, registry: Registry, writer: Writer, access: Access, *, bookmark_interval: float,
+        self,
+        store: Store,
+        registry: Registry,
+        writer: Writer,
+        access: Access,
+        *,
+        bookmark_interval: float,
     ) -> None:
         super().__init__()
         self._registry = registry
@@ -52,9 +59,11 @@ class API:
         """Where it is served: the host and the port, as soon as these are known."""
         discovery = Discovery(registry)
         self.pages: list[Page] = [
-            lambda request: discovery.answer(request, self.address), OpenAPI(registry).answer,
+            lambda request: discovery.answer(request, self.address),
+            OpenAPI(registry).answer,
             functools.partial(paths.answer, registry=registry),
-            lambda request: paths.answer_issuer(request, self.address, access.tokens)]
+            lambda request: paths.answer_issuer(request, self.address, access.tokens),
+        ]
         """What answers requests of other paths than those of resources, one by one until there is an answer."""
 
     def answer(self, call: Call, request: Request) -> Answer | Stream:
@@ -164,8 +173,9 @@ class API:
     def _refuse_path(self, request: Request) -> Answer:
         """Refuse what is not there: in plain text, if nobody is responsible for the group but definitions."""
         if request.path[:1] == ("apis",) and self._registry.is_custom(request.path[1]):
-            return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8",
-                          {"X-Content-Type-Options": "nosniff"})
+            return Answer(
+                404, b"404 page not found\n", "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
+            )
         raise statuses.unknown_path()
 
     @staticmethod
@@ -194,8 +204,13 @@ class API:
         body = _read(kind, request)
         objects.require_same_name(body, call.name)
         record = self._writer.update(
-            kind, (call.namespace or "", call.name), lambda old: body,
-            subresource=call.subresource, need_version=not kind.unconditional_update, options=options)
+            kind,
+            (call.namespace or "", call.name),
+            lambda old: body,
+            subresource=call.subresource,
+            need_version=not kind.unconditional_update,
+            options=options,
+        )
         return self._written(200, kind, record, request, options)
 
     def _patch(self, kind: Kind, call: Call, request: Request) -> Answer:
@@ -203,7 +218,9 @@ class API:
             raise statuses.method_not_allowed()
         options = write_options(request)
         apply: dict[str, Callable[[Obj, Any], Any]] = {
-            patches.JSON: patches.json_patch, patches.MERGE: patches.merge_patch}
+            patches.JSON: patches.json_patch,
+            patches.MERGE: patches.merge_patch,
+        }
         if not kind.custom:
             structure = structures.of_definition(kind.definition)
             apply[patches.STRATEGIC] = lambda old, patch: strategic_patch(old, patch, structure)
@@ -216,8 +233,13 @@ class API:
             options = msgspec.structs.replace(options, strategic=patch)
         function = apply[request.content_type]
         record = self._writer.update(
-            kind, (call.namespace or "", call.name), lambda old: function(old, patch),
-            subresource=call.subresource, need_version=not kind.unconditional_update, options=options)
+            kind,
+            (call.namespace or "", call.name),
+            lambda old: function(old, patch),
+            subresource=call.subresource,
+            need_version=not kind.unconditional_update,
+            options=options,
+        )
         return self._written(200, kind, record, request, options)
 
     def _apply(self, kind: Kind, call: Call, request: Request, options: WriteOptions) -> Answer:
@@ -229,15 +251,18 @@ class API:
             raise statuses.bad_request(f"metadata of {kind.kind} must be an object")
         applied["metadata"] = metadata = {"name": key[1], **(metadata or {})}
         if metadata["name"] != key[1]:
-            raise statuses.bad_request(f"the name of the object ({metadata['name']}) does not match "
-                                       f"the name on the URL ({key[1]})")
+            raise statuses.bad_request(
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({key[1]})"
+            )
         if kind.namespaced and metadata.setdefault("namespace", key[0]) != key[0]:
-            raise statuses.bad_request("the namespace of the provided object does not match "
-                                       "the namespace sent on the request")
+            raise statuses.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
         if not self._writer.has(kind, key):
             self._access.authorize_creation(call, request)
-        record, created = self._writer.apply(kind, key, applied, force=request.flag("force"),
-                                             subresource=call.subresource, options=options)
+        record, created = self._writer.apply(
+            kind, key, applied, force=request.flag("force"), subresource=call.subresource, options=options
+        )
         return self._written(201 if created else 200, kind, record, request, options)
 
     def _delete(self, kind: Kind, call: Call, request: Request) -> Answer:
@@ -248,10 +273,18 @@ class API:
             status = 202 if not gone and options.orphanDependents is False else 200
             return Answer(status, negotiate(kind, request).form.one(kind, record))
         details = {"name": record.key[1], "group": kind.group, "kind": kind.plural, "uid": record.uid}
-        return Answer(200, codec.encode({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-            "details": {key: value for key, value in details.items() if value},
-        }))
+        return Answer(
+            200,
+            codec.encode(
+                {
+                    "kind": "Status",
+                    "apiVersion": "v1",
+                    "metadata": {},
+                    "status": "Success",
+                    "details": {key: value for key, value in details.items() if value},
+                }
+            ),
+        )
 
     def _delete_collection(self, kind: Kind, call: Call, request: Request) -> Answer:
         options = delete_options(request)

@@ -1,6 +1,7 @@
 """
 The bodies of requests: decoded from JSON, YAML, or protobuf, and checked for being of the right kind.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -50,12 +51,15 @@ def read_object(expected: Expected, request: Request, *, implied: bool) -> dict[
     if not body.get("apiVersion"):
         raise _unrecognized(expected.kind, "couldn't get version/kind; 'apiVersion' is missing")
     if body["apiVersion"] != api_version:
-        raise statuses.bad_request(f"the API version in the data ({body['apiVersion']}) does not match "
-                                   f"the expected API version ({api_version})")
+        raise statuses.bad_request(
+            f"the API version in the data ({body['apiVersion']}) does not match "
+            f"the expected API version ({api_version})"
+        )
     if body["kind"] != expected.kind:
         raise statuses.bad_request(
             f'{body["kind"]} in version "{expected.version}" cannot be handled as a {expected.kind}: '
-            "the kind in the data does not match the expected kind")
+            "the kind in the data does not match the expected kind"
+        )
     return body
 
 
@@ -76,8 +80,9 @@ def decode_body(request: Request, expected: Expected) -> dict[str, Any]:
         else:
             raise statuses.unsupported_media(encodings.SERVED)
     except (codec.DecodeError, yaml.YAMLError, TypeError, RecursionError) as error:
-        raise _unrecognized(what, "couldn't get version/kind; json parse error: "
-                                  f"{error} ({_excerpt(request.body)})") from None
+        raise _unrecognized(
+            what, f"couldn't get version/kind; json parse error: {error} ({_excerpt(request.body)})"
+        ) from None
     if not isinstance(body, dict):
         raise _unrecognized(what, "couldn't get version/kind; json parse error: not a JSON object")
     return body
@@ -106,8 +111,9 @@ def _decode_protobuf(data: bytes, expected: Expected) -> dict[str, Any]:
             raise ProtobufError(f"object *unstructured.Unstructured {envelopes.NO_MESSAGE}")
         obj = message.decode(envelope.raw) if find_message(api_version, kind) is message else {}
     except ProtobufError as error:
-        raise statuses.bad_request(f'{kind} in version "{api_version.rpartition("/")[2]}" '
-                                   f"cannot be handled as a {expected.kind}: {error}") from None
+        raise statuses.bad_request(
+            f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {expected.kind}: {error}'
+        ) from None
     return {"kind": kind, "apiVersion": api_version, **obj}
 
 
@@ -151,7 +157,13 @@ def _unrecognized(what: str, why: str) -> statuses.APIStatus:
 # The server decodes a patch with Go's JSON decoder, so that the messages tell of Go's types.
 
 _NAMES: Final[dict[type, str]] = {
-    dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+}
 _OPERATION: Final = "handlers.jsonPatchOp"
 _NO_PATCH: Final = "Invalid JSON Patch"
 

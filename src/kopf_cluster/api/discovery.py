@@ -3,6 +3,7 @@ Discovery: which groups, versions, and resources there are, in the legacy and in
 
 See "Discovery API" of the Kubernetes documentation. The aggregated form is what current clients ask for first.
 """
+
 from __future__ import annotations
 
 import base64
@@ -39,8 +40,12 @@ def _choose(accept: str, versions: Collection[str] = _VERSIONS) -> _Choice:
             if clause.is_plain:
                 return _Choice(media)
             wanted = {name: clause.parameters.get(name, "") for name in ("g", "v", "as")}
-            if media != encodings.YAML and wanted["v"] in versions \
-                    and wanted["g"] == "apidiscovery.k8s.io" and wanted["as"] == "APIGroupDiscoveryList":
+            if (
+                media != encodings.YAML
+                and wanted["v"] in versions
+                and wanted["g"] == "apidiscovery.k8s.io"
+                and wanted["as"] == "APIGroupDiscoveryList"
+            ):
                 return _Choice(media, wanted["v"])
     raise statuses.not_acceptable(encodings.SERVED)
 
@@ -71,51 +76,81 @@ class Discovery:
         choice = _choose(request.accept)
         if choice.version:
             return self._aggregate([_CORE], choice)
-        return _encode({"kind": "APIVersions", "versions": [CORE_VERSION],
-                        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]}, choice)
+        return _encode(
+            {
+                "kind": "APIVersions",
+                "versions": [CORE_VERSION],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+            },
+            choice,
+        )
 
     def _groups(self, request: Request) -> Answer:
         names = [group for group in self._registry.groups() if group != _CORE]
         choice = _choose(request.accept)
         if choice.version:
             return self._aggregate(names, choice)
-        groups = [{key: value for key, value in self._group(name).items() if key not in ("kind", "apiVersion")}
-                  for name in names]
+        groups = [
+            {key: value for key, value in self._group(name).items() if key not in ("kind", "apiVersion")}
+            for name in names
+        ]
         return _encode({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}, choice)
 
     def _group(self, group: str) -> Obj:
-        versions = [{"groupVersion": f"{group}/{version}", "version": version}
-                    for version in self._registry.versions(group)]
-        return {"kind": "APIGroup", "apiVersion": "v1", "name": group, "versions": versions,
-                "preferredVersion": versions[0]}
+        versions = [
+            {"groupVersion": f"{group}/{version}", "version": version} for version in self._registry.versions(group)
+        ]
+        return {
+            "kind": "APIGroup",
+            "apiVersion": "v1",
+            "name": group,
+            "versions": versions,
+            "preferredVersion": versions[0],
+        }
 
     def _resources(self, group: str, version: str) -> Obj:
         resources: list[Obj] = []
         for kind in self._registry.kinds(group, version):
-            main: Obj = {"name": kind.plural, "singularName": kind.singular, "namespaced": kind.namespaced,
-                         "kind": kind.kind, "verbs": list(kind.verbs)}
+            main: Obj = {
+                "name": kind.plural,
+                "singularName": kind.singular,
+                "namespaced": kind.namespaced,
+                "kind": kind.kind,
+                "verbs": list(kind.verbs),
+            }
             main = _with_names(main, kind)
             if kind.is_stored and "create" in kind.verbs:
                 main["storageVersionHash"] = _hash_storage_version(kind)
             resources.append(main)
-            resources.extend(_list_subresource(kind, name, subresource)
-                             for name, subresource in kind.listed_subresources.items())
+            resources.extend(
+                _list_subresource(kind, name, subresource) for name, subresource in kind.listed_subresources.items()
+            )
         group_version = f"{group}/{version}" if group else version
-        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
-                "resources": resources}
+        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources}
 
     def _aggregate(self, groups: list[str], choice: _Choice) -> Answer:
-        items = [{"metadata": {"name": group, "creationTimestamp": None},
-                  "versions": [self._aggregate_version(group, name) for name in self._registry.versions(group)]}
-                 for group in groups]
-        document = {"kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{choice.version}",
-                    "metadata": {}, "items": items}
+        items = [
+            {
+                "metadata": {"name": group, "creationTimestamp": None},
+                "versions": [self._aggregate_version(group, name) for name in self._registry.versions(group)],
+            }
+            for group in groups
+        ]
+        document = {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": f"apidiscovery.k8s.io/{choice.version}",
+            "metadata": {},
+            "items": items,
+        }
         content_type = _AGGREGATED.format(media=choice.media, version=choice.version)
         return msgspec.structs.replace(_encode(document, choice), content_type=content_type)
 
     def _aggregate_version(self, group: str, version: str) -> Obj:
-        return {"version": version, "freshness": "Current",
-                "resources": [_aggregate_kind(kind) for kind in self._registry.kinds(group, version)]}
+        return {
+            "version": version,
+            "freshness": "Current",
+            "resources": [_aggregate_kind(kind) for kind in self._registry.kinds(group, version)],
+        }
 
 
 def _hash_storage_version(kind: Kind) -> str:
@@ -134,18 +169,37 @@ def _list_subresource(kind: Kind, name: str, subresource: Subresource) -> Obj:
     """The group and the version are told only if they are not those of the whole list."""
     is_own = (subresource.group, subresource.version) == (kind.group, kind.version)
     origin = {} if is_own else {"group": subresource.group, "version": subresource.version}
-    return {"name": f"{kind.plural}/{name}", "singularName": "", "namespaced": kind.namespaced, **origin,
-            "kind": subresource.kind, "verbs": list(subresource.verbs)}
+    return {
+        "name": f"{kind.plural}/{name}",
+        "singularName": "",
+        "namespaced": kind.namespaced,
+        **origin,
+        "kind": subresource.kind,
+        "verbs": list(subresource.verbs),
+    }
 
 
 def _aggregate_kind(kind: Kind) -> Obj:
     response = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    main: Obj = {"resource": kind.plural, "responseKind": response,
-                 "scope": "Namespaced" if kind.namespaced else "Cluster",
-                 "singularResource": kind.singular, "verbs": list(kind.verbs)}
-    subresources = [{"subresource": name, "verbs": list(subresource.verbs), "responseKind": {
-        "group": subresource.group, "version": subresource.version, "kind": subresource.kind,
-    }} for name, subresource in kind.listed_subresources.items()]
+    main: Obj = {
+        "resource": kind.plural,
+        "responseKind": response,
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(kind.verbs),
+    }
+    subresources = [
+        {
+            "subresource": name,
+            "verbs": list(subresource.verbs),
+            "responseKind": {
+                "group": subresource.group,
+                "version": subresource.version,
+                "kind": subresource.kind,
+            },
+        }
+        for name, subresource in kind.listed_subresources.items()
+    ]
     return _with_names({**main, "subresources": subresources} if subresources else main, kind)
 
 

@@ -5,6 +5,7 @@ OpenAPI documents: the schemas of all kinds, and which parameters their writes t
 it that the server validates fields itself. In v3, there is a document for each group and version; in v2, one for all.
 They are made when somebody asks, and kept until their kinds change.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -29,8 +30,10 @@ _WRITE_PARAMETERS: Final = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
     for name in ("dryRun", "fieldManager", "fieldValidation")
 ]
-_VERSION_TEXT: Final = ("APIVersion defines the versioned schema of this representation of an object. It tells "
-                        "which fields there are and what they mean.")
+_VERSION_TEXT: Final = (
+    "APIVersion defines the versioned schema of this representation of an object. It tells "
+    "which fields there are and what they mean."
+)
 _KIND_TEXT: Final = "Kind is the name of what this object represents, in CamelCase. It cannot be changed."
 
 
@@ -56,8 +59,12 @@ class OpenAPI:
         return None
 
     def _version_2(self, request: Request) -> Answer:
-        kinds = [kind for group in self._registry.groups() for version in self._registry.versions(group)
-                 for kind in self._registry.kinds(group, version)]
+        kinds = [
+            kind
+            for group in self._registry.groups()
+            for version in self._registry.versions(group)
+            for kind in self._registry.kinds(group, version)
+        ]
         if "proto-openapi.spec.v2" in request.accept:
             made = self._remember("v2.pb", kinds, lambda: encode_document(_swagger(kinds)))
             return Answer(200, made, _PROTOBUF)
@@ -113,8 +120,7 @@ def _paths(kind: Kind) -> Obj:
 
     def operation(action: str, *parameters: Obj) -> Obj:
         written = {"parameters": list(parameters), "requestBody": {"content": content}} if parameters else {}
-        return {"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk, **written,
-                "responses": answers}
+        return {"x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk, **written, "responses": answers}
 
     base = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
@@ -142,8 +148,10 @@ def _schema_name(kind: Kind) -> str:
     return kind.definition or f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.kind}"
 
 
-_HEAD: Final = {"apiVersion": {"type": "string", "description": _VERSION_TEXT},
-                "kind": {"type": "string", "description": _KIND_TEXT}}
+_HEAD: Final = {
+    "apiVersion": {"type": "string", "description": _VERSION_TEXT},
+    "kind": {"type": "string", "description": _KIND_TEXT},
+}
 _METADATA_TEXT: Final = "Standard object's metadata."
 
 
@@ -153,9 +161,13 @@ def _describe_custom(kind: Kind, raw: Any, dialect: Dialect) -> Obj:
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     items = {"type": "array", "items": documents.refer(name, dialect)}
     list_kind = kind.list_kind or f"{kind.kind}List"
-    listed = {"type": "object", "required": ["items"], "description": f"{list_kind} is a list of {kind.kind}",
-              "properties": {**_HEAD, "items": items, "metadata": documents.refer(_LIST_META, dialect)},
-              "x-kubernetes-group-version-kind": [{**gvk, "kind": list_kind}]}
+    listed = {
+        "type": "object",
+        "required": ["items"],
+        "description": f"{list_kind} is a list of {kind.kind}",
+        "properties": {**_HEAD, "items": items, "metadata": documents.refer(_LIST_META, dialect)},
+        "x-kubernetes-group-version-kind": [{**gvk, "kind": list_kind}],
+    }
     described = {**_describe_root(raw, dialect), "x-kubernetes-group-version-kind": [gvk]}
     return {name: described, f"{name.rpartition('.')[0]}.{list_kind}": listed}
 
@@ -172,11 +184,31 @@ def _head_of_object(dialect: Dialect) -> Obj:
 
 
 # What of a schema has a place in OpenAPI v2; the rest was added in v3.
-_SIMPLE: Final = frozenset({
-    "type", "format", "title", "description", "default", "required", "enum", "multipleOf", "maximum",
-    "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems",
-    "uniqueItems", "maxProperties", "minProperties", "additionalProperties",
-})
+_SIMPLE: Final = frozenset(
+    {
+        "type",
+        "format",
+        "title",
+        "description",
+        "default",
+        "required",
+        "enum",
+        "multipleOf",
+        "maximum",
+        "exclusiveMaximum",
+        "minimum",
+        "exclusiveMinimum",
+        "maxLength",
+        "minLength",
+        "pattern",
+        "maxItems",
+        "minItems",
+        "uniqueItems",
+        "maxProperties",
+        "minProperties",
+        "additionalProperties",
+    }
+)
 
 
 def _describe(raw: Any, dialect: Dialect) -> Obj:
@@ -198,8 +230,11 @@ def _simplify(raw: Any) -> Obj:
     """Leave out what v2 does not know. Where anything or null may be, no fields and items are told: kubectl would
     take it that there are no others. Neither can it have lists of no items.
     """
-    made = {key: value for key, value in raw.items()
-            if key in _SIMPLE or (key.startswith("x-kubernetes-") and key != "x-kubernetes-validations")}
+    made = {
+        key: value
+        for key, value in raw.items()
+        if key in _SIMPLE or (key.startswith("x-kubernetes-") and key != "x-kubernetes-validations")
+    }
     if not raw.get("nullable") and not raw.get("x-kubernetes-preserve-unknown-fields"):
         made |= {key: raw[key] for key in ("properties", "items") if key in raw}
     if raw.get("nullable") or (made.get("type") == "array" and "items" not in made):
@@ -217,10 +252,22 @@ def _simplify(raw: Any) -> Obj:
 
 # The numbers and the types of the fields in ``openapi.v2.Schema``.
 _SIMPLE_FIELDS: Final = {
-    "$ref": (1, "string"), "format": (2, "string"), "title": (3, "string"), "description": (4, "string"),
-    "multipleOf": (6, "double"), "maximum": (7, "double"), "exclusiveMaximum": (8, "bool"), "minimum": (9, "double"),
-    "exclusiveMinimum": (10, "bool"), "maxLength": (11, "int64"), "minLength": (12, "int64"), "pattern": (13, "string"),
-    "maxItems": (14, "int64"), "minItems": (15, "int64"), "uniqueItems": (16, "bool"), "maxProperties": (17, "int64"),
+    "$ref": (1, "string"),
+    "format": (2, "string"),
+    "title": (3, "string"),
+    "description": (4, "string"),
+    "multipleOf": (6, "double"),
+    "maximum": (7, "double"),
+    "exclusiveMaximum": (8, "bool"),
+    "minimum": (9, "double"),
+    "exclusiveMinimum": (10, "bool"),
+    "maxLength": (11, "int64"),
+    "minLength": (12, "int64"),
+    "pattern": (13, "string"),
+    "maxItems": (14, "int64"),
+    "minItems": (15, "int64"),
+    "uniqueItems": (16, "bool"),
+    "maxProperties": (17, "int64"),
     "minProperties": (18, "int64"),
 }
 _DEFAULT, _REQUIRED, _ENUM, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSIONS = 5, 19, 20, 21, 22, 23, 25, 31
@@ -229,10 +276,14 @@ _DEFAULT, _REQUIRED, _ENUM, _ADDITIONAL, _TYPE, _ITEMS, _PROPERTIES, _EXTENSIONS
 def encode_document(document: Obj) -> bytes:
     """Encode a document of the version 2.0."""
     info = b"".join(_text(number, document["info"][name]) for name, number in (("title", 1), ("version", 2)))
-    return b"".join([
-        _text(1, document["swagger"]), write_field(2, info), write_field(8, b""),
-        write_field(9, _named(1, document["definitions"])),
-    ])
+    return b"".join(
+        [
+            _text(1, document["swagger"]),
+            write_field(2, info),
+            write_field(8, b""),
+            write_field(9, _named(1, document["definitions"])),
+        ]
+    )
 
 
 def _schema(schema: Obj) -> bytes:
@@ -243,16 +294,22 @@ def _schema(schema: Obj) -> bytes:
     parts += [write_field(_ENUM, _anything(value)) for value in schema.get("enum") or ()]
     if "additionalProperties" in schema:
         values = schema["additionalProperties"]
-        parts.append(write_field(_ADDITIONAL, _simple(2, "bool", values) if isinstance(values, bool)
-                                 else write_field(1, _schema(values))))
+        parts.append(
+            write_field(
+                _ADDITIONAL, _simple(2, "bool", values) if isinstance(values, bool) else write_field(1, _schema(values))
+            )
+        )
     if "type" in schema:
         parts.append(write_field(_TYPE, _text(1, schema["type"])))
     if "items" in schema:
         parts.append(write_field(_ITEMS, write_field(1, _schema(schema["items"]))))
     if "properties" in schema:
         parts.append(write_field(_PROPERTIES, _named(1, schema["properties"])))
-    parts += [write_field(_EXTENSIONS, _text(1, name) + write_field(2, _anything(value)))
-              for name, value in schema.items() if name.startswith("x-")]
+    parts += [
+        write_field(_EXTENSIONS, _text(1, name) + write_field(2, _anything(value)))
+        for name, value in schema.items()
+        if name.startswith("x-")
+    ]
     return b"".join(parts)
 
 

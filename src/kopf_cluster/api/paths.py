@@ -1,6 +1,7 @@
 """
 What is served besides resources: the health, the version, the list of all paths.
 """
+
 from __future__ import annotations
 
 import platform
@@ -16,16 +17,33 @@ from kopf_cluster.statuses import group_resource
 from kopf_cluster.store.storage import Store
 
 VERSION: Final = {
-    "major": kubernetes_version().split(".")[0], "minor": kubernetes_version().split(".")[1],
-    "emulationMajor": kubernetes_version().split(".")[0], "emulationMinor": kubernetes_version().split(".")[1],
-    "gitVersion": f"v{kubernetes_version()}+local", "gitCommit": "", "gitTreeState": "clean",
-    "buildDate": "2026-01-01T00:00:00Z", "goVersion": "", "compiler": platform.python_implementation(),
+    "major": kubernetes_version().split(".")[0],
+    "minor": kubernetes_version().split(".")[1],
+    "emulationMajor": kubernetes_version().split(".")[0],
+    "emulationMinor": kubernetes_version().split(".")[1],
+    "gitVersion": f"v{kubernetes_version()}+local",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2026-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": platform.python_implementation(),
     "platform": f"{platform.system().lower()}/{platform.machine()}",
 }
 _HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
 _CHECKS: Final = ("ping", "log", "etcd", "informer-sync")
-_FIXED: Final = ("/.well-known/openid-configuration", "/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2",
-                 "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version")
+_FIXED: Final = (
+    "/.well-known/openid-configuration",
+    "/api",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openid/v1/jwks",
+    "/readyz",
+    "/version",
+)
 
 
 def answer(request: Request, registry: Registry) -> Answer | None:
@@ -96,14 +114,18 @@ class Metrics:
     def _count_requests(self) -> Iterator[str]:
         for (verb, resource, code), count in sorted(self._counters().items()):
             plural, _, subresource = resource.partition("/")
-            yield (f'apiserver_request_total{{code="{code}",component="apiserver",resource="{plural}",'
-                   f'subresource="{subresource}",verb="{_VERBS.get(verb, verb.upper())}"}} {count}\n')
+            yield (
+                f'apiserver_request_total{{code="{code}",component="apiserver",resource="{plural}",'
+                f'subresource="{subresource}",verb="{_VERBS.get(verb, verb.upper())}"}} {count}\n'
+            )
 
     def _count_objects(self) -> Iterator[str]:
         for kind in self._registry.unique_kinds():
             if kind.is_stored:
-                yield (f'apiserver_storage_objects{{resource="{group_resource(kind)}"}} '
-                       f"{self._store.bucket(kind.bucket).count()}\n")
+                yield (
+                    f'apiserver_storage_objects{{resource="{group_resource(kind)}"}} '
+                    f"{self._store.bucket(kind.bucket).count()}\n"
+                )
 
 
 # Who issues the tokens of service accounts, and by which keys they can be verified: the documents of OpenID Connect.
@@ -117,9 +139,13 @@ def answer_issuer(request: Request, address: str, tokens: Tokens) -> Answer | No
     """Answer if the path is one of these."""
     match request.path:
         case (".well-known", "openid-configuration"):
-            document = {"issuer": AUDIENCE, "jwks_uri": f"https://{address}/openid/v1/jwks",
-                        "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
-                        "id_token_signing_alg_values_supported": [ALGORITHM]}
+            document = {
+                "issuer": AUDIENCE,
+                "jwks_uri": f"https://{address}/openid/v1/jwks",
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": [ALGORITHM],
+            }
             return Answer(200, codec.encode(document), headers=_CACHED)
         case ("openid", "v1", "jwks"):
             keys = codec.encode({"keys": [tokens.signer.public_key]})

@@ -1,6 +1,7 @@
 """
 The options of writes, as requests tell them: in the query, and for deletions in the body, too.
 """
+
 from __future__ import annotations
 
 from typing import Any, Final
@@ -36,12 +37,16 @@ def write_options(request: Request) -> WriteOptions:
     if validation and validation not in _VALIDATIONS:
         raise statuses.invalid(named, "", [statuses.unsupported_value("fieldValidation", validation, _VALIDATIONS)])
     if request.method == "PATCH" and request.flag("force") and request.content_type != patches.APPLY:
-        raise statuses.invalid(named, "", [
-            statuses.forbidden_value("force", "may not be specified for non-apply patch")])
+        raise statuses.invalid(
+            named, "", [statuses.forbidden_value("force", "may not be specified for non-apply patch")]
+        )
     warnings: list[str] = []
     # Repeated fields are a matter of hand-written manifests: who wants them found, says so, as kubectl does.
-    repeated = find_repeated(request, strict=validation == "Strict") \
-        if validation in ("Warn", "Strict") and request.body else []
+    repeated = (
+        find_repeated(request, strict=validation == "Strict")
+        if validation in ("Warn", "Strict") and request.body
+        else []
+    )
     return WriteOptions(
         dry_run=_is_dry_run(named, request.query.get("dryRun")),
         strict=validation == "Strict",
@@ -87,8 +92,11 @@ def convert_delete_options(raw: Any) -> DeleteOptions:
         raise statuses.bad_request(f"DeleteOptions cannot be decoded: {error}") from None
     policy, errors = options.propagationPolicy, []
     if policy is not None and options.orphanDependents is not None:
-        errors.append(statuses.invalid_value("propagationPolicy", policy,
-                                             "orphanDependents and deletionPropagation cannot be both set"))
+        errors.append(
+            statuses.invalid_value(
+                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
+            )
+        )
     if policy is not None and policy not in POLICIES:
         errors.append(statuses.unsupported_value("propagationPolicy", policy, (*POLICIES, "nil")))
     if any(stage != "All" for stage in options.dryRun or ()):

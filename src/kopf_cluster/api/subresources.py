@@ -3,6 +3,7 @@ What is done with pods by creating something below them: bindings to nodes, evic
 
 See "API-initiated Eviction" of the Kubernetes documentation, and the API reference of `Binding` and `Eviction`.
 """
+
 from __future__ import annotations
 
 import urllib.parse
@@ -51,20 +52,36 @@ class Pods:
         target: Any = binding.get("target")
         node = target.get("name") if isinstance(target, dict) else None
         if not node or target.get("kind") not in (None, "", "Node"):
-            raise statuses.invalid(_Binding(), key[1], [statuses.required("target.name") if not node else
-                                   statuses.unsupported_value("target.kind", target["kind"], ("Node", "<empty>"))])
+            raise statuses.invalid(
+                _Binding(),
+                key[1],
+                [
+                    statuses.required("target.name")
+                    if not node
+                    else statuses.unsupported_value("target.kind", target["kind"], ("Node", "<empty>"))
+                ],
+            )
 
         def assign(old: Obj) -> Obj:
             known = (old.get("spec") or {}).get("nodeName")
             if known or "deletionTimestamp" in old["metadata"]:
-                raise statuses.conflict(_Binding(), key[1], (
-                    f'pod {key[1]} is already assigned to node "{known}"' if known else
-                    f"pod {key[1]} is being deleted, cannot be assigned to a host"))
+                raise statuses.conflict(
+                    _Binding(),
+                    key[1],
+                    (
+                        f'pod {key[1]} is already assigned to node "{known}"'
+                        if known
+                        else f"pod {key[1]} is being deleted, cannot be assigned to a host"
+                    ),
+                )
             status = old.get("status") or {}
             conditions = [item for item in status.get("conditions") or () if item.get("type") != "PodScheduled"]
             scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": ages.now()}
-            return {**old, "spec": {**old["spec"], "nodeName": node},
-                    "status": {**status, "conditions": [*conditions, scheduled]}}
+            return {
+                **old,
+                "spec": {**old["spec"], "nodeName": node},
+                "status": {**status, "conditions": [*conditions, scheduled]},
+            }
 
         self._writer.update(kind, key, assign, subresource="binding", options=options)
         return _success(201)
@@ -77,8 +94,9 @@ class Pods:
         pod = objects.open_record(kind, self._writer.need(kind, key))
         budgets = list(self._find_budgets(pod))
         if len(budgets) > 1:
-            raise statuses.internal("This pod has more than one PodDisruptionBudget, which the eviction "
-                                    "subresource does not support.")
+            raise statuses.internal(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+            )
         if budgets:
             self._spend(*budgets[0], pod, dry_run=bool(how.dryRun))
         self._writer.delete(kind, key, how)
@@ -86,8 +104,11 @@ class Pods:
 
     def _find_budgets(self, pod: Obj) -> Iterator[tuple[Kind, Obj]]:
         kind = self._registry.find("policy", "v1", "poddisruptionbudgets")
-        if kind is None or (pod.get("status") or {}).get("phase") in _UNPROTECTED \
-                or "deletionTimestamp" in pod["metadata"]:
+        if (
+            kind is None
+            or (pod.get("status") or {}).get("phase") in _UNPROTECTED
+            or "deletionTimestamp" in pod["metadata"]
+        ):
             return
         labels = pod["metadata"].get("labels") or {}
         for record in self._store.bucket(_BUDGETS).select(pod["metadata"]["namespace"]):
@@ -102,12 +123,19 @@ class Pods:
             raise _refuse(f"The disruption budget {name} is still being processed by the server.")
         allowed = status.get("disruptionsAllowed", 0)
         if allowed < 1:
-            raise _refuse(f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods and has "
-                          f"{status.get('currentHealthy', 0)} currently")
+            raise _refuse(
+                f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods and has "
+                f"{status.get('currentHealthy', 0)} currently"
+            )
         disrupted = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: ages.now()}
         spent = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
-        self._writer.update(kind, objects.key_of(budget["metadata"]), lambda old: {**old, "status": spent},
-                            subresource="status", options=WriteOptions(dry_run=dry_run))
+        self._writer.update(
+            kind,
+            objects.key_of(budget["metadata"]),
+            lambda old: {**old, "status": spent},
+            subresource="status",
+            options=WriteOptions(dry_run=dry_run),
+        )
 
 
 def _refuse(why: str) -> statuses.APIStatus:
@@ -116,8 +144,9 @@ def _refuse(why: str) -> statuses.APIStatus:
 
 
 def _success(code: int) -> Answer:
-    return Answer(code, codec.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-                                      "code": code}))
+    return Answer(
+        code, codec.encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code})
+    )
 
 
 # Connections to containers and proxies: what clients ask for is read, so that webhooks can say what they think of it.
@@ -159,7 +188,10 @@ def _read_port(text: str) -> int:
 
 # There are no lists in scales, so the strategic patches are the same as the merging ones.
 _PATCHES: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    patches.JSON: patches.json_patch, patches.MERGE: patches.merge_patch, patches.STRATEGIC: patches.merge_patch}
+    patches.JSON: patches.json_patch,
+    patches.MERGE: patches.merge_patch,
+    patches.STRATEGIC: patches.merge_patch,
+}
 
 
 class Scaling:
@@ -188,6 +220,7 @@ class Scaling:
     def _write(self, kind: Kind, paths: ScalePaths, key: Key, transform: Any, options: WriteOptions) -> Answer:
         def change(old: Obj) -> Obj:
             return scales.take(transform(scales.show(old, paths)), old, paths)
+
         return _show(kind, paths, self._writer.update(kind, key, change, subresource="scale", options=options))
 
 

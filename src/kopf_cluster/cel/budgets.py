@@ -3,6 +3,7 @@ The budgets of validation rules: definitions are refused if their rules could co
 
 A rule inside of lists and maps is evaluated for each item; without limits, as many are assumed as fit in a request.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ from kopf_cluster.statuses import FieldError
 _RULE_LIMIT: Final = 10_000_000
 _TOTAL_LIMIT: Final = 100_000_000
 _MAX_BLAMED: Final = 4  # for the total
-_ADVICE: Final = ("(try simplifying the rule(s), or adding maxItems, maxProperties, and maxLength where arrays, maps, "
-                  "and strings are declared)")
+_ADVICE: Final = (
+    "(try simplifying the rule(s), or adding maxItems, maxProperties, and maxLength where arrays, maps, "
+    "and strings are declared)"
+)
 _ALL: Final = "estimated rule & messageExpression cost total"
 
 
@@ -39,9 +42,11 @@ def validate(node: RuleNode | None, path: str) -> Iterator[FieldError]:
         expensive = sorted((cost for cost in costs if cost.amount >= _TOTAL_LIMIT // 100), key=lambda one: -one.amount)
         for cost in expensive[:_MAX_BLAMED]:
             yield statuses.forbidden_value(
-                cost.path, f"contributed to {_ALL} exceeding cost limit for entire OpenAPIv3 schema")
+                cost.path, f"contributed to {_ALL} exceeding cost limit for entire OpenAPIv3 schema"
+            )
         yield statuses.forbidden_value(
-            path, _excess(f"x-kubernetes-validations {_ALL} for entire OpenAPIv3 schema", total, _TOTAL_LIMIT))
+            path, _excess(f"x-kubernetes-validations {_ALL} for entire OpenAPIv3 schema", total, _TOTAL_LIMIT)
+        )
 
 
 def _estimate(node: RuleNode, path: str, times: int | None) -> Iterator[_Cost]:

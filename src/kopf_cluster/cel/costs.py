@@ -5,6 +5,7 @@ The costs are those of the Go implementation of the language, with the functions
 syntax tree of a compiled expression, which is a message of protobuf (``cel/expr/checked.proto``), and knows of
 each value how large it can be: by its schema, or by how it is made.
 """
+
 from __future__ import annotations
 
 import math
@@ -15,7 +16,7 @@ from kopf_cluster.cel.sizes import most_elements
 from kopf_cluster.cel.values import Schema, escape, fields_of
 from kopf_cluster.protobuf.wire import Raw, read_fields
 
-UNKNOWN: Final = 2 ** 64 - 1
+UNKNOWN: Final = 2**64 - 1
 """More than everything."""
 
 _TRAVERSAL: Final = 0.1  # for each character
@@ -86,9 +87,13 @@ def _union(one: Value | None, other: Value | None) -> Value:
     """Give what is known of a value that is one or the other."""
     if one is None or other is None:
         return one or other or Value()
-    return Value(one.kind if one.kind == other.kind else "", max(one.size, other.size),
-                 one.schema if one.schema is other.schema else None, one.root,
-                 _union(one.item, other.item) if one.item or other.item else None)
+    return Value(
+        one.kind if one.kind == other.kind else "",
+        max(one.size, other.size),
+        one.schema if one.schema is other.schema else None,
+        one.root,
+        _union(one.item, other.item) if one.item or other.item else None,
+    )
 
 
 class _Estimator:
@@ -158,8 +163,10 @@ class _Estimator:
 
     def _comprehend(self, node: Node) -> tuple[int, Value]:
         """Loops; and variables, which are loops over nothing."""
+
         def visit(number: int) -> tuple[int, Value]:
             return self.visit(_bytes(node[number][-1]))
+
         names = dict(self._names)
         (ranged, items), (begun, accumulated) = visit(2), visit(4)
         self._names[_text(node, 3)] = accumulated
@@ -175,8 +182,13 @@ class _Estimator:
 
 
 _FORMS: Final[Mapping[int, Callable[[_Estimator, Node], tuple[int, Value]]]] = {
-    3: _Estimator._constant, 4: _Estimator._name, 5: _Estimator._select, 6: _Estimator._call,
-    7: _Estimator._make_list, 8: _Estimator._make_map, 9: _Estimator._comprehend,
+    3: _Estimator._constant,
+    4: _Estimator._name,
+    5: _Estimator._select,
+    6: _Estimator._call,
+    7: _Estimator._make_list,
+    8: _Estimator._make_map,
+    9: _Estimator._comprehend,
 }
 
 
@@ -314,15 +326,35 @@ def _sets(factor: int) -> Callable[[Sequence[Value]], _Result]:
 
 
 _COSTS: Final[Mapping[str, Callable[[Sequence[Value]], _Result]]] = {
-    "_&&_": _nothing, "_||_": _nothing, "_==_": _equal, "_!=_": _equal,
-    **dict.fromkeys(("dyn", "value", "optional.of"), _same), **dict.fromkeys(("or", "orValue"), _either),
-    "_?._": _select_optional, "_[?_]": _index,
-    "_<_": _order, "_<=_": _order, "_>_": _order, "_>=_": _order, "_+_": _add, "_[_]": _index, "@in": _contained,
-    "contains": _part, "matches": _match, "startsWith": _begins, "endsWith": _begins, "find": _find, "findAll": _find,
+    "_&&_": _nothing,
+    "_||_": _nothing,
+    "_==_": _equal,
+    "_!=_": _equal,
+    **dict.fromkeys(("dyn", "value", "optional.of"), _same),
+    **dict.fromkeys(("or", "orValue"), _either),
+    "_?._": _select_optional,
+    "_[?_]": _index,
+    "_<_": _order,
+    "_<=_": _order,
+    "_>_": _order,
+    "_>=_": _order,
+    "_+_": _add,
+    "_[_]": _index,
+    "@in": _contained,
+    "contains": _part,
+    "matches": _match,
+    "startsWith": _begins,
+    "endsWith": _begins,
+    "find": _find,
+    "findAll": _find,
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _look_through),
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _scan),
     **dict.fromkeys(("url", "ip", "cidr", "isIP", "isCIDR", "ip.isCanonical", "quantity", "isQuantity"), _parse),
     **dict.fromkeys(("add", "sub", "masked"), _calculate),
-    "replace": _replace, "split": _split, "join": _join,
-    "sets.contains": _sets(1), "sets.intersects": _sets(1), "sets.equivalent": _sets(2),
+    "replace": _replace,
+    "split": _split,
+    "join": _join,
+    "sets.contains": _sets(1),
+    "sets.intersects": _sets(1),
+    "sets.equivalent": _sets(2),
 }

@@ -5,6 +5,7 @@ The language is that of the official library (``cel-expr-python``, a binding of 
 functions that Kubernetes adds. The library comes with the extra ``kopf[dev]``; it is loaded when the first
 expression is compiled, and nothing else needs it.
 """
+
 from __future__ import annotations
 
 import functools
@@ -91,16 +92,28 @@ def _environment(variables: tuple[tuple[str, str], ...]) -> cel.Env:
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
     except ImportError as error:
-        raise CompilationError("compilation failed: expressions are not supported by this local cluster, as the "
-                               f"library cel-expr-python is not installed ({error}); install kopf[dev]") from None
-    extensions = [ext_strings.ExtStrings(), ext_math.ExtMath(), ext_optional.ExtOptional(),
-                  ext_encoders.ExtEncoders(), ext_bindings.ExtBindings()]
+        raise CompilationError(
+            "compilation failed: expressions are not supported by this local cluster, as the "
+            f"library cel-expr-python is not installed ({error}); install kopf[dev]"
+        ) from None
+    extensions = [
+        ext_strings.ExtStrings(),
+        ext_math.ExtMath(),
+        ext_optional.ExtOptional(),
+        ext_encoders.ExtEncoders(),
+        ext_bindings.ExtBindings(),
+    ]
     overloads: dict[str, list[Any]] = {}
     for function in cel_functions.FUNCTIONS:
-        overloads.setdefault(function.name, []).append(cel.Overload(
-            f"{function.name.replace('.', '_')}_{'_'.join(function.parameters)}",
-            return_type=_type(function.result), parameters=[_type(name) for name in function.parameters],
-            is_member=function.member, impl=function.call))
+        overloads.setdefault(function.name, []).append(
+            cel.Overload(
+                f"{function.name.replace('.', '_')}_{'_'.join(function.parameters)}",
+                return_type=_type(function.result),
+                parameters=[_type(name) for name in function.parameters],
+                is_member=function.member,
+                impl=function.call,
+            )
+        )
     return cel.NewEnv(
         variables={name: _type(kind) for name, kind in variables},
         extensions=extensions,
@@ -111,9 +124,10 @@ def _environment(variables: tuple[tuple[str, str], ...]) -> cel.Env:
 @functools.cache
 def _type(name: str) -> cel.Type:
     from cel_expr_python import cel
+
     if name.startswith("list("):
-        return cel.Type.List(_type(name[len("list("):-1]))
+        return cel.Type.List(_type(name[len("list(") : -1]))
     if name.startswith("map(string,"):
-        return cel.Type.Map(cel.Type.STRING, _type(name[len("map(string,"):-1]))
+        return cel.Type.Map(cel.Type.STRING, _type(name[len("map(string,") : -1]))
     simple: cel.Type = getattr(cel.Type, name.upper())
     return simple

@@ -6,6 +6,7 @@ has only plain values here, so a quantity, a URL, an address is a map with one k
 in the shortest form, so that equal ones are equal. Functions that are not here are unknown to the compiler:
 such expressions are refused, not misunderstood.
 """
+
 from __future__ import annotations
 
 import decimal
@@ -38,6 +39,7 @@ class Function(NamedTuple):
 
 # ------------------------------------------------------------------------------------------ lists
 
+
 def _is_sorted(items: list[Any]) -> bool:
     return all(one <= other for one, other in itertools.pairwise(items))
 
@@ -47,6 +49,7 @@ def _not_empty(what: str, choose: Callable[[Iterable[Any]], Any]) -> Callable[[l
         if not items:
             raise ValueError(f"{what} called on empty list")
         return choose(items)
+
     return call
 
 
@@ -95,8 +98,21 @@ def _find_some(text: str, pattern: str, limit: int) -> list[str]:
 # ------------------------------------------------------------------------------------------ quantities
 
 _SUFFIXES: Final[Mapping[str, decimal.Decimal]] = {
-    **{suffix: decimal.Decimal(10) ** power for suffix, power in
-       {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}.items()},
+    **{
+        suffix: decimal.Decimal(10) ** power
+        for suffix, power in {
+            "n": -9,
+            "u": -6,
+            "m": -3,
+            "": 0,
+            "k": 3,
+            "M": 6,
+            "G": 9,
+            "T": 12,
+            "P": 15,
+            "E": 18,
+        }.items()
+    },
     **{suffix: decimal.Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
 }
 _QUANTITY_FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
@@ -106,8 +122,7 @@ def parse_quantity(text: str) -> decimal.Decimal:
     """Parse a quantity, such as ``1.5Gi`` or ``100m``, or raise `ValueError`. Fractions end at nano."""
     match = _QUANTITY_FORM.fullmatch(text)
     if match is None:
-        raise ValueError("quantities must match the regular expression "
-                         "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+        raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
     value = decimal.Decimal(match[1] + (match[2] or "")) * _SUFFIXES[match[3] or ""]
     with decimal.localcontext() as context:
         context.prec = 60
@@ -124,14 +139,14 @@ def _quantity(opaque: Any) -> decimal.Decimal:
 
 def _to_integer(opaque: Opaque) -> int:
     value = _quantity(opaque)
-    if value != value.to_integral_value() or not -2**63 <= value < 2**63:
+    if value != value.to_integral_value() or not -(2**63) <= value < 2**63:
         raise ValueError("cannot convert value to integer")
     return int(value)
 
 
 def _is_integer(opaque: Opaque) -> bool:
     value = _quantity(opaque)
-    return value == value.to_integral_value() and -2**63 <= value < 2**63
+    return value == value.to_integral_value() and -(2**63) <= value < 2**63
 
 
 def _compare(one: Opaque, other: Opaque) -> int:
@@ -140,6 +155,7 @@ def _compare(one: Opaque, other: Opaque) -> int:
 
 
 # ------------------------------------------------------------------------------------------ URLs & addresses
+
 
 def _url(text: str) -> Opaque:
     parts = urllib.parse.urlsplit(text)
@@ -199,6 +215,7 @@ def _cidr(opaque: Any) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
 
 # ------------------------------------------------------------------------------------------ all together
 
+
 def _open(opaque: Any, kind: str) -> str:
     value = opaque.get(kind) if isinstance(opaque, dict) else None
     if not isinstance(value, str):
@@ -213,21 +230,28 @@ def _can(call: Callable[[str], Any]) -> Callable[[str], bool]:
         except ValueError:
             return False
         return True
+
     return check
 
 
 _ARITHMETICS: Final[Mapping[str, Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]]] = {
-    "add": lambda one, other: one + other, "sub": lambda one, other: one - other,
+    "add": lambda one, other: one + other,
+    "sub": lambda one, other: one - other,
 }
 
 
 def _calculate(name: str) -> tuple[Function, Function]:
     operation = _ARITHMETICS[name]
     return (
-        Function(name, ("map", "map"), "map",
-                 lambda one, other: _make_quantity(operation(_quantity(one), _quantity(other)))),
-        Function(name, ("map", "int"), "map",
-                 lambda one, other: _make_quantity(operation(_quantity(one), decimal.Decimal(other)))),
+        Function(
+            name, ("map", "map"), "map", lambda one, other: _make_quantity(operation(_quantity(one), _quantity(other)))
+        ),
+        Function(
+            name,
+            ("map", "int"),
+            "map",
+            lambda one, other: _make_quantity(operation(_quantity(one), decimal.Decimal(other))),
+        ),
     )
 
 
@@ -259,8 +283,12 @@ FUNCTIONS: Final[tuple[Function, ...]] = (
     Function("getHost", ("map",), "string", _url_part(lambda parts: parts.netloc.rpartition("@")[2])),
     Function("getHostname", ("map",), "string", _url_part(_host_name)),
     Function("getPort", ("map",), "string", _url_part(lambda parts: "" if parts.port is None else str(parts.port))),
-    Function("getEscapedPath", ("map",), "string",
-             _url_part(lambda parts: urllib.parse.quote(parts.path, "/%:@!$&'()*+,;=~"))),
+    Function(
+        "getEscapedPath",
+        ("map",),
+        "string",
+        _url_part(lambda parts: urllib.parse.quote(parts.path, "/%:@!$&'()*+,;=~")),
+    ),
     Function("getQuery", ("map",), "map", _url_part(_query)),
     Function("ip", ("string",), "map", lambda text: {_IP: str(_parse_ip(text))}, member=False),
     Function("isIP", ("string",), "bool", _can(_parse_ip), member=False),

@@ -5,6 +5,7 @@ The rules and the wording are those of "Validation rules" in "Extend the Kuberne
 CustomResourceDefinitions". An unchanged value is not held against rules that it broke before ("Validation
 ratcheting"). What cannot be evaluated here is refused with the definition, not with its objects.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -80,7 +81,8 @@ def _compile_rule(raw: Mapping[str, Any], schema: Schema, *, root: bool) -> Rule
         program=_compile_text(text, schema, root=root, optional=optional, result="BOOL"),
         message=(raw.get("message") or "").strip(),
         message_program=_compile_text(expression, schema, root=root, optional=optional, result="STRING")
-        if expression else None,
+        if expression
+        else None,
         reason=raw.get("reason") or "FieldValueInvalid",
         field_path=raw.get("fieldPath") or "",
         transition=is_transition(text),
@@ -110,6 +112,7 @@ def _compile_text(text: str, schema: Schema, *, root: bool, optional: bool, resu
 
 # ------------------------------------------------------------------------------------------ definitions
 
+
 def validate_rules(schema: Schema, path: str) -> Iterator[FieldError]:
     """Tell what is wrong with the rules of a schema. The path is that of the schema in the definition."""
     yield from _validate_node(schema, path, root=True, correlatable=True)
@@ -129,12 +132,17 @@ def _validate_node(schema: Schema, path: str, *, root: bool = False, correlatabl
     for combination in ("allOf", "anyOf", "oneOf"):
         for index, sub in enumerate(schema.get(combination) or ()):
             if "x-kubernetes-validations" in sub:
-                yield statuses.forbidden_value(f"{path}.{combination}[{index}].x-kubernetes-validations",
-                                               "must be empty to be structural")
+                yield statuses.forbidden_value(
+                    f"{path}.{combination}[{index}].x-kubernetes-validations", "must be empty to be structural"
+                )
 
 
 def _validate_rule(
-        raw: Mapping[str, Any], schema: Schema, path: str, root: bool, correlatable: bool,
+    raw: Mapping[str, Any],
+    schema: Schema,
+    path: str,
+    root: bool,
+    correlatable: bool,
 ) -> Iterator[FieldError]:
     rule, optional = raw.get("rule") or "", bool(raw.get("optionalOldSelf"))
     if not rule.strip():
@@ -148,16 +156,22 @@ def _validate_rule(
         yield statuses.required(f"{path}.message", "message must be specified if rule contains line breaks")
     if raw.get("reason") is not None and raw["reason"] not in _REASONS:
         supported = ", ".join(f'"{reason}"' for reason in _REASONS)
-        yield FieldError(f"{path}.reason", "FieldValueNotSupported",
-                         f"Unsupported value: {statuses.quoted(raw['reason'])}: supported values: {supported}")
+        yield FieldError(
+            f"{path}.reason",
+            "FieldValueNotSupported",
+            f"Unsupported value: {statuses.quoted(raw['reason'])}: supported values: {supported}",
+        )
     if raw.get("fieldPath") and not _FIELD_PATH.fullmatch(raw["fieldPath"]):
         yield statuses.invalid_value(f"{path}.fieldPath", raw["fieldPath"], "must be a valid path")
     if is_transition(rule) and not correlatable:
-        yield _wrong_rule(f"{path}.rule", raw, "oldSelf cannot be used on the uncorrelatable portion of the schema "
-                                               f"within {path.rpartition('.x-kubernetes-validations')[0]}")
+        yield _wrong_rule(
+            f"{path}.rule",
+            raw,
+            "oldSelf cannot be used on the uncorrelatable portion of the schema "
+            f"within {path.rpartition('.x-kubernetes-validations')[0]}",
+        )
     if optional and not is_transition(rule):
-        yield statuses.invalid_value(f"{path}.optionalOldSelf", True,
-                                     "may not be set if oldSelf is not used in rule")
+        yield statuses.invalid_value(f"{path}.optionalOldSelf", True, "may not be set if oldSelf is not used in rule")
     for field, result in (("rule", "BOOL"), ("messageExpression", "STRING")):
         try:
             if raw.get(field):
@@ -168,15 +182,21 @@ def _validate_rule(
 
 def _wrong_rule(path: str, raw: Mapping[str, Any], what: str) -> FieldError:
     quoted = statuses.quoted
-    shown = ", ".join((
-        f"Rule:{quoted(raw.get('rule') or '')}", f"Message:{quoted(raw.get('message') or '')}",
-        f"MessageExpression:{quoted(raw.get('messageExpression') or '')}",
-        "Reason:(*apiextensions.FieldValueErrorReason)(nil)", f"FieldPath:{quoted(raw.get('fieldPath') or '')}",
-        "OptionalOldSelf:(*bool)(nil)"))
+    shown = ", ".join(
+        (
+            f"Rule:{quoted(raw.get('rule') or '')}",
+            f"Message:{quoted(raw.get('message') or '')}",
+            f"MessageExpression:{quoted(raw.get('messageExpression') or '')}",
+            "Reason:(*apiextensions.FieldValueErrorReason)(nil)",
+            f"FieldPath:{quoted(raw.get('fieldPath') or '')}",
+            "OptionalOldSelf:(*bool)(nil)",
+        )
+    )
     return FieldError(path, "FieldValueInvalid", f"Invalid value: apiextensions.ValidationRule{{{shown}}}: {what}")
 
 
 # ------------------------------------------------------------------------------------------ objects
+
 
 def validate(node: RuleNode, new: Any, old: Any = ABSENT, path: str = "") -> Iterator[FieldError]:
     """Give the rules that the new value breaks. The old value is absent on creation, or if it is not known.
@@ -243,8 +263,10 @@ def _check(rule: Rule, variables: Mapping[str, Any], schema: Schema, value: Any,
 def _explain(rule: Rule, error: str) -> str:
     what = rule.message or rule.text
     if error.startswith("no such overload"):
-        return (f"'{error}': call arguments did not match a supported operator, function or macro signature "
-                f"for rule: {what}")
+        return (
+            f"'{error}': call arguments did not match a supported operator, function or macro signature "
+            f"for rule: {what}"
+        )
     return f"{error} evaluating rule: {what}"
 
 

@@ -3,6 +3,7 @@ How large values can be at most by their schemas, and how small: what the costs 
 
 The numbers are those of kube-apiserver: what no limit is told of, is as large as fits in a request.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -5,6 +5,7 @@ An expression sees only what the schema declares; fields with names that are not
 the language, have other names there. Source: "Common Expression Language in Kubernetes" ("Escaping", "Type
 integration"), and "Validation rules" of "Extend the Kubernetes API with CustomResourceDefinitions".
 """
+
 from __future__ import annotations
 
 import re
@@ -20,10 +21,31 @@ class _Absent:
 
 ABSENT: Final = _Absent()
 
-_RESERVED: Final = frozenset({
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
-    "let", "loop", "package", "namespace", "return", "var", "void", "while",
-})
+_RESERVED: Final = frozenset(
+    {
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    }
+)
 _ESCAPED: Final = re.compile(r"__|[-./]")
 _ESCAPES: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -31,7 +53,8 @@ _SCALARS: Final = {"string": "string", "integer": "int", "number": "double", "bo
 _TEXT: Final[Schema] = {"type": "string"}
 
 _STANDARD: Final[Mapping[str, Schema]] = {
-    "apiVersion": _TEXT, "kind": _TEXT,
+    "apiVersion": _TEXT,
+    "kind": _TEXT,
     "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
 }
 """What is visible of every object besides its schema."""
@@ -92,8 +115,12 @@ def align(old: Any, new: Any, schema: Schema) -> Any:
     if isinstance(old, dict) and isinstance(new, dict):
         values = schema.get("additionalProperties")
         fields = schema.get("properties") or {}
-        return {name: align(item, new[name], fields.get(name) or (values if isinstance(values, Mapping) else {}))
-                if name in new else item for name, item in old.items()}
+        return {
+            name: align(item, new[name], fields.get(name) or (values if isinstance(values, Mapping) else {}))
+            if name in new
+            else item
+            for name, item in old.items()
+        }
     kind = schema.get("x-kubernetes-list-type")
     if not isinstance(old, list) or not isinstance(new, list) or kind not in ("set", "map"):
         return old
@@ -121,7 +148,8 @@ def counterparts(new: list[Any], old: Any, schema: Schema) -> list[Any]:
 
 
 _LITERALS: Final = re.compile(
-    r"""[rRbB]{0,2}(\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|//[^\n]*""")
+    r"""[rRbB]{0,2}(\"\"\"[\s\S]*?\"\"\"|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|//[^\n]*"""
+)
 _ACCESS: Final = re.compile(r"(?<![\w.])(self|oldSelf)((?:\.\??[A-Za-z_]\w*)+)(?=(\s*\()?)")
 _OLD: Final = re.compile(r"(?<![\w.])oldSelf\b")
 
@@ -149,7 +177,7 @@ def find_undefined(rule: str, schema: Schema, *, root: bool, optional: bool) -> 
         if wrong is not None:
             index, what = wrong
             position = match.start(2) + sum(len(name) + 1 for name in names[:index])
-            if index == len(names) - 1 and code[:match.start()].rstrip().endswith("has("):
+            if index == len(names) - 1 and code[: match.start()].rstrip().endswith("has("):
                 position = code.rindex("(", 0, match.start())  # macros are blamed as a whole
             found.append(_point(rule, position, what))
     return "\n".join(found) or None

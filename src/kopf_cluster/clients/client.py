@@ -4,6 +4,7 @@ Clients of the cluster in the same process: plain dicts in and out, synchronous 
 They ask the API as such, with no HTTP in between. So, they are reviewed by webhooks, and limited by roles, but neither
 disturbed by faults nor counted.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -44,7 +45,12 @@ class AsyncClient:
         return await self._door.do(self._user, operations.get(kind, name, namespace))
 
     async def list(
-            self, kind: str, *, namespace: str | None = None, labels: str = "", fields: str = "",
+        self,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
     ) -> Objs:
         return await self._door.do(self._user, operations.list_(kind, namespace, labels, fields))
 
@@ -52,28 +58,44 @@ class AsyncClient:
         return await self._door.do(self._user, operations.create(_clean(manifest)))
 
     async def apply(self, manifests: Manifests, *, admission: bool = True) -> Objs:
-        return [await self._door.do(self._user, operations.apply(manifest), admission=admission)
-                for manifest in _read(manifests)]
+        return [
+            await self._door.do(self._user, operations.apply(manifest), admission=admission)
+            for manifest in _read(manifests)
+        ]
 
     async def patch(
-            self, kind: str, name: str, patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-            *, namespace: str = "default", subresource: str = "",
+        self,
+        kind: str,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        namespace: str = "default",
+        subresource: str = "",
     ) -> Obj:
         return await self._door.do(self._user, operations.patch(kind, name, _clean(patch), namespace, subresource))
 
     async def delete(
-            self, kind: str, name: str, *, namespace: str = "default", propagation: Propagation | None = None,
-            grace_period: int | None = None,
+        self,
+        kind: str,
+        name: str,
+        *,
+        namespace: str = "default",
+        propagation: Propagation | None = None,
+        grace_period: int | None = None,
     ) -> None:
         await self._door.do(self._user, operations.delete(kind, name, namespace, propagation, grace_period))
 
     async def wait_for(
-            self, kind: str, name: str, until: Until = "create",
-            *, namespace: str = "default", timeout: float = TIMEOUT,
+        self,
+        kind: str,
+        name: str,
+        until: Until = "create",
+        *,
+        namespace: str = "default",
+        timeout: float = TIMEOUT,
     ) -> Obj:
         condition = parse_condition(until)
-        return await self._door.enter(lambda: wait(
-            self._door, self._user, (kind, name, namespace), condition, timeout))
+        return await self._door.enter(lambda: wait(self._door, self._user, (kind, name, namespace), condition, timeout))
 
 
 class Client:
@@ -95,7 +117,12 @@ class Client:
         return self._door.do_and_wait(self._user, operations.get(kind, name, namespace))
 
     def list(
-            self, kind: str, *, namespace: str | None = None, labels: str = "", fields: str = "",
+        self,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
     ) -> Objs:
         """Give the objects of one namespace, or of all of them by default.
 
@@ -116,12 +143,19 @@ class Client:
         * ``manifests``: one manifest as a dict; or a text with any number of YAML documents; or a path to such a file.
         * ``admission``: whether admission webhooks are asked; otherwise, nobody is.
         """
-        return [self._door.do_and_wait(self._user, operations.apply(manifest), admission=admission)
-                for manifest in _read(manifests)]
+        return [
+            self._door.do_and_wait(self._user, operations.apply(manifest), admission=admission)
+            for manifest in _read(manifests)
+        ]
 
     def patch(
-            self, kind: str, name: str, patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-            *, namespace: str = "default", subresource: str = "",
+        self,
+        kind: str,
+        name: str,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        namespace: str = "default",
+        subresource: str = "",
     ) -> Obj:
         """Change the object, or its subresource, e.g. ``status``; give the new state.
 
@@ -131,12 +165,16 @@ class Client:
         * ``namespace``: where it is.
         * ``subresource``: what to patch instead of the object as such.
         """
-        return self._door.do_and_wait(
-            self._user, operations.patch(kind, name, _clean(patch), namespace, subresource))
+        return self._door.do_and_wait(self._user, operations.patch(kind, name, _clean(patch), namespace, subresource))
 
     def delete(
-            self, kind: str, name: str, *, namespace: str = "default", propagation: Propagation | None = None,
-            grace_period: int | None = None,
+        self,
+        kind: str,
+        name: str,
+        *,
+        namespace: str = "default",
+        propagation: Propagation | None = None,
+        grace_period: int | None = None,
     ) -> None:
         """Begin the deletion of the object; to wait until it is gone: ``wait_for(kind, name, "delete")``.
 
@@ -149,8 +187,13 @@ class Client:
         self._door.do_and_wait(self._user, operations.delete(kind, name, namespace, propagation, grace_period))
 
     def wait_for(
-            self, kind: str, name: str, until: Until = "create",
-            *, namespace: str = "default", timeout: float = TIMEOUT,
+        self,
+        kind: str,
+        name: str,
+        until: Until = "create",
+        *,
+        namespace: str = "default",
+        timeout: float = TIMEOUT,
     ) -> Obj:
         """Wait until the condition is true for the object; give the state of which it is true.
 
@@ -164,8 +207,9 @@ class Client:
         Raises `TimeoutError` with the last state, if it does not come true in time.
         """
         condition = parse_condition(until)
-        return self._door.enter_and_wait(lambda: wait(
-            self._door, self._user, (kind, name, namespace), condition, timeout))
+        return self._door.enter_and_wait(
+            lambda: wait(self._door, self._user, (kind, name, namespace), condition, timeout)
+        )
 
 
 class UserClient(Client):
@@ -185,8 +229,10 @@ def _read(manifests: Manifests) -> list[Any]:
     if isinstance(manifests, pathlib.Path):
         manifests = manifests.read_text()
     if not isinstance(manifests, str | Mapping):
-        raise TypeError("manifests are an object (a dict), a text in YAML, or a pathlib.Path of such a file, "
-                        f"not of the type {type(manifests).__name__!r}")
+        raise TypeError(
+            "manifests are an object (a dict), a text in YAML, or a pathlib.Path of such a file, "
+            f"not of the type {type(manifests).__name__!r}"
+        )
     documents = list(yaml.safe_load_all(manifests)) if isinstance(manifests, str) else [manifests]
     for document in documents:
         if document and not isinstance(document, Mapping):
@@ -206,7 +252,11 @@ _SHOWN: Final = 4000
 
 
 async def wait(
-        door: Door, user: User, place: tuple[str, str, str], condition: Condition, timeout: float,
+    door: Door,
+    user: User,
+    place: tuple[str, str, str],
+    condition: Condition,
+    timeout: float,
 ) -> Obj:
     """Give the state that meets the condition, or the last one before the absence that meets it.
 
@@ -238,7 +288,11 @@ class _Seen:
 
 
 async def _look_and_watch(
-        door: Door, user: User, place: tuple[str, str, str], condition: Condition, seen: _Seen,
+    door: Door,
+    user: User,
+    place: tuple[str, str, str],
+    condition: Condition,
+    seen: _Seen,
 ) -> bool:
     """Tell whether the condition is met before the stream ends."""
     look = await door.do(user, operations.look(*place))
@@ -287,8 +341,10 @@ def parse_condition(until: Until) -> Condition:
         return lambda obj: obj is None
     if word == "condition" and kind:
         return lambda obj: obj is not None and _has_condition(obj, kind, status or "True")
-    raise ValueError(f'{until!r} cannot be waited for: it is neither "create", nor "delete", nor "condition=TYPE", '
-                     'nor "condition=TYPE=STATUS", nor a function of the object')
+    raise ValueError(
+        f'{until!r} cannot be waited for: it is neither "create", nor "delete", nor "condition=TYPE", '
+        'nor "condition=TYPE=STATUS", nor a function of the object'
+    )
 
 
 def _holds(until: Callable[[Obj], Any], obj: Obj) -> bool:
@@ -302,5 +358,7 @@ def _holds(until: Callable[[Obj], Any], obj: Obj) -> bool:
 def _has_condition(obj: Obj, kind: str, status: str) -> bool:
     """As for kubectl, neither the type nor the status is case-sensitive."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(str(item.get("type")).lower() == kind.lower() and str(item.get("status")).lower() == status.lower()
-               for item in conditions)
+    return any(
+        str(item.get("type")).lower() == kind.lower() and str(item.get("status")).lower() == status.lower()
+        for item in conditions
+    )

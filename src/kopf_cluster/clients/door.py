@@ -1,6 +1,7 @@
 """
 The way into a running server from any thread and any event loop.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -44,7 +45,8 @@ class Door:
         except Unresolved:
             raise RuntimeError(
                 "a webhook has to be asked, which cannot be waited for in the event loop of the local cluster: "
-                "call the same method of `cluster.aio` and await it, or apply with `admission=False`") from None
+                "call the same method of `cluster.aio` and await it, or apply with `admission=False`"
+            ) from None
 
     async def _serve(self, user: User, operation: Operation[T], *, admission: bool) -> T:
         # Not before: by the time when this is done, it can be another server, restarted with the same data.
@@ -62,8 +64,10 @@ class Door:
         """Do the work there while this thread waits; it must be another thread."""
         _, loop = self._find()
         if _is_ours(loop):
-            raise RuntimeError("this cannot be waited for in the event loop of the local cluster: "
-                               "call the same method of `cluster.aio` and await it")
+            raise RuntimeError(
+                "this cannot be waited for in the event loop of the local cluster: "
+                "call the same method of `cluster.aio` and await it"
+            )
         future = asyncio.run_coroutine_threadsafe(work(), loop)
         try:
             return future.result()

@@ -4,6 +4,7 @@ Kinds by any name that `kubectl` takes: plural, singular, short, or that of the 
 See "Resource types" of the reference of kubectl: ``deployments``, ``deploy``, ``Deployment``, ``deployments.apps``,
 ``deployments.v1.apps``. Names are not case-sensitive; of several groups with the same name, the first one wins.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -33,8 +34,10 @@ def find_kind_of(registry: Registry, manifest: Mapping[str, Any]) -> Kind:
     group, _, version = str(manifest["apiVersion"]).rpartition("/")
     kind = registry.find_by_kind(group, version, str(manifest["kind"]))
     if kind is None:
-        raise statuses.bad_request(f"no matches for kind \"{manifest['kind']}\" in version "
-                                   f"\"{manifest['apiVersion']}\"; is its definition applied already?")
+        raise statuses.bad_request(
+            f'no matches for kind "{manifest["kind"]}" in version '
+            f'"{manifest["apiVersion"]}"; is its definition applied already?'
+        )
     return kind
 
 

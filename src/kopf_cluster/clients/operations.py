@@ -3,6 +3,7 @@ What a client can ask for: each operation is a function that makes one attempt a
 
 An attempt can be repeated, as webhooks are asked between the attempts: see `sessions`.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -40,14 +41,29 @@ class Desk:
         self._api = api
 
     def ask(
-            self, verb: str, kind: Kind, namespace: str | None, name: str = "", *, subresource: str = "",
-            query: Mapping[str, str] | None = None, body: Any = None, content_type: str = "",
+        self,
+        verb: str,
+        kind: Kind,
+        namespace: str | None,
+        name: str = "",
+        *,
+        subresource: str = "",
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "",
     ) -> Answer | Stream:
         """Send a request; namespaces of cluster-wide kinds are ignored, as by kubectl."""
         place = namespace if kind.namespaced else None
         call = Call(verb, kind.group, kind.version, kind.plural, place, name or None, subresource)
-        request = Request(_METHODS.get(verb, "GET"), (), query or {}, content_type=content_type, user=self.user,
-                          body=b"" if body is None else codec.encode(body), agent=AGENT)
+        request = Request(
+            _METHODS.get(verb, "GET"),
+            (),
+            query or {},
+            content_type=content_type,
+            user=self.user,
+            body=b"" if body is None else codec.encode(body),
+            agent=AGENT,
+        )
         self.outcome = None
         try:
             answer = self._api.answer(call, request)
@@ -81,42 +97,64 @@ def list_(kind: str, namespace: str | None, labels: str, fields: str) -> Operati
         items = desk.ask_object("list", found, namespace, query=query)["items"]
         # Items of lists do not tell what they are, but objects that are given alone do.
         return [{"apiVersion": found.api_version, "kind": found.kind, **item} for item in items]
+
     return operation
 
 
 def create(manifest: Mapping[str, Any]) -> Operation[Obj]:
     def operation(desk: Desk) -> Obj:
         kind = find_kind_of(desk.registry, manifest)
-        return desk.ask_object("create", kind, _namespace_of(manifest), query={"fieldManager": _MANAGER},
-                               body=manifest)
+        return desk.ask_object("create", kind, _namespace_of(manifest), query={"fieldManager": _MANAGER}, body=manifest)
+
     return operation
 
 
 def apply(manifest: Mapping[str, Any]) -> Operation[Obj]:
     """Create the object, or merge the manifest into the existing one."""
+
     def operation(desk: Desk) -> Obj:
         kind, name = find_kind_of(desk.registry, manifest), (manifest.get("metadata") or {}).get("name") or ""
         if not name or not _exists(desk, kind, _namespace_of(manifest), name):
             return create(manifest)(desk)
-        return desk.ask_object("patch", kind, _namespace_of(manifest), name, query={"fieldManager": _MANAGER},
-                               body=manifest, content_type=patches.MERGE)
+        return desk.ask_object(
+            "patch",
+            kind,
+            _namespace_of(manifest),
+            name,
+            query={"fieldManager": _MANAGER},
+            body=manifest,
+            content_type=patches.MERGE,
+        )
+
     return operation
 
 
 def patch(kind: str, name: str, changes: Any, namespace: str, subresource: str) -> Operation[Obj]:
     content_type = patches.JSON if isinstance(changes, list) else patches.MERGE
     return lambda desk: desk.ask_object(
-        "patch", find_kind(desk.registry, kind), namespace, name, subresource=subresource,
-        query={"fieldManager": _MANAGER}, body=changes, content_type=content_type)
+        "patch",
+        find_kind(desk.registry, kind),
+        namespace,
+        name,
+        subresource=subresource,
+        query={"fieldManager": _MANAGER},
+        body=changes,
+        content_type=content_type,
+    )
 
 
 def delete(
-        kind: str, name: str, namespace: str, propagation: Propagation | None, grace_period: int | None,
+    kind: str,
+    name: str,
+    namespace: str,
+    propagation: Propagation | None,
+    grace_period: int | None,
 ) -> Operation[None]:
     body = {"propagationPolicy": propagation, "gracePeriodSeconds": grace_period}
 
     def operation(desk: Desk) -> None:
         desk.ask_object("delete", find_kind(desk.registry, kind), namespace, name, body=body)
+
     return operation
 
 
@@ -133,6 +171,7 @@ def look(kind: str, name: str, namespace: str) -> Operation[Look]:
         listed = desk.ask_object("list", found, namespace, query={"fieldSelector": f"metadata.name={name}"})
         head = {"apiVersion": found.api_version, "kind": found.kind}
         return Look({**head, **listed["items"][0]} if listed["items"] else None, listed["metadata"]["resourceVersion"])
+
     return operation
 
 
@@ -144,6 +183,7 @@ def watch(kind: str, name: str, namespace: str, version: str) -> Operation[Strea
         if isinstance(answer, Answer):
             raise TypeError("the answer is complete, but a stream is expected")
         return answer
+
     return operation
 
 

@@ -1,6 +1,7 @@
 """
 How control loops read and write objects: by the bucket and the key, with what may be gone seen as absent.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,8 +51,11 @@ class Objects:
     def owned(self, bucket: str, owner: Obj) -> list[Obj]:
         """Give the objects that are controlled by the owner, in the order of names."""
         uid, kind = owner["metadata"]["uid"], self.kind(bucket)
-        found = [objects.open_record(kind, record) for record in self.records(bucket, namespace_of(owner))
-                 if uid in record.owners]
+        found = [
+            objects.open_record(kind, record)
+            for record in self.records(bucket, namespace_of(owner))
+            if uid in record.owners
+        ]
         return [obj for obj in found if (controller_of(obj) or {}).get("uid") == uid]
 
     def create(self, bucket: str, namespace: str, body: Mapping[str, Any]) -> Obj | None:
@@ -97,8 +101,14 @@ def controller_of(obj: Obj) -> Obj | None:
 
 def reference_to(owner: Obj) -> Obj:
     """Make the reference by which the owner manages an object."""
-    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
-            "uid": owner["metadata"]["uid"], "controller": True, "blockOwnerDeletion": True}
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def make_condition(conditions: list[Obj], kind: str, status: str, reason: str, message: str, now: str) -> Obj:

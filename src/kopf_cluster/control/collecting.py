@@ -5,6 +5,7 @@ See "Garbage Collection" and "Owners and Dependents" of the Kubernetes documenta
 in the foreground, when the owner waits for those dependents that block its deletion;
 or not at all, when the dependents are orphaned.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -100,6 +101,7 @@ class Collector:
         def transform(old: Obj) -> Obj:
             kept = [ref for ref in old["metadata"].get("ownerReferences") or () if ref["uid"] not in owners]
             return {**old, "metadata": {**old["metadata"], "ownerReferences": kept}}
+
         self._writer.update(kind, key, transform)
 
     def _check_owner(self, place: Place) -> None:
@@ -176,16 +178,21 @@ class Collector:
         The real collector looks for circles when it begins to delete a dependent; if all of a circle is being deleted
         by then, it is left to a race, and can remain forever. Here, no circle does: they are looked for later, too.
         """
+
         def transform(old: Obj) -> Obj:
-            references = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref
-                          for ref in old["metadata"].get("ownerReferences") or ()]
+            references = [
+                {**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref
+                for ref in old["metadata"].get("ownerReferences") or ()
+            ]
             return {**old, "metadata": {**old["metadata"], "ownerReferences": references}}
+
         self._writer.update(kind, key, transform)
 
     def _release(self, kind: Kind, key: Key, finalizer: str) -> None:
         def transform(old: Obj) -> Obj:
             kept = [item for item in old["metadata"].get("finalizers") or () if item != finalizer]
             return {**old, "metadata": {**old["metadata"], "finalizers": kept}}
+
         self._writer.update(kind, key, transform)
 
 

@@ -4,6 +4,7 @@ The life of custom resource definitions: their kinds are served as long as the d
 Kinds are served at once, in the very write that defines them. The conditions follow soon after, as in
 a real cluster. A deleted definition goes only after all its objects have gone.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -73,8 +74,10 @@ class Definitions:
     def _find_conflict(self, definition: Obj) -> tuple[str, str] | None:
         """Tell which of its names is taken by another definition of the group that is served already."""
         names, group = definition["spec"]["names"], definition["spec"]["group"]
-        return customs.find_conflict(names, [
-            kind for kind in self._registry.unique_kinds() if kind.group == group and kind.plural != names["plural"]])
+        return customs.find_conflict(
+            names,
+            [kind for kind in self._registry.unique_kinds() if kind.group == group and kind.plural != names["plural"]],
+        )
 
     def _serve(self, record: Record) -> None:
         definition = objects.open_record(self._kind, record)
@@ -101,12 +104,16 @@ class Definitions:
         def transform(old: Obj) -> Obj:
             conflict = self._find_conflict(old)
             known = (old.get("status") or {}).get("acceptedNames")
-            status = {**(old.get("status") or {}), "storedVersions": _stored_versions(old),
-                      "acceptedNames": old["spec"]["names"] if conflict is None else known}
+            status = {
+                **(old.get("status") or {}),
+                "storedVersions": _stored_versions(old),
+                "acceptedNames": old["spec"]["names"] if conflict is None else known,
+            }
             wanted = customs.conditions(conflict=conflict)
             if _outcomes(status) != _outcomes({"conditions": wanted}):
                 status["conditions"] = wanted
             return {**old, "status": status}
+
         self._writer.update(self._kind, key, transform, subresource="status")
 
     def _retry_others(self, group: str) -> None:

@@ -1,6 +1,7 @@
 """
 Deployments and replica sets, with rolling updates: see "Deployments" of the Kubernetes documentation.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +28,14 @@ _REVISION: Final = "deployment.kubernetes.io/revision"
 _DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
 _MAX: Final = "deployment.kubernetes.io/max-replicas"
 _PRESENT: Final = ("replicas", "terminatingReplicas")
-_OWN_ANNOTATIONS: Final = ("kubectl.kubernetes.io/last-applied-configuration", _REVISION,
-                           "deployment.kubernetes.io/revision-history", _DESIRED, _MAX,
-                           "deprecated.deployment.rollback.to")
+_OWN_ANNOTATIONS: Final = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    _REVISION,
+    "deployment.kubernetes.io/revision-history",
+    _DESIRED,
+    _MAX,
+    "deprecated.deployment.rollback.to",
+)
 
 
 class ReplicaSets(Adopter):
@@ -46,16 +52,23 @@ class ReplicaSets(Adopter):
         if len(pods) > wanted:
             # The least useful ones go first: those not running yet, then those not ready, then the latest.
             pods.sort(key=lambda pod: (phase_of(pod) == "Running", is_ready(pod), _Reversed(_age_key(pod))))
-            self.delete_pods(pods[:len(pods) - wanted])
-            pods = pods[len(pods) - wanted:]
+            self.delete_pods(pods[: len(pods) - wanted])
+            pods = pods[len(pods) - wanted :]
         ready = sum(map(is_ready, pods))
         template_labels = ((obj["spec"].get("template") or {}).get("metadata") or {}).get("labels") or {}
         labeled = sum(template_labels.items() <= labels_of(pod).items() for pod in pods)
-        self.set_status(obj, {
-            **(obj.get("status") or {}), "replicas": len(pods), "fullyLabeledReplicas": labeled or None,
-            "readyReplicas": ready or None, "availableReplicas": ready or None,
-            "terminatingReplicas": sum(map(is_ending, self.owned(PODS, obj))),
-            "observedGeneration": obj["metadata"]["generation"]})
+        self.set_status(
+            obj,
+            {
+                **(obj.get("status") or {}),
+                "replicas": len(pods),
+                "fullyLabeledReplicas": labeled or None,
+                "readyReplicas": ready or None,
+                "availableReplicas": ready or None,
+                "terminatingReplicas": sum(map(is_ending, self.owned(PODS, obj))),
+                "observedGeneration": obj["metadata"]["generation"],
+            },
+        )
 
 
 class ReplicationControllers(ReplicaSets):
@@ -117,15 +130,27 @@ class Deployments(Adopter):
         metadata = template.get("metadata") or {}
         labels = {**(metadata.get("labels") or {}), _HASH: hash_}
         selector = obj["spec"].get("selector") or {}
-        self.objects.create(_REPLICA_SETS, namespace_of(obj), {
-            "metadata": {"name": f"{obj['metadata']['name']}-{hash_}", "labels": labels,
-                         "ownerReferences": [reference_to(obj)],
-                         "annotations": {**_annotations_of(obj), _REVISION: str(_latest(old) + 1),
-                                         **_scale_annotations(obj)}},
-            "spec": {"replicas": _allow(obj, 0, old), "selector": {
-                        **selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: hash_}},
-                     "template": {**template, "metadata": {**metadata, "labels": labels}}},
-        })
+        self.objects.create(
+            _REPLICA_SETS,
+            namespace_of(obj),
+            {
+                "metadata": {
+                    "name": f"{obj['metadata']['name']}-{hash_}",
+                    "labels": labels,
+                    "ownerReferences": [reference_to(obj)],
+                    "annotations": {
+                        **_annotations_of(obj),
+                        _REVISION: str(_latest(old) + 1),
+                        **_scale_annotations(obj),
+                    },
+                },
+                "spec": {
+                    "replicas": _allow(obj, 0, old),
+                    "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), _HASH: hash_}},
+                    "template": {**template, "metadata": {**metadata, "labels": labels}},
+                },
+            },
+        )
 
     def _number(self, obj: Obj, new: Obj, old: list[Obj]) -> None:
         """The current revision has the highest number, even if it was used before (a rollback)."""
@@ -143,6 +168,7 @@ class Deployments(Adopter):
         def transform(old: Obj) -> Obj:
             merged = {**(old["metadata"].get("annotations") or {}), **annotations}
             return {**old, "metadata": {**old["metadata"], "annotations": merged}}
+
         self.objects.update(bucket, key_of(obj), transform)
 
     def _roll(self, obj: Obj, new: Obj, old: list[Obj]) -> None:
@@ -179,8 +205,14 @@ class Deployments(Adopter):
             sizes = [replicas_of(item) for item in active]
         else:
             total = int((obj.get("status") or {}).get("replicas") or 0) or sum(map(replicas_of, active))
-            shares = [Share(replicas_of(item), _annotated(item, _MAX) or total,
-                            (item["metadata"]["creationTimestamp"], _revision(item))) for item in active]
+            shares = [
+                Share(
+                    replicas_of(item),
+                    _annotated(item, _MAX) or total,
+                    (item["metadata"]["creationTimestamp"], _revision(item)),
+                )
+                for item in active
+            ]
             sizes = spread(shares, wanted, _surge(obj))
         for item, size in zip(active, sizes, strict=True):
             self._scale(obj, item, size)
@@ -190,39 +222,64 @@ class Deployments(Adopter):
         annotations = {**(item["metadata"].get("annotations") or {}), **_scale_annotations(obj)}
         if replicas_of(item) != replicas or annotations != item["metadata"].get("annotations"):
             item["spec"]["replicas"] = replicas
-            self.objects.update(_REPLICA_SETS, key_of(item), lambda old: {
-                **old, "metadata": {**old["metadata"], "annotations": annotations},
-                "spec": {**old["spec"], "replicas": replicas}})
+            self.objects.update(
+                _REPLICA_SETS,
+                key_of(item),
+                lambda old: {
+                    **old,
+                    "metadata": {**old["metadata"], "annotations": annotations},
+                    "spec": {**old["spec"], "replicas": replicas},
+                },
+            )
 
     def _forget_oldest(self, obj: Obj, old: list[Obj]) -> None:
         limit = obj["spec"].get("revisionHistoryLimit")
         empty = sorted((item for item in old if not replicas_of(item) and not _count(item, "replicas")), key=_revision)
-        for item in empty[:max(len(empty) - (10 if limit is None else limit), 0)]:
+        for item in empty[: max(len(empty) - (10 if limit is None else limit), 0)]:
             self.objects.delete(_REPLICA_SETS, key_of(item))
 
     def _tell(self, obj: Obj, new: Obj | None, sets: list[Obj]) -> None:
         wanted = replicas_of(obj)
-        total, ready, ending = (sum(_count(item, field) for item in sets)
-                                for field in ("replicas", "readyReplicas", "terminatingReplicas"))
+        total, ready, ending = (
+            sum(_count(item, field) for item in sets) for field in ("replicas", "readyReplicas", "terminatingReplicas")
+        )
         available = sum(map(_available, sets))
         updated = _count(new, "replicas") if new is not None else 0
         missing = max(wanted - available, 0)
         needed = wanted - resolve_share(_rolling(obj).get("maxUnavailable", "25%"), wanted, up=False)
         done = new is not None and updated == wanted == total == available
         conditions = [
-            self.condition(obj, "Available", available >= needed,
-                           "MinimumReplicasAvailable" if available >= needed else "MinimumReplicasUnavailable",
-                           "Deployment has minimum availability." if available >= needed else
-                           "Deployment does not have minimum availability."),
-            self.condition(obj, "Progressing", True, "NewReplicaSetAvailable" if done else "ReplicaSetUpdated",
-                           f'ReplicaSet "{(new or obj)["metadata"]["name"]}" '
-                           + ("has successfully progressed." if done else "is progressing.")),
+            self.condition(
+                obj,
+                "Available",
+                available >= needed,
+                "MinimumReplicasAvailable" if available >= needed else "MinimumReplicasUnavailable",
+                "Deployment has minimum availability."
+                if available >= needed
+                else "Deployment does not have minimum availability.",
+            ),
+            self.condition(
+                obj,
+                "Progressing",
+                True,
+                "NewReplicaSetAvailable" if done else "ReplicaSetUpdated",
+                f'ReplicaSet "{(new or obj)["metadata"]["name"]}" '
+                + ("has successfully progressed." if done else "is progressing."),
+            ),
         ]
-        self.set_status(obj, {
-            "observedGeneration": obj["metadata"]["generation"], "replicas": total or None,
-            "updatedReplicas": updated or None, "readyReplicas": ready or None,
-            "availableReplicas": available or None, "unavailableReplicas": missing or None,
-            "terminatingReplicas": ending, "conditions": conditions})
+        self.set_status(
+            obj,
+            {
+                "observedGeneration": obj["metadata"]["generation"],
+                "replicas": total or None,
+                "updatedReplicas": updated or None,
+                "readyReplicas": ready or None,
+                "availableReplicas": available or None,
+                "unavailableReplicas": missing or None,
+                "terminatingReplicas": ending,
+                "conditions": conditions,
+            },
+        )
 
 
 def _count(item: Obj, field: str) -> int:
@@ -289,6 +346,7 @@ def _latest(sets: list[Obj]) -> int:
 # How replicas are spread when a deployment is scaled in the middle of a rollout: each replica set gets its share.
 #
 # See "Proportional scaling" of the Kubernetes documentation on deployments. These are plain numbers, with no objects.
+
 
 class Share(NamedTuple):
     """A replica set that has replicas."""

@@ -3,6 +3,7 @@ Disruption budgets: how many of the selected pods are healthy, must be, and may 
 
 See "Specifying a Disruption Budget for your Application" of the Kubernetes documentation.
 """
+
 from __future__ import annotations
 
 import math
@@ -16,8 +17,11 @@ from kopf_cluster.store.storage import Change, Key
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"
 _PODS: Final = "pods"
-_BUCKETS: Final = {"ReplicaSet": "replicasets.apps", "StatefulSet": "statefulsets.apps",
-                   "ReplicationController": "replicationcontrollers"}
+_BUCKETS: Final = {
+    "ReplicaSet": "replicasets.apps",
+    "StatefulSet": "statefulsets.apps",
+    "ReplicationController": "replicationcontrollers",
+}
 
 
 class Disruptions:
@@ -42,11 +46,17 @@ class Disruptions:
         if budget is None:
             return
         spec, selector = budget.get("spec") or {}, (budget.get("spec") or {}).get("selector")
-        pods = [pod for pod in self._objects.select(_PODS, key[0])
-                if selector is not None and selectors.matches(selector, pod["metadata"].get("labels") or {})]
+        pods = [
+            pod
+            for pod in self._objects.select(_PODS, key[0])
+            if selector is not None and selectors.matches(selector, pod["metadata"].get("labels") or {})
+        ]
         old = budget.get("status") or {}
-        disrupted = {name: since for name, since in (old.get("disruptedPods") or {}).items()
-                     if any(pod["metadata"]["name"] == name for pod in pods)}
+        disrupted = {
+            name: since
+            for name, since in (old.get("disruptedPods") or {}).items()
+            if any(pod["metadata"]["name"] == name for pod in pods)
+        }
         healthy = sum(_is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
         expected = self._expect(pods)
         if spec.get("maxUnavailable") is not None:
@@ -55,20 +65,38 @@ class Disruptions:
             desired = _scale(spec.get("minAvailable", 1), expected)
         allowed = max(healthy - desired, 0) if expected else 0
         status = "True" if allowed else "False"
-        condition = make_condition(old.get("conditions") or [], "DisruptionAllowed", status,
-                                   "SufficientPods" if allowed else "InsufficientPods", "", ages.now())
-        self._objects.set_status(_BUDGETS, key, {
-            "observedGeneration": budget["metadata"].get("generation"), "disruptedPods": disrupted or None,
-            "disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": desired,
-            "expectedPods": expected, "conditions": [condition]})
+        condition = make_condition(
+            old.get("conditions") or [],
+            "DisruptionAllowed",
+            status,
+            "SufficientPods" if allowed else "InsufficientPods",
+            "",
+            ages.now(),
+        )
+        self._objects.set_status(
+            _BUDGETS,
+            key,
+            {
+                "observedGeneration": budget["metadata"].get("generation"),
+                "disruptedPods": disrupted or None,
+                "disruptionsAllowed": allowed,
+                "currentHealthy": healthy,
+                "desiredHealthy": desired,
+                "expectedPods": expected,
+                "conditions": [condition],
+            },
+        )
 
     def _expect(self, pods: list[Obj]) -> int:
         """Count the pods that there must be: as many as their controllers want, and those that have none."""
         owners: dict[str, int] = {}
         for pod in pods:
             owner = controller_of(pod)
-            found = self._objects.get(_BUCKETS[owner["kind"]], (pod["metadata"]["namespace"], owner["name"])) \
-                if owner is not None and owner["kind"] in _BUCKETS else None
+            found = (
+                self._objects.get(_BUCKETS[owner["kind"]], (pod["metadata"]["namespace"], owner["name"]))
+                if owner is not None and owner["kind"] in _BUCKETS
+                else None
+            )
             uid = pod["metadata"]["uid"] if found is None else found["metadata"]["uid"]
             owners[uid] = 1 if found is None else (found.get("spec") or {}).get("replicas", 1)
         return sum(owners.values())
@@ -77,7 +105,8 @@ class Disruptions:
 def _is_healthy(pod: Obj) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return "deletionTimestamp" not in pod["metadata"] and any(
-        item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+        item.get("type") == "Ready" and item.get("status") == "True" for item in conditions
+    )
 
 
 def _scale(value: Any, total: int) -> int:

@@ -1,6 +1,7 @@
 """
 Jobs, which run to completion, and cron jobs, which create them; see "Jobs" and "CronJob".
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -36,25 +37,49 @@ class Jobs(Controller):
         failed = [pod for pod in pods if phase_of(pod) == "Failed"]
         limit = 6 if spec.get("backoffLimit") is None else int(spec["backoffLimit"])
         if len(failed) > limit:
-            self._finish(obj, active, succeeded, failed, "Failed", "BackoffLimitExceeded",
-                         "Job has reached the specified backoff limit")
+            self._finish(
+                obj,
+                active,
+                succeeded,
+                failed,
+                "Failed",
+                "BackoffLimitExceeded",
+                "Job has reached the specified backoff limit",
+            )
             return
         parallelism = 1 if spec.get("parallelism") is None else int(spec["parallelism"])
         completions = spec.get("completions")
         if _done(spec, completions, parallelism, active, succeeded):
-            self._finish(obj, active, succeeded, failed, "Complete", "CompletionsReached",
-                         "Reached expected number of succeeded pods")
+            self._finish(
+                obj,
+                active,
+                succeeded,
+                failed,
+                "Complete",
+                "CompletionsReached",
+                "Reached expected number of succeeded pods",
+            )
             return
         if spec.get("suspend"):
             self.delete_pods(active)
             active = []
         else:
             self._start_pods(obj, completions, parallelism, active, succeeded)
-        self._tell(obj, active, succeeded, failed, [
-            self.condition(obj, "Suspended", True, "JobSuspended", "Job suspended")] if spec.get("suspend") else [])
+        self._tell(
+            obj,
+            active,
+            succeeded,
+            failed,
+            [self.condition(obj, "Suspended", True, "JobSuspended", "Job suspended")] if spec.get("suspend") else [],
+        )
 
     def _start_pods(
-            self, obj: Obj, completions: int | None, parallelism: int, active: list[Obj], succeeded: list[Obj],
+        self,
+        obj: Obj,
+        completions: int | None,
+        parallelism: int,
+        active: list[Obj],
+        succeeded: list[Obj],
     ) -> None:
         room = parallelism - len(active)
         if completions is not None:
@@ -68,13 +93,24 @@ class Jobs(Controller):
             return
         taken = {labels_of(pod).get(_INDEX) for pod in [*active, *succeeded]}
         free = [index for index in range(int(completions or 0)) if str(index) not in taken]
-        for index in free[:max(room, 0)]:
-            self.create_pod(obj, template, labels={_INDEX: str(index)}, annotations={_INDEX: str(index)},
-                            spec={"hostname": f"{obj['metadata']['name']}-{index}"})
+        for index in free[: max(room, 0)]:
+            self.create_pod(
+                obj,
+                template,
+                labels={_INDEX: str(index)},
+                annotations={_INDEX: str(index)},
+                spec={"hostname": f"{obj['metadata']['name']}-{index}"},
+            )
 
     def _finish(
-            self, obj: Obj, active: list[Obj], succeeded: list[Obj], failed: list[Obj],
-            kind: str, reason: str, message: str,
+        self,
+        obj: Obj,
+        active: list[Obj],
+        succeeded: list[Obj],
+        failed: list[Obj],
+        kind: str,
+        reason: str,
+        message: str,
     ) -> None:
         self.delete_pods(active)
         target = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
@@ -82,21 +118,36 @@ class Jobs(Controller):
         self._tell(obj, [], succeeded, failed, conditions, ages.now() if kind == "Complete" else None)
 
     def _tell(
-            self, obj: Obj, active: list[Obj], succeeded: list[Obj], failed: list[Obj], conditions: list[Obj],
-            completed: str | None = None,
+        self,
+        obj: Obj,
+        active: list[Obj],
+        succeeded: list[Obj],
+        failed: list[Obj],
+        conditions: list[Obj],
+        completed: str | None = None,
     ) -> None:
         status = obj.get("status") or {}
-        plain = [{("lastProbeTime" if field == "lastUpdateTime" else field): value for field, value in item.items()}
-                 for item in conditions]
+        plain = [
+            {("lastProbeTime" if field == "lastUpdateTime" else field): value for field, value in item.items()}
+            for item in conditions
+        ]
         plain = [*(item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS), *plain]
         suspended = bool(obj["spec"].get("suspend"))
         finished = _find_end({"status": {"conditions": plain}}) is not None
-        self.set_status(obj, {
-            "startTime": status.get("startTime") or (None if suspended else ages.now()),
-            "active": len(active) or None, "ready": sum(map(is_ready, active)),
-            "terminating": 0 if finished else sum(map(is_ending, self.owned(PODS, obj))),
-            "succeeded": len(succeeded) or None, "failed": len(failed) or None, "uncountedTerminatedPods": {},
-            "completionTime": completed, "conditions": plain or None})
+        self.set_status(
+            obj,
+            {
+                "startTime": status.get("startTime") or (None if suspended else ages.now()),
+                "active": len(active) or None,
+                "ready": sum(map(is_ready, active)),
+                "terminating": 0 if finished else sum(map(is_ending, self.owned(PODS, obj))),
+                "succeeded": len(succeeded) or None,
+                "failed": len(failed) or None,
+                "uncountedTerminatedPods": {},
+                "completionTime": completed,
+                "conditions": plain or None,
+            },
+        )
 
     def _expire(self, obj: Obj, over: str) -> None:
         """Delete a finished job after its time to live. The time since the end is by the loop's clock."""
@@ -120,8 +171,10 @@ def _done(spec: Obj, completions: int | None, parallelism: int, active: list[Obj
 def _find_end(job: Obj) -> str | None:
     """Tell how the job is over: Complete or Failed; none if it is not."""
     conditions = (job.get("status") or {}).get("conditions") or ()
-    return next((item["type"] for item in conditions
-                 if item["type"] in ("Complete", "Failed") and item["status"] == "True"), None)
+    return next(
+        (item["type"] for item in conditions if item["type"] in ("Complete", "Failed") and item["status"] == "True"),
+        None,
+    )
 
 
 class CronJobs(Controller):
@@ -170,20 +223,44 @@ class CronJobs(Controller):
         template = obj["spec"]["jobTemplate"]
         metadata = template.get("metadata") or {}
         scheduled = due.astimezone(datetime.UTC)
-        self.objects.create(_JOBS, namespace_of(obj), {
-            "metadata": {"name": f"{obj['metadata']['name']}-{int(due.timestamp()) // 60}",
-                         "labels": metadata.get("labels"), "ownerReferences": [reference_to(obj)],
-                         "annotations": {**(metadata.get("annotations") or {}), "batch.kubernetes.io/"
-                                         "cronjob-scheduled-timestamp": scheduled.strftime("%Y-%m-%dT%H:%M:%SZ")}},
-            "spec": template["spec"]})
-        self.objects.update(self.bucket, key_of(obj), lambda old: {**old, "status": {
-            **(old.get("status") or {}), "lastScheduleTime": scheduled.strftime("%Y-%m-%dT%H:%M:%SZ")}},
-            subresource="status")
+        self.objects.create(
+            _JOBS,
+            namespace_of(obj),
+            {
+                "metadata": {
+                    "name": f"{obj['metadata']['name']}-{int(due.timestamp()) // 60}",
+                    "labels": metadata.get("labels"),
+                    "ownerReferences": [reference_to(obj)],
+                    "annotations": {
+                        **(metadata.get("annotations") or {}),
+                        "batch.kubernetes.io/cronjob-scheduled-timestamp": scheduled.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                    },
+                },
+                "spec": template["spec"],
+            },
+        )
+        self.objects.update(
+            self.bucket,
+            key_of(obj),
+            lambda old: {
+                **old,
+                "status": {**(old.get("status") or {}), "lastScheduleTime": scheduled.strftime("%Y-%m-%dT%H:%M:%SZ")},
+            },
+            subresource="status",
+        )
 
     def _tell(self, obj: Obj, jobs: list[Obj]) -> None:
-        active = [{"apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"],
-                   "namespace": namespace_of(job), "uid": job["metadata"]["uid"]}
-                  for job in jobs if _find_end(job) is None]
+        active = [
+            {
+                "apiVersion": job["apiVersion"],
+                "kind": job["kind"],
+                "name": job["metadata"]["name"],
+                "namespace": namespace_of(job),
+                "uid": job["metadata"]["uid"],
+            }
+            for job in jobs
+            if _find_end(job) is None
+        ]
         ends = [job["status"]["completionTime"] for job in jobs if _find_end(job) == "Complete"]
         status = obj.get("status") or {}
         successful = max(ends, default=status.get("lastSuccessfulTime"))
@@ -193,5 +270,5 @@ class CronJobs(Controller):
         for end, field, default in _HISTORY:
             finished = sorted((job for job in jobs if _find_end(job) == end), key=lambda job: job["metadata"]["name"])
             limit = obj["spec"].get(field)
-            for job in finished[:max(len(finished) - (default if limit is None else int(limit)), 0)]:
+            for job in finished[: max(len(finished) - (default if limit is None else int(limit)), 0)]:
                 self.objects.delete(_JOBS, key_of(job))

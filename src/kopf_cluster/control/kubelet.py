@@ -4,6 +4,7 @@ Those that are deleted take a moment to end.
 
 What others write in the status stays: a pod that was made failed remains so.
 """
+
 from __future__ import annotations
 
 import zlib
@@ -52,29 +53,39 @@ class Kubelet:
         elif not pod["spec"].get("nodeName"):
             self._schedule(key, pod)
         elif phase_of(pod) in ("", "Pending"):
-            self._objects.queue.add_later(STARTING, ("pod-start", pod["metadata"]["uid"]),
-                                          lambda: self._start(key, pod["metadata"]["uid"]))
+            self._objects.queue.add_later(
+                STARTING, ("pod-start", pod["metadata"]["uid"]), lambda: self._start(key, pod["metadata"]["uid"])
+            )
         elif phase_of(pod) == "Running":
             self._keep_running(key, pod)
 
     def _schedule(self, key: Key, pod: Obj) -> None:
         wanted = (pod["spec"].get("nodeSelector") or {}).items()
-        nodes = [node for node in self._objects.records("nodes")
-                 if all(node.labels.get(label) == value for label, value in wanted)]
+        nodes = [
+            node
+            for node in self._objects.records("nodes")
+            if all(node.labels.get(label) == value for label, value in wanted)
+        ]
         if nodes:
             self._turn += 1
             name = nodes[self._turn % len(nodes)].key[1]
-            self._objects.update(PODS, key, lambda old: {**old, "spec": {**old["spec"], "nodeName": name}},
-                                 subresource="binding")
+            self._objects.update(
+                PODS, key, lambda old: {**old, "spec": {**old["spec"], "nodeName": name}}, subresource="binding"
+            )
             place = f"{key[0]}/{key[1]} to {name}"
             tell(self._objects, pod, "Scheduled", f"Successfully assigned {place}", by=SCHEDULER)
             return
         status = pod.get("status") or {}
-        scheduled = make_condition(status.get("conditions") or [], "PodScheduled", "False", "Unschedulable",
-                                   "0 nodes are available.", ages.now())
+        scheduled = make_condition(
+            status.get("conditions") or [],
+            "PodScheduled",
+            "False",
+            "Unschedulable",
+            "0 nodes are available.",
+            ages.now(),
+        )
         if not any(item["type"] == "PodScheduled" for item in status.get("conditions") or ()):
-            tell(self._objects, pod, "FailedScheduling", scheduled["message"], by=SCHEDULER,
-                        kind="Warning")
+            tell(self._objects, pod, "FailedScheduling", scheduled["message"], by=SCHEDULER, kind="Warning")
         self._objects.set_status(PODS, key, {**status, "conditions": [scheduled]})
 
     def _start(self, key: Key, uid: str) -> None:
@@ -83,13 +94,24 @@ class Kubelet:
             return
         now, address = ages.now(), _address_of(uid)
         status = pod.get("status") or {}
-        self._objects.set_status(PODS, key, {
-            **status, "phase": "Running", "startTime": now, "hostIP": "127.0.0.1", "hostIPs": [{"ip": "127.0.0.1"}],
-            "podIP": address, "podIPs": [{"ip": address}],
-            "conditions": _conditions(pod, ready=True),
-            "containerStatuses": [_container(item, {"running": {"startedAt": now}}, ready=True)
-                                  for item in pod["spec"].get("containers") or ()],
-        })
+        self._objects.set_status(
+            PODS,
+            key,
+            {
+                **status,
+                "phase": "Running",
+                "startTime": now,
+                "hostIP": "127.0.0.1",
+                "hostIPs": [{"ip": "127.0.0.1"}],
+                "podIP": address,
+                "podIPs": [{"ip": address}],
+                "conditions": _conditions(pod, ready=True),
+                "containerStatuses": [
+                    _container(item, {"running": {"startedAt": now}}, ready=True)
+                    for item in pod["spec"].get("containers") or ()
+                ],
+            },
+        )
         self._tell_of_containers(pod, "Started", "Started container")
 
     def _tell_of_containers(self, pod: Obj, reason: str, what: str) -> None:
@@ -116,12 +138,26 @@ class Kubelet:
         if pod is None or pod["metadata"]["uid"] != uid or phase_of(pod) != "Running":
             return
         now = ages.now()
-        ended = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now,
-                                "startedAt": pod["status"].get("startTime", now)}}
-        self._objects.set_status(PODS, key, {
-            **pod["status"], "phase": "Succeeded", "conditions": _conditions(pod, ready=False),
-            "containerStatuses": [_container(item, ended, ready=False) for item in pod["spec"].get("containers") or ()],
-        })
+        ended = {
+            "terminated": {
+                "exitCode": 0,
+                "reason": "Completed",
+                "finishedAt": now,
+                "startedAt": pod["status"].get("startTime", now),
+            }
+        }
+        self._objects.set_status(
+            PODS,
+            key,
+            {
+                **pod["status"],
+                "phase": "Succeeded",
+                "conditions": _conditions(pod, ready=False),
+                "containerStatuses": [
+                    _container(item, ended, ready=False) for item in pod["spec"].get("containers") or ()
+                ],
+            },
+        )
 
 
 def _conditions(pod: Obj, *, ready: bool) -> list[Obj]:
@@ -133,9 +169,11 @@ def _conditions(pod: Obj, *, ready: bool) -> list[Obj]:
     all_ready = "True" if ready and gates <= open_gates else "False"
     why_unready = why or ("" if all_ready == "True" else "ReadinessGatesNotReady")
     made = [
-        _condition(old, "PodReadyToStartContainers", fact, "", now), _condition(old, "Initialized", "True", why, now),
+        _condition(old, "PodReadyToStartContainers", fact, "", now),
+        _condition(old, "Initialized", "True", why, now),
         _condition(old, "Ready", all_ready, why_unready, now),
-        _condition(old, "ContainersReady", fact, why, now), _condition(old, "PodScheduled", "True", "", now),
+        _condition(old, "ContainersReady", fact, why, now),
+        _condition(old, "PodScheduled", "True", "", now),
     ]
     own = {item["type"] for item in made}
     return made + [item for item in old if item["type"] not in own]
@@ -148,8 +186,17 @@ def _condition(old: list[Obj], kind: str, status: str, reason: str, now: str) ->
 
 def _container(container: Obj, state: Obj, *, ready: bool) -> Obj:
     image = container.get("image", "")
-    return {"name": container["name"], "image": image, "imageID": image, "containerID": f"none://{container['name']}",
-            "ready": ready, "started": ready, "restartCount": 0, "state": state, "lastState": {}}
+    return {
+        "name": container["name"],
+        "image": image,
+        "imageID": image,
+        "containerID": f"none://{container['name']}",
+        "ready": ready,
+        "started": ready,
+        "restartCount": 0,
+        "state": state,
+        "lastState": {},
+    }
 
 
 def _address_of(uid: str) -> str:
@@ -170,12 +217,29 @@ def tell(access: Objects, pod: Obj, reason: str, message: str, *, by: str = KUBE
     """Post an event about the pod."""
     metadata, now = pod["metadata"], ages.now()
     host = {"host": pod["spec"]["nodeName"]} if by == KUBELET else {}
-    event = access.create("events", namespace_of(pod), {
-        "metadata": {"generateName": f"{metadata['name']}."},
-        "involvedObject": {"kind": "Pod", "apiVersion": "v1", "namespace": namespace_of(pod),
-                           **{field: metadata[field] for field in ("name", "uid", "resourceVersion")}},
-        "type": kind, "reason": reason, "message": message, "count": 1, "firstTimestamp": now, "lastTimestamp": now,
-        "source": {"component": by, **host}, "reportingComponent": by, "reportingInstance": host.get("host", "")})
+    event = access.create(
+        "events",
+        namespace_of(pod),
+        {
+            "metadata": {"generateName": f"{metadata['name']}."},
+            "involvedObject": {
+                "kind": "Pod",
+                "apiVersion": "v1",
+                "namespace": namespace_of(pod),
+                **{field: metadata[field] for field in ("name", "uid", "resourceVersion")},
+            },
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": by, **host},
+            "reportingComponent": by,
+            "reportingInstance": host.get("host", ""),
+        },
+    )
     if event is not None:
-        access.queue.add_later(_LIFETIME, ("event", event["metadata"]["uid"]),
-                               lambda: access.delete("events", key_of(event)))
+        access.queue.add_later(
+            _LIFETIME, ("event", event["metadata"]["uid"]), lambda: access.delete("events", key_of(event))
+        )

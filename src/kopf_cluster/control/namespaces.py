@@ -1,6 +1,7 @@
 """
 The life of namespaces: a deleted namespace takes all its contents with it, and goes only after them.
 """
+
 from __future__ import annotations
 
 import collections
@@ -125,10 +126,11 @@ def _finalize(old: Obj) -> Obj:
 
 _GOOD: Final = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
-    "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions",
-                                                    "All legacy kube types successfully parsed"),
-    "NamespaceDeletionContentFailure": ("ContentDeleted",
-                                        "All content successfully deleted, may be waiting on finalization"),
+    "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
@@ -158,18 +160,25 @@ class Remains:
         bad = {}
         if self._failures:
             bad["NamespaceDeletionContentFailure"] = (
-                "ContentDeletionFailed", f"Failed to delete all resource types, {len(self._failures)} remaining: "
-                                         + ", ".join(sorted(self._failures)))
+                "ContentDeletionFailed",
+                f"Failed to delete all resource types, {len(self._failures)} remaining: "
+                + ", ".join(sorted(self._failures)),
+            )
         if self._resources:
             bad["NamespaceContentRemaining"] = (
-                "SomeResourcesRemain", f"Some resources are remaining: {_join(self._resources, 'has')}")
+                "SomeResourcesRemain",
+                f"Some resources are remaining: {_join(self._resources, 'has')}",
+            )
         if self._finalizers:
             bad["NamespaceFinalizersRemaining"] = (
                 "SomeFinalizersRemain",
-                f"Some content in the namespace has finalizers remaining: {_join(self._finalizers, 'in')}")
+                f"Some content in the namespace has finalizers remaining: {_join(self._finalizers, 'in')}",
+            )
         now = ages.now()
-        return [make_condition(list(old), kind, "True" if kind in bad else "False", *bad.get(kind, good), now)
-                for kind, good in _GOOD.items()]
+        return [
+            make_condition(list(old), kind, "True" if kind in bad else "False", *bad.get(kind, good), now)
+            for kind, good in _GOOD.items()
+        ]
 
 
 def _join(counts: Mapping[str, int], word: str) -> str:

@@ -1,6 +1,7 @@
 """
 Nodes that are not there: they are ready, and their heartbeats go on.
 """
+
 from __future__ import annotations
 
 from typing import Final
@@ -49,14 +50,29 @@ class Nodes:
             return
         now, old = ages.now(), (node.get("status") or {}).get("conditions") or []
         conditions = [{**make_condition(old, *condition, now), "lastHeartbeatTime": now} for condition in _CONDITIONS]
-        self._objects.set_status("nodes", ("", name), {
-            "capacity": _CAPACITY, "allocatable": _CAPACITY, **(node.get("status") or {}),
-            "conditions": conditions,
-            "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
-            "nodeInfo": {"kubeletVersion": "v1.36.0+local", "osImage": "none", "operatingSystem": "linux",
-                         "architecture": "amd64", "containerRuntimeVersion": "none://0", "kernelVersion": "none",
-                         "machineID": "", "systemUUID": "", "bootID": "", "kubeProxyVersion": ""},
-        })
+        self._objects.set_status(
+            "nodes",
+            ("", name),
+            {
+                "capacity": _CAPACITY,
+                "allocatable": _CAPACITY,
+                **(node.get("status") or {}),
+                "conditions": conditions,
+                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
+                "nodeInfo": {
+                    "kubeletVersion": "v1.36.0+local",
+                    "osImage": "none",
+                    "operatingSystem": "linux",
+                    "architecture": "amd64",
+                    "containerRuntimeVersion": "none://0",
+                    "kernelVersion": "none",
+                    "machineID": "",
+                    "systemUUID": "",
+                    "bootID": "",
+                    "kubeProxyVersion": "",
+                },
+            },
+        )
         self._beat(name)
 
     def _beat(self, name: str) -> None:
@@ -67,13 +83,18 @@ class Nodes:
         now = ages.micro_now()
         lease = self._make_lease(node, now)
         if self._objects.create(_LEASES, _LEASE_NAMESPACE, lease) is None:
-            self._objects.update(_LEASES, (_LEASE_NAMESPACE, name),
-                                 lambda old: {**old, "spec": {**(old.get("spec") or {}), "renewTime": now}})
+            self._objects.update(
+                _LEASES,
+                (_LEASE_NAMESPACE, name),
+                lambda old: {**old, "spec": {**(old.get("spec") or {}), "renewTime": now}},
+            )
         self._objects.queue.add_later(HEARTBEAT, ("heartbeat", name), lambda: self._beat(name))
 
     @staticmethod
     def _make_lease(node: Obj, now: str) -> Obj:
         metadata = node["metadata"]
         owner = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["uid"]}
-        return {"metadata": {"name": metadata["name"], "ownerReferences": [owner]},
-                "spec": {"holderIdentity": metadata["name"], "leaseDurationSeconds": 40, "renewTime": now}}
+        return {
+            "metadata": {"name": metadata["name"], "ownerReferences": [owner]},
+            "spec": {"holderIdentity": metadata["name"], "leaseDurationSeconds": 40, "renewTime": now},
+        }

@@ -1,6 +1,7 @@
 """
 Services: their addresses, and the endpoints, i.e. the addresses of the selected pods; see "Service".
 """
+
 from __future__ import annotations
 
 from typing import Any, Final
@@ -46,26 +47,37 @@ class Services:
             self._give_address(key)
         selector = service["spec"].get("selector")
         if selector:
-            pods = [pod for pod in self._objects.select(PODS, key[0])
-                    if selector.items() <= labels_of(pod).items() and is_active(pod)
-                    and (pod.get("status") or {}).get("podIP")]
+            pods = [
+                pod
+                for pod in self._objects.select(PODS, key[0])
+                if selector.items() <= labels_of(pod).items()
+                and is_active(pod)
+                and (pod.get("status") or {}).get("podIP")
+            ]
             self._tell(service, pods)
         if service["spec"].get("type") == "LoadBalancer":
-            self._objects.set_status(_SERVICES, key, {
-                **(service.get("status") or {}), "loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}})
+            self._objects.set_status(
+                _SERVICES, key, {**(service.get("status") or {}), "loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}}
+            )
 
     def _give_address(self, key: Key) -> None:
         taken = {service["spec"].get("clusterIP") for service in self._objects.select(_SERVICES)}
-        address = next(ip for number in range(self._last, self._last + 0xFFFF)
-                       if (ip := f"10.97.{number >> 8 & 255}.{number & 255}") not in taken)
+        address = next(
+            ip
+            for number in range(self._last, self._last + 0xFFFF)
+            if (ip := f"10.97.{number >> 8 & 255}.{number & 255}") not in taken
+        )
         self._last += 1
 
         def transform(old: Obj) -> Obj:
             spec = {**old["spec"], "clusterIP": address, "clusterIPs": [address]}
             if spec.get("type") in ("NodePort", "LoadBalancer"):
-                spec["ports"] = [{**port, "nodePort": port.get("nodePort") or _FIRST_PORT + (self._last + i) % _PORTS}
-                                 for i, port in enumerate(spec.get("ports") or ())]
+                spec["ports"] = [
+                    {**port, "nodePort": port.get("nodePort") or _FIRST_PORT + (self._last + i) % _PORTS}
+                    for i, port in enumerate(spec.get("ports") or ())
+                ]
             return {**old, "spec": spec}
+
         self._objects.update(_SERVICES, key, transform)
 
     def _tell(self, service: Obj, pods: list[Obj]) -> None:
@@ -75,26 +87,61 @@ class Services:
         waiting = [_address(pod) for pod in pods if not is_ready(pod)]
         subset: Obj = {"addresses": ready, "notReadyAddresses": waiting, "ports": ports}
         subsets = [{field: value for field, value in subset.items() if value}] if pods else []
-        self._put(_ENDPOINTS, namespace, {
-            "metadata": {"name": metadata["name"], "labels": metadata.get("labels")}, "subsets": subsets})
-        owner = {"apiVersion": "v1", "kind": "Service", "name": metadata["name"], "uid": metadata["uid"],
-                 "controller": True, "blockOwnerDeletion": True}
-        self._put(_SLICES, namespace, {
-            "metadata": {"name": f"{metadata['name']}-kopf", "ownerReferences": [owner],
-                         "labels": {**(metadata.get("labels") or {}), "kubernetes.io/service-name": metadata["name"],
-                                    "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
-            "addressType": "IPv4", "ports": ports, "endpoints": [_endpoint(pod) for pod in pods]})
+        self._put(
+            _ENDPOINTS,
+            namespace,
+            {"metadata": {"name": metadata["name"], "labels": metadata.get("labels")}, "subsets": subsets},
+        )
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        self._put(
+            _SLICES,
+            namespace,
+            {
+                "metadata": {
+                    "name": f"{metadata['name']}-kopf",
+                    "ownerReferences": [owner],
+                    "labels": {
+                        **(metadata.get("labels") or {}),
+                        "kubernetes.io/service-name": metadata["name"],
+                        "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+                    },
+                },
+                "addressType": "IPv4",
+                "ports": ports,
+                "endpoints": [_endpoint(pod) for pod in pods],
+            },
+        )
 
     def _put(self, bucket: str, namespace: str, body: Obj) -> None:
         if self._objects.create(bucket, namespace, body) is None:
-            self._objects.update(bucket, (namespace, body["metadata"]["name"]),
-                                 lambda old: {**old, **body, "metadata": {**old["metadata"], **{
-                                     field: value for field, value in body["metadata"].items() if value}}})
+            self._objects.update(
+                bucket,
+                (namespace, body["metadata"]["name"]),
+                lambda old: {
+                    **old,
+                    **body,
+                    "metadata": {
+                        **old["metadata"],
+                        **{field: value for field, value in body["metadata"].items() if value},
+                    },
+                },
+            )
 
 
 def _target(pod: Obj) -> Obj:
-    return {"kind": "Pod", "name": pod["metadata"]["name"], "namespace": namespace_of(pod),
-            "uid": pod["metadata"]["uid"]}
+    return {
+        "kind": "Pod",
+        "name": pod["metadata"]["name"],
+        "namespace": namespace_of(pod),
+        "uid": pod["metadata"]["uid"],
+    }
 
 
 def _address(pod: Obj) -> Obj:
@@ -103,16 +150,25 @@ def _address(pod: Obj) -> Obj:
 
 def _endpoint(pod: Obj) -> Obj:
     ready = is_ready(pod)
-    return {"addresses": [pod["status"]["podIP"]], "nodeName": pod["spec"].get("nodeName"), "targetRef": _target(pod),
-            "conditions": {"ready": ready, "serving": ready, "terminating": False}}
+    return {
+        "addresses": [pod["status"]["podIP"]],
+        "nodeName": pod["spec"].get("nodeName"),
+        "targetRef": _target(pod),
+        "conditions": {"ready": ready, "serving": ready, "terminating": False},
+    }
 
 
 def _resolve_port(port: Obj, pods: list[Obj]) -> Obj:
     """Make the port of the endpoints, by the number or by the name in the containers."""
     target: Any = port.get("targetPort") or port["port"]
     if isinstance(target, str):
-        found = [item["containerPort"] for pod in pods for container in pod["spec"].get("containers") or ()
-                 for item in container.get("ports") or () if item.get("name") == target]
+        found = [
+            item["containerPort"]
+            for pod in pods
+            for container in pod["spec"].get("containers") or ()
+            for item in container.get("ports") or ()
+            if item.get("name") == target
+        ]
         target = found[0] if found else port["port"]
     named = {"name": port["name"]} if port.get("name") else {}
     return {**named, "port": target, "protocol": port.get("protocol") or "TCP"}

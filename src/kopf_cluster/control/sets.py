@@ -1,6 +1,7 @@
 """
 Stateful sets: pods with stable names and claims, created and replaced in order. And daemon sets, a pod on each node.
 """
+
 from __future__ import annotations
 
 from typing import Final
@@ -66,8 +67,9 @@ class StatefulSets(Controller):
         if strategy.get("type") == "OnDelete":
             return
         partition = int((strategy.get("rollingUpdate") or {}).get("partition") or 0)
-        outdated = [pod for pod in pods
-                    if labels_of(pod).get(_REVISION) != revision and _ordinal(obj, pod) >= partition]
+        outdated = [
+            pod for pod in pods if labels_of(pod).get(_REVISION) != revision and _ordinal(obj, pod) >= partition
+        ]
         if outdated and all(is_ready(pod) for pod in pods if pod is not outdated[-1]):
             self.delete_pods(outdated[-1:])
 
@@ -88,15 +90,28 @@ class StatefulSets(Controller):
         volumes = list((template.get("spec") or {}).get("volumes") or ())
         for claim in obj["spec"].get("volumeClaimTemplates") or ():
             claim_name = f"{claim['metadata']['name']}-{name}"
-            self.objects.create(_CLAIMS, namespace_of(obj), {
-                "metadata": {**claim["metadata"], "name": claim_name,
-                             "labels": {**((obj["spec"].get("selector") or {}).get("matchLabels") or {}),
-                                        **(claim["metadata"].get("labels") or {})}},
-                "spec": claim.get("spec") or {}})
+            self.objects.create(
+                _CLAIMS,
+                namespace_of(obj),
+                {
+                    "metadata": {
+                        **claim["metadata"],
+                        "name": claim_name,
+                        "labels": {
+                            **((obj["spec"].get("selector") or {}).get("matchLabels") or {}),
+                            **(claim["metadata"].get("labels") or {}),
+                        },
+                    },
+                    "spec": claim.get("spec") or {},
+                },
+            )
             volumes = [volume for volume in volumes if volume.get("name") != claim["metadata"]["name"]]
             volumes.append({"name": claim["metadata"]["name"], "persistentVolumeClaim": {"claimName": claim_name}})
-        labels = {_REVISION: revision, "statefulset.kubernetes.io/pod-name": name,
-                  "apps.kubernetes.io/pod-index": str(ordinal)}
+        labels = {
+            _REVISION: revision,
+            "statefulset.kubernetes.io/pod-name": name,
+            "apps.kubernetes.io/pod-index": str(ordinal),
+        }
         spec = {"hostname": name, "subdomain": obj["spec"].get("serviceName"), "volumes": volumes or None}
         self.create_pod(obj, template, name=name, labels=labels, spec=spec)
 
@@ -105,11 +120,20 @@ class StatefulSets(Controller):
         updated = sum(labels_of(pod).get(_REVISION) == revision for pod in pods)
         done = updated == len(pods) == ready == replicas_of(obj)
         current = revision if done else str((obj.get("status") or {}).get("currentRevision") or revision)
-        self.set_status(obj, {
-            "observedGeneration": obj["metadata"]["generation"], "replicas": len(pods),
-            "readyReplicas": ready or None, "availableReplicas": ready, "updatedReplicas": updated or None,
-            "currentReplicas": sum(labels_of(pod).get(_REVISION) == current for pod in pods) or None,
-            "currentRevision": current, "updateRevision": revision, "collisionCount": 0})
+        self.set_status(
+            obj,
+            {
+                "observedGeneration": obj["metadata"]["generation"],
+                "replicas": len(pods),
+                "readyReplicas": ready or None,
+                "availableReplicas": ready,
+                "updatedReplicas": updated or None,
+                "currentReplicas": sum(labels_of(pod).get(_REVISION) == current for pod in pods) or None,
+                "currentRevision": current,
+                "updateRevision": revision,
+                "collisionCount": 0,
+            },
+        )
 
 
 def _ordinal(obj: Obj, pod: Obj) -> int:
@@ -118,6 +142,7 @@ def _ordinal(obj: Obj, pod: Obj) -> int:
 
 
 # Daemon sets: one pod on each node; see "DaemonSet" of the Kubernetes documentation.
+
 
 class DaemonSets(Controller):
     """Keeps one pod on each node."""
@@ -139,8 +164,7 @@ class DaemonSets(Controller):
         used = {f"{obj['metadata']['name']}-{labels_of(pod).get(_REVISION)}" for pod in pods}
         workload.forget_oldest(self.objects, obj, known, {*used, f"{obj['metadata']['name']}-{revision}"})
         wanted = (template.get("spec") or {}).get("nodeSelector") or {}
-        nodes = [node.key[1] for node in self.objects.records("nodes")
-                 if wanted.items() <= dict(node.labels).items()]
+        nodes = [node.key[1] for node in self.objects.records("nodes") if wanted.items() <= dict(node.labels).items()]
         by_node = {pod["spec"].get("nodeName"): pod for pod in pods}
         leaving = {pod["spec"].get("nodeName") for pod in owned if is_ending(pod)}
         for node in nodes:
@@ -154,8 +178,16 @@ class DaemonSets(Controller):
             doomed = [pod for pod in outdated if not is_ready(pod)] or (outdated[:1] if not unready else [])
             self.delete_pods(doomed)
         ready = sum(map(is_ready, placed))
-        self.set_status(obj, {
-            "observedGeneration": obj["metadata"]["generation"], "desiredNumberScheduled": len(nodes),
-            "currentNumberScheduled": len(placed), "numberReady": ready, "numberAvailable": ready or None,
-            "numberUnavailable": (len(nodes) - ready) or None, "numberMisscheduled": 0,
-            "updatedNumberScheduled": (len(placed) - len(outdated)) or None})
+        self.set_status(
+            obj,
+            {
+                "observedGeneration": obj["metadata"]["generation"],
+                "desiredNumberScheduled": len(nodes),
+                "currentNumberScheduled": len(placed),
+                "numberReady": ready,
+                "numberAvailable": ready or None,
+                "numberUnavailable": (len(nodes) - ready) or None,
+                "numberMisscheduled": 0,
+                "updatedNumberScheduled": (len(placed) - len(outdated)) or None,
+            },
+        )

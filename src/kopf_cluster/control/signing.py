@@ -3,6 +3,7 @@ The signers of the server itself: they sign requests for certificates of clients
 
 See "Kubernetes signers" in "Certificates and Certificate Signing Requests".
 """
+
 from __future__ import annotations
 
 import base64
@@ -64,8 +65,13 @@ class Signers:
         try:
             certificate = self._make_certificate(signer, request["spec"])
         except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
-            failure = {"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": str(error),
-                       "lastUpdateTime": ages.now()}
+            failure = {
+                "type": "Failed",
+                "status": "True",
+                "reason": "SignerValidationFailure",
+                "message": str(error),
+                "lastUpdateTime": ages.now(),
+            }
             self._objects.set_status(_REQUESTS, ("", name), {**status, "conditions": [*conditions, failure]})
         else:
             encoded = base64.b64encode(certificate).decode()
@@ -75,19 +81,31 @@ class Signers:
         """Sign the request, or raise `ValueError` telling why not."""
         wanted = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
         _check(signer, set(spec["usages"]), wanted.subject)
-        names = next((extension.value for extension in wanted.extensions
-                      if isinstance(extension.value, x509.SubjectAlternativeName)), None)
+        names = next(
+            (
+                extension.value
+                for extension in wanted.extensions
+                if isinstance(extension.value, x509.SubjectAlternativeName)
+            ),
+            None,
+        )
         return sign_certificate(
-            self._credentials, wanted.subject, wanted.public_key(), signer.purpose, names=names,
-            lifetime=datetime.timedelta(seconds=min(spec.get("expirationSeconds") or _YEAR, _YEAR)))
+            self._credentials,
+            wanted.subject,
+            wanted.public_key(),
+            signer.purpose,
+            names=names,
+            lifetime=datetime.timedelta(seconds=min(spec.get("expirationSeconds") or _YEAR, _YEAR)),
+        )
 
 
 def _check(signer: _Signer, usages: set[str], subject: x509.Name) -> None:
     groups = [item.value for item in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
     users = [str(item.value) for item in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if signer.usage not in usages or not usages <= _COMMON_USAGES | {signer.usage}:
-        raise ValueError(f'usages must be "{signer.usage}", and otherwise only "digital signature" and '
-                         '"key encipherment"')
+        raise ValueError(
+            f'usages must be "{signer.usage}", and otherwise only "digital signature" and "key encipherment"'
+        )
     if "system:masters" in groups:
         raise ValueError("certificates with the group system:masters are not signed")
     if signer.of_kubelets and (groups != ["system:nodes"] or not "".join(users).startswith("system:node:")):

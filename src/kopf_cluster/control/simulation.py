@@ -1,6 +1,7 @@
 """
 A cluster as if it had nodes: what is put together when the simulation is on.
 """
+
 from __future__ import annotations
 
 from typing import Literal, Protocol, TypeAlias
@@ -29,13 +30,27 @@ class ControlLoop(Protocol):
 
 
 def make_simulation(
-        extent: Extent, store: Store, registry: Registry, writer: Writer, queue: WorkQueue,
+    extent: Extent,
+    store: Store,
+    registry: Registry,
+    writer: Writer,
+    queue: WorkQueue,
 ) -> list[ControlLoop]:
     """Make the control loops of the simulation."""
     access = Objects(store, registry, writer, queue)
     nodes: list[ControlLoop] = [] if extent == "controllers" else [Nodes(access), Kubelet(access)]
-    return [*nodes, ReplicaSets(access), ReplicationControllers(access), Deployments(access), StatefulSets(access),
-            DaemonSets(access), Jobs(access), CronJobs(access), Volumes(access), Services(access)]
+    return [
+        *nodes,
+        ReplicaSets(access),
+        ReplicationControllers(access),
+        Deployments(access),
+        StatefulSets(access),
+        DaemonSets(access),
+        Jobs(access),
+        CronJobs(access),
+        Volumes(access),
+        Services(access),
+    ]
 
 
 def create_nodes(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:

@@ -1,6 +1,7 @@
 """
 Claims of volumes: each is bound, to a fitting volume or to a new one; see "Persistent Volumes".
 """
+
 from __future__ import annotations
 
 from typing import Final
@@ -44,23 +45,42 @@ class Volumes:
             return
         name = claim["spec"].get("volumeName") or self._find_volume(claim) or f"pvc-{claim['metadata']['uid']}"
         metadata, spec = claim["metadata"], claim["spec"]
-        reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": metadata["name"],
-                     "namespace": metadata["namespace"], "uid": metadata["uid"]}
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+        }
         capacity = {"storage": ((spec.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")}
         if not self._objects.has(_VOLUMES, ("", name)):
-            self._objects.create(_VOLUMES, "", {
-                "metadata": {"name": name, "annotations": {"pv.kubernetes.io/provisioned-by": "kopf-local-cluster"}},
-                "spec": {"capacity": capacity, "accessModes": spec.get("accessModes") or ["ReadWriteOnce"],
-                         "persistentVolumeReclaimPolicy": "Delete", "claimRef": reference,
-                         "storageClassName": spec.get("storageClassName") or "",
-                         "volumeMode": spec.get("volumeMode") or "Filesystem",
-                         "hostPath": {"path": f"/none/{name}"}}})
-        self._objects.update(_VOLUMES, ("", name),
-                             lambda old: {**old, "spec": {**old["spec"], "claimRef": reference}})
+            self._objects.create(
+                _VOLUMES,
+                "",
+                {
+                    "metadata": {
+                        "name": name,
+                        "annotations": {"pv.kubernetes.io/provisioned-by": "kopf-local-cluster"},
+                    },
+                    "spec": {
+                        "capacity": capacity,
+                        "accessModes": spec.get("accessModes") or ["ReadWriteOnce"],
+                        "persistentVolumeReclaimPolicy": "Delete",
+                        "claimRef": reference,
+                        "storageClassName": spec.get("storageClassName") or "",
+                        "volumeMode": spec.get("volumeMode") or "Filesystem",
+                        "hostPath": {"path": f"/none/{name}"},
+                    },
+                },
+            )
+        self._objects.update(_VOLUMES, ("", name), lambda old: {**old, "spec": {**old["spec"], "claimRef": reference}})
         self._objects.set_status(_VOLUMES, ("", name), {"phase": "Bound"})
         self._objects.update(_CLAIMS, key, lambda old: {**old, "spec": {**old["spec"], "volumeName": name}})
-        self._objects.set_status(_CLAIMS, key, {
-            "phase": "Bound", "accessModes": spec.get("accessModes") or ["ReadWriteOnce"], "capacity": capacity})
+        self._objects.set_status(
+            _CLAIMS,
+            key,
+            {"phase": "Bound", "accessModes": spec.get("accessModes") or ["ReadWriteOnce"], "capacity": capacity},
+        )
 
     def _waits_for_consumer(self, claim: Obj) -> bool:
         """Tell whether the class of the claim wants a pod first, to know where the volume is needed."""
@@ -81,9 +101,12 @@ class Volumes:
         wanted = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
         for volume in self._objects.select(_VOLUMES):
             offer = volume["spec"]
-            if not offer.get("claimRef") and (offer.get("storageClassName") or "") == (
-                    spec.get("storageClassName") or "") and (offer.get("capacity") or {}).get("storage") == wanted \
-                    and set(spec.get("accessModes") or ()) <= set(offer.get("accessModes") or ()):
+            if (
+                not offer.get("claimRef")
+                and (offer.get("storageClassName") or "") == (spec.get("storageClassName") or "")
+                and (offer.get("capacity") or {}).get("storage") == wanted
+                and set(spec.get("accessModes") or ()) <= set(offer.get("accessModes") or ())
+            ):
                 return str(volume["metadata"]["name"])
         return None
 

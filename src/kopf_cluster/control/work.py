@@ -3,6 +3,7 @@ The queue of what the control loops have to do: one piece after another, soon af
 
 No object can end the control loops: whatever fails is logged, and is tried again later, while all the rest goes on.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -76,6 +77,7 @@ class WorkQueue:
 
     def _ask(self, name: Hashable, piece: Callable[[], None], unresolved: sessions.Unresolved) -> None:
         """Do the piece again when there is the answer for it; try it later if there is none."""
+
         async def ask() -> None:
             try:
                 await unresolved.ask()
@@ -84,6 +86,7 @@ class WorkQueue:
                 self.add_later(_RETRY, name, piece)
             else:
                 self.add(name, piece)
+
         task = asyncio.create_task(ask(), name=f"question of the control loops at {name!r}")
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)
@@ -104,9 +107,11 @@ class WorkQueue:
 
 def supervised(observer: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
     """Let the observer see the changes, and fail at some of them with no harm to those who write, or to the others."""
+
     def observe(bucket: str, change: Change) -> None:
         try:
             observer(bucket, change)
         except Exception:
             logger.exception("A control loop has failed to see a change of %s %r", bucket, change.record.key)
+
     return observe

@@ -4,6 +4,7 @@ What all controllers of workloads have in common: they compare what should be wi
 A controller is called for an object soon after the object or any of its children has changed, and looks only at the
 current state: nothing is lost if it is called late, or once for many changes.
 """
+
 from __future__ import annotations
 
 import abc
@@ -81,19 +82,35 @@ class Controller(abc.ABC):
         return [obj for obj in found if (controller_of(obj) or {}).get("uid") == uid]
 
     def create_pod(
-            self, owner: Obj, template: Obj, *, name: str | None = None, labels: Obj | None = None,
-            annotations: Obj | None = None, spec: Obj | None = None,
+        self,
+        owner: Obj,
+        template: Obj,
+        *,
+        name: str | None = None,
+        labels: Obj | None = None,
+        annotations: Obj | None = None,
+        spec: Obj | None = None,
     ) -> None:
         """Create a pod from the template."""
         metadata = template.get("metadata") or {}
         named = {"name": name} if name is not None else {"generateName": f"{owner['metadata']['name']}-"}
-        self.objects.create(PODS, namespace_of(owner), {
-            "metadata": {**named, "labels": {**(metadata.get("labels") or {}), **(labels or {})},
-                         "annotations": {**(metadata.get("annotations") or {}), **(annotations or {})},
-                         "finalizers": metadata.get("finalizers"), "ownerReferences": [reference_to(owner)]},
-            "spec": {**(template.get("spec") or {}),
-                     **{field: value for field, value in (spec or {}).items() if value is not None}},
-        })
+        self.objects.create(
+            PODS,
+            namespace_of(owner),
+            {
+                "metadata": {
+                    **named,
+                    "labels": {**(metadata.get("labels") or {}), **(labels or {})},
+                    "annotations": {**(metadata.get("annotations") or {}), **(annotations or {})},
+                    "finalizers": metadata.get("finalizers"),
+                    "ownerReferences": [reference_to(owner)],
+                },
+                "spec": {
+                    **(template.get("spec") or {}),
+                    **{field: value for field, value in (spec or {}).items() if value is not None},
+                },
+            },
+        )
 
     def delete_pods(self, pods: Iterable[Obj]) -> None:
         for pod in pods:
@@ -134,17 +151,24 @@ class Adopter(Controller):
             return
         for child in self.owned(bucket, obj):
             if not selectors.matches(selector, labels_of(child)):
-                self._set_owners(bucket, child, [ref for ref in child["metadata"]["ownerReferences"]
-                                                 if ref["uid"] != obj["metadata"]["uid"]])
-        for key in [record.key for record in self.objects.records(bucket, namespace_of(obj))
-                    if not record.owners and selectors.matches(selector, record.labels)]:
+                self._set_owners(
+                    bucket,
+                    child,
+                    [ref for ref in child["metadata"]["ownerReferences"] if ref["uid"] != obj["metadata"]["uid"]],
+                )
+        for key in [
+            record.key
+            for record in self.objects.records(bucket, namespace_of(obj))
+            if not record.owners and selectors.matches(selector, record.labels)
+        ]:
             orphan = self.objects.get(bucket, key)
             if orphan is not None and is_active(orphan):
                 self._set_owners(bucket, orphan, [reference_to(obj)])
 
     def _set_owners(self, bucket: str, child: Obj, owners: list[Obj]) -> None:
-        self.objects.update(bucket, key_of(child), lambda old: {
-            **old, "metadata": {**old["metadata"], "ownerReferences": owners}})
+        self.objects.update(
+            bucket, key_of(child), lambda old: {**old, "metadata": {**old["metadata"], "ownerReferences": owners}}
+        )
 
 
 def hash_of(template: Obj) -> str:
@@ -225,10 +249,20 @@ def record(access: Objects, owner: Obj, known: Collection[Obj], label: str) -> R
     found = access.get(REVISIONS, key)
     if found is None:
         labels = {**((template.get("metadata") or {}).get("labels") or {}), label: hash_}
-        access.create(REVISIONS, namespace_of(owner), {
-            "metadata": {"name": revision.name, "labels": labels, "ownerReferences": [reference_to(owner)],
-                         "annotations": owner["metadata"].get("annotations")},
-            "revision": number, "data": {"spec": {"template": {**template, "$patch": "replace"}}}})
+        access.create(
+            REVISIONS,
+            namespace_of(owner),
+            {
+                "metadata": {
+                    "name": revision.name,
+                    "labels": labels,
+                    "ownerReferences": [reference_to(owner)],
+                    "annotations": owner["metadata"].get("annotations"),
+                },
+                "revision": number,
+                "data": {"spec": {"template": {**template, "$patch": "replace"}}},
+            },
+        )
     elif _number(found) < number:
         access.update(REVISIONS, key, lambda old: {**old, "revision": number})
     return revision
@@ -238,7 +272,7 @@ def forget_oldest(access: Objects, owner: Obj, known: Collection[Obj], used: Col
     """Delete the oldest revisions beyond the limit; those in use, by their names, stay anyway."""
     limit = owner["spec"].get("revisionHistoryLimit")
     unused = sorted((item for item in known if item["metadata"]["name"] not in used), key=_number)
-    for item in unused[:max(len(unused) - (_DEFAULT_LIMIT if limit is None else limit), 0)]:
+    for item in unused[: max(len(unused) - (_DEFAULT_LIMIT if limit is None else limit), 0)]:
         access.delete(REVISIONS, key_of(item))
 
 

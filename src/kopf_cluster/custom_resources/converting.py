@@ -6,6 +6,7 @@ remembered for a while: states of objects never change, only new ones come.
 
 What is not converted yet, is asked as a question of the session, see `sessions`.
 """
+
 from __future__ import annotations
 
 import uuid
@@ -67,8 +68,11 @@ class WebhookConverter:
 
     def require(self, kind: Kind, records: Iterable[Record]) -> None:
         """Ask for all conversions at once that are needed to show the records in the version of the kind."""
-        missing = [record for record in records
-                   if record.form not in ("", kind.version) and _key(kind, record) not in self._read]
+        missing = [
+            record
+            for record in records
+            if record.form not in ("", kind.version) and _key(kind, record) not in self._read
+        ]
         if missing:
             question = ("convert", kind.version, tuple(_key(kind, record) for record in missing))
             raise sessions.Unresolved(question, lambda: self._convert_records(kind, missing))
@@ -94,33 +98,42 @@ class WebhookConverter:
         self._read[_key(kind, record)] = data
 
     async def _convert_records(self, kind: Kind, records: Sequence[Record]) -> None:
-        objs = [codec.decode(b'{"apiVersion":"%s/%s","kind":"%s",' % (
-            kind.group.encode(), record.form.encode(), kind.kind.encode()) + record.data) for record in records]
+        objs = [
+            codec.decode(
+                b'{"apiVersion":"%s/%s","kind":"%s",' % (kind.group.encode(), record.form.encode(), kind.kind.encode())
+                + record.data
+            )
+            for record in records
+        ]
         converted = await self._convert(kind.version, objs)
-        for key in list(self._read)[:max(len(self._read) + len(records) - _REMEMBERED, 0)]:
+        for key in list(self._read)[: max(len(self._read) + len(records) - _REMEMBERED, 0)]:
             del self._read[key]
         for record, obj in zip(records, converted, strict=True):
             body = {"metadata": obj["metadata"]} | {
-                field: value for field, value in obj.items() if field not in ("apiVersion", "kind", "metadata")}
+                field: value for field, value in obj.items() if field not in ("apiVersion", "kind", "metadata")
+            }
             self._read[_key(kind, record)] = codec.encode(body)[1:]
 
     async def _convert_new(self, kind: Kind, obj: Obj, key: bytes) -> None:
-        converted, = await self._convert(kind.storage_version, [obj])
-        for old in list(self._written)[:max(len(self._written) + 1 - _REMEMBERED // 100, 0)]:
+        (converted,) = await self._convert(kind.storage_version, [obj])
+        for old in list(self._written)[: max(len(self._written) + 1 - _REMEMBERED // 100, 0)]:
             del self._written[old]
         self._written[key] = converted
 
     async def _convert(self, version: str, objs: list[Obj]) -> list[Obj]:
         """Call the webhook, or raise the refusal with which the API answers if that fails."""
         review: Obj = {
-            "apiVersion": f"apiextensions.k8s.io/{self._review_version}", "kind": "ConversionReview",
-            "request": {"uid": str(uuid.uuid4()), "desiredAPIVersion": f"{self._group}/{version}", "objects": objs}}
+            "apiVersion": f"apiextensions.k8s.io/{self._review_version}",
+            "kind": "ConversionReview",
+            "request": {"uid": str(uuid.uuid4()), "desiredAPIVersion": f"{self._group}/{version}", "objects": objs},
+        }
         try:
             body = await self._caller.call(self._config, review, TIMEOUT)
             return self._read_response(review, body)
         except (CallError, ConversionError) as error:
             raise statuses.unknown_error(
-                f"conversion webhook for {objs[0]['apiVersion']}, Kind={self._kind} failed: {error}") from None
+                f"conversion webhook for {objs[0]['apiVersion']}, Kind={self._kind} failed: {error}"
+            ) from None
 
     @staticmethod
     def _read_response(review: Obj, body: bytes) -> list[Obj]:
@@ -130,8 +143,10 @@ class WebhookConverter:
             raise ConversionError(f"invalid response: {error}") from None
         response, request = answer.response, review["request"]
         if response is None or (answer.apiVersion, answer.kind) != (review["apiVersion"], review["kind"]):
-            raise ConversionError(f"expected webhook response of {review['apiVersion']}, Kind=ConversionReview, "
-                                  f"got {answer.apiVersion}, Kind={answer.kind}")
+            raise ConversionError(
+                f"expected webhook response of {review['apiVersion']}, Kind=ConversionReview, "
+                f"got {answer.apiVersion}, Kind={answer.kind}"
+            )
         if response.uid != request["uid"]:
             raise ConversionError(f'expected response.uid="{request["uid"]}", got "{response.uid}"')
         if response.result.status != "Success":
@@ -139,8 +154,10 @@ class WebhookConverter:
         converted = response.convertedObjects or []
         if len(converted) != len(request["objects"]):
             raise ConversionError(f"webhook returned {len(converted)} objects, expected {len(request['objects'])}")
-        return [_check(request["desiredAPIVersion"], old, new)
-                for old, new in zip(request["objects"], converted, strict=True)]
+        return [
+            _check(request["desiredAPIVersion"], old, new)
+            for old, new in zip(request["objects"], converted, strict=True)
+        ]
 
 
 class ConversionError(Exception):
@@ -152,8 +169,10 @@ def _check(version: str, old: Obj, new: Any) -> Obj:
     if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
         raise ConversionError("invalid converted object: it has no metadata")
     if (new.get("apiVersion"), new.get("kind")) != (version, old["kind"]):
-        raise ConversionError(f"invalid converted object: expected {version}, Kind={old['kind']}, "
-                              f"got {new.get('apiVersion')}, Kind={new.get('kind')}")
+        raise ConversionError(
+            f"invalid converted object: expected {version}, Kind={old['kind']}, "
+            f"got {new.get('apiVersion')}, Kind={new.get('kind')}"
+        )
     for field in ("name", "namespace", "uid"):
         if new["metadata"].get(field) != old["metadata"].get(field):
             raise ConversionError(f"invalid converted object: metadata.{field} was changed")
@@ -184,8 +203,10 @@ class Completer:
         super().__init__()
         self._since = since
         self._converter = converter
-        self._schemas: dict[str, Schema] = {version["name"]: schemas.parse(version["schema"]["openAPIV3Schema"])
-                                            for version in definition["spec"]["versions"]}
+        self._schemas: dict[str, Schema] = {
+            version["name"]: schemas.parse(version["schema"]["openAPIV3Schema"])
+            for version in definition["spec"]["versions"]
+        }
         self._completed: dict[bytes, Record] = {}
 
     @property

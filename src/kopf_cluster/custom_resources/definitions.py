@@ -3,6 +3,7 @@ Custom resource definitions: what makes them valid, and which kinds come of them
 
 The rules are those of "Extend the Kubernetes API with CustomResourceDefinitions" for ``apiextensions.k8s.io/v1``.
 """
+
 from __future__ import annotations
 
 import re
@@ -31,7 +32,8 @@ _LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_RULE: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')")
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
 _STRATEGIES: Final = ("None", "Webhook")
 _SCOPES: Final = ("Cluster", "Namespaced")
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
@@ -88,8 +90,11 @@ def _validate(name: str, spec: Specification) -> Iterator[FieldError]:
     if not spec.versions:
         yield required("spec.versions")
     elif sum(version.storage for version in spec.versions) != 1:
-        yield invalid_value("spec.versions", [version.name for version in spec.versions],
-                            "must have exactly one version marked as storage version")
+        yield invalid_value(
+            "spec.versions",
+            [version.name for version in spec.versions],
+            "must have exactly one version marked as storage version",
+        )
     for index, version in enumerate(spec.versions):
         yield from _validate_version(version, f"spec.versions[{index}]")
     if spec.conversion is not None:
@@ -115,8 +120,9 @@ def _validate_conversion(conversion: Conversion) -> Iterator[FieldError]:
         if not versions:
             yield required(f"{path}.webhook.conversionReviewVersions")
         elif not {"v1", "v1beta1"} & set(versions):
-            yield invalid_value(f"{path}.webhook.conversionReviewVersions", versions,
-                                "must include at least one of v1, v1beta1")
+            yield invalid_value(
+                f"{path}.webhook.conversionReviewVersions", versions, "must include at least one of v1, v1beta1"
+            )
 
 
 def _validate_version(version: Version, path: str) -> Iterator[FieldError]:
@@ -132,10 +138,13 @@ def _validate_version(version: Version, path: str) -> Iterator[FieldError]:
         yield from _validate_schema(root, f"{path}.schema.openAPIV3Schema")
     if (scale := (version.subresources or {}).get("scale")) is not None:
         yield from _validate_scale(scale, f"{path}.subresources.scale")
-    paths = [(f"additionalPrinterColumns[{index}]", column.jsonPath)
-             for index, column in enumerate(version.additionalPrinterColumns or [])]
-    paths += [(f"selectableFields[{index}]", field.jsonPath)
-              for index, field in enumerate(version.selectableFields or [])]
+    paths = [
+        (f"additionalPrinterColumns[{index}]", column.jsonPath)
+        for index, column in enumerate(version.additionalPrinterColumns or [])
+    ]
+    paths += [
+        (f"selectableFields[{index}]", field.jsonPath) for index, field in enumerate(version.selectableFields or [])
+    ]
     for place, text in paths:
         if not text:
             yield required(f"{path}.{place}.jsonPath")
@@ -201,10 +210,14 @@ def _validate_stored_versions(definition: Obj) -> Iterator[FieldError]:
         return  # it is refused as mistyped when it is pruned
     for index, name in enumerate(status.storedVersions or ()):
         if name not in names:
-            yield invalid_value(f"status.storedVersions[{index}]", name, "missing from spec.versions; "
-                                f"{name} was previously a storage version, and must remain in spec.versions until a "
-                                f"storage migration ensures no data remains persisted in {name} and removes {name} "
-                                "from status.storedVersions")
+            yield invalid_value(
+                f"status.storedVersions[{index}]",
+                name,
+                "missing from spec.versions; "
+                f"{name} was previously a storage version, and must remain in spec.versions until a "
+                f"storage migration ensures no data remains persisted in {name} and removes {name} "
+                "from status.storedVersions",
+            )
 
 
 def make_kinds(definition: Obj) -> Iterator[Kind]:
@@ -214,15 +227,21 @@ def make_kinds(definition: Obj) -> Iterator[Kind]:
     for version in spec["versions"]:
         if version.get("served"):
             yield Kind(
-                group=spec["group"], version=version["name"], kind=names["kind"], plural=names["plural"],
-                singular=names["singular"], list_kind=names["listKind"],
+                group=spec["group"],
+                version=version["name"],
+                kind=names["kind"],
+                plural=names["plural"],
+                singular=names["singular"],
+                list_kind=names["listKind"],
                 namespaced=spec["scope"] == "Namespaced",
                 short_names=tuple(names.get("shortNames") or ()),
                 categories=tuple(names.get("categories") or ()),
                 has_status="status" in (version.get("subresources") or {}),
                 listed_subresources=_list_subresources(spec, version),
                 scale=ScalePaths.parse(scale) if (scale := (version.get("subresources") or {}).get("scale")) else None,
-                custom=True, unconditional_update=False, warnings=warn(definition, version),
+                custom=True,
+                unconditional_update=False,
+                warnings=warn(definition, version),
                 storage_version=next(item["name"] for item in spec["versions"] if item.get("storage")),
                 columns=columns.from_definition(version.get("additionalPrinterColumns")),
                 fields=dict(_selectable_fields(version)),
@@ -234,8 +253,9 @@ def make_kinds(definition: Obj) -> Iterator[Kind]:
 def _list_subresources(spec: Obj, version: Obj) -> dict[str, Subresource]:
     own = spec["group"], version["name"], spec["names"]["kind"]
     known = {"scale": ("autoscaling", "v1", "Scale"), "status": own}
-    return {name: Subresource(*known[name], STATUS_VERBS)
-            for name in known if name in (version.get("subresources") or {})}
+    return {
+        name: Subresource(*known[name], STATUS_VERBS) for name in known if name in (version.get("subresources") or {})
+    }
 
 
 def _selectable_fields(version: Obj) -> Iterator[tuple[str, jsonpaths.Path]]:
@@ -248,9 +268,12 @@ def find_conflict(names: Obj, others: Iterable[Kind]) -> tuple[str, str] | None:
     nouns = {name for kind in others for name in (kind.plural, kind.singular, *kind.short_names)}
     kinds = {name for kind in others for name in (kind.kind, kind.list_kind)}
     for reason, name, taken in (
-            ("PluralConflict", names["plural"], nouns), ("SingularConflict", names["singular"], nouns),
-            *(("ShortNamesConflict", name, nouns) for name in names.get("shortNames") or ()),
-            ("KindConflict", names["kind"], kinds), ("ListKindConflict", names["listKind"], kinds)):
+        ("PluralConflict", names["plural"], nouns),
+        ("SingularConflict", names["singular"], nouns),
+        *(("ShortNamesConflict", name, nouns) for name in names.get("shortNames") or ()),
+        ("KindConflict", names["kind"], kinds),
+        ("ListKindConflict", names["listKind"], kinds),
+    ):
         if name in taken:
             return reason, f"{quoted(name)} is already in use"
     return None
@@ -258,16 +281,21 @@ def find_conflict(names: Obj, others: Iterable[Kind]) -> tuple[str, str] | None:
 
 def conditions(*, terminating: bool = False, conflict: tuple[str, str] | None = None) -> list[Obj]:
     """Give the conditions of a definition that is served, or cannot be, or is going away."""
-    found = [
-        _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
-        _condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
-    ] if conflict is None else [
-        _condition("NamesAccepted", "False", *conflict),
-        _condition("Established", "False", "NotAccepted", "not all names are accepted"),
-    ]
+    found = (
+        [
+            _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
+            _condition("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"),
+        ]
+        if conflict is None
+        else [
+            _condition("NamesAccepted", "False", *conflict),
+            _condition("Established", "False", "NotAccepted", "not all names are accepted"),
+        ]
+    )
     if terminating:
-        found.append(_condition("Terminating", "True", "InstanceDeletionInProgress",
-                                "CustomResource deletion is in progress"))
+        found.append(
+            _condition("Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        )
     return found
 
 
@@ -295,8 +323,12 @@ def validate(version: Version, path: str) -> Iterator[FieldError]:
         yield invalid_value(path, text, "must not be an empty string")
     for index, char in enumerate(text):
         if not char.isprintable():
-            yield invalid_value(path, text, "must only contain printable UTF-8 characters; "
-                                            f"non-printable character found at index {len(text[:index].encode())}")
+            yield invalid_value(
+                path,
+                text,
+                "must only contain printable UTF-8 characters; "
+                f"non-printable character found at index {len(text[:index].encode())}",
+            )
             return
 
 
@@ -309,6 +341,11 @@ def warn(definition: Obj, version: Obj) -> tuple[str, ...]:
     spec = definition["spec"]
     group, kind = spec["group"], spec["names"]["kind"]
     text = f"{group}/{version['name']} {kind} is deprecated"
-    better = [other["name"] for other in spec["versions"] if other.get("served") and not other.get("deprecated")
-              and version_priority(other["name"]) < version_priority(version["name"])]
+    better = [
+        other["name"]
+        for other in spec["versions"]
+        if other.get("served")
+        and not other.get("deprecated")
+        and version_priority(other["name"]) < version_priority(version["name"])
+    ]
     return (f"{text}; use {group}/{min(better, key=version_priority)} {kind}" if better else text,)

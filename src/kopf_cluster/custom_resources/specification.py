@@ -3,6 +3,7 @@ The shape of custom resource definitions: the types of all fields that this serv
 
 It serves to refuse, in one place, what is of a wrong type, so that others can rely on the types.
 """
+
 from __future__ import annotations
 
 from typing import Any

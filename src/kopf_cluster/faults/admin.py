@@ -19,6 +19,7 @@ The administration of a server from other processes, at ``/_kopf/``: faults and 
 ``POST /_kopf/clock``       move the clock of timestamps: ``?seconds=3600``, or ``?seconds=-60``
 ==========================  ===============================================================================
 """
+
 from __future__ import annotations
 
 import collections
@@ -59,8 +60,11 @@ class Admin:
     """Answers under the administrative prefix."""
 
     def __init__(
-            self, faults: Faults, counters: collections.Counter[tuple[str, str, int]], audit: Audit,
-            issue: KubeconfigIssuer,
+        self,
+        faults: Faults,
+        counters: collections.Counter[tuple[str, str, int]],
+        audit: Audit,
+        issue: KubeconfigIssuer,
     ) -> None:
         super().__init__()
         self._faults = faults
@@ -108,17 +112,24 @@ class Admin:
         return Answer(200, self._issue(user, groups).encode(), "application/yaml")
 
     def _count(self) -> dict[str, object]:
-        requests = [{"verb": verb, "resource": resource, "code": code, "count": count}
-                    for (verb, resource, code), count in sorted(self._counters.items())]
+        requests = [
+            {"verb": verb, "resource": resource, "code": code, "count": count}
+            for (verb, resource, code), count in sorted(self._counters.items())
+        ]
         return {"total": self._counters.total(), "requests": requests}
 
     def _describe_faults(self) -> FaultSettings:
         faults = self._faults
         lag, drops = faults.watch_lag, faults.watch_drops
-        return FaultSettings(list(faults.rules), watch_lifetime=None if drops is None else drops.period,
-                             watch_lag=None if lag is None else (lag.least, lag.most),
-                             watch_lifetime_of=_mention(drops), watch_lag_of=_mention(lag),
-                             silent=faults.silent, paused=faults.paused)
+        return FaultSettings(
+            list(faults.rules),
+            watch_lifetime=None if drops is None else drops.period,
+            watch_lag=None if lag is None else (lag.least, lag.most),
+            watch_lifetime_of=_mention(drops),
+            watch_lag_of=_mention(lag),
+            silent=faults.silent,
+            paused=faults.paused,
+        )
 
     def _move_clock(self, seconds: str) -> None:
         try:

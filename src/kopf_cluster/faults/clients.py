@@ -1,6 +1,7 @@
 """
 Which clients are hit: those of a user, or those that call themselves something; everybody by default.
 """
+
 from __future__ import annotations
 
 import re
@@ -23,8 +24,9 @@ def check_pattern(pattern: str | None) -> None:
 
 def is_of(request: Request, user: str | None, agent: str | None) -> bool:
     """Whether the request is of the user with this name, and of an agent with this regular expression in its name."""
-    return ((user is None or user == request.user.name)
-            and (agent is None or re.search(agent, request.agent) is not None))
+    return (user is None or user == request.user.name) and (
+        agent is None or re.search(agent, request.agent) is not None
+    )
 
 
 class Clients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,8 +59,10 @@ def is_guarded(request: Request) -> bool:
         return False
     match _decode(request.body):
         case [*operations]:
-            return any(isinstance(item, dict) and item.get("path") == _PATH and item.get("op") in ("test", "replace")
-                       for item in operations)
+            return any(
+                isinstance(item, dict) and item.get("path") == _PATH and item.get("op") in ("test", "replace")
+                for item in operations
+            )
         case {"metadata": {"resourceVersion": str(version)}} | {"preconditions": {"resourceVersion": str(version)}}:
             return bool(version)
     return False

@@ -5,6 +5,7 @@ be replayed.
 A rule says which requests it is for, how often, and what happens to them. The same from another process:
 see the administration endpoint.
 """
+
 from __future__ import annotations
 
 import collections
@@ -24,9 +25,20 @@ from kopf_cluster.requests import Call, Request
 
 Action = Literal["answer", "disconnect", "lose-answer", "delay"]
 
-VERBS: Final = frozenset({
-    "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "head", "options",
-})
+VERBS: Final = frozenset(
+    {
+        "get",
+        "list",
+        "watch",
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+        "head",
+        "options",
+    }
+)
 
 _MAX_CLOCK_OFFSET: Final = 100 * 365 * 24 * 3600.0
 
@@ -76,12 +88,14 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         check_pattern(self.agent)
 
     def matches(self, call: Call, request: Request, path: str) -> bool:
-        return ((self.verb is None or self.verb == call.verb)
-                and (self.resource is None or self.resource in (call.resource, _full_resource(call)))
-                and (self.method is None or self.method.upper() == request.method)
-                and (self.path is None or re.search(self.path, path) is not None)
-                and is_of(request, self.user, self.agent)
-                and (self.guarded is None or self.guarded == is_guarded(request)))
+        return (
+            (self.verb is None or self.verb == call.verb)
+            and (self.resource is None or self.resource in (call.resource, _full_resource(call)))
+            and (self.method is None or self.method.upper() == request.method)
+            and (self.path is None or re.search(self.path, path) is not None)
+            and is_of(request, self.user, self.agent)
+            and (self.guarded is None or self.guarded == is_guarded(request))
+        )
 
     def make_status(self) -> statuses.APIStatus:
         """Make the refusal as the real server makes it for this code."""
@@ -173,27 +187,40 @@ class Faults:
         self._control = control
 
     def inject(
-            self,
-            status: int = 500,
-            *,
-            rate: float = 1.0,
-            times: int | None = None,
-            action: Action = "answer",
-            latency: float = 0.0,
-            retry_after: int | None = None,
-            message: str = "",
-            verb: str | None = None,
-            resource: str | None = None,
-            method: str | None = None,
-            path: str | None = None,
-            guarded: bool | None = None,
-            user: str | None = None,
-            agent: str | None = None,
+        self,
+        status: int = 500,
+        *,
+        rate: float = 1.0,
+        times: int | None = None,
+        action: Action = "answer",
+        latency: float = 0.0,
+        retry_after: int | None = None,
+        message: str = "",
+        verb: str | None = None,
+        resource: str | None = None,
+        method: str | None = None,
+        path: str | None = None,
+        guarded: bool | None = None,
+        user: str | None = None,
+        agent: str | None = None,
     ) -> FaultRule:
         """Add a rule. For each request, the first rule that matches it and whose dice fall so, is applied."""
-        rule = FaultRule(action=action, status=status, rate=rate, times=times, latency=latency,
-                         retry_after=retry_after, message=message, verb=verb, resource=resource,
-                         method=method, path=path, guarded=guarded, user=user, agent=agent)
+        rule = FaultRule(
+            action=action,
+            status=status,
+            rate=rate,
+            times=times,
+            latency=latency,
+            retry_after=retry_after,
+            message=message,
+            verb=verb,
+            resource=resource,
+            method=method,
+            path=path,
+            guarded=guarded,
+            user=user,
+            agent=agent,
+        )
         self.replace([*self.rules, rule])
         return rule
 
@@ -225,7 +252,11 @@ class Faults:
         return random.Random(f"{self._seed}/{resource}/{self._streams[resource]}")
 
     def drop_watches_every(
-            self, seconds: float | None, *, user: str | None = None, agent: str | None = None,
+        self,
+        seconds: float | None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
     ) -> None:
         """Cut watches periodically: all of them, or those of some clients only, as in rules.
 
@@ -237,8 +268,12 @@ class Faults:
         self._announce()
 
     def lag_watches(
-            self, seconds: float | None, up_to: float | None = None, *, user: str | None = None,
-            agent: str | None = None,
+        self,
+        seconds: float | None,
+        up_to: float | None = None,
+        *,
+        user: str | None = None,
+        agent: str | None = None,
     ) -> None:
         """Tell of changes later than the writes are answered; none to end that, and to tell what is held back.
 
@@ -253,8 +288,9 @@ class Faults:
         """
         if seconds is None and up_to is not None:
             raise ValueError("the longest lag needs the shortest one, which can be zero")
-        self.watch_lag = None if seconds is None else WatchLag(
-            seconds, seconds if up_to is None else up_to, Clients(user, agent))
+        self.watch_lag = (
+            None if seconds is None else WatchLag(seconds, seconds if up_to is None else up_to, Clients(user, agent))
+        )
         self._announce()
 
     def find_lag(self, request: Request) -> WatchLag | None:

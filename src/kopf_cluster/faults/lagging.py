@@ -4,6 +4,7 @@ Late events: in a real cluster, a write is seen by watchers some time after it i
 Streams are delayed independently. In a stream, everything keeps its order: bookmarks never overtake the events
 that they cover, nor does the end of the stream.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -29,18 +30,19 @@ class WatchLag(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.most < float("inf"):
-            raise ValueError("the lag of watches must be from 0 seconds to no less than that, "
-                             f"not from {self.least} to {self.most}")
+            raise ValueError(
+                f"the lag of watches must be from 0 seconds to no less than that, not from {self.least} to {self.most}"
+            )
 
 
 class Delay:
     """Writes the pieces of one stream a while later. There is no task while there is no lag."""
 
     def __init__(
-            self,
-            write: Callable[[bytes], Awaitable[None]],
-            get_lag: Callable[[], WatchLag | None],
-            dice: random.Random,
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        get_lag: Callable[[], WatchLag | None],
+        dice: random.Random,
     ) -> None:
         super().__init__()
         self._write = write
@@ -111,7 +113,10 @@ same stream, waits for that: streams keep their order.
 
 
 async def retell(
-        retellers: Sequence[Reteller], call: Call, request: Request, piece: bytes,
+    retellers: Sequence[Reteller],
+    call: Call,
+    request: Request,
+    piece: bytes,
 ) -> AsyncGenerator[bytes, None]:
     """Give the pieces to be sent instead of this one, which consists of whole lines."""
     untouched = b""

@@ -1,6 +1,7 @@
 """
 Connections: how they begin and end so that none is left behind, and what is logged of them.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -45,12 +46,15 @@ class Listener:
     """
 
     def __init__(
-            self, make_protocol: Callable[[], asyncio.BaseProtocol], context: ssl.SSLContext | None = None,
+        self,
+        make_protocol: Callable[[], asyncio.BaseProtocol],
+        context: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__()
         self._make_protocol = make_protocol
-        self._tls: dict[str, Any] = {} if context is None else {
-            "ssl": context, "ssl_handshake_timeout": UNLIMITED, "ssl_shutdown_timeout": 1.0}
+        self._tls: dict[str, Any] = (
+            {} if context is None else {"ssl": context, "ssl_handshake_timeout": UNLIMITED, "ssl_shutdown_timeout": 1.0}
+        )
         self._socket: socket.socket | None = None
         self._beginning: set[asyncio.Task[None]] = set()
 
@@ -89,6 +93,7 @@ class Listener:
 
 
 # What is logged of connections: what the server is to blame for. Broken requests are no news, with no traceback.
+
 
 class _ServerFaults(logging.Filter):
     """Lets pass only what the server is to blame for."""

@@ -4,6 +4,7 @@ Connections in memory: HTTP between a client and the server in one event loop, w
 All the rest is real: the same client library, the same bytes, the same server. What is sent arrives in the next turns
 of the loop, always in the same order, so that one and the same story can be repeated exactly.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -106,8 +107,12 @@ class _End(asyncio.Transport):
     peer: _End
 
     def __init__(
-            self, network: MemoryNetwork, protocol: asyncio.Protocol, context: contextvars.Context,
-            *, is_client: bool,
+        self,
+        network: MemoryNetwork,
+        protocol: asyncio.Protocol,
+        context: contextvars.Context,
+        *,
+        is_client: bool,
     ) -> None:
         super().__init__({"peername": ("memory", 0)})
         self.is_client = is_client
@@ -239,11 +244,14 @@ class _Connector(aiohttp.BaseConnector):
 
     def __init__(self, network: MemoryNetwork) -> None:
         # Idle connections would be looked for every few seconds of a clock that jumps by hours.
-        super().__init__(keepalive_timeout=10 ** 9, limit=0)
+        super().__init__(keepalive_timeout=10**9, limit=0)
         self._network = network
 
     async def _create_connection(
-            self, req: aiohttp.ClientRequest, traces: Any, timeout: aiohttp.ClientTimeout,
+        self,
+        req: aiohttp.ClientRequest,
+        traces: Any,
+        timeout: aiohttp.ClientTimeout,
     ) -> ResponseHandler:
         try:
             async with asyncio.timeout(timeout.sock_connect):

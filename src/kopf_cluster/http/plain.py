@@ -4,6 +4,7 @@ Plain HTTP, for simulations: TLS takes several times as long as all the rest of 
 It is only on the loopback, and whoever comes is known by a token in the beginning of the path, which nobody can guess.
 As a header, the token would not be sent by `kubectl`, nor by other clients in Go, where there is no TLS.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -68,8 +69,11 @@ class _Refusal(asyncio.Protocol):
 
 def is_plain(transport: asyncio.BaseTransport | None) -> bool:
     """Tell whether it is a connection by the network without TLS."""
-    return transport is not None and transport.get_extra_info("socket") is not None \
+    return (
+        transport is not None
+        and transport.get_extra_info("socket") is not None
         and transport.get_extra_info("sslcontext") is None
+    )
 
 
 def take_token(message: RawRequestMessage) -> RawRequestMessage:

@@ -4,6 +4,7 @@ The HTTP side: connections, authentication, limits, faults, and counters around 
 One catch-all handler serves all paths, as the application resolves them itself. Whatever happens inside, a client
 gets a `Status` and never a traceback.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -88,23 +89,37 @@ class HTTPServer:
         self._listener: Listener | None = None
 
     def start(
-            self, host: str, port: int, context: ssl.SSLContext,
-            *, compact: Callable[[], None], orders: Orders,
+        self,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        *,
+        compact: Callable[[], None],
+        orders: Orders,
     ) -> int:
         """Begin to listen; give the port. What faults need besides, is to be called in this loop."""
         loop = asyncio.get_running_loop()
         self._admin = Admin(self._faults, self.counters, self._audit, orders.issue_kubeconfig)
         self._server = Connections(
-            self._handle, request_factory=self._make_request, handler_cancellation=True, access_log=None,
-            keepalive_timeout=UNLIMITED, lingering_time=0.0, logger=connection_logger)
+            self._handle,
+            request_factory=self._make_request,
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=UNLIMITED,
+            lingering_time=0.0,
+            logger=connection_logger,
+        )
         self._listener = Listener(self._server, context)
         port = self._listener.open(host, port)
-        self._faults.bind(ServerControl(
-            cut=lambda clean, clients: _call_soon(loop, self._cut, clean, clients),
-            compact=lambda: _call_soon(loop, compact),
-            expire_token=lambda: _call_soon(loop, orders.expire_token),
-            restart=lambda keep_data: _call_soon(loop, orders.restart, keep_data),
-            changed=lambda: _call_soon(loop, self._apply_faults)))
+        self._faults.bind(
+            ServerControl(
+                cut=lambda clean, clients: _call_soon(loop, self._cut, clean, clients),
+                compact=lambda: _call_soon(loop, compact),
+                expire_token=lambda: _call_soon(loop, orders.expire_token),
+                restart=lambda keep_data: _call_soon(loop, orders.restart, keep_data),
+                changed=lambda: _call_soon(loop, self._apply_faults),
+            )
+        )
         self._apply_faults()
         return port
 
@@ -147,12 +162,12 @@ class HTTPServer:
             await asyncio.sleep(0)
 
     def _make_request(
-            self,
-            message: RawRequestMessage,
-            payload: StreamReader,
-            protocol: RequestHandler,
-            writer: AbstractStreamWriter,
-            task: asyncio.Task[None],
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
     ) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
         if is_plain(protocol.transport):
@@ -203,8 +218,9 @@ class HTTPServer:
         """Take the whole request in, authenticated."""
         raw_path, _, raw_query = http.raw_path.partition("?")
         headers = http.headers
-        user = self._application.authenticate(Identity(
-            raw_path, headers.get("Authorization", ""), _read_impersonation(headers), _read_subject(http)))
+        user = self._application.authenticate(
+            Identity(raw_path, headers.get("Authorization", ""), _read_impersonation(headers), _read_subject(http))
+        )
         body = b""
         if http.can_read_body:
             try:
@@ -219,11 +235,24 @@ class HTTPServer:
             raise statuses.unknown_path()
         query = dict(urllib.parse.parse_qsl(raw_query, keep_blank_values=True)) if raw_query else {}
         content_type = headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return Request(http.method, path, query, headers.get("Accept", ""), content_type, body, user,
-                       headers.get("User-Agent", ""), raw_query)
+        return Request(
+            http.method,
+            path,
+            query,
+            headers.get("Accept", ""),
+            content_type,
+            body,
+            user,
+            headers.get("User-Agent", ""),
+            raw_query,
+        )
 
     async def _send_stream(
-            self, http: web.BaseRequest, call: Call, request: Request, stream: Stream,
+        self,
+        http: web.BaseRequest,
+        call: Call,
+        request: Request,
+        stream: Stream,
     ) -> web.StreamResponse:
         headers = {"Content-Type": stream.content_type, "Cache-Control": "no-cache, private", **stream.headers}
         response = web.StreamResponse(headers=headers)
@@ -249,6 +278,7 @@ class HTTPServer:
 
     async def _pump(self, call: Call, request: Request, stream: Stream, response: web.StreamResponse) -> None:
         """Send the stream, by way of whatever is wrong with watches."""
+
         async def write(piece: bytes) -> None:
             while self._faults.silent:
                 await self._changed.wait()
@@ -358,8 +388,9 @@ def _refuse(http: web.BaseRequest | ShortRequest, status: statuses.APIStatus) ->
 
 def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:
     body, headers = answer.body, {"Content-Type": answer.content_type, **answer.headers}
-    if answer.content_type.startswith("application/json") \
-            and encodings.wants_indents(http.raw_path, http.headers.get("User-Agent", "")):
+    if answer.content_type.startswith("application/json") and encodings.wants_indents(
+        http.raw_path, http.headers.get("User-Agent", "")
+    ):
         body = encodings.indent(body)
     if len(body) >= MIN_COMPRESSED and "gzip" in http.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, compresslevel=1)

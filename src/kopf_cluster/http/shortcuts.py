@@ -5,6 +5,7 @@ It is only for what comes out the same on the long way, which goes by connection
 all is well with the network. Streams, large bodies, and whatever begins while the network is cut, take the long way.
 The short one takes as many turns of the loop, so that nothing overtakes anything else than on the long one.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -113,8 +114,14 @@ class ShortcutSession:
         await self._session.close()
 
     def request(
-            self, method: str, url: yarl.URL, *, data: Any = None, headers: Mapping[str, str] | None = None,
-            timeout: aiohttp.ClientTimeout = _NO_LIMIT, **options: Any,
+        self,
+        method: str,
+        url: yarl.URL,
+        *,
+        data: Any = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: aiohttp.ClientTimeout = _NO_LIMIT,
+        **options: Any,
     ) -> contextlib.AbstractAsyncContextManager[ShortResponse | aiohttp.ClientResponse]:
         """Give the context of the response, as sessions do."""
         ask = self._passage.find_shortcut()
@@ -156,6 +163,9 @@ class _Exchange:
         await self._passage.pass_back()
 
     async def __aexit__(
-            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None,
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         pass

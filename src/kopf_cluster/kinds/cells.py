@@ -3,6 +3,7 @@ Computed cells of the built-in kinds in the Table output: what ``kubectl get`` s
 
 The functions take objects of any contents: whatever is absent or strange there, there is something to show.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -54,6 +55,7 @@ def _text(*names: str, default: str) -> Callable[[Obj], Any]:
     def cell(obj: Obj) -> Any:
         value = dig(obj, *names)
         return default if value is None else jsonpaths.as_text(value)
+
     return cell
 
 
@@ -62,6 +64,7 @@ def _size(*names: str) -> Callable[[Obj], Any]:
 
 
 # --- Pods, and those who run them.
+
 
 def _pod_ready(obj: Obj) -> str:
     statuses = items(obj, "status", "containerStatuses")
@@ -96,6 +99,7 @@ def _selector(*names: str) -> Callable[[Obj], Any]:
     def cell(obj: Obj) -> Any:
         selector = dig(obj, *names)
         return _show_labels(selector.get("matchLabels", selector) if isinstance(selector, dict) else None)
+
     return cell
 
 
@@ -165,16 +169,19 @@ def _show_metric(name: str, current: Any, wanted: Any, unit: str) -> str:
 
 # --- Services and their addresses.
 
+
 def _ports(obj: Obj) -> str:
     def show(port: Obj) -> str:
         node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
         return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
+
     return _join(show(port) for port in items(obj, "spec", "ports"))
 
 
 def _addresses(obj: Obj) -> list[str]:
-    return [str(item.get("ip") or item.get("hostname") or "") for item in items(obj, "status", "loadBalancer",
-                                                                                "ingress")]
+    return [
+        str(item.get("ip") or item.get("hostname") or "") for item in items(obj, "status", "loadBalancer", "ingress")
+    ]
 
 
 def _service_addresses(obj: Obj) -> str:
@@ -192,8 +199,12 @@ def _hosts(obj: Obj) -> str:
 
 
 def _endpoints(obj: Obj) -> str:
-    shown = [f"{address.get('ip')}:{port.get('port')}" for subset in items(obj, "subsets")
-             for port in items(subset, "ports") for address in items(subset, "addresses")]
+    shown = [
+        f"{address.get('ip')}:{port.get('port')}"
+        for subset in items(obj, "subsets")
+        for port in items(subset, "ports")
+        for address in items(subset, "addresses")
+    ]
     return _join(shown, limit=_SHOWN)
 
 
@@ -203,6 +214,7 @@ def _slice_endpoints(obj: Obj) -> str:
 
 
 # --- Nodes and volumes.
+
 
 def _node_status(obj: Obj) -> str:
     status = "Unknown"
@@ -219,8 +231,9 @@ def _node_roles(obj: Obj) -> str:
 
 
 def _node_address(kind: str) -> Callable[[Obj], Any]:
-    return lambda obj: next((item.get("address") for item in items(obj, "status", "addresses")
-                             if item.get("type") == kind), NONE)
+    return lambda obj: next(
+        (item.get("address") for item in items(obj, "status", "addresses") if item.get("type") == kind), NONE
+    )
 
 
 def _phase(obj: Obj) -> Any:
@@ -232,6 +245,7 @@ def _access_modes(part: str) -> Callable[[Obj], Any]:
         short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
         modes = dig(obj, part, "accessModes")
         return ",".join(short.get(mode, str(mode)) for mode in modes) if isinstance(modes, list) else ""
+
     return cell
 
 
@@ -242,6 +256,7 @@ def _claim(obj: Obj) -> str:
 
 # --- Roles, quotas, requests, events.
 
+
 def _role(obj: Obj) -> str:
     return f"{dig(obj, 'roleRef', 'kind')}/{dig(obj, 'roleRef', 'name')}"
 
@@ -250,14 +265,19 @@ def _subjects(kind: str) -> Callable[[Obj], Any]:
     def show(subject: Obj) -> str:
         name = str(subject.get("name"))
         return f"{subject.get('namespace')}/{name}" if kind == "ServiceAccount" else name
+
     return lambda obj: _join((show(item) for item in items(obj, "subjects") if item.get("kind") == kind), default="")
 
 
 def _quota(*, limits: bool) -> Callable[[Obj], Any]:
     def cell(obj: Obj) -> Any:
         hard, used = dig(obj, "status", "hard") or {}, dig(obj, "status", "used") or {}
-        return ", ".join(f"{name}: {used.get(name, 0)}/{value}" for name, value in sorted(hard.items())
-                         if name.startswith("limits.") is limits)
+        return ", ".join(
+            f"{name}: {used.get(name, 0)}/{value}"
+            for name, value in sorted(hard.items())
+            if name.startswith("limits.") is limits
+        )
+
     return cell
 
 
@@ -276,6 +296,7 @@ def _requested_duration(obj: Obj) -> str:
 def _health(field: str) -> Callable[[Obj], Any]:
     def cell(obj: Obj) -> Any:
         return next((item.get(field) or "" for item in items(obj, "conditions") if item.get("type") == "Healthy"), "")
+
     return cell
 
 
@@ -284,8 +305,9 @@ def _component_status(obj: Obj) -> str:
 
 
 def _condition(kind: str, default: str) -> Callable[[Obj], Any]:
-    return lambda obj: next((item.get("status") for item in items(obj, "status", "conditions")
-                             if item.get("type") == kind), default)
+    return lambda obj: next(
+        (item.get("status") for item in items(obj, "status", "conditions") if item.get("type") == kind), default
+    )
 
 
 def _api_service(obj: Obj) -> str:
@@ -335,15 +357,23 @@ def _event_source(obj: Obj) -> str:
 CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "age": age_of,
     "created": lambda obj: obj["metadata"].get("creationTimestamp"),
-    "data-count": _data_count, "phase": _phase, "webhooks": _size("webhooks"),
-    "drivers": _size("spec", "drivers"), "validations": _size("spec", "validations"),
+    "data-count": _data_count,
+    "phase": _phase,
+    "webhooks": _size("webhooks"),
+    "drivers": _size("spec", "drivers"),
+    "validations": _size("spec", "validations"),
     "mutations": _size("spec", "mutations"),
-    "param-kind": _param_kind, "param-ref": _param_ref,
-    "pod-ready": _pod_ready, "pod-status": _pod_status, "pod-restarts": _pod_restarts,
-    "readiness-gates": _readiness_gates, "template-labels": lambda obj: _show_labels(
-        dig(obj, "template", "metadata", "labels")),
-    "replicas-ready": _replicas_ready, "replicas": _text("spec", "replicas", default="0"),
-    "current": _text("status", "replicas", default="0"), "updated": _text("status", "updatedReplicas", default="0"),
+    "param-kind": _param_kind,
+    "param-ref": _param_ref,
+    "pod-ready": _pod_ready,
+    "pod-status": _pod_status,
+    "pod-restarts": _pod_restarts,
+    "readiness-gates": _readiness_gates,
+    "template-labels": lambda obj: _show_labels(dig(obj, "template", "metadata", "labels")),
+    "replicas-ready": _replicas_ready,
+    "replicas": _text("spec", "replicas", default="0"),
+    "current": _text("status", "replicas", default="0"),
+    "updated": _text("status", "updatedReplicas", default="0"),
     "available": _text("status", "availableReplicas", default="0"),
     "ready": _text("status", "readyReplicas", default="0"),
     "ds-desired": _text("status", "desiredNumberScheduled", default="0"),
@@ -352,42 +382,71 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "ds-updated": _text("status", "updatedNumberScheduled", default="0"),
     "ds-available": _text("status", "numberAvailable", default="0"),
     "node-selector": lambda obj: _show_labels(dig(obj, "spec", "template", "spec", "nodeSelector")),
-    "selector": _selector("spec", "selector"), "pod-selector": _selector("spec", "podSelector"),
+    "selector": _selector("spec", "selector"),
+    "pod-selector": _selector("spec", "podSelector"),
     "job-selector": _selector("spec", "jobTemplate", "spec", "selector"),
-    "job-completions": _job_completions, "job-status": _job_status, "job-duration": _job_duration,
-    "suspend": lambda obj: "True" if dig(obj, "spec", "suspend") else "False", "active": _size("status", "active"),
-    "last-schedule": _last_schedule, "controller": _controller,
-    "scale-target": _scale_target, "metrics": _metrics, "min-pods": _text("spec", "minReplicas", default=_UNSET),
+    "job-completions": _job_completions,
+    "job-status": _job_status,
+    "job-duration": _job_duration,
+    "suspend": lambda obj: "True" if dig(obj, "spec", "suspend") else "False",
+    "active": _size("status", "active"),
+    "last-schedule": _last_schedule,
+    "controller": _controller,
+    "scale-target": _scale_target,
+    "metrics": _metrics,
+    "min-pods": _text("spec", "minReplicas", default=_UNSET),
     "hpa-replicas": _text("status", "currentReplicas", default="0"),
     "min-available": _text("spec", "minAvailable", default="N/A"),
     "max-unavailable": _text("spec", "maxUnavailable", default="N/A"),
     "allowed-disruptions": _text("status", "disruptionsAllowed", default="0"),
-    "ports": _ports, "service-addresses": _service_addresses, "hosts": _hosts,
+    "ports": _ports,
+    "service-addresses": _service_addresses,
+    "hosts": _hosts,
     "addresses": lambda obj: _join(_addresses(obj), default=""),
     "ingress-ports": lambda obj: "80, 443" if items(obj, "spec", "tls") else "80",
-    "endpoints": _endpoints, "slice-endpoints": _slice_endpoints,
+    "endpoints": _endpoints,
+    "slice-endpoints": _slice_endpoints,
     "slice-ports": lambda obj: _join((item.get("port") for item in items(obj, "ports")), limit=_SHOWN, default=_UNSET),
     "parameters": lambda obj: _scoped_name(dig(obj, "spec", "parameters")),
-    "node-status": _node_status, "node-roles": _node_roles,
-    "internal-ip": _node_address("InternalIP"), "external-ip": _node_address("ExternalIP"),
-    "capacity": _text("status", "capacity", "storage", default=""), "claim": _claim,
-    "offered-modes": _access_modes("spec"), "granted-modes": _access_modes("status"),
-    "volume": _text("spec", "volumeName", default=""), "storage-class": _text("spec", "storageClassName", default=""),
+    "node-status": _node_status,
+    "node-roles": _node_roles,
+    "internal-ip": _node_address("InternalIP"),
+    "external-ip": _node_address("ExternalIP"),
+    "capacity": _text("status", "capacity", "storage", default=""),
+    "claim": _claim,
+    "offered-modes": _access_modes("spec"),
+    "granted-modes": _access_modes("status"),
+    "volume": _text("spec", "volumeName", default=""),
+    "storage-class": _text("spec", "storageClassName", default=""),
     "attributes-class": _text("spec", "volumeAttributesClassName", default=_UNSET),
-    "reason": _text("status", "reason", default=""), "expansion": _text("allowVolumeExpansion", default="false"),
-    "token-requests": lambda obj: _UNSET if dig(obj, "spec", "tokenRequests") is None else ",".join(
-        str(item.get("audience", "")) for item in items(obj, "spec", "tokenRequests")),
+    "reason": _text("status", "reason", default=""),
+    "expansion": _text("allowVolumeExpansion", default="false"),
+    "token-requests": lambda obj: (
+        _UNSET
+        if dig(obj, "spec", "tokenRequests") is None
+        else ",".join(str(item.get("audience", "")) for item in items(obj, "spec", "tokenRequests"))
+    ),
     "attached": _text("status", "attached", default="false"),
     "global-default": _text("globalDefault", default="false"),
-    "component-status": _component_status, "health-message": _health("message"), "health-error": _health("error"),
-    "is-dangling": _condition("Dangling", "?"), "api-service": _api_service,
+    "component-status": _component_status,
+    "health-message": _health("message"),
+    "health-error": _health("error"),
+    "is-dangling": _condition("Dangling", "?"),
+    "api-service": _api_service,
     "is-available": _condition("Available", _UNKNOWN),
-    "role": _role, "users": _subjects("User"), "groups": _subjects("Group"),
+    "role": _role,
+    "users": _subjects("User"),
+    "groups": _subjects("Group"),
     "service-accounts": _subjects("ServiceAccount"),
-    "quota-requests": _quota(limits=False), "quota-limits": _quota(limits=True),
-    "request-condition": _request_condition, "requested-duration": _requested_duration,
-    "event-last-seen": _event_last_seen, "event-first-seen": _event_first_seen, "event-count": _event_count,
-    "event-object": _event_object, "event-source": _event_source,
+    "quota-requests": _quota(limits=False),
+    "quota-limits": _quota(limits=True),
+    "request-condition": _request_condition,
+    "requested-duration": _requested_duration,
+    "event-last-seen": _event_last_seen,
+    "event-first-seen": _event_first_seen,
+    "event-count": _event_count,
+    "event-object": _event_object,
+    "event-source": _event_source,
     "event-subobject": _text("involvedObject", "fieldPath", default=""),
     "event-message": lambda obj: obj.get("message") or obj.get("note") or "",
 }

@@ -4,6 +4,7 @@ Conditions of requests for certificates: who may decide, and that nobody takes a
 Decisions are made through the subresource ``approval``, and kept by ``status``, which is of the signers. See
 "Certificates and Certificate Signing Requests" of the Kubernetes documentation.
 """
+
 from __future__ import annotations
 
 import base64
@@ -48,9 +49,13 @@ def settle(status: Obj, before: Obj, *, keep: bool = False) -> Obj:
 
 
 def _is_well_formed(conditions: Any) -> bool:
-    return conditions is None or (isinstance(conditions, list) and all(
-        isinstance(item, dict) and all(value is None or isinstance(value, str) for value in item.values())
-        for item in conditions))
+    return conditions is None or (
+        isinstance(conditions, list)
+        and all(
+            isinstance(item, dict) and all(value is None or isinstance(value, str) for value in item.values())
+            for item in conditions
+        )
+    )
 
 
 def _keep(new: Conditions, old: Conditions) -> Conditions:
@@ -67,10 +72,16 @@ def _keep(new: Conditions, old: Conditions) -> Conditions:
 def _stamp(new: Conditions, old: Conditions) -> Conditions:
     """Tell when the conditions were updated, and since when they are so, where the client does not."""
     since = {(item.get("type"), item.get("status")): item.get("lastTransitionTime") for item in reversed(old)}
-    return [{**item, "lastUpdateTime": item.get("lastUpdateTime") or ages.now(),
-             "lastTransitionTime": (item.get("lastTransitionTime")
-                                    or since.get((item.get("type"), item.get("status"))) or ages.now())}
-            for item in new]
+    return [
+        {
+            **item,
+            "lastUpdateTime": item.get("lastUpdateTime") or ages.now(),
+            "lastTransitionTime": (
+                item.get("lastTransitionTime") or since.get((item.get("type"), item.get("status"))) or ages.now()
+            ),
+        }
+        for item in new
+    ]
 
 
 def validate_approval(new: Obj, old: Obj) -> Iterator[FieldError]:
@@ -119,10 +130,30 @@ def _conditions(obj: Obj) -> Conditions:
 _REQUESTER: Final = ("username", "uid", "groups", "extra")
 _MIN_LIFETIME: Final = 600  # seconds
 _USAGES: Final = (
-    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
-    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
-    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
-    "server auth", "signing", "timestamping")
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+)
 _PEM_BLOCK: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 
 
@@ -134,7 +165,8 @@ def settle_request(new: Obj, old: Obj | None) -> list[FieldError]:
     spec = new.get("spec") or {}
     user = asking.get().as_object()
     new["spec"] = {name: value for name, value in spec.items() if name not in _REQUESTER} | {
-        name: user[name] for name in _REQUESTER if name in user}
+        name: user[name] for name in _REQUESTER if name in user
+    }
     return list(_validate(spec))
 
 
@@ -154,12 +186,14 @@ def _validate(spec: Obj) -> Iterator[FieldError]:
     if signer == "kubernetes.io/legacy-unknown":
         yield invalid_value("spec.signerName", signer, "the legacy signerName is not allowed via this API version")
     elif signer and not (slash and path and "." in domain):
-        yield invalid_value("spec.signerName", signer, "must be a fully qualified domain and path of the form "
-                                                       "'example.com/signer-name'")
+        yield invalid_value(
+            "spec.signerName", signer, "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        )
     lifetime = spec.get("expirationSeconds")
     if lifetime is not None and lifetime < _MIN_LIFETIME:
-        yield invalid_value("spec.expirationSeconds", lifetime,
-                            "may not specify a duration less than 600 seconds (10 minutes)")
+        yield invalid_value(
+            "spec.expirationSeconds", lifetime, "may not specify a duration less than 600 seconds (10 minutes)"
+        )
 
 
 def _find_fault(request: str) -> str:

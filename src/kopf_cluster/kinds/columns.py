@@ -1,6 +1,7 @@
 """
 Columns of the Table output: those of all kinds, and those of custom kinds from their definitions.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -25,9 +26,14 @@ def from_definition(raw: list[Obj] | None) -> tuple[Column, ...]:
     if not raw:
         return NAME, Column("Age", "date", "The time since the creation.", age_of)
     return NAME, *(
-        Column(item.get("name", ""), item.get("type", ""), item.get("description", ""),
-               _custom_cell(item.get("type", ""), jsonpaths.parse(item.get("jsonPath", ""))),
-               format=item.get("format", ""), priority=int(item.get("priority") or 0))
+        Column(
+            item.get("name", ""),
+            item.get("type", ""),
+            item.get("description", ""),
+            _custom_cell(item.get("type", ""), jsonpaths.parse(item.get("jsonPath", ""))),
+            format=item.get("format", ""),
+            priority=int(item.get("priority") or 0),
+        )
         for item in raw
     )
 
@@ -46,6 +52,7 @@ def _custom_cell(kind: str, path: jsonpaths.Path) -> Callable[[Obj], Any]:
         if kind == "number":
             return found[0] if isinstance(found[0], (int, float)) else None
         return found[0] if isinstance(found[0], bool) else None
+
     return cell
 
 
@@ -55,8 +62,9 @@ def _custom_cell(kind: str, path: jsonpaths.Path) -> Callable[[Obj], Any]:
 # of `cells`; a title in parentheses is shown only in the wide output. The name goes first unless it is in the note;
 # the age goes before the wide columns unless it is in the note.
 
-_CONTAINERS: Final = ("(Containers)=.spec.template.spec.containers[*].name, "
-                      "(Images)=.spec.template.spec.containers[*].image")
+_CONTAINERS: Final = (
+    "(Containers)=.spec.template.spec.containers[*].name, (Images)=.spec.template.spec.containers[*].image"
+)
 _REPLICATED: Final = f"Desired=@replicas, Current=@current, Ready=@ready, {_CONTAINERS}, (Selector)=@selector"
 _QUEUING: Final = ".spec.limited.limitResponse.queuing"
 _WEBHOOKS: Final = "Webhooks=@webhooks"
@@ -65,37 +73,37 @@ _BINDING: Final = "Role=@role, Age=@age, (Users)=@users, (Groups)=@groups, (Serv
 _NOTES: Final[dict[str, str]] = {
     "apiservices": "Service=@api-service, Available=@is-available",
     "certificatesigningrequests": "Age=@age, SignerName=.spec.signerName, Requestor=.spec.username, "
-                                  "RequestedDuration=@requested-duration, Condition=@request-condition",
+    "RequestedDuration=@requested-duration, Condition=@request-condition",
     "clusterrolebindings": _BINDING,
     "clusterroles": "Created At=@created",
     "componentstatuses": "Status=@component-status, Message=@health-message, Error=@health-error",
     "configmaps": "Data=@data-count",
     "controllerrevisions": "Controller=@controller, Revision=.revision",
     "cronjobs": "Schedule=.spec.schedule, TimeZone=.spec.timeZone, Suspend=@suspend, Active=@active, "
-                "Last Schedule=@last-schedule, (Containers)=.spec.jobTemplate.spec.template.spec.containers[*].name, "
-                "(Images)=.spec.jobTemplate.spec.template.spec.containers[*].image, (Selector)=@job-selector",
+    "Last Schedule=@last-schedule, (Containers)=.spec.jobTemplate.spec.template.spec.containers[*].name, "
+    "(Images)=.spec.jobTemplate.spec.template.spec.containers[*].image, (Selector)=@job-selector",
     "csidrivers": "AttachRequired=.spec.attachRequired, PodInfoOnMount=.spec.podInfoOnMount, "
-                  "StorageCapacity=.spec.storageCapacity, TokenRequests=@token-requests, "
-                  "RequiresRepublish=.spec.requiresRepublish, Modes=.spec.volumeLifecycleModes[*]",
+    "StorageCapacity=.spec.storageCapacity, TokenRequests=@token-requests, "
+    "RequiresRepublish=.spec.requiresRepublish, Modes=.spec.volumeLifecycleModes[*]",
     "csinodes": "Drivers=@drivers",
     "customresourcedefinitions": "Created At=@created",
     "daemonsets": "Desired=@ds-desired, Current=@ds-current, Ready=@ds-ready, Up-to-date=@ds-updated, "
-                  f"Available=@ds-available, Node Selector=@node-selector, {_CONTAINERS}, (Selector)=@selector",
+    f"Available=@ds-available, Node Selector=@node-selector, {_CONTAINERS}, (Selector)=@selector",
     "deployments": "Ready=@replicas-ready, Up-to-date=@updated, Available=@available, "
-                   f"{_CONTAINERS}, (Selector)=@selector",
+    f"{_CONTAINERS}, (Selector)=@selector",
     "endpoints": "Endpoints=@endpoints",
     "endpointslices": "AddressType=.addressType, Ports=@slice-ports, Endpoints=@slice-endpoints",
     "events": "Last Seen=@event-last-seen, Type=.type, Reason=.reason, Object=@event-object, "
-              "(Subobject)=@event-subobject, (Source)=@event-source, Message=@event-message, "
-              "(First Seen)=@event-first-seen, (Count)=@event-count",
+    "(Subobject)=@event-subobject, (Source)=@event-source, Message=@event-message, "
+    "(First Seen)=@event-first-seen, (Count)=@event-count",
     "flowschemas": "PriorityLevel=.spec.priorityLevelConfiguration.name, MatchingPrecedence=.spec.matchingPrecedence, "
-                   "DistinguisherMethod=.spec.distinguisherMethod.type, Age=@age, MissingPL=@is-dangling",
+    "DistinguisherMethod=.spec.distinguisherMethod.type, Age=@age, MissingPL=@is-dangling",
     "horizontalpodautoscalers": "Reference=@scale-target, Targets=@metrics, MinPods=@min-pods, "
-                                "MaxPods=.spec.maxReplicas, Replicas=@hpa-replicas",
+    "MaxPods=.spec.maxReplicas, Replicas=@hpa-replicas",
     "ingressclasses": "Controller=.spec.controller, Parameters=@parameters",
     "ingresses": "Class=.spec.ingressClassName, Hosts=@hosts, Address=@addresses, Ports=@ingress-ports",
     "jobs": f"Status=@job-status, Completions=@job-completions, Duration=@job-duration, {_CONTAINERS}, "
-            "(Selector)=@selector",
+    "(Selector)=@selector",
     "leases": "Holder=.spec.holderIdentity",
     "limitranges": "Created At=@created",
     "mutatingwebhookconfigurations": _WEBHOOKS,
@@ -104,26 +112,26 @@ _NOTES: Final[dict[str, str]] = {
     "namespaces": "Status=@phase",
     "networkpolicies": "Pod-Selector=@pod-selector",
     "nodes": "Status=@node-status, Roles=@node-roles, Age=@age, Version=.status.nodeInfo.kubeletVersion, "
-             "(Internal-IP)=@internal-ip, (External-IP)=@external-ip, (OS-Image)=.status.nodeInfo.osImage, "
-             "(Kernel-Version)=.status.nodeInfo.kernelVersion, "
-             "(Container-Runtime)=.status.nodeInfo.containerRuntimeVersion",
+    "(Internal-IP)=@internal-ip, (External-IP)=@external-ip, (OS-Image)=.status.nodeInfo.osImage, "
+    "(Kernel-Version)=.status.nodeInfo.kernelVersion, "
+    "(Container-Runtime)=.status.nodeInfo.containerRuntimeVersion",
     "persistentvolumeclaims": "Status=@phase, Volume=@volume, Capacity=@capacity, Access Modes=@granted-modes, "
-                              "StorageClass=@storage-class, VolumeAttributesClass=@attributes-class, Age=@age, "
-                              "(VolumeMode)=.spec.volumeMode",
+    "StorageClass=@storage-class, VolumeAttributesClass=@attributes-class, Age=@age, "
+    "(VolumeMode)=.spec.volumeMode",
     "persistentvolumes": "Capacity=.spec.capacity.storage, Access Modes=@offered-modes, "
-                         "Reclaim Policy=.spec.persistentVolumeReclaimPolicy, Status=@phase, Claim=@claim, "
-                         "StorageClass=@storage-class, VolumeAttributesClass=@attributes-class, "
-                         "Reason=@reason, Age=@age, (VolumeMode)=.spec.volumeMode",
+    "Reclaim Policy=.spec.persistentVolumeReclaimPolicy, Status=@phase, Claim=@claim, "
+    "StorageClass=@storage-class, VolumeAttributesClass=@attributes-class, "
+    "Reason=@reason, Age=@age, (VolumeMode)=.spec.volumeMode",
     "poddisruptionbudgets": "Min Available=@min-available, Max Unavailable=@max-unavailable, "
-                            "Allowed Disruptions=@allowed-disruptions",
+    "Allowed Disruptions=@allowed-disruptions",
     "pods": "Ready=@pod-ready, Status=@pod-status, Restarts=@pod-restarts, (IP)=.status.podIP, "
-            "(Node)=.spec.nodeName, (Nominated Node)=.status.nominatedNodeName, "
-            "(Readiness Gates)=@readiness-gates",
+    "(Node)=.spec.nodeName, (Nominated Node)=.status.nominatedNodeName, "
+    "(Readiness Gates)=@readiness-gates",
     "podtemplates": "Containers=.template.spec.containers[*].name, Images=.template.spec.containers[*].image, "
-                    "Pod Labels=@template-labels",
+    "Pod Labels=@template-labels",
     "prioritylevelconfigurations": "Type=.spec.type, NominalConcurrencyShares=.spec.limited.nominalConcurrencyShares, "
-                                   f"Queues={_QUEUING}.queues, HandSize={_QUEUING}.handSize, "
-                                   f"QueueLengthLimit={_QUEUING}.queueLengthLimit",
+    f"Queues={_QUEUING}.queues, HandSize={_QUEUING}.handSize, "
+    f"QueueLengthLimit={_QUEUING}.queueLengthLimit",
     "priorityclasses": "Value=.value, Global-Default=@global-default, Age=@age, PreemptionPolicy=.preemptionPolicy",
     "replicasets": _REPLICATED,
     "replicationcontrollers": _REPLICATED,
@@ -134,16 +142,16 @@ _NOTES: Final[dict[str, str]] = {
     "secrets": "Type=.type, Data=@data-count",
     "servicecidrs": "CIDRs=.spec.cidrs[*]",
     "services": "Type=.spec.type, Cluster-IP=.spec.clusterIP, External-IP=@service-addresses, Port(s)=@ports, "
-                "(Selector)=@selector",
+    "(Selector)=@selector",
     "statefulsets": f"Ready=@replicas-ready, {_CONTAINERS}",
     "storageclasses": "Provisioner=.provisioner, ReclaimPolicy=.reclaimPolicy, "
-                      "VolumeBindingMode=.volumeBindingMode, AllowVolumeExpansion=@expansion",
+    "VolumeBindingMode=.volumeBindingMode, AllowVolumeExpansion=@expansion",
     "validatingadmissionpolicies": "Validations=@validations, ParamKind=@param-kind",
     "validatingadmissionpolicybindings": "PolicyName=.spec.policyName, ParamRef=@param-ref",
     "validatingwebhookconfigurations": _WEBHOOKS,
     "volumeattributesclasses": "DriverName=.driverName",
     "volumeattachments": "Attacher=.spec.attacher, PV=.spec.source.persistentVolumeName, Node=.spec.nodeName, "
-                         "Attached=@attached",
+    "Attached=@attached",
 }
 
 
@@ -170,4 +178,5 @@ def _make_column(note: str) -> Column:
 def _path_cell(path: jsonpaths.Path) -> Callable[[Obj], Any]:
     def cell(obj: Obj) -> Any:
         return ",".join(jsonpaths.as_text(value) for value in path.find(obj)) or NONE
+
     return cell

@@ -4,6 +4,7 @@ Built-in kinds that are served in two versions, of which only one is stored: eve
 Events of ``events.k8s.io/v1`` are those of the core group with other names of fields. Autoscalers of ``v1`` know
 only the target for CPU; everything else of ``v2`` is in their annotations, so that nothing is lost on the way back.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -25,8 +26,10 @@ _EVENT_FIELDS: Final = {
 _ANNOTATION: Final = "autoscaling.alpha.kubernetes.io/"
 # What of an autoscaler goes where: the part, the field, and the annotation.
 _ANNOTATED: Final = (
-    ("spec", "metrics", "metrics"), ("spec", "behavior", "behavior"),
-    ("status", "conditions", "conditions"), ("status", "currentMetrics", "current-metrics"),
+    ("spec", "metrics", "metrics"),
+    ("spec", "behavior", "behavior"),
+    ("status", "conditions", "conditions"),
+    ("status", "currentMetrics", "current-metrics"),
 )
 
 
@@ -81,8 +84,10 @@ def _store_autoscaler(obj: Obj) -> Obj:
     current = parts["status"].pop("currentCPUUtilizationPercentage", None)
     if current is not None:
         cpu = {"name": "cpu", "current": {"averageUtilization": current}}
-        parts["status"]["currentMetrics"] = [{"type": "Resource", "resource": cpu},
-                                             *(parts["status"].get("currentMetrics") or ())]
+        parts["status"]["currentMetrics"] = [
+            {"type": "Resource", "resource": cpu},
+            *(parts["status"].get("currentMetrics") or ()),
+        ]
     return {**made, **{name: part for name, part in parts.items() if part or name in obj}}
 
 
@@ -105,8 +110,10 @@ def _serve_autoscaler(obj: Obj) -> Obj:
     """Make the version 1 of the version 2."""
     made: Obj = {**obj, "metadata": dict(obj["metadata"])}
     parts = {"spec": dict(obj.get("spec") or {}), "status": dict(obj.get("status") or {})}
-    for part, field, inner, number in (("spec", "metrics", "target", "targetCPUUtilizationPercentage"),
-                                       ("status", "currentMetrics", "current", "currentCPUUtilizationPercentage")):
+    for part, field, inner, number in (
+        ("spec", "metrics", "target", "targetCPUUtilizationPercentage"),
+        ("status", "currentMetrics", "current", "currentCPUUtilizationPercentage"),
+    ):
         for place, metric in enumerate(parts[part].get(field) or ()):
             value = _utilization(metric, inner)
             if value is not None:

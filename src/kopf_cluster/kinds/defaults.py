@@ -5,6 +5,7 @@ The source is the API reference of Kubernetes v1.36 ("defaults to ..."). What de
 by the definition to which it belongs; what depends on other fields is in small functions next to it.
 Which parts of an object can have defaults at all is known before; the rest is never looked at.
 """
+
 from __future__ import annotations
 
 import functools
@@ -18,8 +19,11 @@ Obj: TypeAlias = dict[str, Any]
 
 _MODE: Final = 0o644
 _SELECT_ALL: Final[Obj] = {"namespaceSelector": {}, "objectSelector": {}}
-_CONTAINER: Final[Obj] = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
-                          "resources": {}}
+_CONTAINER: Final[Obj] = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+    "resources": {},
+}
 _WEBHOOK: Final[Obj] = {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10, **_SELECT_ALL}
 _ALLOCATION: Final[Obj] = {"allocationMode": "ExactCount", "count": 1}
 
@@ -33,24 +37,44 @@ TABLE: Final[Mapping[str, Obj]] = {
     "admissionregistration.v1.MutatingAdmissionPolicySpec": {"failurePolicy": "Fail"},
     "admissionregistration.v1.ValidatingWebhook": _WEBHOOK,
     "apps.v1.DaemonSetSpec": {"updateStrategy": {"type": "RollingUpdate"}, "revisionHistoryLimit": 10},
-    "apps.v1.DeploymentSpec": {"replicas": 1, "strategy": {"type": "RollingUpdate"}, "revisionHistoryLimit": 10,
-                               "progressDeadlineSeconds": 600},
+    "apps.v1.DeploymentSpec": {
+        "replicas": 1,
+        "strategy": {"type": "RollingUpdate"},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    },
     "apps.v1.ReplicaSetSpec": {"replicas": 1},
     "apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     "apps.v1.StatefulSetSpec": {
-        "replicas": 1, "podManagementPolicy": "OrderedReady", "updateStrategy": {"type": "RollingUpdate"},
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "updateStrategy": {"type": "RollingUpdate"},
         "revisionHistoryLimit": 10,
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}},
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    },
     "authentication.v1.TokenRequestSpec": {"expirationSeconds": 3600},
     "autoscaling.v1.HorizontalPodAutoscalerSpec": {"minReplicas": 1},
     "autoscaling.v2.HorizontalPodAutoscalerSpec": {
         "minReplicas": 1,
-        "metrics": [{"type": "Resource",
-                     "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}]},
-    "batch.v1.CronJobSpec": {"concurrencyPolicy": "Allow", "suspend": False, "successfulJobsHistoryLimit": 3,
-                             "failedJobsHistoryLimit": 1},
-    "core.v1.AzureDiskVolumeSource": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4",
-                                      "readOnly": False},
+        "metrics": [
+            {
+                "type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+            }
+        ],
+    },
+    "batch.v1.CronJobSpec": {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    },
+    "core.v1.AzureDiskVolumeSource": {
+        "cachingMode": "ReadWrite",
+        "kind": "Shared",
+        "fsType": "ext4",
+        "readOnly": False,
+    },
     "core.v1.ConfigMapVolumeSource": {"defaultMode": _MODE},
     "core.v1.Container": _CONTAINER,
     "core.v1.ContainerPort": {"protocol": "TCP"},
@@ -65,8 +89,13 @@ TABLE: Final[Mapping[str, Obj]] = {
     "core.v1.ObjectFieldSelector": {"apiVersion": "v1"},
     "core.v1.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
     "core.v1.PersistentVolumeSpec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
-    "core.v1.PodSpec": {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
-                        "securityContext": {}, "schedulerName": "default-scheduler"},
+    "core.v1.PodSpec": {
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "schedulerName": "default-scheduler",
+    },
     "core.v1.Probe": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
     "core.v1.ProjectedVolumeSource": {"defaultMode": _MODE},
     "core.v1.RBDPersistentVolumeSource": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
@@ -86,8 +115,14 @@ TABLE: Final[Mapping[str, Obj]] = {
     "resource.v1.DeviceSubRequest": _ALLOCATION,
     "scheduling.v1.PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
     "storage.v1.CSIDriverSpec": {
-        "attachRequired": True, "podInfoOnMount": False, "storageCapacity": False, "requiresRepublish": False,
-        "fsGroupPolicy": "ReadWriteOnceWithFSType", "volumeLifecycleModes": ["Persistent"], "seLinuxMount": False},
+        "attachRequired": True,
+        "podInfoOnMount": False,
+        "storageCapacity": False,
+        "requiresRepublish": False,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "volumeLifecycleModes": ["Persistent"],
+        "seLinuxMount": False,
+    },
     "storage.v1.StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     "kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference": {"port": 443},
 }
@@ -164,6 +199,7 @@ def _plan_for(structure: Structure) -> _Plan | None:
 
 # ------------------------------------------------------------------------- what depends on other fields
 
+
 def _container(value: Obj) -> None:
     image = str(value.get("image", ""))
     tag = image.rpartition("/")[2].partition("@")[0].rpartition(":")[2] if ":" in image.rpartition("/")[2] else ""
@@ -202,8 +238,9 @@ def _pod(value: Obj) -> None:
 def _tolerate_bad_nodes(spec: Obj) -> None:
     tolerations = spec.setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any((one.get("key") or key) == key and (one.get("effect") or "NoExecute") == "NoExecute"
-                   for one in tolerations):
+        if not any(
+            (one.get("key") or key) == key and (one.get("effect") or "NoExecute") == "NoExecute" for one in tolerations
+        ):
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
 
 
@@ -224,11 +261,13 @@ def _service(value: Obj) -> None:
 
 def _rolling(**defaults: Any) -> Callable[[Obj], None]:
     """Make the defaults of a strategy of updates, which has parameters only if it is rolling."""
+
     def complete(value: Obj) -> None:
         if value.setdefault("type", "RollingUpdate") == "RollingUpdate":
             rolling = value.setdefault("rollingUpdate", {})
             for name, default in defaults.items():
                 rolling.setdefault(name, default)
+
     return complete
 
 
@@ -238,7 +277,7 @@ def _job(value: Obj) -> None:
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
-    spec.setdefault("backoffLimit", 2 ** 31 - 1 if "backoffLimitPerIndex" in spec else 6)
+    spec.setdefault("backoffLimit", 2**31 - 1 if "backoffLimitPerIndex" in spec else 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
@@ -264,8 +303,10 @@ def _subject(value: Obj) -> None:
 
 def _instead_of_empty(name: str, default: Any) -> Callable[[Obj], None]:
     """Make the default of a field that Go never leaves out, so that it is there even if it is empty."""
+
     def complete(value: Obj) -> None:
         value[name] = value.get(name) or default
+
     return complete
 
 

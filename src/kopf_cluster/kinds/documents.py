@@ -3,6 +3,7 @@ OpenAPI documents of the built-in kinds: the schemas for clients, with descripti
 
 ``kubectl explain`` shows them; ``kubectl apply`` takes from them how to merge lists. They are put together on demand.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -52,7 +53,8 @@ def _definition(name: str, node: Node, dialect: Dialect) -> Obj:
         schema["description"] = text
     if node.gvk:
         schema["x-kubernetes-group-version-kind"] = [
-            {"group": group, "version": version, "kind": kind} for group, version, kind in node.gvk]
+            {"group": group, "version": version, "kind": kind} for group, version, kind in node.gvk
+        ]
     return schema
 
 
@@ -61,8 +63,9 @@ def _descriptions(name: str) -> tuple[str, dict[str, str]]:
 
 
 def _schema(node: Node, dialect: Dialect) -> Obj:
-    schema: Obj = refer(node.ref, dialect) if node.ref else dict(
-        _SPECIAL.get((node.type, dialect), {"type": node.type}))
+    schema: Obj = (
+        refer(node.ref, dialect) if node.ref else dict(_SPECIAL.get((node.type, dialect), {"type": node.type}))
+    )
     if node.format:
         schema["format"] = node.format
     if node.enum:

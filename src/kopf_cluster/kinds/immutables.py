@@ -3,6 +3,7 @@ What cannot be changed in objects of built-in kinds once they exist; the API ser
 
 The sources are the descriptions of the fields in the API reference, and the messages of the server.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -27,19 +28,29 @@ _FIELDS: Final = {
     "endpointslices.discovery.k8s.io": ("addressType",),
     "runtimeclasses.node.k8s.io": ("handler",),
 }
-_STATEFUL: Final = frozenset({
-    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
-})
+_STATEFUL: Final = frozenset(
+    {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+)
 _STATEFUL_TEXT: Final = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
-    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden")
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
 _POD_TEXT: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n")
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
+)
 _CLAIM_TEXT: Final = (
-    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n")
+    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
+)
 _MUTABLE_IN_PODS: Final = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
 
 
@@ -104,8 +115,9 @@ def _fixed_part(pod: Obj) -> Obj:
     spec = {name: value for name, value in (pod.get("spec") or {}).items() if name not in _MUTABLE_IN_PODS}
     for field in ("containers", "initContainers"):
         if field in spec:
-            spec[field] = [{name: value for name, value in item.items() if name != "image"}
-                           for item in _list(pod, field)]
+            spec[field] = [
+                {name: value for name, value in item.items() if name != "image"} for item in _list(pod, field)
+            ]
     return spec
 
 
@@ -132,8 +144,12 @@ def _list(pod: Obj, field: str) -> list[Obj]:
 
 def _show_difference(old: Obj, new: Obj) -> str:
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    return "".join(f"{sign} {name}: {codec.encode(source[name]).decode()}\n"
-                   for name in names for sign, source in (("-", old), ("+", new)) if name in source)
+    return "".join(
+        f"{sign} {name}: {codec.encode(source[name]).decode()}\n"
+        for name in names
+        for sign, source in (("-", old), ("+", new))
+        if name in source
+    )
 
 
 _RULES: Final[dict[str, Callable[[Obj, Obj], Iterator[FieldError]]]] = {

@@ -1,6 +1,7 @@
 """
 One kind of objects as served in one version: its names, scope, abilities, and rules.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -65,8 +66,13 @@ class Column:
     priority: int = 0
 
     def as_definition(self) -> Obj:
-        return {"name": self.name, "type": self.type, "format": self.format,
-                "description": self.description, "priority": self.priority}
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,8 +164,11 @@ class Kind:
     def list_frame(self) -> bytes:
         """What a list is put into: its metadata and the items, or the other way round if the kind is custom."""
         list_kind = (self.list_kind or f"{self.kind}List").encode()
-        frame = b'{"apiVersion":"%s","items":[%%s],"kind":"%s","metadata":%%s}' if self.custom \
+        frame = (
+            b'{"apiVersion":"%s","items":[%%s],"kind":"%s","metadata":%%s}'
+            if self.custom
             else b'{"apiVersion":"%s","kind":"%s","metadata":%%s,"items":[%%s]}'
+        )
         return frame % (self.api_version.encode(), list_kind)
 
     @functools.cached_property

@@ -3,6 +3,7 @@ Objects on their way in and out of the store: bytes ⇄ JSON documents, and the 
 
 The rules and the wording follow the API conventions ("Metadata", "Object Names and IDs", "Labels", "Annotations").
 """
+
 from __future__ import annotations
 
 import re
@@ -26,21 +27,25 @@ SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-
 SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')")
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 LABEL_RULE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')")
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _QUALIFIED_RULE: Final = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
-    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')")
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
 LABEL_VALUE_RULE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
-    "is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')")
+    "is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
 
 
 def settle_metadata(raw: Any) -> Obj:
@@ -131,8 +136,9 @@ def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
             yield from validate_qualified("metadata.annotations", key.lower())
         total = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
         if total > MAX_ANNOTATIONS:
-            yield FieldError("metadata.annotations", "FieldValueTooLong",
-                             f"Too long: may not be more than {MAX_ANNOTATIONS} bytes")
+            yield FieldError(
+                "metadata.annotations", "FieldValueTooLong", f"Too long: may not be more than {MAX_ANNOTATIONS} bytes"
+            )
     finalizers = metadata.get("finalizers")
     if finalizers is not None and finalizers != known.get("finalizers"):
         yield from _validate_finalizers(finalizers, known)
@@ -170,8 +176,11 @@ def _validate_finalizers(finalizers: list[str], old: Obj) -> Iterator[FieldError
         added = [item for item in finalizers if item not in (old.get("finalizers") or [])]
         if added:
             names = ", ".join(f'"{item}"' for item in added)
-            yield forbidden_value("metadata.finalizers", "no new finalizers can be added if the object is being "
-                                                         f"deleted, found new finalizers []string{{{names}}}")
+            yield forbidden_value(
+                "metadata.finalizers",
+                "no new finalizers can be added if the object is being "
+                f"deleted, found new finalizers []string{{{names}}}",
+            )
 
 
 def _validate_owners(owners: list[Obj]) -> Iterator[FieldError]:
@@ -182,8 +191,11 @@ def _validate_owners(owners: list[Obj]) -> Iterator[FieldError]:
     controllers = [owner for owner in owners if owner.get("controller")]
     if len(controllers) > 1:
         names = " and ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in controllers[:2])
-        yield invalid_value("metadata.ownerReferences", None, "Only one reference can have Controller set to true. "
-                                                              f'Found "true" in references for {names}')
+        yield invalid_value(
+            "metadata.ownerReferences",
+            None,
+            f'Only one reference can have Controller set to true. Found "true" in references for {names}',
+        )
 
 
 def require_name(kind: Kind, metadata: Obj) -> Iterator[FieldError]:

@@ -6,6 +6,7 @@ and empty values where they are no different from absent ones.
 Values of wrong types are refused, with the words of Go's JSON decoder. Quantities and timestamps are kept in their
 canonical forms. Nothing is modified: what has to change is copied, all the rest is shared with the original.
 """
+
 from __future__ import annotations
 
 import base64
@@ -22,7 +23,7 @@ from kopf_cluster.json_fields import MAX_NOTES
 from kopf_cluster.kinds import quantities
 from kopf_cluster.kinds.structures import Shape, Structure
 
-_INTEGER_LIMITS: Final = {"int32": 2 ** 31, "int64": 2 ** 63, "": 2 ** 63}
+_INTEGER_LIMITS: Final = {"int32": 2**31, "int64": 2**63, "": 2**63}
 _ZEROES: Final = {"string": "", "boolean": False, "integer": 0, "number": 0, "quantity": "0", "int-or-string": 0}
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=\r\n]")
 _DROPPED: Final = object()
@@ -151,14 +152,23 @@ class _Pruner:
         names = [name for name in self._path if isinstance(name, str)]
         place = f"Go struct field {owner.go_type.rpartition('.')[2]}.{'.'.join(names)}" if names else "Go value"
         shown = _go_value(value, fractional=structure.shape == "integer")
-        return MistypedError(f"json: cannot unmarshal {shown} into {place} of type {structure.go_type}",
-                             _explain_conversion(value, structure))
+        return MistypedError(
+            f"json: cannot unmarshal {shown} into {place} of type {structure.go_type}",
+            _explain_conversion(value, structure),
+        )
 
 
 _VISITS: Final[dict[Shape, Callable[[_Pruner, Any, Structure, Structure], Any]]] = {
-    "object": _Pruner._object, "array": _Pruner._array, "map": _Pruner._map, "any": _Pruner._anything,
-    "integer": _Pruner._integer, "string": _Pruner._scalar, "boolean": _Pruner._scalar, "number": _Pruner._scalar,
-    "quantity": _Pruner._scalar, "int-or-string": _Pruner._scalar,
+    "object": _Pruner._object,
+    "array": _Pruner._array,
+    "map": _Pruner._map,
+    "any": _Pruner._anything,
+    "integer": _Pruner._integer,
+    "string": _Pruner._scalar,
+    "boolean": _Pruner._scalar,
+    "number": _Pruner._scalar,
+    "quantity": _Pruner._scalar,
+    "int-or-string": _Pruner._scalar,
 }
 
 
@@ -225,7 +235,13 @@ def _go_value(value: Any, *, fractional: bool) -> str:
 
 _CONTAINERS: Final = {"object": "restore struct from:", "map": "restore map from", "array": "restore slice from"}
 _KINDS: Final[dict[type, str]] = {
-    dict: "map", list: "slice", str: "string", bool: "bool", int: "int64", float: "float64"}
+    dict: "map",
+    list: "slice",
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+}
 
 
 def _explain_conversion(value: Any, structure: Structure) -> str:
@@ -240,8 +256,9 @@ def _explain_conversion(value: Any, structure: Structure) -> str:
 
 def _show(path: _Path) -> str:
     """Show a path as the server does in its warnings: ``spec.containers[0].color``."""
-    shown = "".join(f"[{name}]" if isinstance(name, int) else f".{name[0] if isinstance(name, tuple) else name}"
-                    for name in path)
+    shown = "".join(
+        f"[{name}]" if isinstance(name, int) else f".{name[0] if isinstance(name, tuple) else name}" for name in path
+    )
     return shown.removeprefix(".")
 
 
@@ -250,8 +267,19 @@ def _show(path: _Path) -> str:
 # The wording of the errors is that of Go, in which the server is written.
 
 _SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_DATE: Final = (("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"),
-                ("15", r"\d\d"), (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d"))
+_DATE: Final = (
+    ("2006", r"\d{4}"),
+    ("-", "-"),
+    ("01", r"\d\d"),
+    ("-", "-"),
+    ("02", r"\d\d"),
+    ("T", "T"),
+    ("15", r"\d\d"),
+    (":", ":"),
+    ("04", r"\d\d"),
+    (":", ":"),
+    ("05", r"\d\d"),
+)
 _ZONE: Final = ("Z07:00", r"Z|[+-]\d\d:\d\d")
 _LAYOUTS: Final = {
     False: (*_DATE, ("", r"(?:[.,]\d+)?"), _ZONE),
@@ -277,7 +305,7 @@ def _check_layout(text: str, micro: bool) -> None:
         matched = re.match(pattern, rest, re.ASCII)
         if matched is None:
             raise ValueError(f'{_parsing(text, micro)}: cannot parse "{rest}" as "{element}"')
-        rest = rest[matched.end():]
+        rest = rest[matched.end() :]
     if rest:
         raise ValueError(f'{_parsing(text, micro)}: extra text: "{rest}"')
 

@@ -4,6 +4,7 @@ Quantities of resources, such as ``100m`` or ``1.5Gi``: what is accepted, and in
 See "Quantity" in "Common Definitions" of the Kubernetes API reference: a quantity is kept in its canonical form,
 with no fractional digits and the largest possible suffix; what is finer than a nano-unit is rounded up.
 """
+
 from __future__ import annotations
 
 import functools
@@ -19,7 +20,7 @@ _DECIMALS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T
 _BINARIES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BY_EXPONENT: Final = {exponent: suffix for suffix, exponent in _DECIMALS.items()}
 _BY_POWER: Final = {power: suffix for suffix, power in _BINARIES.items()}
-_NANO: Final = 10 ** 9
+_NANO: Final = 10**9
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,6 +1,7 @@
 """
 All kinds that are served now, found by what stands in a URL.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

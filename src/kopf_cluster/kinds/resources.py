@@ -4,6 +4,7 @@ The built-in resources as data: names, scope, verbs, subresources; see ``tools/g
 These are all that Kubernetes can serve. By default it serves only the stable versions, and so do we: alpha and
 beta versions are "previews" here.
 """
+
 from __future__ import annotations
 
 import functools
@@ -72,5 +73,6 @@ def kubernetes_version() -> str:
 
 @functools.cache
 def _read() -> _Data:
-    return msgspec.json.decode(importlib.resources.files(__package__).joinpath("data/kinds.json").read_bytes(),
-                               type=_Data)
+    return msgspec.json.decode(
+        importlib.resources.files(__package__).joinpath("data/kinds.json").read_bytes(), type=_Data
+    )

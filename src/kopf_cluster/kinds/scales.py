@@ -4,6 +4,7 @@ Scales: what the subresource ``scale`` shows of an object, and where in the obje
 It is the same for built-in kinds and for the custom ones that tell the paths in their definitions: see "Scale
 subresource" in "Extend the Kubernetes API with CustomResourceDefinitions". The kind is `Scale` of ``autoscaling/v1``.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -34,8 +35,12 @@ class ScalePaths:
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> ScalePaths:
         """Read them from the definition of a custom kind."""
-        return cls(*(tuple(filter(None, (raw.get(name) or "").split(".")))
-                     for name in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")))
+        return cls(
+            *(
+                tuple(filter(None, (raw.get(name) or "").split(".")))
+                for name in ("specReplicasPath", "statusReplicasPath", "labelSelectorPath")
+            )
+        )
 
 
 BUILTIN: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec", "selector"))
@@ -61,23 +66,33 @@ def show(obj: Obj, paths: ScalePaths) -> Obj:
     if selector := _show_selector(_dig(obj, paths.selector) if paths.selector else None):
         status["selector"] = selector
     metadata = {name: obj["metadata"][name] for name in _SHOWN if name in obj["metadata"]}
-    return {"kind": KIND, "apiVersion": API_VERSION, "metadata": metadata, "spec": {"replicas": replicas},
-            "status": status}
+    return {
+        "kind": KIND,
+        "apiVersion": API_VERSION,
+        "metadata": metadata,
+        "spec": {"replicas": replicas},
+        "status": status,
+    }
 
 
 def take(scale: Any, obj: Obj, paths: ScalePaths) -> Obj:
     """Give the object with the number of replicas as in the scale; refuse a wrong one."""
     spec = (scale.get("spec") or {}) if isinstance(scale, dict) else None
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
-    if type(replicas) is not int or not -2 ** 31 <= replicas < 2 ** 31:
-        raise statuses.bad_request(f'{KIND} in version "v1" cannot be handled as a {KIND}: json: cannot unmarshal '
-                                   "the replicas into Go struct field ScaleSpec.spec.replicas of type int32")
+    if type(replicas) is not int or not -(2**31) <= replicas < 2**31:
+        raise statuses.bad_request(
+            f'{KIND} in version "v1" cannot be handled as a {KIND}: json: cannot unmarshal '
+            "the replicas into Go struct field ScaleSpec.spec.replicas of type int32"
+        )
     if replicas < 0:
         error: FieldError = statuses.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise statuses.invalid(ScaleKind(), obj["metadata"]["name"], [error])
     metadata = scale.get("metadata")
-    known = {name: metadata[name] for name in ("resourceVersion", "uid") if metadata.get(name)} \
-        if isinstance(metadata, dict) else {}
+    known = (
+        {name: metadata[name] for name in ("resourceVersion", "uid") if metadata.get(name)}
+        if isinstance(metadata, dict)
+        else {}
+    )
     return {**_put(obj, paths.spec, replicas), "metadata": {**obj["metadata"], **known}}
 
 

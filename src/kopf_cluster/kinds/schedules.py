@@ -1,14 +1,21 @@
 """
 Schedules of cron jobs: five fields, with lists, ranges, steps, names, and the usual shortcuts.
 """
+
 from __future__ import annotations
 
 import datetime
 from typing import Final
 
 _SHORTCUTS: Final = {
-    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *"}
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
 _LIMITS: Final = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -25,7 +32,8 @@ class Schedule:
             raise ValueError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
         names: tuple[tuple[str, ...], ...] = ((), (), (), _MONTHS, _DAYS)
         self._minutes, self._hours, self._days, self._months, weekdays = (
-            _parse(field, *limits, known) for field, limits, known in zip(fields, _LIMITS, names, strict=True))
+            _parse(field, *limits, known) for field, limits, known in zip(fields, _LIMITS, names, strict=True)
+        )
         self._weekdays = {day % 7 for day in weekdays}
         # If both days are limited, it is enough for one of them to fit: the rule of cron.
         self._any_day = not (fields[2].startswith(("*", "?")) or fields[4].startswith(("*", "?")))

@@ -5,6 +5,7 @@ The rules and the wording follow "Extend the Kubernetes API with CustomResourceD
 of kube-apiserver. A schema is prepared once, when a definition is registered; objects are walked only where
 the schema has something to say about them.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -19,7 +20,12 @@ from kopf_cluster.patterns import compile_pattern
 from kopf_cluster.statuses import FieldError, invalid_value, quoted
 
 _JSON_TYPES: Final[dict[type, str]] = {
-    dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number",
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
     type(None): "null",
 }
 
@@ -45,9 +51,26 @@ class Schema:
     """Whether there are embedded objects here or inside."""
 
 
-_LIMITS: Final = ("required", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems",
-                  "maxItems", "uniqueItems", "minProperties", "maxProperties", "multipleOf", "allOf", "anyOf",
-                  "oneOf", "not", "x-kubernetes-list-type")
+_LIMITS: Final = (
+    "required",
+    "enum",
+    "pattern",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+    "multipleOf",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "x-kubernetes-list-type",
+)
 
 
 def parse(raw: Mapping[str, Any]) -> Schema:
@@ -200,8 +223,9 @@ def _validate_limits(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[
         yield from _validate_number(value, raw, path)
     if "enum" in raw and not any(value == allowed and type(value) is type(allowed) for allowed in raw["enum"]):
         allowed = ", ".join(quoted(item) for item in raw["enum"])
-        yield FieldError(path, "FieldValueNotSupported",
-                         f"Unsupported value: {quoted(value)}: supported values: {allowed}")
+        yield FieldError(
+            path, "FieldValueNotSupported", f"Unsupported value: {quoted(value)}: supported values: {allowed}"
+        )
 
 
 def _validate_contents(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
@@ -252,15 +276,17 @@ def _validate_array(value: list[Any], raw: Mapping[str, Any], path: str) -> Iter
     if "minItems" in raw and len(value) < raw["minItems"]:
         yield invalid_value(path, len(value), f"{path} in body should have at least {raw['minItems']} items")
     if "maxItems" in raw and len(value) > raw["maxItems"]:
-        yield FieldError(path, "FieldValueTooMany",
-                         f"Too many: {len(value)}: must have at most {raw['maxItems']} items")
+        yield FieldError(
+            path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {raw['maxItems']} items"
+        )
     list_type = raw.get("x-kubernetes-list-type")
     if list_type == "set" or raw.get("uniqueItems"):
         yield from _find_duplicates(value, path)
     elif list_type == "map":
         keys = raw.get("x-kubernetes-list-map-keys") or []
         yield from _find_duplicates(
-            [{key: item[key] for key in keys if key in item} for item in value if isinstance(item, dict)], path)
+            [{key: item[key] for key in keys if key in item} for item in value if isinstance(item, dict)], path
+        )
 
 
 def _find_duplicates(items: list[Any], path: str) -> Iterator[FieldError]:
@@ -277,11 +303,11 @@ def _validate_object(value: dict[str, Any], raw: Mapping[str, Any], path: str) -
         if name not in value:
             yield statuses.required(f"{path}.{name}" if path else name)
     if "maxProperties" in raw and len(value) > raw["maxProperties"]:
-        yield FieldError(path, "FieldValueTooMany",
-                         f"Too many: {len(value)}: must have at most {raw['maxProperties']} items")
+        yield FieldError(
+            path, "FieldValueTooMany", f"Too many: {len(value)}: must have at most {raw['maxProperties']} items"
+        )
     if "minProperties" in raw and len(value) < raw["minProperties"]:
-        yield invalid_value(path, len(value),
-                            f"{path} in body should have at least {raw['minProperties']} properties")
+        yield invalid_value(path, len(value), f"{path} in body should have at least {raw['minProperties']} properties")
 
 
 def _validate_combinations(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:

@@ -5,6 +5,7 @@ The grammar is that of the Kubernetes documentation ("Labels and Selectors", "Fi
 equality, inequality, sets, presence, absence, and numeric comparison for labels; equality and inequality
 for fields. An empty selector is no predicate at all, so that the usual case costs nothing.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -43,8 +44,9 @@ def parse_labels(text: str) -> Predicate | None:
         pos = _skip(text, pos)
         if pos < len(text):
             if text[pos] != ",":
-                raise statuses.bad_request(f"unable to parse requirement: found '{text[pos:]}', "
-                                           "expected: ',' or 'end of string'")
+                raise statuses.bad_request(
+                    f"unable to parse requirement: found '{text[pos:]}', expected: ',' or 'end of string'"
+                )
             pos = _skip(text, pos + 1)
             if pos == len(text):
                 raise statuses.bad_request("found '', expected: identifier after ','")
@@ -85,8 +87,9 @@ def _parse_requirement(text: str, pos: int) -> tuple[Requirement, int]:
 def _check_value(key: str, value: str) -> None:
     """Refuse what cannot be a value of a label, so that nothing could ever be selected by it."""
     if len(value) > _MAX_VALUE:
-        raise statuses.bad_request(f'values[0][{key}]: Invalid value: "{value}": must be no more than '
-                                   f"{_MAX_VALUE} bytes")
+        raise statuses.bad_request(
+            f'values[0][{key}]: Invalid value: "{value}": must be no more than {_MAX_VALUE} bytes'
+        )
     if value and _VALUE.fullmatch(value) is None:
         raise statuses.bad_request(f'values[0][{key}]: Invalid value: "{value}": {LABEL_VALUE_RULE}')
 
@@ -98,6 +101,7 @@ def _compare(key: str, op: str, bound: int) -> Requirement:
         except (KeyError, ValueError):
             return False
         return value > bound if op == ">" else value < bound
+
     return requirement
 
 
@@ -136,12 +140,14 @@ def field_of(record: Record, field: str) -> str:
 
 # Label selectors as written in objects: ``matchLabels`` and ``matchExpressions``, see "Labels and Selectors".
 
+
 def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
     """Tell whether the labels are selected. An empty selector selects everything, an absent one nothing."""
     if selector is None:
         return False
-    return (all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
-            and all(_fits(item, labels) for item in selector.get("matchExpressions") or ()))
+    return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()) and all(
+        _fits(item, labels) for item in selector.get("matchExpressions") or ()
+    )
 
 
 def _fits(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -163,6 +169,7 @@ def _fits(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 # The server selects by the values in memory, where nothing is absent: there are zeros of the types. The names are not
 # always those of the fields. See "Field Selectors" of the Kubernetes documentation.
 
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selectable:
     """A field that can be selected by."""
@@ -183,7 +190,10 @@ _PATHS: Final = {
     "status.successful": ("status.succeeded",),
 }
 _ZEROS: Final = {
-    "spec.hostNetwork": "false", "spec.unschedulable": "false", "status.replicas": "0", "status.successful": "0",
+    "spec.hostNetwork": "false",
+    "spec.unschedulable": "false",
+    "status.replicas": "0",
+    "status.successful": "0",
 }
 
 

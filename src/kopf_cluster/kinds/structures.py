@@ -7,6 +7,7 @@ what several kinds share is compiled once. Nothing is loaded before somebody ask
 The terms are those of the Kubernetes documentation: list types, map types, and map keys of "Server-Side Apply",
 patch strategies and merge keys of "Update API Objects in Place Using kubectl patch" (strategic merge patches).
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -22,14 +23,30 @@ from kopf_cluster.protobuf import messages
 from kopf_cluster.statuses import FieldError, required, unsupported_value
 
 Shape: TypeAlias = Literal[
-    "object", "map", "array", "string", "boolean", "integer", "number", "quantity", "int-or-string", "any",
+    "object",
+    "map",
+    "array",
+    "string",
+    "boolean",
+    "integer",
+    "number",
+    "quantity",
+    "int-or-string",
+    "any",
 ]
 ListType: TypeAlias = Literal["", "atomic", "set", "map"]
 MapType: TypeAlias = Literal["", "atomic", "granular"]
 
 _SCALARS: Final[Mapping[str, type | None]] = {"string": str, "boolean": bool}
-_GO_SCALARS: Final = {"string": "string", "boolean": "bool", "integer": "int64", "number": "float64",
-                      "quantity": "resource.Quantity", "int-or-string": "intstr.IntOrString", "any": "v1.JSON"}
+_GO_SCALARS: Final = {
+    "string": "string",
+    "boolean": "bool",
+    "integer": "int64",
+    "number": "float64",
+    "quantity": "resource.Quantity",
+    "int-or-string": "intstr.IntOrString",
+    "any": "v1.JSON",
+}
 
 
 class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,9 +214,13 @@ def _make_shape(node: Node, name: str) -> Structure:
 def _merging(node: Node, shared: Structure) -> dict[str, Any]:
     """What the use of a definition says of merging; the rest is shared with the definition."""
     made = _make_shape(node, "")
-    return {"list_type": made.list_type or shared.list_type, "map_keys": made.map_keys or shared.map_keys,
-            "map_type": made.map_type or shared.map_type, "merge_key": made.merge_key or shared.merge_key,
-            "patch_strategies": made.patch_strategies or shared.patch_strategies}
+    return {
+        "list_type": made.list_type or shared.list_type,
+        "map_keys": made.map_keys or shared.map_keys,
+        "map_type": made.map_type or shared.map_type,
+        "merge_key": made.merge_key or shared.merge_key,
+        "patch_strategies": made.patch_strategies or shared.patch_strategies,
+    }
 
 
 def _shape_of(node: Node) -> Shape:
@@ -228,11 +249,19 @@ def _go_type(node: Node, shape: Shape, name: str) -> str:
 # the status is left to the controllers. Numbers are not required even if the schemas say so: an absent one is a zero.
 
 # The schemas call these required, but the server takes them empty or absent.
-_TOLERATED: Final = frozenset({
-    ("v1.CSINodeSpec", "drivers"), ("v1.ControllerRevision", "data"), ("v1.EndpointSlice", "endpoints"),
-    ("v1.Event", "involvedObject"), ("v1.Event", "metadata"), ("v1.HTTPHeader", "value"),
-    ("v1.LimitRangeSpec", "limits"), ("v1.Sysctl", "value"), ("v1.TokenRequestSpec", "audiences"),
-})
+_TOLERATED: Final = frozenset(
+    {
+        ("v1.CSINodeSpec", "drivers"),
+        ("v1.ControllerRevision", "data"),
+        ("v1.EndpointSlice", "endpoints"),
+        ("v1.Event", "involvedObject"),
+        ("v1.Event", "metadata"),
+        ("v1.HTTPHeader", "value"),
+        ("v1.LimitRangeSpec", "limits"),
+        ("v1.Sysctl", "value"),
+        ("v1.TokenRequestSpec", "audiences"),
+    }
+)
 _REASONS: Final = {
     ("v1.PolicyRule", "verbs"): "verbs must contain at least one value",
 }
@@ -252,7 +281,10 @@ def validate(obj: dict[str, Any], structure: Structure) -> Iterator[FieldError]:
 
 
 def _validate_fields(
-        value: dict[str, Any], structure: Structure, path: str, left_out: frozenset[str] = frozenset(),
+    value: dict[str, Any],
+    structure: Structure,
+    path: str,
+    left_out: frozenset[str] = frozenset(),
 ) -> Iterator[FieldError]:
     for name in structure.required:
         if not value.get(name) and name not in left_out:
@@ -297,8 +329,22 @@ def _miss(structure: Structure, name: str, value: dict[str, Any], path: str) -> 
 DEFINITION: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 """The name of the definition with the types."""
 
-KNOWN_METADATA: Final = frozenset({
-    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp",
-    "deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "finalizers", "ownerReferences",
-    "managedFields"})
+KNOWN_METADATA: Final = frozenset(
+    {
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "labels",
+        "annotations",
+        "finalizers",
+        "ownerReferences",
+        "managedFields",
+    }
+)
 """The fields that metadata can have; the link to the object is not kept any more."""

@@ -6,6 +6,7 @@ resources and from the data of built-in kinds; and there is a topology of the da
 are merged field by field and lists are replaced, as in the API server.
 The rules are those of "Server-Side Apply" in the Kubernetes documentation ("Merge strategy").
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -84,8 +85,10 @@ class SchemaTopology:
         self.keys: Mapping[str, Any] = {}
         if self.list_type == "map":
             fields = (schema.get("items") or {}).get("properties") or {}
-            self.keys = {key: (fields.get(key) or {}).get("default")
-                         for key in sorted(schema.get("x-kubernetes-list-map-keys") or ())}
+            self.keys = {
+                key: (fields.get(key) or {}).get("default")
+                for key in sorted(schema.get("x-kubernetes-list-map-keys") or ())
+            }
 
     def is_named(self, name: str) -> bool:
         return name in self._properties or name in self._standard
@@ -152,22 +155,37 @@ _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 _ANYTHING: Final[Mapping[str, Any]] = {"x-kubernetes-preserve-unknown-fields": True}
 _TEXTS: Final[Mapping[str, Any]] = {"type": "object", "additionalProperties": {"type": "string"}}
 _SCALAR: Final[Mapping[str, Any]] = {"type": "string"}
-_SCALARS: Final = ("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation",
-                   "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+_SCALARS: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 
 _STANDARD: Final[dict[str, Topology]] = {"apiVersion": DEDUCED, "kind": DEDUCED}
 
-METADATA: Final[Topology] = SchemaTopology({
-    "properties": {
-        **dict.fromkeys(_SCALARS, _SCALAR),
-        "labels": _TEXTS,
-        "annotations": _TEXTS,
-        "finalizers": {"items": _SCALAR, "x-kubernetes-list-type": "set"},
-        "ownerReferences": {"items": {**_ANYTHING, "x-kubernetes-map-type": "atomic"},
-                            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"]},
-        "managedFields": {"items": _ANYTHING, "x-kubernetes-list-type": "atomic"},
-    },
-})
+METADATA: Final[Topology] = SchemaTopology(
+    {
+        "properties": {
+            **dict.fromkeys(_SCALARS, _SCALAR),
+            "labels": _TEXTS,
+            "annotations": _TEXTS,
+            "finalizers": {"items": _SCALAR, "x-kubernetes-list-type": "set"},
+            "ownerReferences": {
+                "items": {**_ANYTHING, "x-kubernetes-map-type": "atomic"},
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["uid"],
+            },
+            "managedFields": {"items": _ANYTHING, "x-kubernetes-list-type": "atomic"},
+        },
+    }
+)
 """The metadata of all kinds, as in ``io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta``."""
 _STANDARD["metadata"] = METADATA
 

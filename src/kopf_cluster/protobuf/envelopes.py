@@ -4,6 +4,7 @@ Whole objects, in the envelope that tells what they are; and the events of watch
 The envelope is the message `Unknown` of ``k8s.io/apimachinery/pkg/runtime`` after four magic bytes. An event is a
 message `WatchEvent` with such an object inside; it has no envelope itself, but its length before it, in four bytes.
 """
+
 from __future__ import annotations
 
 from typing import Any, Final
@@ -14,8 +15,7 @@ from kopf_cluster.protobuf.messages import find_message
 from kopf_cluster.protobuf.wire import ProtobufError, read_fields, write_field
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
-NO_MESSAGE: Final = ("does not implement the protobuf marshalling interface "
-                      "and cannot be encoded to a protobuf message")
+NO_MESSAGE: Final = "does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message"
 _MAGIC: Final = b"k8s\0"
 _PLAIN: Final = write_field(3, b"") + write_field(4, b"")  # neither packed, nor of another media type
 
@@ -50,10 +50,11 @@ def open_envelope(data: bytes) -> Envelope:
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     if len(data) == len(_MAGIC):
         raise ProtobufError("empty body")
-    parts = _split(data[len(_MAGIC):])
+    parts = _split(data[len(_MAGIC) :])
     meta = _split(parts.get(1, b""))
-    return Envelope(meta.get(1, b"").decode(errors="replace"), meta.get(2, b"").decode(errors="replace"),
-                    parts.get(2, b""))
+    return Envelope(
+        meta.get(1, b"").decode(errors="replace"), meta.get(2, b"").decode(errors="replace"), parts.get(2, b"")
+    )
 
 
 def decode_object(envelope: Envelope) -> dict[str, Any]:

@@ -5,6 +5,7 @@ What is absent in JSON is a zero value on the wire, unless the field may be abse
 the wire is absent in JSON, unless Go shows it: both exactly as kube-apiserver does, which is written in Go. Fields
 that are not in the tables are left out, as they are by clients and servers of other versions.
 """
+
 from __future__ import annotations
 
 import functools

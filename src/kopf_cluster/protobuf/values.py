@@ -4,6 +4,7 @@ Single values: how they are in JSON, and how on the wire.
 Some messages are not put together of their fields in JSON: times are strings there, quantities too, and so on. They
 follow the documentation of their types in ``k8s.io/apimachinery`` and ``k8s.io/apiextensions-apiserver``.
 """
+
 from __future__ import annotations
 
 import base64
@@ -218,8 +219,13 @@ class IntOrString:
     def encode(self, value: Any) -> bytes:
         is_text = isinstance(value, str)
         number, text = (0, value) if is_text else (value, "")
-        return write_bytes(write_key(1, Wire.VARINT) + write_varint(int(is_text)) + write_key(2, Wire.VARINT)
-                           + write_varint(number) + write_field(3, text.encode()))
+        return write_bytes(
+            write_key(1, Wire.VARINT)
+            + write_varint(int(is_text))
+            + write_key(2, Wire.VARINT)
+            + write_varint(number)
+            + write_field(3, text.encode())
+        )
 
     def decode(self, raw: Raw) -> int | str:
         parts = {number: value for number, _, value in read_fields(need_bytes(raw))}
@@ -311,8 +317,13 @@ def _need_field(raw: Raw, wanted: int) -> bytes:
 
 
 SCALARS: Final[Mapping[str, Value]] = {
-    "string": Text(), "bool": Boolean(), "int32": Integer(32), "int64": Integer(64), "double": Double(),
-    "bytes": Binary(), "strings": Strings(),
+    "string": Text(),
+    "bool": Boolean(),
+    "int32": Integer(32),
+    "int64": Integer(64),
+    "double": Double(),
+    "bytes": Binary(),
+    "strings": Strings(),
     "io.k8s.apimachinery.pkg.api.resource.Quantity": Quantity(),
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": Json(),
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": Time(precise=True),

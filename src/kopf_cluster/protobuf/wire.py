@@ -3,6 +3,7 @@ The wire format of protocol buffers: messages as numbered values, of which this 
 
 See "Encoding" of the documentation of protocol buffers. What is wrong is worded as decoders generated for Go do.
 """
+
 from __future__ import annotations
 
 import enum
@@ -78,7 +79,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, Wire, Raw]]:
             size, pos = read_varint(data, pos)
             if size > end - pos:
                 raise ProtobufError("unexpected EOF")
-            yield number, Wire.BYTES, data[pos:pos + size]
+            yield number, Wire.BYTES, data[pos : pos + size]
             pos += size
         elif wire == Wire.VARINT:
             value, pos = read_varint(data, pos)
@@ -87,7 +88,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, Wire, Raw]]:
             size = _SIZES[Wire(wire)]
             if size > end - pos:
                 raise ProtobufError("unexpected EOF")
-            yield number, Wire(wire), data[pos:pos + size]
+            yield number, Wire(wire), data[pos : pos + size]
             pos += size
         else:  # groups are not used since long ago
             raise ProtobufError(f"proto: illegal wireType {wire}")

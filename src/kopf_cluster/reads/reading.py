@@ -4,6 +4,7 @@ Reads: one object, lists with selectors and pages, and what a watch begins with.
 Lists are consistent: all pages show the state at the revision of the first one, as long as the history
 reaches back to it; see "Retrieving large results sets in chunks" of the Kubernetes "API Concepts".
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +26,8 @@ from kopf_cluster.store.storage import Change, Compacted, Record, Store
 
 _EXPIRED_TOKEN: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter.")
+    "without the continue parameter."
+)
 
 _MATCHES: Final = ("Exact", "NotOlderThan")
 
@@ -115,8 +117,11 @@ class Reader:
 
     def select(self, kind: Kind, call: Call, request: Request) -> Selection:
         """Make the selection of the path and the selectors in the query."""
-        fields = selectors.parse_fields(request.query.get("fieldSelector", ""), kind.fields,
-                                        _look_up_in(kind) if kind.custom and kind.fields else None)
+        fields = selectors.parse_fields(
+            request.query.get("fieldSelector", ""),
+            kind.fields,
+            _look_up_in(kind) if kind.custom and kind.fields else None,
+        )
         if call.name is not None:
             fields = selectors.parse_fields(f"metadata.name={call.name}", kind.fields)
         labels = selectors.parse_labels(request.query.get("labelSelector", ""))
@@ -127,7 +132,12 @@ class Reader:
         return self._list_at(kind, selection, self._store.revision, None, 0)
 
     def _list_at(
-            self, kind: Kind, selection: Selection, revision: int, after: tuple[str, str] | None, limit: int,
+        self,
+        kind: Kind,
+        selection: Selection,
+        revision: int,
+        after: tuple[str, str] | None,
+        limit: int,
     ) -> list[Record]:
         """Give one record more than the limit, if there are so many, to tell whether there are more."""
         records = self._store.bucket(kind.bucket).snapshot(revision, selection.namespace, after)
@@ -149,17 +159,20 @@ class Reader:
     def _read_version(self, request: Request) -> int | None:
         if request.query.get("resourceVersion", "").startswith("-"):
             text = request.query["resourceVersion"]
-            raise statuses.bad_request(f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: '
-                                       f'parsing "{text}": invalid syntax')
+            raise statuses.bad_request(
+                f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+            )
         return request.number("resourceVersion")
 
 
 def _look_up_in(kind: Kind) -> selectors.LookUp:
     """Look up the fields of custom resources in the version of the kind, whichever version they were written in."""
+
     def look_up(record: Record, field: str) -> str:
         if field not in kind.fields or (kind.converter is None and field in record.fields):
             return selectors.field_of(record, field)
         return kind.fields[field].show(objects.open_record(kind, record))
+
     return look_up
 
 
@@ -196,13 +209,17 @@ def _check_watch_options(request: Request) -> None:
     match, initial = request.query.get("resourceVersionMatch"), request.query.get("sendInitialEvents")
     errors: list[statuses.FieldError] = []
     if initial and match != "NotOlderThan":
-        errors.append(_forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan") if not match
-                      else statuses.unsupported_value("resourceVersionMatch", match, ["NotOlderThan"]))
+        errors.append(
+            _forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+            if not match
+            else statuses.unsupported_value("resourceVersionMatch", match, ["NotOlderThan"])
+        )
     if match and not initial:
         errors.append(_forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
     if request.flag("sendInitialEvents") and not request.flag("allowWatchBookmarks"):
-        errors.append(statuses.forbidden_value(
-            "sendInitialEvents", "sendInitialEvents requires allowWatchBookmarks to be set"))
+        errors.append(
+            statuses.forbidden_value("sendInitialEvents", "sendInitialEvents requires allowWatchBookmarks to be set")
+        )
     if errors:
         raise statuses.invalid(_ListOptions(), "", errors)
 

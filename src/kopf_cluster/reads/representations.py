@@ -4,6 +4,7 @@ The forms in which objects are shown: as they are, only their metadata, or as ro
 Which one, the client tells in the Accept header: see "Alternate representations of resources" of
 the Kubernetes "API Concepts". As-is is the fast way: stored bytes are joined, nothing is decoded.
 """
+
 from __future__ import annotations
 
 import functools
@@ -65,8 +66,14 @@ class OnlyMetadata:
 
     def many(self, kind: Kind, records: Iterable[Record], metadata: Obj) -> bytes:
         items = [_partial(obj, self._version) for obj in _open_all(kind, records)]
-        return codec.encode({"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{self._version}",
-                             "metadata": metadata, "items": items})
+        return codec.encode(
+            {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": f"meta.k8s.io/{self._version}",
+                "metadata": metadata,
+                "items": items,
+            }
+        )
 
     def bookmark(self, kind: Kind, obj: Obj, first: bool = True) -> bytes:
         return codec.encode(_partial(obj, self._version))
@@ -107,8 +114,13 @@ class AsTable:
 
     def _table(self, kind: Kind, objs: list[Obj], metadata: Obj, columns: bool = True) -> Obj:
         definitions = [column.as_definition() for column in kind.columns] if columns else []
-        return {"kind": "Table", "apiVersion": f"meta.k8s.io/{self._version}", "metadata": metadata,
-                "columnDefinitions": definitions, "rows": [self._row(kind, obj) for obj in objs]}
+        return {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{self._version}",
+            "metadata": metadata,
+            "columnDefinitions": definitions,
+            "rows": [self._row(kind, obj) for obj in objs],
+        }
 
     def _row(self, kind: Kind, obj: Obj) -> Obj:
         cells = [column.cell(obj) for column in kind.columns]
@@ -123,6 +135,7 @@ class AsTable:
 _INCLUDES: Final = frozenset({"", "Metadata", "None", "Object"})
 _VERSIONS: Final = frozenset({"v1", "v1beta1"})
 _AS_IS: Final = AsIs()
+
 
 class Choice(msgspec.Struct, frozen=True):
     """What the client gets: objects in a form, sent in an encoding."""

@@ -6,6 +6,7 @@ in one go and sends it in one piece. The objects were encoded when they were wri
 is just a few bytes put around, however many are watching. A watcher that is so slow that the log has forgotten
 what it needs next gets the error 410, as in a real cluster.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -46,9 +47,11 @@ class Selection(msgspec.Struct, frozen=True):
         return self.namespace is None and self.labels is None and self.fields is None
 
     def accepts(self, record: Record) -> bool:
-        return ((self.namespace is None or record.key[0] == self.namespace)
-                and (self.labels is None or self.labels(record))
-                and (self.fields is None or self.fields(record)))
+        return (
+            (self.namespace is None or record.key[0] == self.namespace)
+            and (self.labels is None or self.labels(record))
+            and (self.fields is None or self.fields(record))
+        )
 
     def classify(self, change: Change) -> str | None:
         """Tell what the change is for this reader: objects come and go as they start and stop being selected."""
@@ -73,8 +76,13 @@ class Watch:
     """One watch stream."""
 
     def __init__(
-            self, store: Store, kind: Kind, selection: Selection, form: Representation, options: WatchOptions,
-            frames: Frames,
+        self,
+        store: Store,
+        kind: Kind,
+        selection: Selection,
+        form: Representation,
+        options: WatchOptions,
+        frames: Frames,
     ) -> None:
         super().__init__()
         self.content_type = frames.content_type
@@ -118,8 +126,9 @@ class Watch:
             if self._options.bookmarks and not self._bucket.closed:
                 yield self._bookmark()  # right after an empty look at the log, so that nothing is skipped
         except Compacted as error:
-            yield self._error(statuses.expired(f"too old resource version: {self._options.since or error.requested} "
-                                               f"({error.oldest})"))
+            yield self._error(
+                statuses.expired(f"too old resource version: {self._options.since or error.requested} ({error.oldest})")
+            )
         except statuses.APIStatus as error:  # from the conversion
             yield self._error(error)
         finally:
@@ -134,6 +143,7 @@ class Watch:
         def attempt() -> list[bytes]:
             self._position, self._first = position, first
             return list(pieces())
+
         return await Session().run(attempt)
 
     def _finish(self) -> None:

@@ -8,6 +8,7 @@ Changes are written in batches, a moment after they have happened, and never hol
 killed, its last moment is lost; for nobody to see a revision again with something else in it, the next server then
 begins with a revision that is far beyond all those that could be given out.
 """
+
 from __future__ import annotations
 
 import asyncio

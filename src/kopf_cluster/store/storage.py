@@ -10,6 +10,7 @@ is refused with `Compacted`.
 Nothing here awaits: a write is atomic for everyone on the event loop. Records are never modified,
 only replaced, so they are shared freely by readers, watchers, and the log.
 """
+
 from __future__ import annotations
 
 import bisect
@@ -97,7 +98,7 @@ class Bucket:
         if revision < self.compacted:
             raise Compacted(revision, self.compacted)
         past: dict[Key, Record | None] = {}
-        for change in reversed(self._log[self.position(revision) - self._dropped:]):
+        for change in reversed(self._log[self.position(revision) - self._dropped :]):
             past[change.record.key] = change.previous
         if not past:
             yield from self.select(namespace, after)
@@ -133,7 +134,7 @@ class Bucket:
         start = position - self._dropped
         if start < self._forgotten:
             raise Compacted(position, self.compacted)
-        return self._log[start:start + limit]
+        return self._log[start : start + limit]
 
     def append(self, change: Change) -> None:
         key = change.record.key
@@ -154,7 +155,7 @@ class Bucket:
 
     def remembered(self) -> Iterator[Change]:
         """Give all changes that are not forgotten yet, the oldest first."""
-        yield from self._log[self._forgotten:]
+        yield from self._log[self._forgotten :]
 
     def forget_oldest(self) -> Change:
         change = self._log[self._forgotten]
@@ -170,7 +171,7 @@ class Bucket:
         self._cut_off()
 
     def _cut_off(self) -> None:
-        del self._log[:self._forgotten]
+        del self._log[: self._forgotten]
         self._dropped += self._forgotten
         self._forgotten = 0
 

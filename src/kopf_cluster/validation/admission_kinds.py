@@ -1,6 +1,7 @@
 """
 What kinds ask for admission by: webhook configurations, as of "Dynamic Admission Control", and policies in CEL.
 """
+
 from __future__ import annotations
 
 import importlib.util
@@ -52,8 +53,9 @@ def _validate_webhook(webhook: Obj, path: str) -> Iterator[FieldError]:
     elif effects not in _SIDE_EFFECTS:
         yield unsupported_value(f"{path}.sideEffects", effects, _SIDE_EFFECTS)
     if not 1 <= webhook.get("timeoutSeconds", 10) <= 30:
-        yield invalid_value(f"{path}.timeoutSeconds", webhook["timeoutSeconds"],
-                            "the timeout value must be between 1 and 30 seconds")
+        yield invalid_value(
+            f"{path}.timeoutSeconds", webhook["timeoutSeconds"], "the timeout value must be between 1 and 30 seconds"
+        )
     for field in ("namespaceSelector", "objectSelector"):
         yield from validate_selector(webhook.get(field) or {}, f"{path}.{field}")
     if webhook.get("reinvocationPolicy") not in (None, "IfNeeded", "Never"):
@@ -116,8 +118,7 @@ def _validate_resources(resources: list[str], path: str) -> Iterator[FieldError]
     if len(resources) > 1 and "*/*" in resources:
         yield invalid_value(path, resources, "if '*/*' is present, must not specify other resources")
     if "*" in resources and any(item and item != "*" and "/" not in item for item in resources):
-        yield invalid_value(path, resources,
-                            "if '*' is present, must not specify other resources without subresources")
+        yield invalid_value(path, resources, "if '*' is present, must not specify other resources without subresources")
 
 
 def _validate_client(config: Obj, path: str) -> Iterator[FieldError]:
@@ -218,8 +219,10 @@ def _validate_versions(versions: list[str], path: str) -> Iterator[FieldError]:
 _NOTHING: Final = "validations or auditAnnotations must contain at least one item"
 _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
-_BOTH: Final = ("must not contain both Deny and Warn (repeating the same validation failure information in the API "
-                "response and headers serves no purpose)")
+_BOTH: Final = (
+    "must not contain both Deny and Warn (repeating the same validation failure information in the API "
+    "response and headers serves no purpose)"
+)
 _POLICY_VARIABLES: Final = ("object", "oldObject", "request", "namespaceObject", "variables")
 
 
@@ -315,7 +318,11 @@ def _validate_validation(validation: Obj, path: str, known: dict[str, str]) -> I
 
 
 def _validate_expression(
-        obj: Obj, field: str, path: str, known: dict[str, str], result: str,
+    obj: Obj,
+    field: str,
+    path: str,
+    known: dict[str, str],
+    result: str,
 ) -> Iterator[FieldError]:
     text = obj.get(field) or ""
     if not text.strip():

@@ -1,6 +1,7 @@
 """
 Autoscalers: how many replicas there may be of what, by which metrics, and how fast they may come and go.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -13,8 +14,13 @@ Obj: TypeAlias = dict[str, Any]
 
 # In this order, the server looks at the sources; only the first one that is there, is looked at in full.
 _SOURCES: Final = ("object", "external", "pods", "resource", "containerResource")
-_TYPES: Final = {"ContainerResource": "containerResource", "External": "external", "Object": "object", "Pods": "pods",
-                 "Resource": "resource"}
+_TYPES: Final = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
 _TARGETS: Final = ("Utilization", "Value", "AverageValue")
 
 _UNGROUPED: Final = "ReplicationController"  # the only one that can be scaled in the core group
@@ -133,11 +139,11 @@ def _validate_choice(kind: str, target: Obj, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.averageValue", "must specify a positive target averageValue")
     if kind in ("resource", "containerResource"):
         if not given & {"averageValue", "averageUtilization"}:
-            yield required(f"{path}.averageUtilization",
-                           "must set either a target raw value or a target utilization")
+            yield required(f"{path}.averageUtilization", "must set either a target raw value or a target utilization")
         if given >= {"averageValue", "averageUtilization"}:
-            yield forbidden_value(f"{path}.averageValue",
-                                  "may not set both a target raw value and a target utilization")
+            yield forbidden_value(
+                f"{path}.averageValue", "may not set both a target raw value and a target utilization"
+            )
 
 
 def _validate_rules(rules: Obj, path: str) -> Iterator[FieldError]:

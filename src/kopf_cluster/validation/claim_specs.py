@@ -1,6 +1,7 @@
 """
 Volumes and claims of them: how they are accessed, and how much there is; nobody gets back what is given already.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,9 +16,19 @@ Obj: TypeAlias = dict[str, Any]
 
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 # What a volume has besides its source.
-_COMMON: Final = frozenset({
-    "accessModes", "capacity", "claimRef", "mountOptions", "nodeAffinity", "persistentVolumeReclaimPolicy",
-    "storageClassName", "volumeAttributesClassName", "volumeMode"})
+_COMMON: Final = frozenset(
+    {
+        "accessModes",
+        "capacity",
+        "claimRef",
+        "mountOptions",
+        "nodeAffinity",
+        "persistentVolumeReclaimPolicy",
+        "storageClassName",
+        "volumeAttributesClassName",
+        "volumeMode",
+    }
+)
 
 
 def validate_claim(new: Obj, old: Obj | None) -> Iterator[FieldError]:

@@ -1,6 +1,7 @@
 """
 The data of config maps and secrets: their keys, which are names of files in pods, and what each type of secrets needs.
 """
+
 from __future__ import annotations
 
 import base64
@@ -16,12 +17,16 @@ Obj: TypeAlias = dict[str, Any]
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_RULE: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
-    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')")
+    "or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 _MOST: Final = 1024 * 1024  # bytes of all values together
 _ACCOUNT: Final = "kubernetes.io/service-account.name"
 # What must be there, and what must be JSON, by the types without their prefix.
-_NEEDED: Final = {"tls": ("tls.crt", "tls.key"), "dockercfg": (".dockercfg",),
-                  "dockerconfigjson": (".dockerconfigjson",)}
+_NEEDED: Final = {
+    "tls": ("tls.crt", "tls.key"),
+    "dockercfg": (".dockercfg",),
+    "dockerconfigjson": (".dockerconfigjson",),
+}
 _JSON: Final = ("dockercfg", "dockerconfigjson")
 
 

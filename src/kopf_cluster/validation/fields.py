@@ -4,6 +4,7 @@ What fields of many kinds have in common: names of all sorts, numbers, and label
 The rules of names are those of "Object Names and IDs". Each of these functions gives what is wrong with the name, in
 the words that follow "Invalid value: ...: "; nothing if it is good.
 """
+
 from __future__ import annotations
 
 import re
@@ -17,9 +18,11 @@ _OLD_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _OLD_LABEL_RULE: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
     "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')")
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
 _VARIABLE_RULE: Final = (
-    "a valid environment variable name must consist only of printable ASCII characters other than '='")
+    "a valid environment variable name must consist only of printable ASCII characters other than '='"
+)
 _PORT_CHARACTERS: Final = re.compile(r"[-a-z0-9]*")
 
 
@@ -73,6 +76,7 @@ def variable(name: str) -> Iterator[str]:
 
 # Names of items in lists: each is a label of DNS, and nobody else's in the list.
 
+
 def validate_item_name(name: str, path: str, taken: set[str], *, needed: bool = True) -> Iterator[FieldError]:
     """Give what is wrong with the name of the next item, and take the name."""
     if not name:
@@ -91,8 +95,10 @@ def validate_item_name(name: str, path: str, taken: set[str], *, needed: bool = 
 Obj: TypeAlias = dict[str, Any]
 
 _PERCENT: Final = re.compile(r"[0-9]+%")
-_PERCENT_RULE: Final = ("a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
-                        "'93%', regex used for validation is '[0-9]+%')")
+_PERCENT_RULE: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or "
+    "'93%', regex used for validation is '[0-9]+%')"
+)
 _NEGATIVE: Final = "must be greater than or equal to 0"
 
 
@@ -116,6 +122,7 @@ def number_or_percent(value: int | str, path: str, *, most: int | None = None) -
 
 # Label selectors inside of objects.
 
+
 def validate_selector(selector: Obj, path: str) -> Iterator[FieldError]:
     """Give everything that is wrong with a selector; an empty one is good."""
     yield from validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
@@ -124,7 +131,11 @@ def validate_selector(selector: Obj, path: str) -> Iterator[FieldError]:
 
 
 def validate_requirement(
-        requirement: Obj, path: str, *, comparing: bool = False, rule: str = "not a valid selector operator",
+    requirement: Obj,
+    path: str,
+    *,
+    comparing: bool = False,
+    rule: str = "not a valid selector operator",
 ) -> Iterator[FieldError]:
     """Give everything that is wrong with one expression; those about nodes can be comparing, too: ``Gt``, ``Lt``."""
     operator, values = requirement.get("operator") or "", requirement.get("values") or []
@@ -133,8 +144,9 @@ def validate_requirement(
             yield required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            yield forbidden_value(f"{path}.values",
-                                  "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+            yield forbidden_value(
+                f"{path}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            )
     elif comparing and operator in ("Gt", "Lt"):
         if len(values) != 1:
             yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")

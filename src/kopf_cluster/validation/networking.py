@@ -1,6 +1,7 @@
 """
 The network: services, ingresses, network policies.
 """
+
 from __future__ import annotations
 
 import ipaddress
@@ -22,7 +23,8 @@ _WILDCARD: Final = re.compile(r"\*(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 _WILDCARD_RULE: Final = (
     "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
-    "regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')")
+    "regex used for validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
 
 
 def validate_ingress(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -130,6 +132,7 @@ def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
 
 # Services: their names, which are names of hosts, and their ports.
 
+
 def validate_service(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     name, spec = new["metadata"].get("name") or "", new.get("spec") or {}
     for why in fields.old_label(name) if name and old is None else ():
@@ -161,8 +164,10 @@ def _validate_ports(ports: Sequence[Obj]) -> Iterator[FieldError]:
     for index, port in enumerate(ports):
         key = port.get("protocol") or "TCP", port.get("port")
         if key in taken:
-            yield duplicate_value(f"spec.ports[{index}]", {
-                "Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1], "TargetPort": 0, "NodePort": 0})
+            yield duplicate_value(
+                f"spec.ports[{index}]",
+                {"Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1], "TargetPort": 0, "NodePort": 0},
+            )
         taken.add(key)
 
 
@@ -224,8 +229,12 @@ def _validate_block(block: Obj, path: str) -> Iterator[FieldError]:
         part = _read_network(text)
         if part is None:
             yield invalid_value(f"{path}.except[{index}]", text, _CIDR)
-        elif network is not None and (part.version != network.version or part == network
-                                      or part.network_address not in network or part.prefixlen < network.prefixlen):
+        elif network is not None and (
+            part.version != network.version
+            or part == network
+            or part.network_address not in network
+            or part.prefixlen < network.prefixlen
+        ):
             yield invalid_value(f"{path}.except[{index}]", text, "must be a strict subset of `cidr`")
 
 

@@ -3,6 +3,7 @@ Pods, alone and in templates: containers with unique names, ports, variables, mo
 
 What there is more of is in modules of its own: probes, security contexts, scheduling.
 """
+
 from __future__ import annotations
 
 import re
@@ -34,8 +35,9 @@ def validate_pod(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         for index, container in enumerate(spec.get(field) or ()):
             image = container.get("image") or ""
             if image != image.strip():  # templates are not that strict
-                yield invalid_value(f"spec.{field}[{index}].image", image,
-                                    "must not have leading or trailing whitespace")
+                yield invalid_value(
+                    f"spec.{field}[{index}].image", image, "must not have leading or trailing whitespace"
+                )
 
 
 def validate_spec(spec: Obj, path: str, more_volumes: Collection[str] = ()) -> Iterator[FieldError]:
@@ -50,7 +52,7 @@ def validate_spec(spec: Obj, path: str, more_volumes: Collection[str] = ()) -> I
     for why in fields.subdomain(spec.get("serviceAccountName") or "default"):
         yield invalid_value(f"{path}.serviceAccountName", spec["serviceAccountName"], why)
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline < 2 ** 31:
+    if deadline is not None and not 1 <= deadline < 2**31:
         yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
     for field in ("hostname", "subdomain"):
         for why in fields.label(spec[field]) if spec.get(field) else ():
@@ -150,8 +152,9 @@ def _validate_resources(resources: Obj, path: str) -> Iterator[FieldError]:
     for name, value in (resources.get("requests") or {}).items():
         yield from _validate_resource(name, value, f"{path}.requests[{name}]")
         if name in limits and quantities.amount(value) > quantities.amount(limits[name]):
-            yield invalid_value(f"{path}.requests", value,
-                                f"must be less than or equal to {name} limit of {limits[name]}")
+            yield invalid_value(
+                f"{path}.requests", value, f"must be less than or equal to {name} limit of {limits[name]}"
+            )
 
 
 def _validate_resource(name: str, value: str, path: str) -> Iterator[FieldError]:
@@ -169,8 +172,19 @@ _NAMES: Final = {"configMap": "name", "secret": "secretName"}
 
 
 # In this order, the server looks at the sources; what comes after the first one that is there, is too much.
-_ORDER: Final = ("emptyDir", "hostPath", "secret", "nfs", "persistentVolumeClaim", "downwardAPI", "configMap",
-                 "projected", "csi", "ephemeral", "image")
+_ORDER: Final = (
+    "emptyDir",
+    "hostPath",
+    "secret",
+    "nfs",
+    "persistentVolumeClaim",
+    "downwardAPI",
+    "configMap",
+    "projected",
+    "csi",
+    "ephemeral",
+    "image",
+)
 
 
 def validate_volumes(volumes: Sequence[Obj], path: str) -> Iterator[FieldError]:
@@ -203,8 +217,10 @@ _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 
 _NOT_WHILE_STARTING: Final = "may not be set for init containers without restartPolicy=Always"
 _HEADER: Final = re.compile(r"[-A-Za-z0-9]+")
-_HEADER_RULE: Final = ("a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', "
-                       "regex used for validation is '[-A-Za-z0-9]+')")
+_HEADER_RULE: Final = (
+    "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', "
+    "regex used for validation is '[-A-Za-z0-9]+')"
+)
 
 
 def validate_probes(container: Obj, path: str, grace: int) -> Iterator[FieldError]:
@@ -227,8 +243,9 @@ def forbid_probes(container: Obj, path: str) -> Iterator[FieldError]:
 
 def _validate_probe(probe: Obj, path: str, grace: int, *, is_gate: bool) -> Iterator[FieldError]:
     yield from _validate_handler(probe, path, grace)
-    yield from not_negative(probe, path, "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
-                            "failureThreshold")
+    yield from not_negative(
+        probe, path, "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"
+    )
     own = probe.get("terminationGracePeriodSeconds")
     if own is not None and own <= 0:
         yield invalid_value(f"{path}.terminationGracePeriodSeconds", own, "must be greater than 0")
@@ -255,8 +272,9 @@ def _validate_action(kind: str, action: Obj, path: str, grace: int) -> Iterator[
     elif kind == "sleep":
         seconds = action.get("seconds") or 0
         if not 0 <= seconds <= grace:
-            yield invalid_value(path, seconds,
-                                f"must be non-negative and less than terminationGracePeriodSeconds ({grace})")
+            yield invalid_value(
+                path, seconds, f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+            )
     else:
         port = action.get("port", 0)
         for why in fields.port_name(port) if isinstance(port, str) else fields.port(port):

@@ -1,6 +1,7 @@
 """
 What is odd in pods and their templates, but not wrong: clients are warned of it, in the words of the API server.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -17,9 +18,11 @@ _MAX_COMPARED: Final = 100
 
 # Where the templates of pods are.
 _TEMPLATES: Final = {
-    **dict.fromkeys(("daemonsets", "deployments", "jobs", "replicasets", "replicationcontrollers", "statefulsets"),
-                    "spec.template"),
-    "cronjobs": "spec.jobTemplate.spec.template", "podtemplates": "template",
+    **dict.fromkeys(
+        ("daemonsets", "deployments", "jobs", "replicasets", "replicationcontrollers", "statefulsets"), "spec.template"
+    ),
+    "cronjobs": "spec.jobTemplate.spec.template",
+    "podtemplates": "template",
 }
 _OLD_LABELS: Final = {
     "beta.kubernetes.io/arch": ("v1.14", "kubernetes.io/arch"),
@@ -29,10 +32,14 @@ _OLD_LABELS: Final = {
     "failure-domain.beta.kubernetes.io/zone": ("v1.17", "topology.kubernetes.io/zone"),
 }
 _OLD_VOLUMES: Final = {
-    "photonPersistentDisk": "v1.11, non-functional in v1.16+", "gitRepo": "v1.11",
-    "scaleIO": "v1.16, non-functional in v1.22+", "flocker": "v1.22, non-functional in v1.25+",
-    "storageos": "v1.22, non-functional in v1.25+", "quobyte": "v1.22, non-functional in v1.25+",
-    "glusterfs": "v1.25, non-functional in v1.26+", "cephfs": "v1.28, non-functional in v1.31+",
+    "photonPersistentDisk": "v1.11, non-functional in v1.16+",
+    "gitRepo": "v1.11",
+    "scaleIO": "v1.16, non-functional in v1.22+",
+    "flocker": "v1.22, non-functional in v1.25+",
+    "storageos": "v1.22, non-functional in v1.25+",
+    "quobyte": "v1.22, non-functional in v1.25+",
+    "glusterfs": "v1.25, non-functional in v1.26+",
+    "cephfs": "v1.28, non-functional in v1.31+",
     "rbd": "v1.28, non-functional in v1.31+",
 }
 
@@ -41,8 +48,10 @@ def find_warnings(plural: str, new: Obj, old: Obj | None) -> Iterator[str]:
     """Tell what is odd in a new pod, or in a template that is new or changed."""
     if plural == "pods" and old is None:
         if reasons := list(fields.label(new["metadata"]["name"])):
-            yield ("metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-                   f"a DNS label is recommended: [{' '.join(reasons)}]")
+            yield (
+                "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+                f"a DNS label is recommended: [{' '.join(reasons)}]"
+            )
         yield from _look_at(new["spec"], "spec")
     elif path := _TEMPLATES.get(plural):
         template = _dig(new, path)
@@ -66,13 +75,21 @@ def _look_at(spec: Obj, path: str) -> Iterator[str]:
             yield f"{path}.volumes[{index}].{name}: deprecated in {_OLD_VOLUMES[name]}"
     yield from _find_repeated(spec, path, "hostAliases", "ip")
     yield from _find_repeated(spec, path, "imagePullSecrets", "name")
-    containers = [(f"{path}.{field}[{index}]", container) for field in ("initContainers", "containers")
-                  for index, container in enumerate(spec.get(field) or ())]
+    containers = [
+        (f"{path}.{field}[{index}]", container)
+        for field in ("initContainers", "containers")
+        for index, container in enumerate(spec.get(field) or ())
+    ]
     for place, container in containers:
         yield from _find_fractions(container.get("resources") or {}, f"{place}.resources")
         yield from _find_hidden(container.get("env") or [], f"{place}.env")
-    yield from _compare_ports([(f"{place}.ports[{index}]", port) for place, container in containers
-                               for index, port in enumerate(container.get("ports") or ())])
+    yield from _compare_ports(
+        [
+            (f"{place}.ports[{index}]", port)
+            for place, container in containers
+            for index, port in enumerate(container.get("ports") or ())
+        ]
+    )
 
 
 def _find_repeated(spec: Obj, path: str, field: str, key: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """
 Which rules there are for which kinds.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

@@ -3,6 +3,7 @@ Where pods may run: affinities, tolerations, and how they are spread.
 
 See "Assigning Pods to Nodes", "Taints and Tolerations", and "Pod Topology Spread Constraints".
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -62,8 +63,9 @@ def _validate_weight(weighted: Obj, path: str) -> Iterator[FieldError]:
 
 def _validate_node_term(term: Obj, path: str) -> Iterator[FieldError]:
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        yield from validate_requirement(requirement, f"{path}.matchExpressions[{index}]", comparing=True,
-                                        rule=_OPERATOR_RULE)
+        yield from validate_requirement(
+            requirement, f"{path}.matchExpressions[{index}]", comparing=True, rule=_OPERATOR_RULE
+        )
     for index, requirement in enumerate(term.get("matchFields") or ()):
         yield from _validate_node_fields(requirement, f"{path}.matchFields[{index}]")
 
@@ -73,8 +75,9 @@ def _validate_node_fields(requirement: Obj, path: str) -> Iterator[FieldError]:
     if operator not in ("In", "NotIn"):
         yield invalid_value(f"{path}.operator", operator, _OPERATOR_RULE)
     elif len(requirement.get("values") or ()) != 1:
-        yield required(f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field "
-                                         "selector")
+        yield required(
+            f"{path}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        )
     if key != "metadata.name":
         yield invalid_value(f"{path}.key", key, "not a valid field selector key")
 
@@ -99,13 +102,16 @@ def validate_spread(constraints: list[Obj], path: str) -> Iterator[FieldError]:
             yield required(f"{place}.topologyKey", "can not be empty")
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             yield unsupported_value(f"{place}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
-        if kinds[index] in kinds[index + 1:]:
+        if kinds[index] in kinds[index + 1 :]:
             yield duplicate_value(f"{place}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         if domains is not None and domains <= 0:
             yield invalid_value(f"{place}.minDomains", domains, "must be greater than zero")
         if domains is not None and action != "DoNotSchedule":
-            yield invalid_value(f"{place}.minDomains", domains,
-                                f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}")
+            yield invalid_value(
+                f"{place}.minDomains",
+                domains,
+                f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}",
+            )
         yield from validate_selector(constraint.get("labelSelector") or {}, f"{place}.labelSelector")
 
 
@@ -116,13 +122,17 @@ def validate_tolerations(tolerations: list[Obj], path: str) -> Iterator[FieldErr
         if key:
             yield from validate_qualified(f"{place}.key", key)
         elif operator != "Exists":
-            yield invalid_value(f"{place}.operator", operator, "operator must be Exists when `key` is empty, which "
-                                                               'means "match all values and all keys"')
+            yield invalid_value(
+                f"{place}.operator",
+                operator,
+                'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+            )
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             yield invalid_value(f"{place}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
         if operator == "Exists" and value:
-            yield invalid_value(f"{place}.operator", _show(toleration), "value must be empty when `operator` is "
-                                                                        "'Exists'")
+            yield invalid_value(
+                f"{place}.operator", _show(toleration), "value must be empty when `operator` is 'Exists'"
+            )
         elif operator in ("", "Equal"):
             yield from validate_labels({"key": value}, f"{place}.operator")  # values are as of labels
         if effect and effect not in _EFFECTS:
@@ -131,6 +141,10 @@ def validate_tolerations(tolerations: list[Obj], path: str) -> Iterator[FieldErr
 
 def _show(toleration: Obj) -> Obj:
     """Show a toleration as the server does: in its own form, with its own names."""
-    return {"Key": toleration.get("key") or "", "Operator": toleration.get("operator") or "",
-            "Value": toleration.get("value") or "", "Effect": toleration.get("effect") or "",
-            "TolerationSeconds": toleration.get("tolerationSeconds")}
+    return {
+        "Key": toleration.get("key") or "",
+        "Operator": toleration.get("operator") or "",
+        "Value": toleration.get("value") or "",
+        "Effect": toleration.get("effect") or "",
+        "TolerationSeconds": toleration.get("tolerationSeconds"),
+    }

@@ -3,6 +3,7 @@ Security contexts: as whom the processes run, and what they may do.
 
 See "Configure a Security Context for a Pod or Container".
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,8 +17,19 @@ _ID_RULE: Final = "must be between 0 and 2147483647, inclusive"
 
 # The fields of the server's own type, in whose form the value is shown.
 _SHOWN: Final = (
-    "capabilities", "privileged", "seLinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot",
-    "readOnlyRootFilesystem", "allowPrivilegeEscalation", "procMount", "seccompProfile", "appArmorProfile")
+    "capabilities",
+    "privileged",
+    "seLinuxOptions",
+    "windowsOptions",
+    "runAsUser",
+    "runAsGroup",
+    "runAsNonRoot",
+    "readOnlyRootFilesystem",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "seccompProfile",
+    "appArmorProfile",
+)
 _OWN_NAMES: Final = {"seLinuxOptions": "SELinuxOptions"}
 
 
@@ -39,11 +51,15 @@ def validate_container_context(context: Obj, path: str) -> Iterator[FieldError]:
     yield from _validate_profiles(context, path)
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
-            yield invalid_value(path, _show(context),
-                                "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+            yield invalid_value(
+                path, _show(context), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            )
         if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
-            yield invalid_value(path, _show(context), "cannot set `allowPrivilegeEscalation` to false and "
-                                                      "`capabilities.Add` CAP_SYS_ADMIN")
+            yield invalid_value(
+                path,
+                _show(context),
+                "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
+            )
 
 
 def _validate_ids(context: Obj, path: str, *fields: str) -> Iterator[FieldError]:
@@ -53,7 +69,7 @@ def _validate_ids(context: Obj, path: str, *fields: str) -> Iterator[FieldError]
 
 
 def _validate_id(number: int, path: str) -> Iterator[FieldError]:
-    if not 0 <= number < 2 ** 31:
+    if not 0 <= number < 2**31:
         yield invalid_value(path, number, _ID_RULE)
 
 
@@ -69,8 +85,9 @@ def _validate_profiles(context: Obj, path: str) -> Iterator[FieldError]:
             yield required(f"{path}.{field}.localhostProfile", f"must be set when {name} type is Localhost")
         elif kind != "Localhost" and local is not None:
             shown = {"Type": kind, "LocalhostProfile": local} if field == "seccompProfile" else local
-            yield invalid_value(f"{path}.{field}.localhostProfile", shown,
-                                f"can only be set when {name} type is Localhost")
+            yield invalid_value(
+                f"{path}.{field}.localhostProfile", shown, f"can only be set when {name} type is Localhost"
+            )
 
 
 def _show(context: Obj) -> Obj:

@@ -1,6 +1,7 @@
 """
 Kinds of few rules: leases, priority classes, API services, roles, disruption budgets, quotas, and ranges of limits.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -39,10 +40,15 @@ def validate_priority_class(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         if value > _MAX_PRIORITY:
             yield forbidden_value("value", f"maximum allowed value of a user defined priority is {_MAX_PRIORITY}")
     elif value != _SYSTEM_PRIORITIES.get(name):
-        why = (f"value of {name} PriorityClass must be {_SYSTEM_PRIORITIES[name]}" if name in _SYSTEM_PRIORITIES
-               else f"{name} is not a known system priority class")
-        yield forbidden_value("metadata.name", "priority class names with 'system-' prefix are reserved for system use "
-                                               f"only. error: {why}")
+        why = (
+            f"value of {name} PriorityClass must be {_SYSTEM_PRIORITIES[name]}"
+            if name in _SYSTEM_PRIORITIES
+            else f"{name} is not a known system priority class"
+        )
+        yield forbidden_value(
+            "metadata.name",
+            f"priority class names with 'system-' prefix are reserved for system use only. error: {why}",
+        )
 
 
 def validate_api_service(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -72,9 +78,13 @@ def _validate_trust(spec: Obj, *, is_local: bool) -> Iterator[FieldError]:
         size = len(bundle) * 3 // 4 - bundle.count("=")
         yield invalid_value("spec.caBundle", f"{size} bytes", "local APIServices may not have a caBundle")
     if is_blind and (is_local or bundle):
-        yield invalid_value("spec.insecureSkipTLSVerify", True,
-                            "local APIServices may not have insecureSkipTLSVerify" if is_local
-                            else "may not be true if caBundle is present")
+        yield invalid_value(
+            "spec.insecureSkipTLSVerify",
+            True,
+            "local APIServices may not have insecureSkipTLSVerify"
+            if is_local
+            else "may not be true if caBundle is present",
+        )
 
 
 # Roles and their bindings: what rules can be about, and to whom roles can be bound.
@@ -90,11 +100,15 @@ def validate_role(new: Obj, old: Obj | None) -> Iterator[FieldError]:
             yield required(f"{path}.verbs", "verbs must contain at least one value")
         if paths := rule.get("nonResourceURLs"):
             if namespaced:
-                yield invalid_value(f"{path}.nonResourceURLs", paths,
-                                    "namespaced rules cannot apply to non-resource URLs")
+                yield invalid_value(
+                    f"{path}.nonResourceURLs", paths, "namespaced rules cannot apply to non-resource URLs"
+                )
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-                yield invalid_value(f"{path}.nonResourceURLs", paths,
-                                    "rules cannot apply to both regular resources and non-resource URLs")
+                yield invalid_value(
+                    f"{path}.nonResourceURLs",
+                    paths,
+                    "rules cannot apply to both regular resources and non-resource URLs",
+                )
             continue
         if not rule.get("apiGroups"):
             yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
@@ -133,32 +147,73 @@ def _validate_subject(subject: Obj, path: str, namespaced: bool) -> Iterator[Fie
 
 # How many there may be, and how much: disruption budgets, quotas, ranges of limits.
 
-_COUNTED: Final = frozenset({
-    "configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services",
-    "services.loadbalancers", "services.nodeports"})
-_MEASURED: Final = frozenset({
-    "cpu", "memory", "ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "requests.cpu",
-    "requests.memory", "requests.ephemeral-storage", "requests.storage"})
+_COUNTED: Final = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    }
+)
+_MEASURED: Final = frozenset(
+    {
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "requests.storage",
+    }
+)
 
 # Of each resource, the first must not be greater than the second; the field that is blamed, and whose value is shown.
 _ORDERED: Final = (
     ("min", "max", "min", "min", "min value {} is greater than max value {}"),
-    ("min", "defaultRequest", "defaultRequest", "defaultRequest",
-     "min value {} is greater than default request value {}"),
-    ("defaultRequest", "max", "defaultRequest", "defaultRequest",
-     "default request value {} is greater than max value {}"),
-    ("defaultRequest", "default", "defaultRequest", "defaultRequest",
-     "default request value {} is greater than default limit value {}"),
+    (
+        "min",
+        "defaultRequest",
+        "defaultRequest",
+        "defaultRequest",
+        "min value {} is greater than default request value {}",
+    ),
+    (
+        "defaultRequest",
+        "max",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than max value {}",
+    ),
+    (
+        "defaultRequest",
+        "default",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than default limit value {}",
+    ),
     ("min", "default", "default", "min", "min value {} is greater than default value {}"),
-    ("default", "max", "default", "max", "default value {} is greater than max value {}"))
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
+)
 
 
 def validate_budget(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if least is not None and most is not None:
-        shown = {"MinAvailable": least, "MaxUnavailable": most, "Selector": spec.get("selector"),
-                 "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy")}
+        shown = {
+            "MinAvailable": least,
+            "MaxUnavailable": most,
+            "Selector": spec.get("selector"),
+            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+        }
         yield invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
     for field in ("minAvailable", "maxUnavailable"):
         if field in spec:
@@ -190,8 +245,9 @@ def validate_range(new: Obj, old: Obj | None) -> Iterator[FieldError]:
                 if limit.get(field):
                     yield forbidden_value(f"{path}.{field}", "may not be specified when `type` is 'Pod'")
         if kind == "PersistentVolumeClaim" and not any("storage" in (limit.get(one) or ()) for one in ("min", "max")):
-            yield required(f"{path}.limits",
-                           "either minimum or maximum storage value is required, but neither was provided")
+            yield required(
+                f"{path}.limits", "either minimum or maximum storage value is required, but neither was provided"
+            )
         yield from _validate_order(limit, path)
 
 
@@ -200,8 +256,9 @@ def _validate_order(limit: Obj, path: str) -> Iterator[FieldError]:
         least, most = limit.get(lower) or {}, limit.get(upper) or {}
         for name in sorted(least.keys() & most.keys()):
             if quantities.amount(least[name]) > quantities.amount(most[name]):
-                yield invalid_value(f"{path}.{blamed}[{name}]", limit[shown][name],
-                                    text.format(least[name], most[name]))
+                yield invalid_value(
+                    f"{path}.{blamed}[{name}]", limit[shown][name], text.format(least[name], most[name])
+                )
     for name, ratio in (limit.get("maxLimitRequestRatio") or {}).items():
         if quantities.amount(ratio) < 1:
             yield invalid_value(f"{path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")

@@ -1,6 +1,7 @@
 """
 Workloads: their selectors, their templates, and how the two fit.
 """
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
@@ -27,15 +28,16 @@ def validate_deployment(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     strategy = spec.get("strategy") or {}
     rolling = strategy.get("rollingUpdate") or {}
     if strategy.get("type") == "Recreate" and rolling:
-        yield forbidden_value("spec.strategy.rollingUpdate",
-                              "may not be specified when strategy `type` is 'Recreate'")
+        yield forbidden_value("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
     for field in ("maxUnavailable", "maxSurge"):
         if field in rolling:
-            yield from number_or_percent(rolling[field], f"spec.strategy.rollingUpdate.{field}",
-                                         most=100 if field == "maxUnavailable" else None)
+            yield from number_or_percent(
+                rolling[field], f"spec.strategy.rollingUpdate.{field}", most=100 if field == "maxUnavailable" else None
+            )
     if rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
-        yield invalid_value("spec.strategy.rollingUpdate.maxUnavailable", rolling["maxUnavailable"],
-                            "may not be 0 when `maxSurge` is 0")
+        yield invalid_value(
+            "spec.strategy.rollingUpdate.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0"
+        )
     yield from not_negative(spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
     if deadline is not None and deadline <= ready:
@@ -128,8 +130,9 @@ def _validate_forever(spec: Obj, what: str) -> Iterator[FieldError]:
     if pods.get("restartPolicy", "Always") != "Always":
         yield unsupported_value("spec.template.spec.restartPolicy", pods["restartPolicy"], ("Always",))
     if pods.get("activeDeadlineSeconds") is not None:
-        yield forbidden_value("spec.template.spec.activeDeadlineSeconds",
-                              f"activeDeadlineSeconds in {what} is not Supported")
+        yield forbidden_value(
+            "spec.template.spec.activeDeadlineSeconds", f"activeDeadlineSeconds in {what} is not Supported"
+        )
 
 
 # Jobs and cron jobs: how often and how long they run, and by what their pods are found.
@@ -162,8 +165,9 @@ def validate_cron_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     if len(name) > _MAX_CRON_NAME and old is None:
         yield invalid_value("metadata.name", name, f"must be no more than {_MAX_CRON_NAME} characters")
     spec = new.get("spec") or {}
-    yield from not_negative(spec, "spec", "startingDeadlineSeconds", "successfulJobsHistoryLimit",
-                            "failedJobsHistoryLimit")
+    yield from not_negative(
+        spec, "spec", "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"
+    )
     job, path = (spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec"
     yield from _validate_spec(job, path)
     if job.get("selector") is not None:
@@ -188,8 +192,16 @@ def _labels_of(spec: Obj) -> dict[str, str]:
 
 
 def _validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
-    yield from not_negative(spec, path, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
-                            "ttlSecondsAfterFinished", *_BY_INDEX)
+    yield from not_negative(
+        spec,
+        path,
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        *_BY_INDEX,
+    )
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     if spec.get("completionMode") == "Indexed":
@@ -205,8 +217,11 @@ def _validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
     if policy in (None, "", "Always"):
         yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     elif policy == "OnFailure" and spec.get("podFailurePolicy") is not None:
-        yield invalid_value(f"{path}.template.spec.restartPolicy", policy,
-                            'only "Never" is supported when podFailurePolicy is specified')
+        yield invalid_value(
+            f"{path}.template.spec.restartPolicy",
+            policy,
+            'only "Never" is supported when podFailurePolicy is specified',
+        )
 
 
 # How the pods of a job are told from all the others: by labels that the server makes of the job's name and UID.

@@ -6,6 +6,7 @@ a conflict, unless forced. A field that is not in the configuration anymore is r
 owns it. All other writers take what they change, with no questions asked.
 The rules are those of "Server-Side Apply" in the Kubernetes documentation, and of KEP-555.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -32,17 +33,17 @@ Translate: TypeAlias = Callable[[Obj, str], tuple[Obj, Topology] | None]
 
 
 def apply(
-        live: Mapping[str, Any] | None,
-        applied: Mapping[str, Any],
-        manager: str,
-        *,
-        force: bool,
-        topology: Topology,
-        now: str,
-        subresource: str = "",
-        reset: FieldSet = NOTHING,
-        translate: Translate | None = None,
-        takeable: FieldSet = NOTHING,
+    live: Mapping[str, Any] | None,
+    applied: Mapping[str, Any],
+    manager: str,
+    *,
+    force: bool,
+    topology: Topology,
+    now: str,
+    subresource: str = "",
+    reset: FieldSet = NOTHING,
+    translate: Translate | None = None,
+    takeable: FieldSet = NOTHING,
 ) -> Obj | None:
     """
     Apply a configuration to the live object (or to none, for creation).
@@ -89,15 +90,15 @@ def apply(
 
 
 def update(
-        live: Mapping[str, Any] | None,
-        new: Mapping[str, Any],
-        manager: str,
-        *,
-        topology: Topology,
-        now: str,
-        subresource: str = "",
-        reset: FieldSet = NOTHING,
-        translate: Translate | None = None,
+    live: Mapping[str, Any] | None,
+    new: Mapping[str, Any],
+    manager: str,
+    *,
+    topology: Topology,
+    now: str,
+    subresource: str = "",
+    reset: FieldSet = NOTHING,
+    translate: Translate | None = None,
 ) -> list[Obj]:
     """
     Give the ``managedFields`` of an object that is created, replaced, or patched other than by applying.
@@ -143,8 +144,7 @@ def _read_live(live: Mapping[str, Any] | None, topology: Topology, now: str) -> 
     if entries or live is None:
         return owners.read_stored(entries)
     everything = owners.ownable(compare(_blank(live), live, topology).added)
-    return {owners.updater(owners.BEFORE_FIRST_APPLY, live["apiVersion"]):
-            Entry(everything, now, live["apiVersion"])}
+    return {owners.updater(owners.BEFORE_FIRST_APPLY, live["apiVersion"]): Entry(everything, now, live["apiVersion"])}
 
 
 def _read_claimed(claimed: list[Obj], entries: list[Obj]) -> Owners:
@@ -168,7 +168,12 @@ def _prune(merged: Obj, last: FieldSet, configured: FieldSet, current: Owners, t
 
 
 def _prune_elsewhere(
-        merged: Obj, last: Entry, configured: FieldSet, current: Owners, topology: Topology, translate: Translate,
+    merged: Obj,
+    last: Entry,
+    configured: FieldSet,
+    current: Owners,
+    topology: Topology,
+    translate: Translate,
 ) -> Obj:
     """Do the same for a manager who has applied another version the last time: there, and back again.
 
@@ -199,8 +204,9 @@ def _prune_elsewhere(
 class _Changes:
     """What is changed, as it is seen in each of the versions in which fields are owned."""
 
-    def __init__(self, old: Mapping[str, Any], new: Mapping[str, Any], difference: Difference,
-                 translate: Translate | None) -> None:
+    def __init__(
+        self, old: Mapping[str, Any], new: Mapping[str, Any], difference: Difference, translate: Translate | None
+    ) -> None:
         super().__init__()
         self._old, self._new, self._translate = old, new, translate
         self._seen = {str(new.get("apiVersion")): difference}
@@ -219,7 +225,12 @@ class _Changes:
 
 
 def _take(
-        changed: Owners, me: Manager | None, changes: _Changes, *, force: bool, takeable: FieldSet = NOTHING,
+    changed: Owners,
+    me: Manager | None,
+    changes: _Changes,
+    *,
+    force: bool,
+    takeable: FieldSet = NOTHING,
 ) -> None:
     """Take the changed fields from the other owners, in place, or refuse to. Nobody owns the removed ones."""
     taken: dict[Manager, FieldSet] = {}
@@ -228,8 +239,9 @@ def _take(
         if manager != me and (common := entry.fields & (difference.added | difference.modified)):
             taken[manager] = common
     if taken and not force:
-        conflicts = [(manager, path) for manager in sorted(taken, key=str)
-                     for path in (taken[manager] - takeable).paths()]
+        conflicts = [
+            (manager, path) for manager in sorted(taken, key=str) for path in (taken[manager] - takeable).paths()
+        ]
         if conflicts:
             raise owners.conflict(conflicts)
     for manager, entry in list(changed.items()):
@@ -246,8 +258,9 @@ def _ownable(source: Mapping[str, Any], reset: FieldSet) -> Obj:
     """Leave only those parts that somebody can own, and that this endpoint writes."""
     made = {name: value for name, value in source.items() if name not in _TYPE and f"f:{name}" not in reset.tree}
     if "metadata" in made:
-        made["metadata"] = {name: value for name, value in made["metadata"].items()
-                            if name not in owners.UNOWNED_METADATA}
+        made["metadata"] = {
+            name: value for name, value in made["metadata"].items() if name not in owners.UNOWNED_METADATA
+        }
     return made
 
 
@@ -259,8 +272,9 @@ def _writable(applied: Mapping[str, Any], reset: FieldSet) -> Obj:
     """Leave out what is not written by anybody, or by this endpoint: that are the whole spec, status, or metadata."""
     result = {name: value for name, value in applied.items() if (f"f:{name}",) not in reset}
     if "metadata" in result:
-        result["metadata"] = {name: value for name, value in (result["metadata"] or {}).items()
-                              if name not in owners.SYSTEM_METADATA}
+        result["metadata"] = {
+            name: value for name, value in (result["metadata"] or {}).items() if name not in owners.SYSTEM_METADATA
+        }
     return result
 
 

@@ -4,6 +4,7 @@ Objects seen as sets of fields: which fields an object has, what differs in two 
 All three walk the values along a topology, and see what is one value and what consists of others in the same way.
 The rules are those documented for Server-Side Apply ("Merge strategy") and for structured-merge-diff.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -94,8 +95,10 @@ def _strict_element(item: Any, index: int, topology: Topology, path: Path) -> st
             raise SchemaMismatch(path, f"{where} with keys may not have non-map elements")
         for key, default in topology.keys.items():
             if key not in item and default is None:
-                raise SchemaMismatch(path, f'{where} with keys has an element that omits key field "{key}" '
-                                           "(and doesn't have default value)")
+                raise SchemaMismatch(
+                    path,
+                    f'{where} with keys has an element that omits key field "{key}" (and doesn\'t have default value)',
+                )
     elif item is None or isinstance(item, (dict, list)):
         raise SchemaMismatch(path, f"{where} without keys has an element that is not a scalar")
     return _element(item, topology)
@@ -120,11 +123,13 @@ def index_items(values: list[Any], topology: Topology) -> Items:
 def all_fields(value: Any, topology: Topology) -> Tree:
     """Give the element of a value that has just appeared: with everything in it, containers included."""
     if isinstance(value, dict) and topology.map_type == "granular":
-        return whole({field_element(name): all_fields(item, topology.field(name) or DEDUCED)
-                      for name, item in value.items()})
+        return whole(
+            {field_element(name): all_fields(item, topology.field(name) or DEDUCED) for name, item in value.items()}
+        )
     if isinstance(value, list) and topology.list_type != "atomic":
-        return whole({element: all_fields(items[0], topology.items())
-                      for element, items in index_items(value, topology).items()})
+        return whole(
+            {element: all_fields(items[0], topology.items()) for element, items in index_items(value, topology).items()}
+        )
     return {}
 
 

@@ -3,6 +3,7 @@ The head of a new state: its metadata as the client wants them, with all that a 
 
 The rules are those of the API conventions ("Metadata") and of "API Concepts" ("Generated values").
 """
+
 from __future__ import annotations
 
 from typing import Any, Final
@@ -33,8 +34,9 @@ def begin_metadata(kind: Kind, namespace: str, raw: Any) -> Obj:
         raise statuses.unknown_error("resourceVersion should not be set on objects to be created")
     if kind.namespaced:
         if metadata.setdefault("namespace", namespace) != namespace:
-            raise statuses.bad_request("the namespace of the provided object does not match "
-                                       "the namespace sent on the request")
+            raise statuses.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
     else:
         metadata.pop("namespace", None)
     for field in (*_SERVER_FIELDS, "resourceVersion"):
@@ -48,11 +50,15 @@ def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
     if new.get("apiVersion", kind.api_version) != kind.api_version or new.get("kind", kind.kind) != kind.kind:
         raise statuses.bad_request(
             f"the API version in the data ({new.get('apiVersion')}) and the kind ({new.get('kind')}) do not match "
-            f"the expected API version ({kind.api_version}) and the kind ({kind.kind})")
+            f"the expected API version ({kind.api_version}) and the kind ({kind.kind})"
+        )
     metadata = _read_metadata(kind, new.get("metadata"))
     if metadata.setdefault("uid", known["uid"]) != known["uid"]:
-        raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {metadata['uid']}, "
-                                            f"UID in object meta: {known['uid']}")
+        raise statuses.conflict(
+            kind,
+            name,
+            f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {known['uid']}",
+        )
     if metadata.get("resourceVersion") == _ANY_VERSION:
         del metadata["resourceVersion"]
     if need_version and "resourceVersion" not in metadata:
@@ -63,8 +69,10 @@ def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
         raise statuses.modified(kind, name)
     for field in ("name", "namespace"):
         if metadata.setdefault(field, known.get(field)) != known.get(field):
-            raise statuses.bad_request(f"the {field} of the object ({metadata[field]}) does not match "
-                                       f"the {field} on the URL ({known.get(field) or ''})")
+            raise statuses.bad_request(
+                f"the {field} of the object ({metadata[field]}) does not match "
+                f"the {field} on the URL ({known.get(field) or ''})"
+            )
     for field in _SERVER_FIELDS:
         copy_field(known, metadata, field)
     return {field: value for field, value in metadata.items() if value is not None}
@@ -104,8 +112,11 @@ _LIFETIME: Final = 3607  # seconds; as long as the real one asks for
 def mount_token(spec: Obj, account: Obj, suffix: str) -> None:
     """Add the volume to a pod and its containers, in place, unless the pod or the account declines."""
     wanted = spec.get("automountServiceAccountToken", account.get("automountServiceAccountToken", True))
-    containers = [container for container in spec.get("initContainers", []) + spec.get("containers", [])
-                  if all(mount.get("mountPath") != MOUNT_PATH for mount in container.get("volumeMounts", ()))]
+    containers = [
+        container
+        for container in spec.get("initContainers", []) + spec.get("containers", [])
+        if all(mount.get("mountPath") != MOUNT_PATH for mount in container.get("volumeMounts", ()))
+    ]
     if not wanted or not containers:
         return
     known = [volume["name"] for volume in spec.get("volumes", ()) if volume.get("name", "").startswith(PREFIX)]
@@ -116,7 +127,17 @@ def mount_token(spec: Obj, account: Obj, suffix: str) -> None:
     if known:
         return
     namespace = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
-    spec["volumes"] = [*spec.get("volumes", ()), {"name": name, "projected": {"defaultMode": _MODE, "sources": [
-        {"serviceAccountToken": {"expirationSeconds": _LIFETIME, "path": "token"}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [namespace]}}]}}]
+    spec["volumes"] = [
+        *spec.get("volumes", ()),
+        {
+            "name": name,
+            "projected": {
+                "defaultMode": _MODE,
+                "sources": [
+                    {"serviceAccountToken": {"expirationSeconds": _LIFETIME, "path": "token"}},
+                    {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                    {"downwardAPI": {"items": [namespace]}},
+                ],
+            },
+        },
+    ]

@@ -8,6 +8,7 @@ a dot inside. So nothing is converted on reading, and an operation costs as much
 
 The form is that of KEP-555 "Server-Side Apply" and of the API reference of ``FieldsV1``.
 """
+
 from __future__ import annotations
 
 import dataclasses

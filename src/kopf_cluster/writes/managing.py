@@ -5,6 +5,7 @@ The fields are managed from the creation on, until a client clears them: from th
 applies the object on the server side; all other fields there are those of a manager named "before-first-apply" then.
 As it makes writes slower, it can be switched off: all objects are as if they were cleared.
 """
+
 from __future__ import annotations
 
 import json
@@ -26,8 +27,15 @@ _RESET: Final[list[Obj]] = [{}]
 
 
 def settle(
-        kind: Kind, old: Obj | None, new: Obj, *, manager: str, always: bool, now: str, subresource: str,
-        translate: applying.Translate,
+    kind: Kind,
+    old: Obj | None,
+    new: Obj,
+    *,
+    manager: str,
+    always: bool,
+    now: str,
+    subresource: str,
+    translate: applying.Translate,
 ) -> None:
     """Complete the metadata of a new state in place, for all kinds of writes but applying."""
     metadata, known = new["metadata"], (old or {}).get("metadata") or {}
@@ -35,8 +43,16 @@ def settle(
     if not known.get("managedFields") and not begins:
         metadata.pop("managedFields", None)
         return
-    entries = applying.update(old, new, manager, topology=kind.topology, now=now, subresource=subresource,
-                              reset=_unwritten(kind, subresource), translate=translate)
+    entries = applying.update(
+        old,
+        new,
+        manager,
+        topology=kind.topology,
+        now=now,
+        subresource=subresource,
+        reset=_unwritten(kind, subresource),
+        translate=translate,
+    )
     if entries:
         metadata["managedFields"] = entries
     else:
@@ -44,14 +60,31 @@ def settle(
 
 
 def apply(
-        kind: Kind, old: Obj | None, applied: Obj, *, manager: str, force: bool, now: str, subresource: str,
-        translate: applying.Translate,
+    kind: Kind,
+    old: Obj | None,
+    applied: Obj,
+    *,
+    manager: str,
+    force: bool,
+    now: str,
+    subresource: str,
+    translate: applying.Translate,
 ) -> Obj | None:
     """Give the new state with its managed fields, or none if nothing changes; refuse conflicts (409)."""
     known = old is not None and manager == MANAGER
     takeable = unchanged_since(old, kind.topology) if old is not None and known else _NOTHING
-    new = applying.apply(old, applied, manager, force=force, takeable=takeable, topology=kind.topology, now=now,
-                         subresource=subresource, reset=_unwritten(kind, subresource), translate=translate)
+    new = applying.apply(
+        old,
+        applied,
+        manager,
+        force=force,
+        takeable=takeable,
+        topology=kind.topology,
+        now=now,
+        subresource=subresource,
+        reset=_unwritten(kind, subresource),
+        translate=translate,
+    )
     if not known or old is None:
         return new
     followed = follow(new or old, applied)

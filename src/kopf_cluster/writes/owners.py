@@ -4,6 +4,7 @@ Who owns which fields of an object: ``metadata.managedFields`` read, changed, an
 Each manager has one entry for each way it writes: applying or updating, in which version, via which subresource.
 The rules are those of the API reference of ``ManagedFieldsEntry`` and of "Server-Side Apply" ("Field management").
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -22,18 +23,31 @@ MAX_UPDATERS: Final = 10
 ANCIENT: Final = "ancient-changes"
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 
-SYSTEM_METADATA: Final = frozenset({
-    "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion",
-    "deletionTimestamp", "deletionGracePeriodSeconds",
-})
+SYSTEM_METADATA: Final = frozenset(
+    {
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    }
+)
 """What only the server sets; clients send it back as they got it, or with nulls."""
 
 UNOWNED_METADATA: Final = SYSTEM_METADATA | {"name", "namespace"}
 """Metadata that nobody owns, as nobody can change them."""
 
-_UNOWNED: Final = FieldSet.from_json({
-    "f:apiVersion": {}, "f:kind": {}, "f:metadata": {f"f:{name}": {} for name in sorted(UNOWNED_METADATA)},
-})
+_UNOWNED: Final = FieldSet.from_json(
+    {
+        "f:apiVersion": {},
+        "f:kind": {},
+        "f:metadata": {f"f:{name}": {} for name in sorted(UNOWNED_METADATA)},
+    }
+)
 _METADATA: Final = FieldSet.from_json({"f:metadata": {}})
 
 
@@ -94,12 +108,14 @@ def validate_name(name: str, *, applying: bool) -> Iterator[statuses.FieldError]
     if applying and not name:
         yield statuses.required("fieldManager", "is required for apply patch")
     if len(name) > MAX_MANAGER:
-        yield statuses.FieldError("fieldManager", "FieldValueTooLong",
-                                  f"Too long: may not be more than {MAX_MANAGER} bytes")
+        yield statuses.FieldError(
+            "fieldManager", "FieldValueTooLong", f"Too long: may not be more than {MAX_MANAGER} bytes"
+        )
     for index, char in enumerate(name):
         if not char.isprintable():
-            yield statuses.invalid_value("fieldManager", name,
-                                         f"should only contain printable characters (at position {index})")
+            yield statuses.invalid_value(
+                "fieldManager", name, f"should only contain printable characters (at position {index})"
+            )
             return
 
 
@@ -119,8 +135,9 @@ def read(entries: Any) -> Owners:
 
 def read_stored(entries: list[dict[str, Any]]) -> Owners:
     """Read ``metadata.managedFields`` as they were written here: with no checks and no copies."""
-    return {_manager(raw): Entry(FieldSet(raw["fieldsV1"]), raw.get("time", ""), raw["apiVersion"], raw)
-            for raw in entries}
+    return {
+        _manager(raw): Entry(FieldSet(raw["fieldsV1"]), raw.get("time", ""), raw["apiVersion"], raw) for raw in entries
+    }
 
 
 def touch(entries: list[dict[str, Any]], me: Manager, fields: FieldSet, time: str) -> list[dict[str, Any]] | None:
@@ -141,14 +158,19 @@ def touch(entries: list[dict[str, Any]], me: Manager, fields: FieldSet, time: st
         return None
     if entries[index].get("time") == time:
         return entries
-    made = [*entries[:index], {**entries[index], "time": time}, *entries[index + 1:]]
+    made = [*entries[:index], {**entries[index], "time": time}, *entries[index + 1 :]]
     return sorted(made, key=_rank)
 
 
 def _rank(raw: Mapping[str, Any]) -> tuple[str, ...]:
     """Those who apply go first, then by time."""
-    return (raw["operation"], raw.get("time") or "", raw.get("manager") or "", raw["apiVersion"],
-            raw.get("subresource") or "")
+    return (
+        raw["operation"],
+        raw.get("time") or "",
+        raw.get("manager") or "",
+        raw["apiVersion"],
+        raw.get("subresource") or "",
+    )
 
 
 def _manager(raw: Mapping[str, Any]) -> Manager:
@@ -171,16 +193,23 @@ def _read_entry(raw: Any) -> tuple[Manager, Entry]:
 
 def write(owners: Owners) -> list[dict[str, Any]]:
     """Give ``metadata.managedFields``: those who apply first, then by time; entries with no fields are dropped."""
-    return sorted((_write_entry(manager, entry) for manager, entry in _limit(owners).items() if entry.fields),
-                  key=_rank)
+    return sorted(
+        (_write_entry(manager, entry) for manager, entry in _limit(owners).items() if entry.fields), key=_rank
+    )
 
 
 def _write_entry(manager: Manager, entry: Entry) -> dict[str, Any]:
     if entry.stored is not None:
         return dict(entry.stored)
-    raw = {"manager": manager.name, "operation": manager.operation, "apiVersion": entry.api_version,
-           "time": entry.time, "fieldsType": "FieldsV1", "fieldsV1": entry.fields.to_json(),
-           "subresource": manager.subresource}
+    raw = {
+        "manager": manager.name,
+        "operation": manager.operation,
+        "apiVersion": entry.api_version,
+        "time": entry.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": entry.fields.to_json(),
+        "subresource": manager.subresource,
+    }
     return {key: value for key, value in raw.items() if value != ""}
 
 
@@ -188,8 +217,10 @@ def _limit(owners: Owners) -> Owners:
     """Put the oldest updating managers together if there are too many of them: one bucket for a version."""
     if len(owners) <= MAX_UPDATERS:
         return owners
-    updaters = sorted((manager for manager in owners if manager.operation == "Update"),
-                      key=lambda manager: (owners[manager].time, manager.name))
+    updaters = sorted(
+        (manager for manager in owners if manager.operation == "Update"),
+        key=lambda manager: (owners[manager].time, manager.name),
+    )
     result = dict(owners)
     excess = len(updaters) - MAX_UPDATERS
     for manager in updaters:
@@ -210,8 +241,10 @@ def _limit(owners: Owners) -> Owners:
 
 def conflict(conflicts: list[tuple[Manager, Path]]) -> statuses.APIStatus:
     """Refuse to take the fields of others: the code 409 with a cause for each of the fields."""
-    causes = [{"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path_text(path)}
-              for manager, path in conflicts]
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path_text(path)}
+        for manager, path in conflicts
+    ]
     if len(conflicts) == 1:
         [(manager, path)] = conflicts
         text = f"1 conflict: conflict with {manager}: {path_text(path)}"

@@ -3,6 +3,7 @@ Which part of an object a write may change: all but the status, only the status,
 
 The rest is taken from the previous state, whatever the client sends: see "Subresources" of the API conventions.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,12 +14,17 @@ from kopf_cluster.kinds.kind import Kind, Obj
 
 # By which subresources the metadata are never changed; and of which built-in kinds they are not by the status.
 _OWN_METADATA: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
-_OWN_METADATA_OF_STATUS: Final = frozenset({
-    "apiservices.apiregistration.k8s.io", "customresourcedefinitions.apiextensions.k8s.io",
-    "flowschemas.flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
-    "resourceclaims.resource.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io",
-    "volumeattachments.storage.k8s.io",
-})
+_OWN_METADATA_OF_STATUS: Final = frozenset(
+    {
+        "apiservices.apiregistration.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "flowschemas.flowcontrol.apiserver.k8s.io",
+        "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+        "resourceclaims.resource.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "volumeattachments.storage.k8s.io",
+    }
+)
 # Of all others, the status brings its metadata with it, for historical reasons; with these exceptions.
 _KEPT_BY_STATUS: Final = {"deployments.apps": ("labels",), "pods": ("ownerReferences",)}
 

@@ -4,6 +4,7 @@ The body of a new state brought in order: unknown fields dropped or refused, def
 What is unknown, is reported as the client wants it by the parameter ``fieldValidation``: see "Server-side field
 validation" in the Kubernetes "API Concepts".
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -18,21 +19,30 @@ from kopf_cluster.patches import blame_patch
 from kopf_cluster.writes.write_options import WriteOptions
 
 # What makes an object unfit for being looked at by rules; with other errors, all is told at once.
-_BLOCKING: Final = frozenset({"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong",
-                              "FieldValueTooMany", "FieldValueTypeInvalid"})
+_BLOCKING: Final = frozenset(
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+)
 _UNCHECKED: Final = statuses.invalid_value(
-    "<nil>", None, "some validation rules were not checked because the object was invalid; "
-                   "correct the existing errors to complete validation")
+    "<nil>",
+    None,
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
 
 
 def settle(
-        kind: Kind, new: Obj, old: Obj | None, metadata: Any, options: WriteOptions,
+    kind: Kind,
+    new: Obj,
+    old: Obj | None,
+    metadata: Any,
+    options: WriteOptions,
 ) -> list[statuses.FieldError]:
     """Do the same as `settle_body` with what a client has sent, and report what is unknown in it."""
     if not options.strict and options.warnings is None:
         return settle_body(kind, new, old)
-    unknown = [f"metadata.{name}" for name in metadata if name not in KNOWN_METADATA] \
-        if isinstance(metadata, dict) else []
+    unknown = (
+        [f"metadata.{name}" for name in metadata if name not in KNOWN_METADATA] if isinstance(metadata, dict) else []
+    )
     errors = settle_body(kind, new, old, unknown)
     notes = [*options.repeated, *(strange := json_fields.describe_unknown(unknown))]
     if len(notes) > 1 and strange and options.text and not kind.custom:
@@ -45,13 +55,15 @@ def settle(
 
 
 def settle_body(
-        kind: Kind, new: Obj, old: Obj | None, unknown: list[str] | None = None,
+    kind: Kind,
+    new: Obj,
+    old: Obj | None,
+    unknown: list[str] | None = None,
 ) -> list[statuses.FieldError]:
     """Complete the new state in place and tell what is wrong with it; add the paths of what is dropped to the list."""
     errors: list[statuses.FieldError] = []
     if kind.schema is not None:
-        body = codec.decode(codec.encode(
-            {key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
+        body = codec.decode(codec.encode({key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
         dropped = list(schemas.prune(body, kind.schema, "", root=True))
         dropped.sort()
         dropped += sorted(schemas.prune_embedded(body, kind.schema, ""))

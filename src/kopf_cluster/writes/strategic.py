@@ -5,6 +5,7 @@ Lists are merged by keys, or as sets of values, or replaced as a whole: the stru
 order of merged lists is that of the patch first; what only the server has keeps its place before what it was before.
 See "Update API Objects in Place Using kubectl patch", and "strategic-merge-patch" of the API conventions.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -117,8 +118,9 @@ def _reorder(items: list[Any], wanted: Sequence[Any], live: Sequence[Any], key: 
     """Put the items in order: the wanted ones as they are wanted, the others where they were among them."""
     ranks = _rank(wanted, key)
     places = _rank(live, key)
-    named = sorted((item for item in items if _identify(item, key) in ranks),
-                   key=lambda item: ranks[_identify(item, key)])
+    named = sorted(
+        (item for item in items if _identify(item, key) in ranks), key=lambda item: ranks[_identify(item, key)]
+    )
     others = [item for item in items if _identify(item, key) not in ranks]
     result: list[Any] = []
     mine, theirs = 0, 0

@@ -1,6 +1,7 @@
 """
 How to write: the options of creations, updates, and patches, and those of deletions.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -87,7 +88,7 @@ DEFAULT: Final = WriteOptions()
 # See "Termination of Pods" of the Kubernetes documentation.
 
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
-_MAX_PERIOD: Final = 2 ** 31  # seconds; later times cannot be told
+_MAX_PERIOD: Final = 2**31  # seconds; later times cannot be told
 
 
 def is_graceful(kind: Kind) -> bool:

@@ -5,6 +5,7 @@ Every write is synchronous: what it has read is still so when it writes, thus no
 The rules are those of the Kubernetes "API Concepts" and "API conventions": generations, finalizers,
 preconditions, isolation of the status, immutable metadata.
 """
+
 from __future__ import annotations
 
 import random
@@ -96,14 +97,14 @@ class Writer:
             composing.mount_token(spec, objects.open_record(accounts, record), suffix)
 
     def update(
-            self,
-            kind: Kind,
-            key: Key,
-            transform: Transform,
-            *,
-            subresource: str = "",
-            need_version: bool = False,
-            options: WriteOptions = DEFAULT,
+        self,
+        kind: Kind,
+        key: Key,
+        transform: Transform,
+        *,
+        subresource: str = "",
+        need_version: bool = False,
+        options: WriteOptions = DEFAULT,
     ) -> Record:
         """Replace the object with what the function makes of it; nothing is written if nothing changes.
 
@@ -123,8 +124,9 @@ class Writer:
         except statuses.Undecodable as error:
             if not options.patching or options.applied:
                 raise
-            raise blame_patch(outcome, options.strategic,
-                              error.why if options.strategic is None else error.conversion) from None
+            raise blame_patch(
+                outcome, options.strategic, error.why if options.strategic is None else error.conversion
+            ) from None
         if self._gate:
             mutated = self._gate.mutate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
             mutated = {**parts.take(kind, subresource, old, dict(mutated)), "metadata": mutated["metadata"]}
@@ -133,15 +135,30 @@ class Writer:
         return self._replace(kind, record, old, new, wrong, options, subresource)
 
     def apply(
-            self, kind: Kind, key: Key, applied: Obj, *, force: bool, subresource: str, options: WriteOptions,
+        self,
+        kind: Kind,
+        key: Key,
+        applied: Obj,
+        *,
+        force: bool,
+        subresource: str,
+        options: WriteOptions,
     ) -> tuple[Record, bool]:
         """Create the object or change it as of the configuration; tell whether it is created."""
         manager = managing.name_manager(options.manager, options.agent)
         options = msgspec.structs.replace(options, applied=True)
 
         def transform(old: Obj | None) -> Obj | None:
-            return managing.apply(kind, old, applied, manager=manager, force=force, now=_now(),
-                                  subresource=subresource, translate=self._translator(kind))
+            return managing.apply(
+                kind,
+                old,
+                applied,
+                manager=manager,
+                force=force,
+                now=_now(),
+                subresource=subresource,
+                translate=self._translator(kind),
+            )
 
         record = self._store.bucket(kind.bucket).records.get(key)
         if record is None:
@@ -207,8 +224,14 @@ class Writer:
         return (record, False) if held else (record if options.dryRun else self._remove(kind, new), True)
 
     def _replace(
-            self, kind: Kind, record: Record, old: Obj, new: Obj, wrong: list[statuses.FieldError],
-            options: WriteOptions, subresource: str,
+        self,
+        kind: Kind,
+        record: Record,
+        old: Obj,
+        new: Obj,
+        wrong: list[statuses.FieldError],
+        options: WriteOptions,
+        subresource: str,
     ) -> Record:
         metadata = new["metadata"]
         errors = [*objects.validate_metadata(metadata, old["metadata"]), *wrong]
@@ -223,7 +246,8 @@ class Writer:
         if self._gate:
             self._gate.validate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
         finished = metadata.get("deletionTimestamp") and not (
-            metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))
+            metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+        )
         if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
             self._remove(kind, new)
             return objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server
@@ -232,25 +256,40 @@ class Writer:
         return record if new == old else self._put(kind, new, options)
 
     def _settle_managers(
-            self, kind: Kind, old: Obj | None, new: Obj, options: WriteOptions, subresource: str,
+        self,
+        kind: Kind,
+        old: Obj | None,
+        new: Obj,
+        options: WriteOptions,
+        subresource: str,
     ) -> None:
         if options.applied:
             return
         if "managedFields" not in new["metadata"] and (
-                not self._managed_fields if old is None else "managedFields" not in old["metadata"]):
+            not self._managed_fields if old is None else "managedFields" not in old["metadata"]
+        ):
             return
-        managing.settle(kind, old, new, manager=managing.name_manager(options.manager, options.agent),
-                        always=self._managed_fields, now=_now(), subresource=subresource,
-                        translate=self._translator(kind))
+        managing.settle(
+            kind,
+            old,
+            new,
+            manager=managing.name_manager(options.manager, options.agent),
+            always=self._managed_fields,
+            now=_now(),
+            subresource=subresource,
+            translate=self._translator(kind),
+        )
 
     def _translator(self, kind: Kind) -> Translate:
         """Show objects in the versions in which others own fields of them."""
+
         def translate(obj: Obj, api_version: str) -> tuple[Obj, Topology] | None:
             target = self._registry.find(*_split_version(api_version), kind.plural)
             if target is None or target.bucket != kind.bucket or "uid" not in obj["metadata"]:
                 return None
             source = self._registry.find(*_split_version(str(obj["apiVersion"])), kind.plural) or kind
             return objects.open_record(target, objects.seal(source, obj, 0)), target.topology
+
         return translate
 
     def _put(self, kind: Kind, obj: Obj, options: WriteOptions) -> Record:
@@ -283,9 +322,15 @@ class Writer:
         record = self.need(namespaces, ("", namespace))
         if record.deleting:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace",
-                       "message": f"namespace {namespace} is being terminated"}]
+            causes = [
+                {
+                    "reason": "NamespaceTerminating",
+                    "field": "metadata.namespace",
+                    "message": f"namespace {namespace} is being terminated",
+                }
+            ]
             raise statuses.forbidden(kind, name, why, causes)
+
 
 def _split_version(api_version: str) -> tuple[str, str]:
     group, _, version = api_version.rpartition("/")
@@ -332,9 +377,13 @@ def _check_preconditions(kind: Kind, record: Record, wanted: Preconditions | Non
         return
     name = record.key[1]
     if wanted.uid is not None and wanted.uid != record.uid:
-        raise statuses.conflict(kind, name, f"Precondition failed: UID in precondition: {wanted.uid}, "
-                                            f"UID in object meta: {record.uid}")
+        raise statuses.conflict(
+            kind, name, f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {record.uid}"
+        )
     if wanted.resourceVersion is not None and wanted.resourceVersion != str(record.revision):
         raise statuses.conflict(
-            kind, name, f"Precondition failed: ResourceVersion in precondition: {wanted.resourceVersion}, "
-                        f"ResourceVersion in object meta: {record.revision}")
+            kind,
+            name,
+            f"Precondition failed: ResourceVersion in precondition: {wanted.resourceVersion}, "
+            f"ResourceVersion in object meta: {record.revision}",
+        )

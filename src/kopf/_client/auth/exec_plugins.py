@@ -131,8 +131,11 @@ def _check(plugin: Mapping[str, Any], what: str) -> None:
 
 
 def _is_variable(item: object) -> bool:
-    return isinstance(item, dict) and item.get("name") not in (None, "") and "value" in item and (
-        "=" not in str(item["name"])
+    return (
+        isinstance(item, dict)
+        and item.get("name") not in (None, "")
+        and "value" in item
+        and ("=" not in str(item["name"]))
     )
 
 
@@ -194,9 +197,7 @@ def _parse(output: bytes, *, api_version: str, what: str) -> PluginCredentials:
     status = content.get("status")
     if not isinstance(status, dict):
         raise LoginError(f"{what} has brought nothing: there is no status in its ExecCredential.")
-    token, certificate, key = (
-        status.get(name) or None for name in ("token", "clientCertificateData", "clientKeyData")
-    )
+    token, certificate, key = (status.get(name) or None for name in ("token", "clientCertificateData", "clientKeyData"))
     if any(value is not None and not isinstance(value, str) for value in (token, certificate, key)):
         raise LoginError(f"{what} has brought a token, a client certificate, or its key of a wrong type.")
     if (certificate is None) != (key is None):

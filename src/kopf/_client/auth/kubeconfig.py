@@ -260,9 +260,11 @@ def _get_credentials(user: Mapping[str, Any], name: str | None, cluster: Mapping
     from kopf._client.auth.exec_plugins import run_plugin  # few kubeconfigs have them
 
     dynamic = run_plugin(user["exec"], cluster, user=str(name))
-    return dataclasses.asdict(dynamic) if dynamic.certificate_data else {
-        "token": dynamic.token, "expiration": dynamic.expiration, **certificates
-    }
+    return (
+        dataclasses.asdict(dynamic)
+        if dynamic.certificate_data
+        else {"token": dynamic.token, "expiration": dynamic.expiration, **certificates}
+    )
 
 
 def _get_path_or_data(prefix: str, entry: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -52,8 +52,13 @@ class Reachability:
         outage.failures += 1
         if now - outage.said >= REMINDER_INTERVAL:
             outage.said = now
-            logger.warning("The server %s cannot be reached for %s; %d requests have failed. The last error: %s",
-                           redact(server), _format_duration(now - outage.since), outage.failures, error)
+            logger.warning(
+                "The server %s cannot be reached for %s; %d requests have failed. The last error: %s",
+                redact(server),
+                _format_duration(now - outage.since),
+                outage.failures,
+                error,
+            )
         return True
 
     def note_break(self, server: str) -> bool:
@@ -67,8 +72,12 @@ class Reachability:
         """The server has answered, whatever it was."""
         if self._outages and (outage := self._outages.pop(server, None)) is not None:
             duration = _format_duration(asyncio.get_running_loop().time() - outage.since)
-            logger.info("The server %s can be reached again after %s; %d requests have failed.",
-                        redact(server), duration, outage.failures)
+            logger.info(
+                "The server %s can be reached again after %s; %d requests have failed.",
+                redact(server),
+                duration,
+                outage.failures,
+            )
 
 
 def _format_duration(seconds: float) -> str:

@@ -26,6 +26,7 @@ from kopf._values.resources import Resource
 _CANCELLATION_TIMEOUT = 0.5
 """How long the cancelled leftovers may take to exit, in seconds."""
 
+
 class Background:
     """All daemons & timers of the objects of one resource."""
 

@@ -38,9 +38,7 @@ _NOT_BLOCKED = Blocking(is_deleted=False, is_ours=False, is_last=False)
 _NOT_BLOCKED_DELETED = Blocking(is_deleted=True, is_ours=False, is_last=False)
 
 
-def choose_change(
-    blocking: Blocking, *, is_required: bool, is_kept: bool, removals: int
-) -> FinalizerChange | None:
+def choose_change(blocking: Blocking, *, is_required: bool, is_kept: bool, removals: int) -> FinalizerChange | None:
     """
     Decide what to do with the finalizer if nothing is being finished right now.
 

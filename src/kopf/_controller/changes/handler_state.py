@@ -68,9 +68,7 @@ class HandlerState(FrozenRecord, frozen=True):
 
     def get_attempt(self, now: datetime.datetime) -> Attempt:
         """Describe the attempt that is about to be made."""
-        return Attempt(
-            retry=self.retries, started=self.started, runtime=now - self.started, reentries=self.reentries
-        )
+        return Attempt(retry=self.retries, started=self.started, runtime=now - self.started, reentries=self.reentries)
 
     def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
         """Note how the attempt has ended."""

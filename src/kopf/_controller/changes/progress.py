@@ -40,7 +40,16 @@ class Progress(Mapping[HandlerId, HandlerState]):
     """
 
     __slots__ = (
-        "_begun", "_called", "_changed", "_handlers", "_noted", "_now", "_purpose", "_reason", "saved", "states",
+        "_begun",
+        "_called",
+        "_changed",
+        "_handlers",
+        "_noted",
+        "_now",
+        "_purpose",
+        "_reason",
+        "saved",
+        "states",
     )
 
     def __init__(
@@ -255,9 +264,7 @@ def get_delay(
 def count(handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState]) -> Counts:
     """Sum up the finished handlers. Of several functions with one id, one is called for all of them."""
     finished = {handler.id: states[handler.id] for handler in handlers}.values()
-    return Counts(
-        succeeded=sum(state.success for state in finished), failed=sum(state.failure for state in finished)
-    )
+    return Counts(succeeded=sum(state.success for state in finished), failed=sum(state.failure for state in finished))
 
 
 def find_overtaken(

@@ -102,7 +102,14 @@ class ObjectRecord:
     def make_row(self) -> list[object]:
         """What the list of the objects shows."""
         return [
-            self.id, self.kind.number, self.namespace or "", self.name, self.state, self.since, self.next_at, self.note
+            self.id,
+            self.kind.number,
+            self.namespace or "",
+            self.name,
+            self.state,
+            self.since,
+            self.next_at,
+            self.note,
         ]
 
 
@@ -192,9 +199,7 @@ class History:
             self._shrink()
         return record
 
-    def add(
-        self, record: ObjectRecord, sort: str, text: str, *, level: int = INFO, details: Details = ()
-    ) -> None:
+    def add(self, record: ObjectRecord, sort: str, text: str, *, level: int = INFO, details: Details = ()) -> None:
         """Add to the timeline of the object."""
         at = self.backlog.stamp or int(self.backlog.now * 1000)
         entry: list[object] = [next(self._sequence), at, sort, level, text]

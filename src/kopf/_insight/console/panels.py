@@ -125,9 +125,7 @@ class Company(Observer):
         return {"pause": self.pause, "peerings": peerings}
 
 
-def _describe_peering(
-    place: str, own: str, records: Mapping[str, Any], now: datetime.datetime
-) -> dict[str, object]:
+def _describe_peering(place: str, own: str, records: Mapping[str, Any], now: datetime.datetime) -> dict[str, object]:
     from kopf._coordination.peers import Peer  # standalone operators have nothing of that in their memory
 
     peers: list[dict[str, object]] = []
@@ -138,15 +136,17 @@ def _describe_peering(
             peers.append({"identity": cut(identity), "problem": cut(str(e))})
             continue
         age = (now - peer.lastseen).total_seconds()
-        peers.append({
-            "identity": cut(identity),
-            "own": identity == own,
-            "priority": peer.priority,
-            "lifetime": peer.lifetime,
-            "seen": int(peer.lastseen.timestamp() * 1000),
-            "alive": age < peer.lifetime,
-            "message": peer.message,
-        })
+        peers.append(
+            {
+                "identity": cut(identity),
+                "own": identity == own,
+                "priority": peer.priority,
+                "lifetime": peer.lifetime,
+                "seen": int(peer.lastseen.timestamp() * 1000),
+                "alive": age < peer.lifetime,
+                "message": peer.message,
+            }
+        )
     return {"place": place, "peers": peers, "more": max(0, len(records) - _MAX_PEERS)}
 
 

@@ -32,7 +32,13 @@ MAX_CHANGES = 20
 MAX_ELSEWHERE = 20
 
 UNKNOWN_STATE = StateInfo(
-    name="unknown", text="no operator was asked", position=None, next=None, handler=None, since=None, errors=0,
+    name="unknown",
+    text="no operator was asked",
+    position=None,
+    next=None,
+    handler=None,
+    since=None,
+    errors=0,
     unsaved=None,
 )
 

@@ -186,7 +186,10 @@ def _word_decision(times: Times, decision: DecisionInfo) -> Line:
 
 
 _OUTCOMES = {
-    "pending": "was not called", "running": "runs", "succeeded": "succeeded", "failed": "failed for good",
+    "pending": "was not called",
+    "running": "runs",
+    "succeeded": "succeeded",
+    "failed": "failed for good",
     "retrying": "failed for now",
 }
 

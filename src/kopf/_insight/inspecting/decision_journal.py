@@ -45,7 +45,10 @@ class Attempt:
     def describe(self) -> AttemptInfo:
         """Tell of it."""
         return AttemptInfo(
-            handler=self.handler, at=_show(self.at) or "", outcome=self.outcome, error=self.error,
+            handler=self.handler,
+            at=_show(self.at) or "",
+            outcome=self.outcome,
+            error=self.error,
             next=_show(self.next_at),
         )
 
@@ -67,8 +70,13 @@ class Decision:
     def describe(self) -> DecisionInfo:
         """Tell of it."""
         return DecisionInfo(
-            at=_show(self.at) or "", reason=self.reason, text=self.text, called=[*self.called],
-            attempts=[attempt.describe() for attempt in self.attempts], error=self.error, next=_show(self.next_at),
+            at=_show(self.at) or "",
+            reason=self.reason,
+            text=self.text,
+            called=[*self.called],
+            attempts=[attempt.describe() for attempt in self.attempts],
+            error=self.error,
+            next=_show(self.next_at),
         )
 
 

@@ -150,26 +150,28 @@ class Inspector(Observer):
         carried, memory = activity.take_snapshot()
         memo = runtime.memos.borrow(key)
         try:
-            return explain(Known(
-                now=runtime.clock.now(),
-                resource=resource,
-                obj=obj,
-                handlers=handlers,
-                elsewhere=elsewhere,
-                settings=runtime.settings,
-                snapshots=scope.snapshots,
-                memo=memo,
-                indices=runtime.indices,
-                carried=carried,
-                memory=memory,
-                live=Live(
-                    operator=self._describe_operator(runtime),
-                    state=activity.describe_state(),
-                    runs=activity.describe_runs(),
-                    running=activity.running,
-                    decisions=self._journal.get_decisions(resource, key),
-                ),
-            ))
+            return explain(
+                Known(
+                    now=runtime.clock.now(),
+                    resource=resource,
+                    obj=obj,
+                    handlers=handlers,
+                    elsewhere=elsewhere,
+                    settings=runtime.settings,
+                    snapshots=scope.snapshots,
+                    memo=memo,
+                    indices=runtime.indices,
+                    carried=carried,
+                    memory=memory,
+                    live=Live(
+                        operator=self._describe_operator(runtime),
+                        state=activity.describe_state(),
+                        runs=activity.describe_runs(),
+                        running=activity.running,
+                        decisions=self._journal.get_decisions(resource, key),
+                    ),
+                )
+            )
         finally:
             runtime.memos.give_back(key)
 
@@ -206,16 +208,29 @@ class Inspector(Observer):
         state = StateInfo(
             name="handling" if running else "unknown",
             text=f"is being handled by {', '.join(running)}" if running else "is in a state that cannot be told now",
-            position=None, next=None, handler=", ".join(running) or None,
-            since=min((attempt["at"] for attempt in running.values()), default=None), errors=0, unsaved=None,
+            position=None,
+            next=None,
+            handler=", ".join(running) or None,
+            since=min((attempt["at"] for attempt in running.values()), default=None),
+            errors=0,
+            unsaved=None,
         )
         decisions = [] if key is None else self._journal.get_decisions(resource, key)
         obj = KubeObject.from_dict({"metadata": {"name": query.name, "namespace": namespace}})
         live = Live(operator=self._describe_operator(scope.runtime, blocked=culprit), state=state, decisions=decisions)
-        return make_frame(Known(
-            now=scope.runtime.clock.now(), resource=resource, obj=obj, handlers=None, settings=scope.runtime.settings,
-            snapshots=scope.snapshots, live=live, notes=[note],
-        ), describe_object(resource, obj))
+        return make_frame(
+            Known(
+                now=scope.runtime.clock.now(),
+                resource=resource,
+                obj=obj,
+                handlers=None,
+                settings=scope.runtime.settings,
+                snapshots=scope.snapshots,
+                live=live,
+                notes=[note],
+            ),
+            describe_object(resource, obj),
+        )
 
 
 async def _find_object(runtime: Runtime, resource: Resource, namespace: str | None, name: str) -> KubeObject | None:

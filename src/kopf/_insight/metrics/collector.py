@@ -106,7 +106,8 @@ def _describe_process() -> Iterator[Metric]:
         "certwatcher_read_certificate", "Certificates of webhook servers read.", value=READS.total
     )
     yield CounterMetricFamily(
-        "certwatcher_read_certificate_errors", "Certificates of webhook servers that could not be read.",
+        "certwatcher_read_certificate_errors",
+        "Certificates of webhook servers that could not be read.",
         value=READS.errors,
     )
     build = {"version": __version__, "python": platform.python_version()}

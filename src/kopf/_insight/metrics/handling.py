@@ -133,8 +133,9 @@ class Failures(Observer):
         is_change = plan.reason is not Reason.NOOP
         self._failed.keep(
             (resource, key),
-            lambda id, is_final: any(id == known or id.startswith(f"{known}/") for known in current)
-            or (is_final and not is_change),
+            lambda id, is_final: (
+                any(id == known or id.startswith(f"{known}/") for known in current) or (is_final and not is_change)
+            ),
         )
 
     def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
@@ -154,9 +155,7 @@ class Failures(Observer):
 class HandlingMetrics(Observer):
     """Counts the attempts of all handlers; ``on_failure`` is called for those that have failed in any way."""
 
-    def __init__(
-        self, observers: Observers, names: HandlerNames, on_failure: Callable[[Cause, Outcome], None]
-    ) -> None:
+    def __init__(self, observers: Observers, names: HandlerNames, on_failure: Callable[[Cause, Outcome], None]) -> None:
         self.clock = observers.clock
         self._names = names
         self._on_failure = on_failure

@@ -53,7 +53,9 @@ class AdmissionMetrics(Observer):
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
         in_flight = Gauge(
-            "controller_runtime_webhook_requests_in_flight", "Reviews that are not answered yet.", _WEBHOOK,
+            "controller_runtime_webhook_requests_in_flight",
+            "Reviews that are not answered yet.",
+            _WEBHOOK,
             self._count_active,
         )
         return self._latencies, self._requests, in_flight

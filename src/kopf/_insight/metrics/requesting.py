@@ -123,7 +123,8 @@ class StreamingMetrics(Observer):
             "kopf_watch_restarts", "Listings and streams that have ended and go on.", ("resource", "cause")
         )
         self._effects = Counter(
-            "kopf_own_writes", "Patches of the handled objects, by whether they have changed anything.",
+            "kopf_own_writes",
+            "Patches of the handled objects, by whether they have changed anything.",
             ("resource", "effect"),
         )
         self._lags = Histogram(

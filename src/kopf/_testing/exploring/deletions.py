@@ -17,19 +17,27 @@ _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 def list_created(simulation: Simulation, *, by_operator: bool, since: int = 0) -> list[Place]:
     """List all objects that were created by the operator, or by the test; since that entry of the journal."""
-    return list(dict.fromkeys(
-        (entry.resource, entry.namespace, entry.name)
-        for entry in list(simulation.journal)[since:]
-        if isinstance(entry, Write) and entry.type == "ADDED" and entry.resource != _DEFINITIONS
-        and not entry.author.startswith("system:") and (entry.author == simulation.user) == by_operator
-    ))
+    return list(
+        dict.fromkeys(
+            (entry.resource, entry.namespace, entry.name)
+            for entry in list(simulation.journal)[since:]
+            if isinstance(entry, Write)
+            and entry.type == "ADDED"
+            and entry.resource != _DEFINITIONS
+            and not entry.author.startswith("system:")
+            and (entry.author == simulation.user) == by_operator
+        )
+    )
 
 
 def list_wanted(simulation: Simulation) -> list[Place]:
     """List the test's objects that the operator is for: custom resources; or all, if there are none of them."""
     places = list_created(simulation, by_operator=False)
-    custom = {entry.name for entry in simulation.journal
-              if isinstance(entry, Write) and entry.type == "ADDED" and entry.resource == _DEFINITIONS}
+    custom = {
+        entry.name
+        for entry in simulation.journal
+        if isinstance(entry, Write) and entry.type == "ADDED" and entry.resource == _DEFINITIONS
+    }
     return [place for place in places if place[0] in custom] or places
 
 
@@ -60,7 +68,7 @@ async def find_leftovers(simulation: Simulation, since: int) -> list[Problem]:
         if obj is not None:
             finalizers = ", ".join(obj["metadata"].get("finalizers", ()))
             reason = f", because of its finalizers: {finalizers}" if finalizers else ""
-            problems.append(Problem(
-                f"leftover {resource}", f"{resource} {namespace}/{name}: it is left after the deletion{reason}"
-            ))
+            problems.append(
+                Problem(f"leftover {resource}", f"{resource} {namespace}/{name}: it is left after the deletion{reason}")
+            )
     return problems

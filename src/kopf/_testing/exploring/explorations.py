@@ -77,9 +77,14 @@ class Exploration:
             ``is_test_judged=False`` if the test does not have to pass with that.
         """
         explored = ExploredRun(
-            test=self._subject.call, is_async=self._subject.is_async, trouble=trouble, deletion=ENDINGS[ending],
-            observe=self._choices.get("observe", dict), ignored=self._choices.get("ignore", ()),
-            tracebacks=self._choices.get("tracebacks", True), **judgement,
+            test=self._subject.call,
+            is_async=self._subject.is_async,
+            trouble=trouble,
+            deletion=ENDINGS[ending],
+            observe=self._choices.get("observe", dict),
+            ignored=self._choices.get("ignore", ()),
+            tracebacks=self._choices.get("tracebacks", True),
+            **judgement,
         )
         options = {"slack": self._slack, **self._source.options}
         return explored.run(*self._source.paths, **(options if seed is None else {**options, "seed": seed}))
@@ -160,7 +165,10 @@ class Exploration:
         if not differences:
             return Trial(name=variant.name, kind=variant.kind)
         return Trial(
-            name=variant.name, kind=variant.kind, differences=differences, overlaps=final.overlaps,
+            name=variant.name,
+            kind=variant.kind,
+            differences=differences,
+            overlaps=final.overlaps,
             excerpt=make_excerpt(final.journal, baseline.journal),
             script=write_script(self._subject, variant, self._source.options.get("seed", 0)),
         )

@@ -29,7 +29,9 @@ CALM = 130.0
 _HORIZON = 900.0
 """How long it may take to settle after the test, in seconds. It is enough for a dozen of retries, one a minute."""
 ENDINGS: Mapping[str, Ending | None] = {
-    "": None, "deletion": delete_created, "deletion during downtime": delete_during_downtime,
+    "": None,
+    "deletion": delete_created,
+    "deletion during downtime": delete_during_downtime,
 }
 """How stories can end."""
 
@@ -144,5 +146,8 @@ def _measure(simulation: Simulation, since: int) -> Story:
     changes = [entry for entry in list(simulation.journal)[since:] if isinstance(entry, Write)]
     steps = [entry for entry in changes if entry.author != simulation.user and not entry.author.startswith("system:")]
     return Story(
-        writes=simulation.writes, changes=len(changes), steps=len(steps), events=tuple(simulation.faults.events.seen),
+        writes=simulation.writes,
+        changes=len(changes),
+        steps=len(steps),
+        events=tuple(simulation.faults.events.seen),
     )

@@ -16,9 +16,13 @@ from kopf._testing.watch_events import WatchEvent
 from kopf._values.diffs import DiffOperation, diff
 from kopf._virtual_time.journal import Journal, Write
 
-_NOT_COMPARED = frozenset({
-    "customresourcedefinitions.apiextensions.k8s.io", "kopfpeerings.kopf.dev", "clusterkopfpeerings.kopf.dev",
-})
+_NOT_COMPARED = frozenset(
+    {
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "kopfpeerings.kopf.dev",
+        "clusterkopfpeerings.kopf.dev",
+    }
+)
 _MAX_VALUE = 100
 """How long a value is shown, in characters."""
 
@@ -92,9 +96,9 @@ async def read_objects(simulation: Simulation, ignored: Collection[str]) -> dict
 
 def list_places(journal: Journal) -> list[tuple[str, str, str]]:
     """List all objects that were changed, in the order of their first changes."""
-    return list(dict.fromkeys(
-        (entry.resource, entry.namespace, entry.name) for entry in journal if isinstance(entry, Write)
-    ))
+    return list(
+        dict.fromkeys((entry.resource, entry.namespace, entry.name) for entry in journal if isinstance(entry, Write))
+    )
 
 
 def _forget(value: Any, path: Sequence[str]) -> None:

@@ -72,7 +72,8 @@ def find_endless_calls(journal: Journal, since: float) -> list[Problem]:
             + (f", {errors[id]}" if errors[id] else ""),
             is_endless=True,
         )
-        for id, count in calls.items() if count > 1
+        for id, count in calls.items()
+        if count > 1
     ]
 
 

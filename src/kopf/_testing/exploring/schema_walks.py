@@ -56,8 +56,11 @@ class SchemaWalk:
             await self._object.live(simulation, states)
 
         explored = ExploredRun(
-            test=live, deletion=ENDINGS[ending], observe=self._choices.get("observe", dict),
-            ignored=self._choices.get("ignore", ()), tracebacks=self._choices.get("tracebacks", True),
+            test=live,
+            deletion=ENDINGS[ending],
+            observe=self._choices.get("observe", dict),
+            ignored=self._choices.get("ignore", ()),
+            tracebacks=self._choices.get("tracebacks", True),
         )
         final = explored.run(*self._source.paths, **{"slack": CALM, **self._source.options})
         others = {name: obj for name, obj in final.objects.items() if name != self._object.label}
@@ -97,7 +100,9 @@ class SchemaWalk:
         if not differences:
             return Trial(name=walk.name, kind=walk.kind)
         return Trial(
-            name=walk.name, kind=walk.kind, differences=differences,
+            name=walk.name,
+            kind=walk.kind,
+            differences=differences,
             excerpt=make_excerpt(final.journal, baseline.journal),
             script=write_walk_script(self._describe, walk),
         )

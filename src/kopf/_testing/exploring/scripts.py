@@ -11,7 +11,7 @@ from kopf._testing.exploring.subjects import Subject, find_file
 from kopf._testing.exploring.variants import Variant
 from kopf._testing.exploring.walks import Walk
 
-_TEMPLATE = '''\
+_TEMPLATE = """\
 # {name}
 import runpy
 {imports}
@@ -25,8 +25,8 @@ troubled = exploration.run(trouble, seed={seed}{judgement})
 print(troubled.journal)
 differences = troubled.compare(calm)
 assert not differences, "\\n".join(differences)
-'''
-_WALK_TEMPLATE = '''\
+"""
+_WALK_TEMPLATE = """\
 # {name}
 import runpy
 
@@ -38,13 +38,13 @@ walked = walk.run(
 print(walked.journal)
 differences = walked.compare(expected)
 assert not differences, "\\n".join(differences)
-'''
-_HINT = '''\
+"""
+_HINT = """\
 # {name}
 # A script cannot call the test as pytest does. To repeat this run alone, name it in the decorator, and run the test:
 #   @explore(..., only={name!r})
 #   pytest {test!r}
-'''
+"""
 _IMPORTABLE = ("FaultRule", "delete_created")
 """What the code of variants can use."""
 
@@ -58,22 +58,32 @@ def write_script(subject: Subject, variant: Variant, seed: int) -> str:
     if not subject.is_importable:
         return _HINT.format(name=variant.name, test=_identify(subject))
     imported = [name for name in _IMPORTABLE if name in variant.code]
-    judgement = "".join([
-        f", ending={variant.ending!r}" if variant.ending else "",
-        ", is_harmed=True" if variant.is_harmed else "",
-        ", is_test_judged=False" if not variant.is_test_judged else "",
-    ])
+    judgement = "".join(
+        [
+            f", ending={variant.ending!r}" if variant.ending else "",
+            ", is_harmed=True" if variant.is_harmed else "",
+            ", is_test_judged=False" if not variant.is_test_judged else "",
+        ]
+    )
     return _TEMPLATE.format(
-        name=variant.name, imports=f"from kopf.testing import {', '.join(imported)}\n" if imported else "",
-        path=subject.path, function=subject.function.__qualname__, given=_write_arguments(subject),
-        code=variant.code or "pass", seed=seed if variant.seed is None else variant.seed, judgement=judgement,
+        name=variant.name,
+        imports=f"from kopf.testing import {', '.join(imported)}\n" if imported else "",
+        path=subject.path,
+        function=subject.function.__qualname__,
+        given=_write_arguments(subject),
+        code=variant.code or "pass",
+        seed=seed if variant.seed is None else variant.seed,
+        judgement=judgement,
     )
 
 
 def write_walk_script(describe: Any, walk: Walk) -> str:
     """Write the script that brings an object from one state to another, and compares that with what it must be."""
     return _WALK_TEMPLATE.format(
-        name=walk.name, path=find_file(describe), function=describe.__qualname__, expected=walk.expected,
+        name=walk.name,
+        path=find_file(describe),
+        function=describe.__qualname__,
+        expected=walk.expected,
         states="".join(f"    {state!r},\n" for state in walk.states),
         ending=f"    ending={walk.ending!r},\n" if walk.ending else "",
     )

@@ -17,8 +17,17 @@ from kopf._testing.simulation import Simulation
 from kopf_cluster import FaultRule
 
 TroubleKind = Literal[
-    "deletion", "crash", "refusal", "lost answer", "downtime",
-    "view", "late event", "doubled event", "stale event", "watch", "order",
+    "deletion",
+    "crash",
+    "refusal",
+    "lost answer",
+    "downtime",
+    "view",
+    "late event",
+    "doubled event",
+    "stale event",
+    "watch",
+    "order",
 ]
 TROUBLES: tuple[TroubleKind, ...] = get_args(TroubleKind)
 """All kinds of trouble that there are."""
@@ -69,7 +78,10 @@ def _make_deletions(story: Story) -> Iterator[Variant]:
     yield Variant(name="deletion during downtime", kind="deletion", ending="deletion during downtime")
     for n in range(1, story.writes + 1):
         yield Variant(
-            name=f"deletion at write {n}", kind="deletion", ending="deletion", is_test_judged=False,
+            name=f"deletion at write {n}",
+            kind="deletion",
+            ending="deletion",
+            is_test_judged=False,
             code=f"simulation.when(write={n}, do=lambda: delete_created(simulation))",
         )
 
@@ -77,10 +89,13 @@ def _make_deletions(story: Story) -> Iterator[Variant]:
 def _make_crashes(story: Story) -> Iterator[Variant]:
     for n in range(1, story.writes + 1):
         yield Variant(
-            name=f"crash after write {n}", kind="crash", code=f"simulation.crash_after(write={n}, restart=True)",
+            name=f"crash after write {n}",
+            kind="crash",
+            code=f"simulation.crash_after(write={n}, restart=True)",
         )
         yield Variant(
-            name=f"crash before write {n}", kind="crash",
+            name=f"crash before write {n}",
+            kind="crash",
             code=f"simulation.crash_after(write={n}, before=True, restart=True)",
         )
 
@@ -89,7 +104,9 @@ def _make_refusals(story: Story) -> Iterator[Variant]:
     for n in range(1, story.writes + 1):
         for status in (409, 500):
             yield Variant(
-                name=f"write {n} refused ({status})", kind="refusal", is_harmed=True,
+                name=f"write {n} refused ({status})",
+                kind="refusal",
+                is_harmed=True,
                 code=f"simulation.when(write={n}, do=lambda: FaultRule(status={status}))",
             )
 
@@ -97,7 +114,9 @@ def _make_refusals(story: Story) -> Iterator[Variant]:
 def _make_lost_answers(story: Story) -> Iterator[Variant]:
     for n in range(1, story.writes + 1):
         yield Variant(
-            name=f"write {n} unanswered", kind="lost answer", is_harmed=True,
+            name=f"write {n} unanswered",
+            kind="lost answer",
+            is_harmed=True,
             code=f'simulation.when(write={n}, do=lambda: FaultRule(action="lose-answer"))',
         )
 
@@ -105,10 +124,13 @@ def _make_lost_answers(story: Story) -> Iterator[Variant]:
 def _make_downtimes(story: Story) -> Iterator[Variant]:
     for n in range(1, story.steps + 1):
         yield Variant(
-            name=f"restart at step {n}", kind="downtime", code=f"simulation.when(step={n}, do=simulation.restart_now)",
+            name=f"restart at step {n}",
+            kind="downtime",
+            code=f"simulation.when(step={n}, do=simulation.restart_now)",
         )
         yield Variant(
-            name=f"downtime at step {n}", kind="downtime",
+            name=f"downtime at step {n}",
+            kind="downtime",
             code=f"simulation.when(step={n}, do=lambda: simulation.downtime_now({_DOWNTIME}))",
         )
 
@@ -118,7 +140,8 @@ def _make_views(story: Story) -> Iterator[Variant]:
     yield Variant(name="doubled events", kind="view", code="simulation.faults.duplicate_events()")
     for n in range(1, story.changes + 1):
         yield Variant(
-            name=f"stale view at change {n}", kind="view",
+            name=f"stale view at change {n}",
+            kind="view",
             code=f"simulation.when(change={n}, do=lambda: simulation.faults.stale_view({_STALE}))",
         )
 
@@ -126,7 +149,9 @@ def _make_views(story: Story) -> Iterator[Variant]:
 def _make_late_events(story: Story) -> Iterator[Variant]:
     for n in range(1, len(story.events) + 1):
         yield Variant(
-            name=f"event {n} late", kind="late event", code=f"simulation.faults.delay_event({n}, {_STALE})",
+            name=f"event {n} late",
+            kind="late event",
+            code=f"simulation.faults.delay_event({n}, {_STALE})",
         )
 
 
@@ -140,7 +165,9 @@ def _make_stale_events(story: Story) -> Iterator[Variant]:
     for n, event in enumerate(story.events, 1):
         if event.place in seen:  # otherwise, there is no past
             yield Variant(
-                name=f"event {n} stale", kind="stale event", code=f"simulation.faults.stale_event({n}, {_STALE})",
+                name=f"event {n} stale",
+                kind="stale event",
+                code=f"simulation.faults.stale_event({n}, {_STALE})",
             )
         seen.add(event.place)
 
@@ -149,7 +176,8 @@ def _make_watches(story: Story) -> Iterator[Variant]:
     for n in range(1, story.changes + 1):
         for name, call in (("watches dropped", "drop_watch()"), ("history expired", "expire()")):
             yield Variant(
-                name=f"{name} at change {n}", kind="watch",
+                name=f"{name} at change {n}",
+                kind="watch",
                 code=f"simulation.when(change={n}, do=lambda: simulation.faults.{call})",
             )
 

@@ -49,8 +49,11 @@ class Change(NamedTuple):
 
 def list_changes(schema: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Change]:
     """List all values at the edges for all fields of the object, except for those that it has already."""
-    fields = {key: value for key, value in schema.get("properties", {}).items()
-              if key not in ("apiVersion", "kind", "metadata", "status")}
+    fields = {
+        key: value
+        for key, value in schema.get("properties", {}).items()
+        if key not in ("apiVersion", "kind", "metadata", "status")
+    }
     return [
         change
         for name, field in fields.items()

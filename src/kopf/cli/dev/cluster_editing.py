@@ -64,7 +64,10 @@ class ClusterEditing:
     def add_to(self, routes: Routes) -> None:
         """Answer the requests of the page."""
         for name, action in {
-            "get": self._get, "apply": self._apply, "delete": self._delete, "faults": self._set_faults,
+            "get": self._get,
+            "apply": self._apply,
+            "delete": self._delete,
+            "faults": self._set_faults,
             "leap": self._leap,
         }.items():
             routes.add(f"/api/console/dev/{name}", _Action(action).answer, methods=_POST)

@@ -49,22 +49,37 @@ PUBLISHING_TIMEOUT = 10.0
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @cluster_options("~/.kube/kopf-dev/PROJECT.yaml")
-@click.option("--as", "identity", type=parse_user, metavar="NAME[:GROUP,...]", envvar="KOPF_DEV_AS",
-              help="Run the operator as this user, e.g. system:serviceaccount:default:operator. An admin by default.")
-@click.option("--apply", "manifests", multiple=True, metavar="FILE",
-              type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
-              help="Apply this manifest, e.g. a CRD or an object; can be repeated, the order is kept.")
-@click.option("--open/--no-open", "is_opened", default=None,
-              help="Open the console in a browser; by default, if it is a terminal with a screen, and not in CI.")
+@click.option(
+    "--as",
+    "identity",
+    type=parse_user,
+    metavar="NAME[:GROUP,...]",
+    envvar="KOPF_DEV_AS",
+    help="Run the operator as this user, e.g. system:serviceaccount:default:operator. An admin by default.",
+)
+@click.option(
+    "--apply",
+    "manifests",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
+    help="Apply this manifest, e.g. a CRD or an object; can be repeated, the order is kept.",
+)
+@click.option(
+    "--open/--no-open",
+    "is_opened",
+    default=None,
+    help="Open the console in a browser; by default, if it is a terminal with a screen, and not in CI.",
+)
 @click.argument("args", nargs=-1, metavar="PATHS... [RUN OPTIONS]...", type=click.UNPROCESSED)
 def dev(
-        *,
-        kubeconfig: pathlib.Path | None,
-        identity: tuple[str, tuple[str, ...]] | None,
-        manifests: tuple[pathlib.Path, ...],
-        is_opened: bool | None,
-        args: tuple[str, ...],
-        **options: Any,
+    *,
+    kubeconfig: pathlib.Path | None,
+    identity: tuple[str, tuple[str, ...]] | None,
+    manifests: tuple[pathlib.Path, ...],
+    is_opened: bool | None,
+    args: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """
     Develop an operator on a local cluster.
@@ -99,10 +114,10 @@ class Operating(NamedTuple):
 
 
 async def _develop(
-        starting: contextlib.AbstractAsyncContextManager[LocalCluster],
-        identity: tuple[str, tuple[str, ...]] | None,
-        paths: Sequence[pathlib.Path],
-        operating: Operating,
+    starting: contextlib.AbstractAsyncContextManager[LocalCluster],
+    identity: tuple[str, tuple[str, ...]] | None,
+    paths: Sequence[pathlib.Path],
+    operating: Operating,
 ) -> None:
     with interruptible(), tempfile.TemporaryDirectory(prefix="kopf-dev-") as folder:
         async with starting as cluster:
@@ -117,8 +132,12 @@ async def _develop(
             if operating.metrics_endpoint is not None:
                 _say(f"The metrics:             {operating.metrics_endpoint}")
             process = OperatorProcess(
-                (*console.args, *operating.args), kubeconfig, console.env, pathlib.Path(folder),
-                get_offset=lambda: cluster.faults.clock.offset)
+                (*console.args, *operating.args),
+                kubeconfig,
+                console.env,
+                pathlib.Path(folder),
+                get_offset=lambda: cluster.faults.clock.offset,
+            )
             opening = asyncio.create_task(console.open()) if operating.is_opened else None
             try:
                 await _keep_reloading(cluster, process, manifests, paths, operating.args)
@@ -130,11 +149,11 @@ async def _develop(
 
 
 async def _keep_reloading(
-        cluster: LocalCluster,
-        process: OperatorProcess,
-        manifests: Manifests,
-        paths: Collection[pathlib.Path],
-        args: Collection[str],
+    cluster: LocalCluster,
+    process: OperatorProcess,
+    manifests: Manifests,
+    paths: Collection[pathlib.Path],
+    args: Collection[str],
 ) -> None:
     """Run the operator, and run it anew whenever its sources change; apply the manifests when they change."""
     by_path = {os.path.realpath(path): path for path in paths}
@@ -206,9 +225,11 @@ class Readiness:
 
     async def _list_configurations(self) -> dict[str, str]:
         """Give the versions of all webhook configurations, by their types and names."""
-        return {f"{type}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"]
-                for type in ("mutating", "validating")
-                for obj in await self._cluster.aio.list(f"{type}webhookconfigurations")}
+        return {
+            f"{type}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"]
+            for type in ("mutating", "validating")
+            for obj in await self._cluster.aio.list(f"{type}webhookconfigurations")
+        }
 
 
 async def _settle(watcher: SourceWatcher) -> set[str]:
@@ -224,8 +245,13 @@ class OperatorProcess:
     """The operator in a child process: the same as ``kopf run`` with the same arguments, but on our cluster."""
 
     def __init__(
-            self, args: Sequence[str], kubeconfig: pathlib.Path, env: Mapping[str, str], folder: pathlib.Path,
-            *, get_offset: Callable[[], float],
+        self,
+        args: Sequence[str],
+        kubeconfig: pathlib.Path,
+        env: Mapping[str, str],
+        folder: pathlib.Path,
+        *,
+        get_offset: Callable[[], float],
     ) -> None:
         """``get_offset`` tells how far the time has leapt."""
         self._args = args
@@ -241,7 +267,14 @@ class OperatorProcess:
         reports = f"--report-sources={self._sources}", f"--report-webhooks={self._webhooks}"
         self._process = await asyncio.create_subprocess_exec(
             # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
-            sys.executable, "-P", "-m", "kopf", "run", *reports, "--developing", *self._args,
+            sys.executable,
+            "-P",
+            "-m",
+            "kopf",
+            "run",
+            *reports,
+            "--developing",
+            *self._args,
             env={**os.environ, **self._env, OFFSET_VARIABLE: str(self._get_offset())},
         )
 
@@ -274,8 +307,11 @@ class OperatorProcess:
                     async with asyncio.timeout(STOPPING_PATIENCE):
                         await self._process.wait()
                         return
-                _say(f"The operator is still stopping; it has {STOPPING_TIMEOUT:g} seconds for that. "
-                     f"Ctrl+C ends it at once.", fg="yellow")
+                _say(
+                    f"The operator is still stopping; it has {STOPPING_TIMEOUT:g} seconds for that. "
+                    f"Ctrl+C ends it at once.",
+                    fg="yellow",
+                )
                 await self._process.wait()
         except TimeoutError:
             _say("The operator does not stop, so it is killed.", fg="yellow")

@@ -66,7 +66,8 @@ class Manifests:
             meta = obj["metadata"]
             if obj["kind"] == "CustomResourceDefinition":  # as its objects can be the next
                 await self._cluster.aio.wait_for(
-                    "crd", meta["name"], "condition=Established", timeout=ESTABLISHING_TIMEOUT)
+                    "crd", meta["name"], "condition=Established", timeout=ESTABLISHING_TIMEOUT
+                )
         except Exception as e:  # of any kind: of what is no object at all, of the API, of webhooks
             self._say(f"Cannot apply {path}: {e}", fg="red")
         else:

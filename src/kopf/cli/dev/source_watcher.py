@@ -48,8 +48,11 @@ class SourceWatcher:
 
 def _list_sources(folder: str) -> list[str]:
     try:
-        return [os.path.join(folder, name) for name in os.listdir(folder)
-                if name.endswith(".py") and not name.startswith(".")]
+        return [
+            os.path.join(folder, name)
+            for name in os.listdir(folder)
+            if name.endswith(".py") and not name.startswith(".")
+        ]
     except OSError:
         return []
 
