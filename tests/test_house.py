@@ -18,7 +18,8 @@ import pytest
 SRC = pathlib.Path(__file__).parent.parent / "src"
 FILES = sorted(SRC.rglob("*.py"))
 
-MAX_LINES = 400
+MAX_STATEMENTS = 270
+"""Docstrings aside; the layout of the text, which is that of the formatter, does not matter."""
 MAX_METHODS = 12
 MAX_ATTRIBUTES = 8
 MAX_PARAMETERS = 6
@@ -138,9 +139,14 @@ def find_circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return circles
 
 
+def count_statements(module: ast.Module) -> int:
+    statements = [node for node in ast.walk(module) if isinstance(node, ast.stmt)]
+    return sum(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in statements)
+
+
 def test_files_are_not_too_long() -> None:
-    lengths = {path.relative_to(SRC).as_posix(): len(path.read_text().splitlines()) for path in FILES}
-    assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+    counts = {name: count_statements(module) for name, module in parse_modules().items()}
+    assert {name: count for name, count in counts.items() if count > MAX_STATEMENTS} == {}
 
 
 def test_names_of_files_tell_them_apart() -> None:
