@@ -5,12 +5,14 @@ The way into a running server from any thread and any event loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from kopf_cluster.clients.operations import Operation
 from kopf_cluster.requests import User
 from kopf_cluster.sessions import Unresolved
+from kopf_cluster.store.storage import Closed
 
 T = TypeVar("T")
 
@@ -49,9 +51,10 @@ class Door:
             ) from None
 
     async def _serve(self, user: User, operation: Operation[T], *, admission: bool) -> T:
-        # Not before: by the time when this is done, it can be another server, restarted with the same data.
-        host, _ = self._find()
-        return await host.serve(user, operation, admission=admission)
+        while True:
+            host, _ = self._find()  # not before: by the time when this is done, it can be another one, restarted
+            with contextlib.suppress(Closed):  # it was restarted while webhooks were asked: nothing is done yet
+                return await host.serve(user, operation, admission=admission)
 
     async def enter(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Do the work in the event loop of the server."""

@@ -44,6 +44,10 @@ class Compacted(Exception):
         self.oldest = oldest
 
 
+class Closed(Exception):
+    """The store takes no more changes: there is another one, or none."""
+
+
 class Record(msgspec.Struct, frozen=True):
     """One state of one object: its bytes, and the few facts by which objects are selected and linked."""
 
@@ -196,6 +200,7 @@ class Store:
         self._history = history
         self._remembered = 0
         self._order: collections.deque[Bucket] = collections.deque()
+        self._closed = False
 
     @property
     def next_revision(self) -> int:
@@ -220,6 +225,8 @@ class Store:
         self._append(bucket, Change("DELETED", record, previous))
 
     def _append(self, name: str, change: Change) -> None:
+        if self._closed:
+            raise Closed("the store is closed")
         if change.record.revision != self.next_revision:
             raise ValueError(f"the record is for revision {change.record.revision}, not {self.next_revision}")
         self.revision = change.record.revision
@@ -262,6 +269,7 @@ class Store:
         self._remembered = 0
 
     def close(self) -> None:
-        """Tell whoever listens that nothing will be changed here any more."""
+        """Change nothing any more, and tell that to whoever listens."""
+        self._closed = True
         for bucket in self._buckets.values():
             bucket.close()

@@ -12,7 +12,7 @@ import pytest
 
 from kopf_cluster import APIStatus, LocalCluster
 from tests.cluster.conftest import connect, make_config_map, make_definition, make_kex
-from tests.cluster.webhooks import Hooks, add, deny, patch, serve_hooks
+from tests.cluster.webhooks import Hooks, add, allow, deny, patch, serve_hooks
 from tests.patience import PATIENCE
 
 KIND = "configmaps"
@@ -255,6 +255,26 @@ async def test_applied_objects_are_admitted(cluster: LocalCluster, hooks: Hooks)
     assert cluster.apply(make_config_map("two"), admission=False)
     assert (await cluster.aio.apply(make_config_map("three"), admission=False))[0]["metadata"]["name"] == "three"
     assert [call.name for call in cluster.admission_calls if not call.mutating] == ["two", "two"]
+
+
+async def test_what_is_admitted_amid_a_restart_is_not_lost(cluster: LocalCluster, hooks: Hooks) -> None:
+    """The restart breaks the first call, which is ignored; the second one ends when there is another server."""
+    asked, restarted = asyncio.Event(), asyncio.Event()
+
+    async def wait(review: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        await restarted.wait()
+        return allow(review)
+
+    for path in ("/one", "/two"):
+        configuration = configure(hooks.on(path, wait), name=path[1:])
+        configuration["webhooks"][0]["failurePolicy"] = "Ignore"
+        cluster.apply(configuration)
+    creating = asyncio.create_task(cluster.aio.create(make_config_map()))
+    await asked.wait()
+    await cluster.restart_async()
+    restarted.set()
+    assert await creating == cluster.get(KIND, "one")
 
 
 def test_applied_objects_are_admitted_from_other_threads(threaded: LocalCluster) -> None:
