@@ -33,6 +33,10 @@ def test_new_figures_are_compared_to_nothing() -> None:
     assert find_growths([], {"creation": 100.0}) == []
 
 
+def test_what_has_none_of_our_code_is_not_judged() -> None:
+    assert find_growths([make_record("bare thread", 1.0)], {"bare thread": 100.0}) == []
+
+
 def test_small_figures_have_a_grain() -> None:
     assert get_limit("echo", 0.2) == pytest.approx(0.3)
     assert get_limit("thread", 1.0) == pytest.approx(1.6)
