@@ -16,7 +16,6 @@ class Clock:
     """The wall clock of one server, which can be moved."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.offset = 0.0
         """How far it is ahead of the real time, in seconds; behind if negative."""
         self.tell: Callable[[], datetime.datetime] = _tell_real_time

@@ -44,7 +44,6 @@ class Audit:
     """The latest requests. They are only noted down when they are answered, and described when somebody asks."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._entries: collections.deque[tuple[User | None, Call, int, str, str, str]] = collections.deque(maxlen=LIMIT)
 
     def note(self, user: User | None, call: Call, answer: Answer, *, agent: str, path: str = "") -> None:

@@ -78,7 +78,6 @@ class ClusterServer:
         tokens: Tokens,
         audit: Audit,
     ) -> None:
-        super().__init__()
         self._options = options
         self._faults = faults
         self._archive = archive

@@ -40,7 +40,6 @@ class Session:
     """What is known to the attempts of one request."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.warnings: list[str] = []
         self.moment = ages.now()
         self._seed = random.getrandbits(128)

@@ -114,7 +114,6 @@ class Policy:
         role_bindings: Iterable[Obj] = (),
         cluster_role_bindings: Iterable[Obj] = (),
     ) -> None:
-        super().__init__()
         self._cluster_roles = {role["metadata"]["name"]: role for role in cluster_roles}
         self._roles = {(role["metadata"]["namespace"], role["metadata"]["name"]): role for role in roles}
         self._rules: dict[tuple[str, str], tuple[Rule, ...] | None] = {}

@@ -254,7 +254,6 @@ class Kubeconfigs:
     """
 
     def __init__(self, wanted: pathlib.Path | None) -> None:
-        super().__init__()
         self._wanted = wanted
         self._temporary: pathlib.Path | None = None
         self._written: list[pathlib.Path] = []

@@ -41,7 +41,6 @@ class Access:
     def __init__(
         self, store: Store, tokens: Tokens, *, token: str, authorization: Authorization, administrator: str
     ) -> None:
-        super().__init__()
         self.tokens = tokens
         self._store = store
         self._enforced = authorization == "rbac"

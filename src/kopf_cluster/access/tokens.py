@@ -62,7 +62,6 @@ class Tokens:
     """The tokens that are given out. They outlive the server if it is restarted in the same process."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._known: dict[str, Token] = {}
         self.signer = Signer()
 

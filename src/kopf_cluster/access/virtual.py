@@ -57,7 +57,6 @@ class VirtualResources:
     """Answers to what is posted there."""
 
     def __init__(self, store: Store, access: Access) -> None:
-        super().__init__()
         self._store = store
         self._access = access
         self._questions: dict[str, _Question] = {

@@ -77,7 +77,6 @@ class Configurations:
     """All webhooks, always up to date, in the order in which they are called: by the names of configurations."""
 
     def __init__(self, store: Store, registry: Registry) -> None:
-        super().__init__()
         self._store = store
         self._registry = registry
         self._webhooks: dict[bool, tuple[Webhook, ...]] = {True: (), False: ()}

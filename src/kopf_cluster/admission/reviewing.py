@@ -54,7 +54,6 @@ class Reviewer:
     """Asks the webhooks about writes."""
 
     def __init__(self, configurations: Configurations, caller: Caller) -> None:
-        super().__init__()
         self.calls: collections.deque[AdmissionCall] = collections.deque(maxlen=_REMEMBERED)
         self._configurations = configurations
         self._caller = caller
@@ -171,7 +170,6 @@ class Gate:
     """Where writes ask for admission: one door for the writer, closed as long as there are no webhooks."""
 
     def __init__(self, configurations: Configurations, reviewer: Reviewer) -> None:
-        super().__init__()
         self._configurations = configurations
         self._reviewer = reviewer
 

@@ -43,7 +43,6 @@ class Services:
     """Which local addresses stand for services of the cluster."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._addresses: dict[tuple[str, str], tuple[str, int]] = {}
 
     def register(self, namespace: str, name: str, host: str, port: int) -> None:
@@ -57,7 +56,6 @@ class Caller:
     """Calls the webhooks over connections that are kept."""
 
     def __init__(self, services: Services) -> None:
-        super().__init__()
         self._services = services
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[str, ssl.SSLContext] = {}

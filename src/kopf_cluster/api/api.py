@@ -47,7 +47,6 @@ class API:
         *,
         bookmark_interval: float,
     ) -> None:
-        super().__init__()
         self._registry = registry
         self._writer = writer
         self._access = access

@@ -54,7 +54,6 @@ class Discovery:
     """Answers to the questions about what is served."""
 
     def __init__(self, registry: Registry) -> None:
-        super().__init__()
         self._registry = registry
 
     def answer(self, request: Request, address: str) -> Answer | None:

@@ -41,7 +41,6 @@ class OpenAPI:
     """Answers to the questions about schemas."""
 
     def __init__(self, registry: Registry) -> None:
-        super().__init__()
         self._registry = registry
         self._made: dict[str, tuple[list[Kind], bytes]] = {}
 

@@ -99,7 +99,6 @@ class Metrics:
     """Answers to those who scrape."""
 
     def __init__(self, store: Store, registry: Registry, counters: Callable[[], Counters]) -> None:
-        super().__init__()
         self._store = store
         self._registry = registry
         self._counters = counters

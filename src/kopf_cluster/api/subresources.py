@@ -42,7 +42,6 @@ class Pods:
     """Binds pods to nodes, and evicts them."""
 
     def __init__(self, store: Store, registry: Registry, writer: Writer) -> None:
-        super().__init__()
         self._store = store
         self._registry = registry
         self._writer = writer
@@ -198,7 +197,6 @@ class Scaling:
     """Answers to reads and writes of scales."""
 
     def __init__(self, writer: Writer) -> None:
-        super().__init__()
         self._writer = writer
 
     def answer(self, kind: Kind, paths: ScalePaths, call: Call, request: Request) -> Answer:

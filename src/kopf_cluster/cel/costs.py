@@ -100,7 +100,6 @@ class _Estimator:
     """Goes over one tree; gives the cost of each node, and what is known of its value."""
 
     def __init__(self, root: Value, checked: Node) -> None:
-        super().__init__()
         self._root = root
         self._names: dict[str, Value] = {}
         self._types: dict[Raw, Node] = {}

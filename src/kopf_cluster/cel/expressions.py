@@ -34,7 +34,6 @@ class Expression:
     """A compiled expression."""
 
     def __init__(self, text: str, program: cel.Expression) -> None:
-        super().__init__()
         self.text = text
         self._program = program
 

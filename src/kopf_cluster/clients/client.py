@@ -37,7 +37,6 @@ class AsyncClient:
     """
 
     def __init__(self, door: Door, user: User) -> None:
-        super().__init__()
         self._door = door
         self._user = user
 
@@ -106,7 +105,6 @@ class Client:
     """
 
     def __init__(self, door: Door, user: User) -> None:
-        super().__init__()
         self._door = door
         self._user = user
         self.aio = AsyncClient(door, user)
@@ -276,7 +274,6 @@ class _Seen:
     """What is known of the object."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.last: Obj = {}
         self.exists = False
 

@@ -32,7 +32,6 @@ class Door:
     """
 
     def __init__(self, find: Callable[[], tuple[Host, asyncio.AbstractEventLoop]]) -> None:
-        super().__init__()
         self._find = find
 
     async def do(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:

@@ -33,7 +33,6 @@ class Desk:
     """Where one user is served, with the latest request and its answer remembered."""
 
     def __init__(self, api: API, registry: Registry, user: User) -> None:
-        super().__init__()
         self.registry = registry
         self.user = user
         self.outcome: tuple[Call, Answer] | None = None

@@ -21,7 +21,6 @@ class Objects:
     """The objects of a cluster for its control loops."""
 
     def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
-        super().__init__()
         self.queue = queue
         self._store = store
         self._registry = registry

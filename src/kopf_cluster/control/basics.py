@@ -39,7 +39,6 @@ class Basics:
         ca: str,
         port: int,
     ) -> None:
-        super().__init__()
         self._objects = Objects(store, registry, writer, queue)
         self._queue = queue
         self._ca = ca

@@ -26,7 +26,6 @@ class Collector:
     """Follows who owns whom, and deletes what nobody owns any more."""
 
     def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
-        super().__init__()
         self._store = store
         self._registry = registry
         self._writer = writer

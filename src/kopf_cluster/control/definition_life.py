@@ -28,7 +28,6 @@ class Definitions:
     """Serves what is defined, and stops serving it."""
 
     def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue, caller: Caller) -> None:
-        super().__init__()
         self._store = store
         self._registry = registry
         self._writer = writer

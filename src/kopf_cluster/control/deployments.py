@@ -90,7 +90,6 @@ class _Reversed:
     """Sorts backwards what cannot be negated."""
 
     def __init__(self, value: tuple[str, str]) -> None:
-        super().__init__()
         self._value = value
 
     def __lt__(self, other: _Reversed) -> bool:

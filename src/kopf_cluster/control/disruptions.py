@@ -28,7 +28,6 @@ class Disruptions:
     """Keeps the statuses of the budgets."""
 
     def __init__(self, access: Objects) -> None:
-        super().__init__()
         self._objects = access
 
     def observe(self, bucket: str, change: Change) -> None:

@@ -28,7 +28,6 @@ class Kubelet:
     """Lets the pods live; schedules them, too."""
 
     def __init__(self, access: Objects) -> None:
-        super().__init__()
         self._objects = access
         self._turn = 0
 

@@ -31,7 +31,6 @@ class Namespaces:
     """Empties the namespaces that are being deleted."""
 
     def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
-        super().__init__()
         self._store = store
         self._registry = registry
         self._writer = writer
@@ -141,7 +140,6 @@ class Remains:
     """What is left in a namespace after everything was told to go."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._resources: collections.Counter[str] = collections.Counter()
         self._finalizers: collections.Counter[str] = collections.Counter()
         self._failures: list[str] = []

@@ -29,7 +29,6 @@ class Nodes:
     """Keeps all nodes ready, whoever has created them."""
 
     def __init__(self, access: Objects) -> None:
-        super().__init__()
         self._objects = access
 
     @staticmethod

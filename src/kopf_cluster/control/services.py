@@ -22,7 +22,6 @@ class Services:
     """Gives addresses to services, and keeps their endpoints."""
 
     def __init__(self, access: Objects) -> None:
-        super().__init__()
         self._objects = access
         self._last = 0
 

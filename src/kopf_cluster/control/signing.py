@@ -43,7 +43,6 @@ class Signers:
     """Sign what is approved by the authority of the server, or tell why they do not."""
 
     def __init__(self, access: Objects, credentials: Credentials) -> None:
-        super().__init__()
         self._objects = access
         self._credentials = credentials
 

@@ -20,7 +20,6 @@ class Volumes:
     """Binds claims, and lets the volumes of deleted claims go or wait."""
 
     def __init__(self, access: Objects) -> None:
-        super().__init__()
         self._objects = access
 
     def observe(self, bucket: str, change: Change) -> None:

@@ -29,7 +29,6 @@ class WorkQueue:
     """Pieces of work in the order of arrival; a piece that already waits is not queued twice."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._pieces: collections.OrderedDict[Hashable, Callable[[], None]] = collections.OrderedDict()
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._questions: set[asyncio.Task[None]] = set()

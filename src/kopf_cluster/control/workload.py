@@ -31,7 +31,6 @@ class Controller(abc.ABC):
     children: ClassVar[tuple[str, ...]] = (PODS,)
 
     def __init__(self, access: Objects) -> None:
-        super().__init__()
         self.objects = access
         self._keys: dict[str, Key] = {}
         self._children: dict[str, set[tuple[str, Key]]] = {}

@@ -55,7 +55,6 @@ class WebhookConverter:
     converts = True
 
     def __init__(self, definition: Obj, caller: Caller) -> None:
-        super().__init__()
         spec = definition["spec"]
         webhook = spec["conversion"]["webhook"]
         versions = webhook.get("conversionReviewVersions") or ()
@@ -200,7 +199,6 @@ class Completer:
 
     def __init__(self, definition: Obj, since: int, converter: Converter | None) -> None:
         """The revision is that of the definition: the older objects are to be completed."""
-        super().__init__()
         self._since = since
         self._converter = converter
         self._schemas: dict[str, Schema] = {

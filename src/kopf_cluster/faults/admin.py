@@ -66,7 +66,6 @@ class Admin:
         audit: Audit,
         issue: KubeconfigIssuer,
     ) -> None:
-        super().__init__()
         self._faults = faults
         self._issue = issue
         self._counters = counters

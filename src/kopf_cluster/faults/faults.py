@@ -161,7 +161,6 @@ class Faults:
     """All the trouble that one server makes. The methods may be called from any thread."""
 
     def __init__(self, seed: int = 0) -> None:
-        super().__init__()
         self.rules: tuple[FaultRule, ...] = ()
         self.watch_drops: WatchDrops | None = None
         """How often watches are cut; never by default."""

@@ -44,7 +44,6 @@ class Delay:
         get_lag: Callable[[], WatchLag | None],
         dice: random.Random,
     ) -> None:
-        super().__init__()
         self._write = write
         self._get_lag = get_lag
         self._dice = dice

@@ -50,7 +50,6 @@ class Listener:
         make_protocol: Callable[[], asyncio.BaseProtocol],
         context: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__()
         self._make_protocol = make_protocol
         self._tls: dict[str, Any] = (
             {} if context is None else {"ssl": context, "ssl_handshake_timeout": UNLIMITED, "ssl_shutdown_timeout": 1.0}

@@ -35,7 +35,6 @@ class MemoryNetwork:
     """
 
     def __init__(self, accept: Accept, find_ask: Callable[[], Ask | None]) -> None:
-        super().__init__()
         self._accept = accept
         self._find_ask = find_ask
         self._ends: dict[_End, None] = {}  # ordered, so that they go on in the same order every time

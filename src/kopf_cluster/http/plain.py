@@ -35,7 +35,6 @@ class PlainPort:
     """
 
     def __init__(self, accept: Callable[[], asyncio.Protocol]) -> None:
-        super().__init__()
         self._accept = accept
         self._listener = Listener(self._greet)
         self._port: int | None = None

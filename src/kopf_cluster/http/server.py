@@ -70,7 +70,6 @@ class HTTPServer:
     """Serves the application over TLS on one address."""
 
     def __init__(self, application: Application, *, faults: Faults, audit: Audit) -> None:
-        super().__init__()
         self._application = application
         self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
         """How many requests were answered, by verb, resource, and code."""

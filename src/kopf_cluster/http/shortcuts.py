@@ -36,7 +36,6 @@ class ShortRequest:
     transport: None = None
 
     def __init__(self, method: str, raw_path: str, headers: CIMultiDict[str], body: bytes) -> None:
-        super().__init__()
         self.method = method
         self.raw_path = raw_path
         self.headers = CIMultiDictProxy(headers)
@@ -61,7 +60,6 @@ class ShortContent:
     """The body of a response, which is there at once."""
 
     def __init__(self, body: bytes) -> None:
-        super().__init__()
         self._body = body
 
     async def readany(self) -> bytes:
@@ -73,7 +71,6 @@ class ShortResponse:
     """What clients use of the response to a usual request."""
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__()
         self.status = answer.status
         self.headers = CIMultiDict({"Content-Type": answer.content_type, **answer.headers})
         self.content = ShortContent(answer.body)
@@ -98,7 +95,6 @@ class ShortcutSession:
     """Makes requests by the short way, or else by the session, to which the headers and the connections belong."""
 
     def __init__(self, session: aiohttp.ClientSession, passage: Passage) -> None:
-        super().__init__()
         self._session = session
         self._passage = passage
 
@@ -137,7 +133,6 @@ class _Exchange:
     """The context of one response."""
 
     def __init__(self, passage: Passage, ask: Ask, request: ShortRequest, limit: float | None) -> None:
-        super().__init__()
         self._passage = passage
         self._ask = ask
         self._request = request

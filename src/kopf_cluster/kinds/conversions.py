@@ -45,7 +45,6 @@ class BuiltinConverter:
     converts = True
 
     def __init__(self, stored: str, to_stored: Callable[[Obj], Obj], to_served: Callable[[Obj], Obj]) -> None:
-        super().__init__()
         self._stored = stored
         self._to_stored = to_stored
         self._to_served = to_served

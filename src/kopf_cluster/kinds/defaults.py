@@ -147,7 +147,6 @@ class _Plan:
     __slots__ = ("_below", "_complete", "_constants", "_is_list", "_is_map")
 
     def __init__(self, structure: Structure, constants: Obj, complete: Callable[[Obj], None] | None) -> None:
-        super().__init__()
         self._is_list = structure.shape == "array"
         self._is_map = structure.shape == "map"
         self._constants = tuple((name, value, isinstance(value, (dict, list))) for name, value in constants.items())

@@ -55,7 +55,6 @@ class _Pruner:
     __slots__ = ("_path", "unknown")
 
     def __init__(self) -> None:
-        super().__init__()
         self.unknown: list[str] = []
         self._path: _Path = []
 

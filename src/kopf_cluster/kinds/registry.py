@@ -16,7 +16,6 @@ class Registry:
     """The served kinds, by group, version, and plural name; versions are kept in the order of preference."""
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
-        super().__init__()
         self.terminating: set[str] = set()
         """The buckets of the kinds that are going away: they accept no new objects."""
         self.converted: set[str] = set()

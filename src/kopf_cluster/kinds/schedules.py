@@ -26,7 +26,6 @@ class Schedule:
     """The moments of a schedule, or `ValueError` if it is not one."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
         fields = _SHORTCUTS.get(text.strip(), text).split()
         if len(fields) != 5:
             raise ValueError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")

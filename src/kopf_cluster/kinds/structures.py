@@ -159,7 +159,6 @@ class _Compiler:
     """Makes structures of definitions; each once, so that definitions can contain each other."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._compiled: dict[str, Structure] = {}
 
     def compile(self, name: str) -> Structure:

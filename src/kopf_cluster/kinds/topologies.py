@@ -73,7 +73,6 @@ class SchemaTopology:
     __slots__ = ("_fields", "_items", "_properties", "_schema", "_standard", "_values", "keys", "list_type", "map_type")
 
     def __init__(self, schema: Mapping[str, Any], *, root: bool = False) -> None:
-        super().__init__()
         self._schema = schema
         self._properties: Mapping[str, Any] = schema.get("properties") or {}
         self._standard = _STANDARD if root or schema.get("x-kubernetes-embedded-resource") else {}
@@ -120,7 +119,6 @@ class BuiltinTopology:
     __slots__ = ("_fields", "_structure", "_values", "keys", "list_type", "map_type")
 
     def __init__(self, structure: structures.Structure) -> None:
-        super().__init__()
         self._structure = structure
         self._fields: dict[str, BuiltinTopology] = {}
         self._values: BuiltinTopology | None = None

@@ -47,7 +47,6 @@ class Field:
     """A field of a message."""
 
     def __init__(self, row: Row) -> None:
-        super().__init__()
         self.number = row.number
         self.name = row.name
         self.cardinality = row.cardinality
@@ -133,7 +132,6 @@ class Message:
     is_structure = True
 
     def __init__(self, name: str) -> None:
-        super().__init__()
         self.name = name
 
     @functools.cached_property

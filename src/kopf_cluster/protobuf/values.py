@@ -75,7 +75,6 @@ class Integer:
     is_structure = False
 
     def __init__(self, bits: int) -> None:
-        super().__init__()
         self._bits = bits
 
     def encode(self, value: Any) -> bytes:
@@ -163,7 +162,6 @@ class Time:
     is_structure = True
 
     def __init__(self, *, precise: bool) -> None:
-        super().__init__()
         self._precise = precise
 
     def encode(self, value: Any) -> bytes:
@@ -268,7 +266,6 @@ class SchemaOr:
     is_structure = True
 
     def __init__(self, schema: Callable[[], Value], number: int, other: Callable[[], Value], *, many: bool) -> None:
-        super().__init__()
         self._schema = schema
         self._number = number
         self._other = other

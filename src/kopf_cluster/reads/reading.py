@@ -55,7 +55,6 @@ class Reader:
     """All reads from the store."""
 
     def __init__(self, store: Store, bookmark_interval: float) -> None:
-        super().__init__()
         self._store = store
         self._bookmark_interval = bookmark_interval
 

@@ -58,7 +58,6 @@ class OnlyMetadata:
     """`PartialObjectMetadata` of `meta.k8s.io`."""
 
     def __init__(self, version: str = "v1") -> None:
-        super().__init__()
         self._version = version
 
     def one(self, kind: Kind, record: Record, first: bool = True) -> bytes:
@@ -94,7 +93,6 @@ class AsTable:
     """`Table` of `meta.k8s.io`, as ``kubectl get`` shows it."""
 
     def __init__(self, include: str = "Metadata", version: str = "v1") -> None:
-        super().__init__()
         if include not in _INCLUDES:
             wrong = statuses.invalid_value("includeObject", include, "must be 'Metadata', 'Object', 'None', or empty")
             raise statuses.bad_request(f"Unable to convert to Table as requested: {wrong}")

@@ -84,7 +84,6 @@ class Watch:
         options: WatchOptions,
         frames: Frames,
     ) -> None:
-        super().__init__()
         self.content_type = frames.content_type
         self._frames = frames
         self.headers = with_warnings({}, kind.warnings)

@@ -52,7 +52,6 @@ class Archive:
     """The database of one running server. Nobody else may use the same directory at the same time."""
 
     def __init__(self, directory: pathlib.Path) -> None:
-        super().__init__()
         self._directory = directory
         self._changed: dict[tuple[str, Key], Record | None] = {}
         self._revision = 0

@@ -81,7 +81,6 @@ class Bucket:
     """All objects of one kind, ordered by key, with the log of their recent changes."""
 
     def __init__(self, compacted: int) -> None:
-        super().__init__()
         self.records: dict[Key, Record] = {}
         self.compacted = compacted
         self.closed = False
@@ -192,7 +191,6 @@ class Store:
     """All buckets and the revision counter they share."""
 
     def __init__(self, history: int = DEFAULT_HISTORY) -> None:
-        super().__init__()
         self.revision = 1
         self.compacted = 0
         self.observers: list[Callable[[str, Change], None]] = []

@@ -207,7 +207,6 @@ class _Changes:
     def __init__(
         self, old: Mapping[str, Any], new: Mapping[str, Any], difference: Difference, translate: Translate | None
     ) -> None:
-        super().__init__()
         self._old, self._new, self._translate = old, new, translate
         self._seen = {str(new.get("apiVersion")): difference}
         self._own = difference

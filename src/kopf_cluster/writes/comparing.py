@@ -142,7 +142,6 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], topology: Topology) 
 
 class _Comparison:
     def __init__(self) -> None:
-        super().__init__()
         self.added: Tree = {}
         self.modified: Tree = {}
         self.removed: Tree = {}

@@ -41,7 +41,6 @@ class Writer:
     """All writes to the store, for clients and for control loops."""
 
     def __init__(self, store: Store, registry: Registry, gate: Gate, *, managed_fields: bool) -> None:
-        super().__init__()
         self._managed_fields = managed_fields
         self._store = store
         self._registry = registry
