@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from kopf_cluster import codec, statuses
@@ -28,9 +28,17 @@ from kopf_cluster.kinds import (
 from kopf_cluster.kinds.kind import Converter, Kind, Obj, Strategy
 from kopf_cluster.kinds.resources import Resource
 from kopf_cluster.kinds.selectors import Selectable, make_selectable
-from kopf_cluster.validation import rules, workload_specs
+from kopf_cluster.statuses import FieldError
+from kopf_cluster.validation import (
+    admission_kinds,
+    autoscaler_specs,
+    networking,
+    pod_specs,
+    single_kinds,
+    workload_specs,
+)
 
-Rule: TypeAlias = Callable[[Obj, Obj | None], list[statuses.FieldError]]
+Rule: TypeAlias = Callable[[Obj, Obj | None], list[FieldError]]
 """What is special of a kind: completes the new state, and tells what is wrong with it."""
 
 _CLEANUP_FINALIZERS: Final = {customs.PLURAL: customs.CLEANUP_FINALIZER}
@@ -129,12 +137,12 @@ def _make_other_fields(resource: Resource) -> dict[str, Selectable]:
 def _make_strategy(resource: Resource) -> Strategy:
     initial, special = _INITIAL.get(resource.plural, {}), _RULES.get(resource.plural)
 
-    def strategy(new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[statuses.FieldError]:
+    def strategy(new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[FieldError]:
         structure = structures.of_definition(resource.definition)
         _replace(new, _prune(resource, new, structure, unknown))
         _fill(new, initial)
         errors = special(new, old) if special is not None else []
-        errors += rules.validate(resource.plural, new, old)
+        errors += _validate(resource.plural, new, old)
         told = {error.field for error in errors}
         return errors + [error for error in structures.validate(new, structure) if error.field not in told]
 
@@ -142,7 +150,7 @@ def _make_strategy(resource: Resource) -> Strategy:
         new: Obj,
         old: Obj | None,
         unknown: list[str] | None = None,
-    ) -> list[statuses.FieldError]:
+    ) -> list[FieldError]:
         """Definitions are checked by those who use them; what is not looked at is only pruned."""
         try:
             errors = customs.settle(new, old)
@@ -194,7 +202,7 @@ def _fill(target: Obj, defaults: Obj) -> None:
             target[key] = list(value) if isinstance(value, list) else value
 
 
-def _settle_namespace(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+def _settle_namespace(new: Obj, old: Obj | None) -> list[FieldError]:
     labels = dict(new["metadata"].get("labels") or {})
     labels["kubernetes.io/metadata.name"] = new["metadata"].get("name", "")
     new["metadata"] = {**new["metadata"], "labels": labels}
@@ -205,9 +213,9 @@ def _settle_namespace(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     return []
 
 
-def _settle_secret(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+def _settle_secret(new: Obj, old: Obj | None) -> list[FieldError]:
     """Move the write-only `stringData` to `data`, as the API promises."""
-    errors: list[statuses.FieldError] = []
+    errors: list[FieldError] = []
     texts = new.pop("stringData", None)
     if texts is not None:
         encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
@@ -217,11 +225,11 @@ def _settle_secret(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
     return errors + _refuse_change_if_immutable(new, old, "data", "immutable")
 
 
-def _settle_config_map(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+def _settle_config_map(new: Obj, old: Obj | None) -> list[FieldError]:
     return _refuse_change_if_immutable(new, old, "data", "binaryData", "immutable")
 
 
-def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list[statuses.FieldError]:
+def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list[FieldError]:
     if old is None or old.get("immutable") is not True:
         return []
     return [
@@ -231,9 +239,9 @@ def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list
     ]
 
 
-def _settle_event(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+def _settle_event(new: Obj, old: Obj | None) -> list[FieldError]:
     """Events belong to the namespaces of their objects; those with the exact time must tell who posts them."""
-    errors: list[statuses.FieldError] = []
+    errors: list[FieldError] = []
     is_new = new.get("apiVersion") == "events.k8s.io/v1"
     field = "regarding" if is_new else "involvedObject"
     namespace = (new.get(field) or {}).get("namespace") or ""
@@ -260,8 +268,8 @@ _EVENT_LIMITS: Final = {
 }
 
 
-def _settle_cron_job(new: Obj, old: Obj | None) -> list[statuses.FieldError]:
-    errors: list[statuses.FieldError] = []
+def _settle_cron_job(new: Obj, old: Obj | None) -> list[FieldError]:
+    errors: list[FieldError] = []
     spec = new.get("spec") or {}
     try:
         schedules.Schedule(spec.get("schedule") or "")
@@ -284,3 +292,53 @@ _RULES: Final[dict[str, Rule]] = {
     "jobs": workload_specs.settle,
     "certificatesigningrequests": certificates.settle_request,
 }
+
+
+Validator: TypeAlias = Callable[[Obj, Obj | None], Iterator[FieldError]]
+
+# By the plural names, which are unique among built-in kinds.
+_VALIDATORS: Final[Mapping[str, Validator]] = {
+    "apiservices": single_kinds.validate_api_service,
+    "clusterrolebindings": single_kinds.validate_binding,
+    "clusterroles": single_kinds.validate_role,
+    "configmaps": single_kinds.validate_config_map,
+    "cronjobs": workload_specs.validate_cron_job,
+    "daemonsets": workload_specs.validate_daemon_set,
+    "deployments": workload_specs.validate_deployment,
+    "horizontalpodautoscalers": autoscaler_specs.validate_autoscaler,
+    "ingresses": networking.validate_ingress,
+    "jobs": workload_specs.validate_job,
+    "leases": single_kinds.validate_lease,
+    "limitranges": single_kinds.validate_range,
+    "mutatingwebhookconfigurations": admission_kinds.validate_webhooks,
+    "networkpolicies": networking.validate_network_policy,
+    "persistentvolumeclaims": workload_specs.validate_claim,
+    "persistentvolumes": workload_specs.validate_volume,
+    "poddisruptionbudgets": single_kinds.validate_budget,
+    "pods": pod_specs.validate_pod,
+    "priorityclasses": single_kinds.validate_priority_class,
+    "replicasets": workload_specs.validate_replica_set,
+    "replicationcontrollers": workload_specs.validate_replication_controller,
+    "resourcequotas": single_kinds.validate_quota,
+    "rolebindings": single_kinds.validate_binding,
+    "roles": single_kinds.validate_role,
+    "secrets": single_kinds.validate_secret,
+    "services": networking.validate_service,
+    "statefulsets": workload_specs.validate_stateful_set,
+    "validatingadmissionpolicies": admission_kinds.validate_policy,
+    "validatingadmissionpolicybindings": admission_kinds.validate_binding,
+    "validatingwebhookconfigurations": admission_kinds.validate_webhooks,
+}
+
+# What the rules are not about; a write that changes nothing else is as good as the object was before.
+_LEFT_OUT: Final = frozenset({"metadata", "status"})
+
+
+def _validate(plural: str, new: Obj, old: Obj | None) -> list[FieldError]:
+    """Give everything that is wrong with a new state; the old one is there if the object is changed."""
+    validator = _VALIDATORS.get(plural)
+    return [] if validator is None or (old is not None and _is_same(new, old)) else list(validator(new, old))
+
+
+def _is_same(new: Obj, old: Obj) -> bool:
+    return all(new.get(name) == old.get(name) for name in {*new, *old} if name not in _LEFT_OUT)

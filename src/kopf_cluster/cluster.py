@@ -30,11 +30,11 @@ from kopf_cluster.admission.webhook_calls import Services
 from kopf_cluster.audit import Audit, AuditRecord
 from kopf_cluster.clients.client import Client, UserClient
 from kopf_cluster.clients.door import Door
-from kopf_cluster.clients.naming import find_kind
+from kopf_cluster.clients.operations import find_kind
 from kopf_cluster.control.simulation import Extent
 from kopf_cluster.faults.faults import Faults
+from kopf_cluster.http.client_connections import PlainPort
 from kopf_cluster.http.memory import MemoryNetwork
-from kopf_cluster.http.plain import PlainPort
 from kopf_cluster.http.server import Orders
 from kopf_cluster.requests import ADMINISTRATOR
 from kopf_cluster.server import BOOKMARK_INTERVAL, ClusterServer, Observer, ServerOptions

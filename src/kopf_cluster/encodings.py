@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from kopf_cluster import codec, statuses, yamls
-from kopf_cluster.protobuf import envelopes
+from kopf_cluster.protobuf import messages
 from kopf_cluster.requests import Answer
 
 # What clients accept: the header ``Accept``, understood as kube-apiserver does.
@@ -64,7 +64,7 @@ def _parse_weight(text: str) -> float:
 
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
-PROTOBUF: Final = envelopes.MEDIA_TYPE
+PROTOBUF: Final = messages.MEDIA_TYPE
 
 SERVED: Final = (JSON, YAML, PROTOBUF)
 """What objects can be sent in, by preference if the client has none."""
@@ -95,7 +95,7 @@ class Delimited:
     content_type = f"{PROTOBUF};stream=watch"
 
     def frame(self, type_: str, obj: bytes) -> bytes:
-        return envelopes.encode_event(type_, codec.decode(obj))
+        return messages.encode_event(type_, codec.decode(obj))
 
 
 STREAMED: Final[Mapping[str, Frames]] = {JSON: Lines(), PROTOBUF: Delimited()}
@@ -121,8 +121,8 @@ def _encode(obj: dict[str, Any], media: str) -> bytes:
     if media == YAML:
         return yamls.dump(obj)
     try:
-        return envelopes.encode_object(obj)
-    except envelopes.NotEncodable as error:
+        return messages.encode_object(obj)
+    except messages.NotEncodable as error:
         raise statuses.APIStatus(406, "NotAcceptable", str(error)) from None
 
 

@@ -22,19 +22,18 @@ from kopf_cluster.admission.configurations import Configurations
 from kopf_cluster.admission.reviewing import AdmissionCall, Gate, Reviewer
 from kopf_cluster.admission.webhook_calls import Caller, Services
 from kopf_cluster.api.api import API
-from kopf_cluster.api.paths import Metrics
+from kopf_cluster.api.discovery import Metrics
 from kopf_cluster.audit import Audit
 from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.clients.operations import AGENT, Desk, Operation
-from kopf_cluster.control.access import Objects
 from kopf_cluster.control.basics import Basics, create_components
 from kopf_cluster.control.collecting import Collector
 from kopf_cluster.control.definition_life import Definitions
 from kopf_cluster.control.disruptions import Disruptions
+from kopf_cluster.control.loops import Objects, WorkQueue, supervised
 from kopf_cluster.control.namespaces import Namespaces
 from kopf_cluster.control.signing import Signers
 from kopf_cluster.control.simulation import Extent, create_nodes, make_simulation
-from kopf_cluster.control.work import WorkQueue, supervised
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.faults.faults import Faults
 from kopf_cluster.http.server import HTTPServer, Orders

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import kopf
-from kopf_cluster.api.paths import VERSION
+from kopf_cluster.api.discovery import VERSION
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,10 @@ import msgspec
 from kopf_cluster import codec, encodings, patches, statuses
 from kopf_cluster.access.gate import Access
 from kopf_cluster.access.virtual import VirtualResources
-from kopf_cluster.api import paths, subresources
-from kopf_cluster.api.bodies import YAML_TYPES, decode_body, decode_patch, read_object
-from kopf_cluster.api.discovery import Discovery
+from kopf_cluster.api import subresources
+from kopf_cluster.api.bodies import YAML_TYPES, decode_body, decode_patch, delete_options, read_object, write_options
+from kopf_cluster.api.discovery import Discovery, answer_issuer, answer_path
 from kopf_cluster.api.openapi import OpenAPI
-from kopf_cluster.api.request_options import delete_options, write_options
 from kopf_cluster.api.subresources import Pods, Scaling
 from kopf_cluster.kinds import objects, structures
 from kopf_cluster.kinds.kind import Kind, Obj
@@ -60,8 +59,8 @@ class API:
         self.pages: list[Page] = [
             lambda request: discovery.answer(request, self.address),
             OpenAPI(registry).answer,
-            functools.partial(paths.answer, registry=registry),
-            lambda request: paths.answer_issuer(request, self.address, access.tokens),
+            functools.partial(answer_path, registry=registry),
+            lambda request: answer_issuer(request, self.address, access.tokens),
         ]
         """What answers requests of other paths than those of resources, one by one until there is an answer."""
 

@@ -13,8 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kopf_cluster import ages, codec, patches, statuses
-from kopf_cluster.api.bodies import decode_patch, read_object
-from kopf_cluster.api.request_options import convert_delete_options, write_options
+from kopf_cluster.api.bodies import convert_delete_options, decode_patch, read_object, write_options
 from kopf_cluster.kinds import objects, scales, selectors
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry

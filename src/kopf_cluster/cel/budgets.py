@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from kopf_cluster import statuses
 from kopf_cluster.cel.costs import estimate
 from kopf_cluster.cel.rules import RuleNode
-from kopf_cluster.cel.sizes import MAX_REQUEST, least_bytes
+from kopf_cluster.cel.values import MAX_REQUEST, least_bytes
 from kopf_cluster.statuses import FieldError
 
 _RULE_LIMIT: Final = 10_000_000

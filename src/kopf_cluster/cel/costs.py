@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from kopf_cluster.cel.sizes import most_elements
-from kopf_cluster.cel.values import Schema, escape, fields_of
+from kopf_cluster.cel.values import Schema, escape, fields_of, most_elements
 from kopf_cluster.protobuf.wire import Raw, read_fields
 
 UNKNOWN: Final = 2**64 - 1

@@ -1,6 +1,11 @@
 """
 What every cluster has besides the namespaces: the service of the API itself, and in each namespace the default
-service account and the certificate of the cluster's authority.
+service account and the certificate of the cluster's authority; and the roles and the bindings for people and for their
+programs.
+
+The roles are those of "Using RBAC Authorization" ("Default roles and role bindings") that mean anything here: the roles
+of the components of a control plane are left out, as there are none. The rules are a line each:
+``verbs | API group | resources``, where a dash is the core group.
 """
 
 from __future__ import annotations
@@ -8,10 +13,8 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from kopf_cluster.access import bootstrap_roles
 from kopf_cluster.access.authorizing import GROUP
-from kopf_cluster.control.access import Objects
-from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.control.loops import Objects, WorkQueue
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.store.storage import Change, Store
@@ -81,8 +84,8 @@ class Basics:
     def create_initial(self) -> None:
         """Create the service of the API and the default roles, and complete the namespaces that are there."""
         for bucket, made in (
-            (_CLUSTER_ROLES, bootstrap_roles.cluster_roles()),
-            (_CLUSTER_BINDINGS, bootstrap_roles.cluster_role_bindings()),
+            (_CLUSTER_ROLES, cluster_roles()),
+            (_CLUSTER_BINDINGS, cluster_role_bindings()),
         ):
             for role in made:
                 self._objects.create(bucket, "", role)
@@ -137,3 +140,169 @@ def create_components(store: Store, registry: Registry, writer: Writer, queue: W
             "",
             {"metadata": {"name": name}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},
         )
+
+
+_READ: Final = "get list watch"
+_WRITE: Final = "create delete deletecollection patch update"
+_ALL: Final = f"{_WRITE} {_READ}"
+
+_WORKLOADS: Final = """
+| - | configmaps endpoints persistentvolumeclaims pods serviceaccounts services
+| - | replicationcontrollers replicationcontrollers/scale
+| apps | controllerrevisions daemonsets deployments deployments/scale replicasets replicasets/scale
+| apps | statefulsets statefulsets/scale
+| autoscaling | horizontalpodautoscalers
+| batch | cronjobs jobs
+| policy | poddisruptionbudgets
+| networking.k8s.io | ingresses networkpolicies
+"""
+
+_VIEW: Final = f"""
+{_WORKLOADS}
+| - | persistentvolumeclaims/status services/status bindings events limitranges namespaces/status pods/log pods/status
+| - | replicationcontrollers/status resourcequotas resourcequotas/status namespaces
+| discovery.k8s.io | endpointslices
+| apps | daemonsets/status deployments/status replicasets/status statefulsets/status
+| autoscaling | horizontalpodautoscalers/status
+| batch | cronjobs/status jobs/status
+| policy | poddisruptionbudgets/status
+| networking.k8s.io | ingresses/status
+"""
+
+_EDIT: Final = f"""
+{_READ} | - | pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy
+impersonate | - | serviceaccounts
+{_WRITE} | - | pods pods/attach pods/exec pods/portforward pods/proxy
+create | - | pods/eviction serviceaccounts/token
+{_WRITE} | - | configmaps events persistentvolumeclaims secrets serviceaccounts services services/proxy
+{_WRITE} | - | replicationcontrollers replicationcontrollers/scale
+{_WRITE} | apps | daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale
+{_WRITE} | apps | statefulsets statefulsets/scale
+{_WRITE} | autoscaling | horizontalpodautoscalers
+{_WRITE} | batch | cronjobs jobs
+{_WRITE} | policy | poddisruptionbudgets
+{_WRITE} | networking.k8s.io | ingresses networkpolicies
+{_ALL} | coordination.k8s.io | leases
+"""
+
+_ADMIN: Final = f"""
+create | authorization.k8s.io | localsubjectaccessreviews
+{_ALL} | {GROUP} | roles rolebindings
+"""
+
+_BASIC_USER: Final = """
+create | authorization.k8s.io | selfsubjectaccessreviews selfsubjectrulesreviews
+create | authentication.k8s.io | selfsubjectreviews
+"""
+
+_AUTH_DELEGATOR: Final = """
+create | authentication.k8s.io | tokenreviews
+create | authorization.k8s.io | subjectaccessreviews
+"""
+
+_PUBLIC_PATHS: Final = ["/healthz", "/livez", "/readyz", "/version", "/version/"]
+_DISCOVERY_PATHS: Final = [
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+    "/version/",
+]
+_MONITORING_PATHS: Final = [
+    "/healthz",
+    "/healthz/*",
+    "/livez",
+    "/livez/*",
+    "/metrics",
+    "/metrics/slis",
+    "/readyz",
+    "/readyz/*",
+]
+_ISSUER_PATHS: Final = [
+    "/.well-known/openid-configuration",
+    "/.well-known/openid-configuration/",
+    "/openid/v1/jwks",
+    "/openid/v1/jwks/",
+]
+
+_SUBJECTS: Final = {
+    "cluster-admin": ("system:masters",),
+    "system:basic-user": ("system:authenticated",),
+    "system:discovery": ("system:authenticated",),
+    "system:monitoring": ("system:monitoring",),
+    "system:public-info-viewer": ("system:authenticated", "system:unauthenticated"),
+    "system:service-account-issuer-discovery": ("system:serviceaccounts",),
+}
+
+
+def cluster_roles() -> list[Obj]:
+    """Give the default cluster roles, ready to be stored, except for what every object gets on its creation."""
+    return [
+        _role(
+            "cluster-admin",
+            [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        ),
+        _aggregated("admin"),
+        _aggregated("edit", aggregate_to="admin"),
+        _aggregated("view", aggregate_to="edit"),
+        _role("system:aggregate-to-admin", _rules(_ADMIN), aggregate_to="admin"),
+        _role("system:aggregate-to-edit", _rules(_EDIT), aggregate_to="edit"),
+        _role("system:aggregate-to-view", _rules(_VIEW), aggregate_to="view"),
+        _role("system:auth-delegator", _rules(_AUTH_DELEGATOR)),
+        _role("system:basic-user", _rules(_BASIC_USER)),
+        _role("system:discovery", _paths(_DISCOVERY_PATHS)),
+        _role("system:monitoring", _paths(_MONITORING_PATHS)),
+        _role("system:public-info-viewer", _paths(_PUBLIC_PATHS)),
+        _role("system:service-account-issuer-discovery", _paths(_ISSUER_PATHS)),
+    ]
+
+
+def cluster_role_bindings() -> list[Obj]:
+    """Give the default bindings of the default cluster roles to groups."""
+    return [
+        {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": _metadata(name),
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": group} for group in groups],
+        }
+        for name, groups in _SUBJECTS.items()
+    ]
+
+
+def _metadata(name: str, aggregate_to: str = "") -> Obj:
+    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+    if aggregate_to:
+        labels[f"{GROUP}/aggregate-to-{aggregate_to}"] = "true"
+    return {"name": name, "labels": labels, "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"}}
+
+
+def _role(name: str, rules: list[Obj], aggregate_to: str = "") -> Obj:
+    metadata = _metadata(name, aggregate_to)
+    return {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+
+
+def _aggregated(name: str, aggregate_to: str = "") -> Obj:
+    selector = {"matchLabels": {f"{GROUP}/aggregate-to-{name}": "true"}}
+    return {**_role(name, [], aggregate_to), "aggregationRule": {"clusterRoleSelectors": [selector]}}
+
+
+def _rules(text: str) -> list[Obj]:
+    rules: list[Obj] = []
+    for line in filter(None, text.splitlines()):
+        verbs, group, resources = (part.split() for part in line.split("|"))
+        rules.append(
+            {"verbs": verbs or _READ.split(), "apiGroups": ["" if group == ["-"] else group[0]], "resources": resources}
+        )
+    return rules
+
+
+def _paths(paths: list[str]) -> list[Obj]:
+    return [{"verbs": ["get"], "nonResourceURLs": paths}]

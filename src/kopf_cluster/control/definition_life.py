@@ -12,7 +12,7 @@ import functools
 from typing import Any
 
 from kopf_cluster.admission.webhook_calls import Caller
-from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.control.loops import WorkQueue
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.custom_resources.converting import Completer, WebhookConverter
 from kopf_cluster.kinds import objects

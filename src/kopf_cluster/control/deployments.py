@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kopf_cluster.control.access import key_of, namespace_of, reference_to
+from kopf_cluster.control.loops import key_of, namespace_of, reference_to
 from kopf_cluster.control.workload import (
     PODS,
     Adopter,

@@ -10,7 +10,7 @@ import math
 from typing import Any, Final
 
 from kopf_cluster import ages
-from kopf_cluster.control.access import Objects, controller_of, make_condition
+from kopf_cluster.control.loops import Objects, controller_of, make_condition
 from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key

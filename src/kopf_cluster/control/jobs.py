@@ -10,7 +10,7 @@ import zoneinfo
 from typing import Final
 
 from kopf_cluster import ages, statuses
-from kopf_cluster.control.access import Objects, key_of, namespace_of, reference_to
+from kopf_cluster.control.loops import Objects, key_of, namespace_of, reference_to
 from kopf_cluster.control.workload import PODS, Controller, is_active, is_ending, is_ready, labels_of, phase_of
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.kinds.schedules import Schedule

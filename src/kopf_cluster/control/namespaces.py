@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kopf_cluster import ages, statuses
-from kopf_cluster.control.access import make_condition
-from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.control.loops import WorkQueue, make_condition
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.store.storage import Change, Record, Store

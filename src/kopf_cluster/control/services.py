@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kopf_cluster.control.access import Objects, namespace_of
+from kopf_cluster.control.loops import Objects, namespace_of
 from kopf_cluster.control.workload import PODS, is_active, is_ready, labels_of
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from kopf_cluster.control import workload
-from kopf_cluster.control.access import namespace_of
+from kopf_cluster.control.loops import namespace_of
 from kopf_cluster.control.workload import (
     PODS,
     Controller,

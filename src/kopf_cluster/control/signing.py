@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kopf_cluster import ages
 from kopf_cluster.access.credentials import Credentials, sign_certificate
-from kopf_cluster.control.access import Objects
+from kopf_cluster.control.loops import Objects
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change
 

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, TypeAlias
 
-from kopf_cluster.control.access import Objects
 from kopf_cluster.control.deployments import Deployments, ReplicaSets, ReplicationControllers
 from kopf_cluster.control.jobs import CronJobs, Jobs
-from kopf_cluster.control.kubelet import Kubelet
-from kopf_cluster.control.nodes import Nodes
+from kopf_cluster.control.kubelet import Kubelet, Nodes
+from kopf_cluster.control.loops import Objects, WorkQueue
 from kopf_cluster.control.services import Services
 from kopf_cluster.control.sets import DaemonSets, StatefulSets
 from kopf_cluster.control.volumes import Volumes
-from kopf_cluster.control.work import WorkQueue
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.store.storage import Change, Store
 from kopf_cluster.writes.writing import Writer

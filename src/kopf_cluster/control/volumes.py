@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kopf_cluster.control.access import Objects
+from kopf_cluster.control.loops import Objects
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key
 

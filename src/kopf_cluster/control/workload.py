@@ -15,7 +15,7 @@ from typing import ClassVar, Final, NamedTuple
 import msgspec
 
 from kopf_cluster import ages
-from kopf_cluster.control.access import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
+from kopf_cluster.control.loops import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
 from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key

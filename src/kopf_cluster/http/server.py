@@ -33,8 +33,14 @@ from kopf_cluster.faults.admin import PREFIX, Admin, KubeconfigIssuer
 from kopf_cluster.faults.clients import Clients
 from kopf_cluster.faults.faults import FaultRule, Faults, ServerControl
 from kopf_cluster.faults.lagging import Delay, retell
-from kopf_cluster.http.client_connections import UNLIMITED, Connections, Listener, connection_logger
-from kopf_cluster.http.plain import is_plain, take_token
+from kopf_cluster.http.client_connections import (
+    UNLIMITED,
+    Connections,
+    Listener,
+    connection_logger,
+    is_plain,
+    take_token,
+)
 from kopf_cluster.http.shortcuts import ShortRequest
 from kopf_cluster.requests import SUPERUSERS, Answer, Call, Identity, Request, Stream, User, refuse, resolve
 

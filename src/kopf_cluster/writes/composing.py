@@ -1,18 +1,23 @@
 """
-The head of a new state: its metadata as the client wants them, with all that a client may not decide on.
+A new state put together: the part of it that a write may change, its metadata, and its body completed and validated.
 
-The rules are those of the API conventions ("Metadata") and of "API Concepts" ("Generated values").
+The rules are those of the API conventions ("Metadata", "Subresources") and of "API Concepts" ("Generated values").
+What is unknown, is reported as the client wants it by the parameter ``fieldValidation``: see "Server-side field
+validation" there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from kopf_cluster import statuses
-from kopf_cluster.kinds import objects, pruning, structures
+from kopf_cluster import codec, json_fields, statuses
+from kopf_cluster.cel import rules as cel_rules
+from kopf_cluster.kinds import certificates, objects, pruning, schemas, structures
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.kinds.structures import DEFINITION
-from kopf_cluster.writes.parts import copy_field
+from kopf_cluster.kinds.structures import DEFINITION, KNOWN_METADATA
+from kopf_cluster.patches import blame_patch
+from kopf_cluster.writes.write_options import WriteOptions
 
 # What only the server decides: the values are taken from the previous state whatever the client says.
 _SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
@@ -141,3 +146,203 @@ def mount_token(spec: Obj, account: Obj, suffix: str) -> None:
             },
         },
     ]
+
+
+# The body: unknown fields dropped or refused, defaults filled in, all of it validated.
+
+# What makes an object unfit for being looked at by rules; with other errors, all is told at once.
+_BLOCKING: Final = frozenset(
+    {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
+)
+_UNCHECKED: Final = statuses.invalid_value(
+    "<nil>",
+    None,
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
+def settle(
+    kind: Kind,
+    new: Obj,
+    old: Obj | None,
+    metadata: Any,
+    options: WriteOptions,
+) -> list[statuses.FieldError]:
+    """Do the same as `settle_body` with what a client has sent, and report what is unknown in it."""
+    if not options.strict and options.warnings is None:
+        return settle_body(kind, new, old)
+    unknown = (
+        [f"metadata.{name}" for name in metadata if name not in KNOWN_METADATA] if isinstance(metadata, dict) else []
+    )
+    errors = settle_body(kind, new, old, unknown)
+    notes = [*options.repeated, *(strange := json_fields.describe_unknown(unknown))]
+    if len(notes) > 1 and strange and options.text and not kind.custom:
+        notes = json_fields.sort(options.text, options.repeated, strange)
+    if notes and options.strict:
+        raise _refuse_strictly(kind, new, notes, options)
+    if options.warnings is not None:
+        options.warnings.extend(notes)
+    return errors
+
+
+def settle_body(
+    kind: Kind,
+    new: Obj,
+    old: Obj | None,
+    unknown: list[str] | None = None,
+) -> list[statuses.FieldError]:
+    """Complete the new state in place and tell what is wrong with it; add the paths of what is dropped to the list."""
+    errors: list[statuses.FieldError] = []
+    if kind.schema is not None:
+        body = codec.decode(codec.encode({key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
+        dropped = list(schemas.prune(body, kind.schema, "", root=True))
+        dropped.sort()
+        dropped += sorted(schemas.prune_embedded(body, kind.schema, ""))
+        if unknown is not None:
+            unknown += dropped
+        schemas.fill_defaults(body, kind.schema)
+        for key in [key for key in new if key not in objects.HEAD_FIELDS]:
+            del new[key]
+        new.update(body)
+        errors += _validate(kind.schema, new, old)
+    if kind.rules is not None:
+        errors += cel_rules.validate(kind.rules, new, old) if not _are_blocking(errors) else [_UNCHECKED]
+    if kind.strategy is not None:
+        errors += kind.strategy(new, old, unknown)
+    return errors
+
+
+def _are_blocking(errors: list[statuses.FieldError]) -> bool:
+    return any(error.reason in _BLOCKING for error in errors)
+
+
+def _validate(schema: schemas.Schema, new: Obj, old: Obj | None) -> list[statuses.FieldError]:
+    errors = list(schemas.validate(new, schema, ""))
+    if errors and old is not None:  # rarely, so the old state is not looked at before
+        errors = list(schemas.validate(new, schema, "", old))
+    return errors
+
+
+def _refuse_strictly(kind: Kind, new: Obj, notes: Iterable[str], options: WriteOptions) -> statuses.APIStatus:
+    """Make the refusal of what is unknown or repeated: the object is to blame, or the patch."""
+    why = f"strict decoding error: {', '.join(notes)}"
+    if options.patching:
+        return blame_patch(new, options.strategic, why)
+    return statuses.Undecodable(kind.kind, kind.version, why)
+
+
+# Which part of an object a write may change: all but the status, only the status, or what another subresource is for.
+# The rest is taken from the previous state, whatever the client sends.
+
+# By which subresources the metadata are never changed; and of which built-in kinds they are not by the status.
+_OWN_METADATA: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
+_OWN_METADATA_OF_STATUS: Final = frozenset(
+    {
+        "apiservices.apiregistration.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "flowschemas.flowcontrol.apiserver.k8s.io",
+        "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+        "resourceclaims.resource.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "volumeattachments.storage.k8s.io",
+    }
+)
+# Of all others, the status brings its metadata with it, for historical reasons; with these exceptions.
+_KEPT_BY_STATUS: Final = {"deployments.apps": ("labels",), "pods": ("ownerReferences",)}
+
+
+def take_part(kind: Kind, subresource: str, old: Obj, new: Obj) -> Obj:
+    """Give the new state with only that taken which the (sub)resource is for; the metadata are settled elsewhere."""
+    if not subresource or subresource not in _TAKERS:
+        if kind.has_status:
+            copy_field(old, new, "status")
+        return new
+    result = _TAKERS[subresource](kind, old, new)
+    result["metadata"] = _take_metadata(kind, subresource, old["metadata"], new.get("metadata"))
+    return result
+
+
+def _take_metadata(kind: Kind, subresource: str, old: Obj, wanted: Any) -> Any:
+    """Take the metadata as far as the subresource may change them; in any case, the version that they are based on."""
+    if not kind.custom and subresource not in _OWN_METADATA and kind.bucket not in _OWN_METADATA_OF_STATUS:
+        if isinstance(wanted, dict):
+            wanted = dict(wanted)
+            for field in _KEPT_BY_STATUS.get(kind.bucket, ()):
+                copy_field(old, wanted, field)
+        return wanted
+    metadata = dict(old)
+    if isinstance(wanted, dict):
+        metadata["resourceVersion"] = wanted.get("resourceVersion")
+        metadata["uid"] = wanted.get("uid") or metadata["uid"]
+        copy_field(wanted, metadata, "managedFields")
+    return metadata
+
+
+def _take_status(kind: Kind, old: Obj, new: Obj) -> Obj:
+    result = dict(old)
+    copy_field(new, result, "status")
+    if kind.bucket == "certificatesigningrequests.certificates.k8s.io" and isinstance(result.get("status"), dict):
+        result["status"] = certificates.settle(result["status"], old.get("status") or {}, keep=True)
+    return result
+
+
+def _take_approval(kind: Kind, old: Obj, new: Obj) -> Obj:
+    """Only the conditions are taken: whether a certificate is approved or denied."""
+    status, wanted = dict(old.get("status") or {}), new.get("status")
+    copy_field(wanted if isinstance(wanted, dict) else {}, status, "conditions")
+    return {**old, "status": certificates.settle(status, old.get("status") or {})}
+
+
+def _take_finalizers(kind: Kind, old: Obj, new: Obj) -> Obj:
+    """Only the finalizers in the spec are taken: those of namespaces."""
+    spec, wanted = dict(old.get("spec") or {}), new.get("spec")
+    copy_field(wanted if isinstance(wanted, dict) else {}, spec, "finalizers")
+    return {**old, "spec": spec}
+
+
+def _take_binding(kind: Kind, old: Obj, new: Obj) -> Obj:
+    """It is made by the server itself: both the node and the condition are taken."""
+    return new
+
+
+def _take_ephemeral_containers(kind: Kind, old: Obj, new: Obj) -> Obj:
+    spec, wanted = dict(old.get("spec") or {}), new.get("spec")
+    copy_field(wanted if isinstance(wanted, dict) else {}, spec, "ephemeralContainers")
+    return {**old, "spec": spec}
+
+
+def _take_sizes(kind: Kind, old: Obj, new: Obj) -> Obj:
+    """Only the resources of the containers are taken."""
+    spec, wanted = dict(old.get("spec") or {}), new.get("spec")
+    for field in ("containers", "initContainers"):
+        sizes = {item.get("name"): item for item in _dicts(wanted.get(field) if isinstance(wanted, dict) else None)}
+        if field in spec:
+            spec[field] = [_resize(item, sizes.get(item.get("name"), {})) for item in _dicts(spec[field])]
+    return {**old, "spec": spec}
+
+
+def _resize(container: Obj, wanted: Obj) -> Obj:
+    return {**container, **{name: wanted[name] for name in ("resources", "resizePolicy") if name in wanted}}
+
+
+def _dicts(value: Any) -> list[Obj]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def copy_field(source: Obj, target: Obj, field: str) -> None:
+    """Let the field be the same in both; nulls and absent fields are the same thing."""
+    if source.get(field) is None:
+        target.pop(field, None)
+    else:
+        target[field] = source[field]
+
+
+_TAKERS: Final[dict[str, Callable[[Kind, Obj, Obj], Obj]]] = {
+    "status": _take_status,
+    "approval": _take_approval,
+    "binding": _take_binding,
+    "finalize": _take_finalizers,
+    "ephemeralcontainers": _take_ephemeral_containers,
+    "resize": _take_sizes,
+}

@@ -24,7 +24,7 @@ from kopf_cluster.kinds.topologies import Topology
 from kopf_cluster.patches import blame_patch
 from kopf_cluster.store.storage import Key, Record, Store
 from kopf_cluster.validation import pod_warnings
-from kopf_cluster.writes import composing, managing, parts, settling, write_options
+from kopf_cluster.writes import composing, managing, write_options
 from kopf_cluster.writes.applying import Translate
 from kopf_cluster.writes.write_options import DEFAULT, DeleteOptions, Preconditions, WriteOptions
 
@@ -67,12 +67,12 @@ class Writer:
         new = composing.compose(kind, body, metadata)
         if kind.has_status:
             new.pop("status", None)
-        wrong = settling.settle(kind, new, None, body.get("metadata"), options)
+        wrong = composing.settle(kind, new, None, body.get("metadata"), options)
         if kind.bucket == "pods":
             self._mount_token(new["spec"], namespace)
         if self._gate:
             new = self._gate.mutate("CREATE", kind, new, None, dry_run=options.dry_run)
-            wrong = settling.settle_body(kind, new, None)
+            wrong = composing.settle_body(kind, new, None)
         metadata = new["metadata"]
         errors = [*objects.require_name(kind, metadata), *objects.validate_metadata(metadata, None), *wrong]
         if self.guard is not None:
@@ -116,10 +116,10 @@ class Writer:
             raise statuses.unprocessable()
         sent, outcome = new.get("metadata"), new
         try:
-            new = parts.take(kind, subresource, old, dict(new))
+            new = composing.take_part(kind, subresource, old, dict(new))
             new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version))
             is_same = _is_same_body(old, new) and not options.repeated and not _has_transitions(kind)
-            wrong = [] if is_same else settling.settle(kind, new, old, sent, options)
+            wrong = [] if is_same else composing.settle(kind, new, old, sent, options)
         except statuses.Undecodable as error:
             if not options.patching or options.applied:
                 raise
@@ -128,9 +128,9 @@ class Writer:
             ) from None
         if self._gate:
             mutated = self._gate.mutate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
-            mutated = {**parts.take(kind, subresource, old, dict(mutated)), "metadata": mutated["metadata"]}
+            mutated = {**composing.take_part(kind, subresource, old, dict(mutated)), "metadata": mutated["metadata"]}
             if mutated != new:
-                new, wrong = mutated, settling.settle_body(kind, mutated, old)
+                new, wrong = mutated, composing.settle_body(kind, mutated, old)
         return self._replace(kind, record, old, new, wrong, options, subresource)
 
     def apply(

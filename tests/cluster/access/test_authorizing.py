@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.access import bootstrap_roles, virtual
+from kopf_cluster.access import virtual
 from kopf_cluster.access.authorizing import GROUP, Attributes, Policy, aggregate, forbidden
+from kopf_cluster.control import basics
 from kopf_cluster.requests import User
 from kopf_cluster.statuses import APIStatus
 
@@ -178,8 +179,8 @@ def test_roles_that_aggregate_each_other() -> None:
 # ------------------------------------------------------------------------------------------ default roles
 
 def default_policy(*bindings: Any) -> Policy:
-    return Policy(cluster_roles=bootstrap_roles.cluster_roles(),
-                  cluster_role_bindings=[*bootstrap_roles.cluster_role_bindings(), *bindings])
+    return Policy(cluster_roles=basics.cluster_roles(),
+                  cluster_role_bindings=[*basics.cluster_role_bindings(), *bindings])
 
 
 @pytest.mark.parametrize(("name", "may", "may_not"), [
@@ -211,12 +212,12 @@ def test_everybody_may_discover_and_review_themselves() -> None:
 
 
 def test_default_roles_are_complete_objects() -> None:
-    roles = {item["metadata"]["name"] for item in bootstrap_roles.cluster_roles()}
-    for item in bootstrap_roles.cluster_roles():
+    roles = {item["metadata"]["name"] for item in basics.cluster_roles()}
+    for item in basics.cluster_roles():
         assert (item["apiVersion"], item["kind"]) == ("rbac.authorization.k8s.io/v1", "ClusterRole")
         assert item["rules"] or item["aggregationRule"]
         assert all(rule["verbs"] for rule in item["rules"])
-    for item in bootstrap_roles.cluster_role_bindings():
+    for item in basics.cluster_role_bindings():
         assert item["kind"] == "ClusterRoleBinding"
         assert item["roleRef"]["name"] in roles
         assert item["subjects"]

@@ -9,8 +9,7 @@ import pytest
 
 from kopf_cluster.cel.costs import estimate
 from kopf_cluster.cel.expressions import compile_expression
-from kopf_cluster.cel.sizes import least_bytes, most_elements
-from kopf_cluster.cel.values import type_of
+from kopf_cluster.cel.values import least_bytes, most_elements, type_of
 from tests.cluster.conftest import CRDS, Client, Reply, make_definition
 
 pytest.importorskip("cel_expr_python")

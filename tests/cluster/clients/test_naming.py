@@ -4,7 +4,7 @@ import pytest
 
 from kopf_cluster import APIStatus
 from kopf_cluster.builtin_kinds import read_kinds
-from kopf_cluster.clients.naming import find_kind
+from kopf_cluster.clients.operations import find_kind
 from kopf_cluster.kinds.kind import Kind
 from kopf_cluster.kinds.registry import Registry
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kopf_cluster import LocalCluster
-from kopf_cluster.control.work import WorkQueue
+from kopf_cluster.control.loops import WorkQueue
 from tests.cluster.conftest import CONFIG_MAPS, Client, make_config_map, make_kex
 from tests.patience import PATIENCE
 

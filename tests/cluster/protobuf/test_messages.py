@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_cluster.builtin_kinds import read_kinds
-from kopf_cluster.protobuf.envelopes import decode_object, encode_object, open_envelope
-from kopf_cluster.protobuf.messages import list_messages
+from kopf_cluster.protobuf.messages import decode_object, encode_object, list_messages, open_envelope
 from kopf_cluster.protobuf.wire import ProtobufError
 
 from .samples import find, make, without_empty

@@ -11,7 +11,7 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from kopf_cluster.builtin_kinds import read_kinds
-from kopf_cluster.protobuf.envelopes import decode_object, open_envelope
+from kopf_cluster.protobuf.messages import decode_object, open_envelope
 from tests.patience import PATIENCE
 
 from ..conftest import CRDS, Client, connect, make_definition, make_request
