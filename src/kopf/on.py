@@ -35,6 +35,7 @@ from kopf._handlers.options import (
     CreateOptions,
     DaemonOptions,
     EventOptions,
+    OwnerOptions,
     SelectorOptions,
     SubhandlerOptions,
     TimerOptions,
@@ -108,23 +109,23 @@ def event(*name: Name, **options: Unpack[EventOptions]) -> Callable[[Fn], Fn]:
     return _declare(WatchingHandler, name, options)
 
 
-def create(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
+def create(*name: Name, **options: Unpack[OwnerOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is created, or when it is seen for the first time."""
-    check_options(options, CreateOptions)
+    check_options(options, OwnerOptions)
     return _declare(ChangingHandler, name, options, reason=Reason.CREATE)
 
 
-def resume(*name: Name, deleted: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
+def resume(*name: Name, deleted: bool | None = None, **options: Unpack[OwnerOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object that exists when the operator starts."""
-    check_options(options, CreateOptions, deleted=deleted)
+    check_options(options, OwnerOptions, deleted=deleted)
     return _declare(ChangingHandler, name, options, reason=None, initial=True, deleted=bool(deleted))
 
 
 def update(
-    *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
+    *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[OwnerOptions]
 ) -> Callable[[Fn], Fn]:
     """Called when an object is essentially changed; with ``field=``, when that field is changed."""
-    check_options(options, CreateOptions, old=old, new=new)
+    check_options(options, OwnerOptions, old=old, new=new)
     return _declare(ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True, old=old, new=new)
 
 
@@ -135,11 +136,11 @@ def delete(*name: Name, optional: bool | None = None, **options: Unpack[CreateOp
 
 
 def field(
-    *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[CreateOptions]
+    *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[OwnerOptions]
 ) -> Callable[[Fn], Fn]:
     """Called when the field of an object is added, changed, or removed. The ``field=`` is mandatory."""
     missing = "The field is not specified: @kopf.on.field(…, field='spec.something')."
-    check_options(options, CreateOptions, others=() if options.get("field") else (missing,), old=old, new=new)
+    check_options(options, OwnerOptions, others=() if options.get("field") else (missing,), old=old, new=new)
     return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True, old=old, new=new)
 
 
@@ -237,6 +238,8 @@ def _declare(
     registry = generic.pop("registry", None)
     id = generic.pop("id", None)
     path = parse_field(generic.pop("field", None))
+    if (owns := generic.pop("owns", None)) is not None:
+        specifics["owns"] = tuple(_make_selector((item,), {}) for item in ([owns] if isinstance(owns, str) else owns))
 
     def decorate(fn: Fn) -> Fn:
         _check_function(fn)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
@@ -22,11 +22,13 @@ from kopf._controller.tracked_objects import TrackedObject, TrackedObjects
 from kopf._controller.work_queue import WorkQueue
 from kopf._controller.workers import Workers, get_limit, has_room
 from kopf._handlers.registry import HandlersOfResource
+from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
+    from kopf._controller.ownership import Ownership
 
 _DAEMONS_EXIT_TIMEOUT = 5.0
 """How long the daemons may take to exit when the operator does, in seconds, until they are cancelled."""
@@ -60,8 +62,10 @@ class Controller:
         self.scope.get_fresher = self.objects.get_pending
         self.raw_events = RawEvents(runtime, resource, handlers, user_code=user_code)
         """They can be too many, unlike the states: whoever passes the events in, is to wait for room there."""
-        self._reconciler = Reconciler(self.scope)
+        self._reconciler = Reconciler(self.scope, self.objects)
+        self._ownership = _make_ownership(runtime, handlers) if handlers.owners else None
         runtime.pause.on_partial.append(self._follow_holds)
+        runtime.controllers.add(resource, self)
         self._view = ControllerView(
             resource=resource,
             handlers=handlers,
@@ -90,6 +94,8 @@ class Controller:
         key = head.key
         scope = self.scope
         scope.runtime.observer.object_seen(scope.resource, key, event.type, event.object)
+        if self._ownership is not None:
+            self._ownership.accept(event)
         tracked = self.objects.accept(event, now)
         if self.raw_events.could_match(head):
             tracked = tracked or self.objects.obtain(key)
@@ -132,6 +138,17 @@ class Controller:
             self.objects.wake(tracked).on_request(obj if tracked.stub is None else tracked.stub)
             self._requeue(key)
             self.workers.wake()
+
+    def wake(self, key: str, handlers: Collection[HandlerId]) -> bool:
+        """Call these handlers for the object, though it has not changed; tell if it is known."""
+        tracked = self.objects.get(key)
+        latest = None if tracked is None or tracked.gone is not None else tracked.memory.latest
+        if tracked is None or latest is None or self.queue.is_closed:
+            return False
+        self.objects.wake(tracked).on_wake(latest.for_users(), handlers)
+        self._requeue(key)
+        self.workers.wake()
+        return True
 
     def _follow_holds(self) -> None:
         """Bring everything in line with what is held by itself: it is handled by somebody else."""
@@ -181,6 +198,7 @@ class Controller:
     async def stop(self) -> None:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
         self.queue.close()
+        self.scope.runtime.controllers.discard(self.scope.resource, self)
         self.scope.runtime.pause.on_partial.remove(self._follow_holds)
         if self.background is not None:
             await self.background.stop(_DAEMONS_EXIT_TIMEOUT)
@@ -192,6 +210,12 @@ class Controller:
 def _list_runs(background: Background | None) -> Sequence[RunView]:
     objects = () if background is None else background.objects.copy()
     return [run for item in objects for run in item.runs.copy().values()]
+
+
+def _make_ownership(runtime: Runtime, handlers: HandlersOfResource) -> Ownership:
+    from kopf._controller.ownership import Ownership  # most resources are owned by nobody who asks
+
+    return Ownership(runtime.controllers, handlers.owners)
 
 
 def _make_background(runtime: Runtime, resource: Resource, on_exit: Callable[[KubeObject], None]) -> Background:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kopf._values.objects import KubeObject
+
 if TYPE_CHECKING:
     from kopf._controller.background.runs import ObjectBackground  # most resources have neither daemons nor timers
 
@@ -20,7 +22,7 @@ MAX_SIZE = 4 * 1024 * 1024
 class ObjectMemory:
     """What is remembered of one object."""
 
-    __slots__ = ("background", "fingerprint", "is_released", "losses", "removals", "snapshot")
+    __slots__ = ("background", "fingerprint", "is_released", "latest", "losses", "removals", "snapshot")
 
     def __init__(self) -> None:
         self.fingerprint: int | None = None
@@ -35,11 +37,14 @@ class ObjectMemory:
         """Whether all was done for the object that is being deleted, whatever the older states of it look like."""
         self.background: ObjectBackground | None = None
         """The daemons & timers of the object, if it has any."""
+        self.latest: KubeObject | None = None
+        """The object as it is now; kept only where it can have to be handled though it has not changed."""
 
     @property
     def is_blank(self) -> bool:
         """Whether there is nothing to remember."""
         is_untouched = self.fingerprint is None and self.background is None
+        is_untouched = is_untouched and self.latest is None
         return is_untouched and not self.losses and not self.removals and not self.is_released
 
 

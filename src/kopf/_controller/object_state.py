@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kopf._controller.changes.carried import Carried, Result
 from kopf._controller.own_writes import OwnWrites
+from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.records import Record, field
 
@@ -65,6 +66,8 @@ class ObjectState(Record, eq=False):
     """Whether the object is being handled right now."""
     _is_requested: bool = False
     """Whether it is to be looked at again when that is over."""
+    _woken: dict[HandlerId, bool] | None = None
+    """Which handlers are to be called after that, as they were woken meanwhile."""
     _unconfirmed: Unconfirmed | None = None
     _retry_at: float | None = None
     pending: KubeObject | None = None
@@ -88,6 +91,7 @@ class ObjectState(Record, eq=False):
             and self._writes.expected is None
             and self.memory.unsaved is None
             and not self.memory.initial
+            and self.memory.woken is None
         )
 
     @property
@@ -136,6 +140,17 @@ class ObjectState(Record, eq=False):
             self.memory.saved = None
             self.pending = obj
 
+    def on_wake(self, obj: KubeObject, handlers: Iterable[HandlerId]) -> None:
+        """Call the handlers for the object in this or a later state, though it has not changed itself."""
+        woken = dict.fromkeys(handlers, False)
+        if self._is_handled:
+            self._woken = {**(self._woken or {}), **woken}
+        else:
+            self.memory.woken = {**(self.memory.woken or {}), **woken}
+            if not self.memory.errors:
+                self._retry_at = None
+        self.on_request(obj)
+
     def on_start(self) -> KubeObject:
         """The handling of the pending state begins; get that state."""
         if self.pending is None:
@@ -166,7 +181,8 @@ class ObjectState(Record, eq=False):
         if result.error is None:
             memory.errors = memory.conflicts = 0
             if result.resumed:
-                memory.initial, memory.called = False, None
+                memory.initial, memory.called, memory.woken = False, None, None
+        self._take_woken()
         if result.obj is None:
             self.pending = None  # whatever it is, it is older; the stream will tell that the object is gone
         elif self.pending is None:
@@ -187,6 +203,7 @@ class ObjectState(Record, eq=False):
         """
         memory = self.memory
         self._is_handled = self._is_requested = False
+        self._take_woken()
         is_excused = is_conflict and not memory.conflicts
         if is_excused:
             memory.conflicts += 1
@@ -197,6 +214,10 @@ class ObjectState(Record, eq=False):
         if self.pending is None or not (is_excused or is_overtaking(self.pending, obj)):
             self.last_seen, self._retry_at = obj, now + delay
         return None if is_excused else delay
+
+    def _take_woken(self) -> None:
+        if self._woken is not None:
+            self.memory.woken, self._woken = {**(self.memory.woken or {}), **self._woken}, None
 
     def _deliver(self, obj: KubeObject) -> None:
         """

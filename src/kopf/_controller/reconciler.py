@@ -17,7 +17,7 @@ from kopf._controller.changes.selection import could_match
 from kopf._controller.failures import report_failure
 from kopf._controller.object_memory import ObjectMemory
 from kopf._controller.object_state import ObjectState
-from kopf._controller.tracked_objects import TrackedObject
+from kopf._controller.tracked_objects import TrackedObject, TrackedObjects
 from kopf._controller.unreadable import release_unreadable
 from kopf._logging.loggers import ObjectLogger
 from kopf._values.codec import NestingError, UnreadableError
@@ -28,8 +28,9 @@ from kopf._values.records import replace
 class Reconciler:
     """Handles the objects of one resource, one state of one object at a time."""
 
-    def __init__(self, scope: ReconciliationScope) -> None:
+    def __init__(self, scope: ReconciliationScope, objects: TrackedObjects) -> None:
         self._scope = scope
+        self._objects = objects
         self._observer = scope.runtime.observer
 
     async def reconcile(self, tracked: TrackedObject, state: ObjectState) -> None:
@@ -99,8 +100,8 @@ class Reconciler:
     def _follow(self, tracked: TrackedObject, state: ObjectState, before: KubeObject, after: KubeObject) -> None:
         """We have changed the object. Unless something even newer has come, that is what it is now."""
         is_latest = state.on_response(before, after, asyncio.get_running_loop().time())
-        if is_latest and tracked.memory.background is not None:
-            tracked.memory.background.refresh(after)
+        if is_latest:
+            self._objects.refresh(tracked, after)
 
     def _postpone(
         self, tracked: TrackedObject, state: ObjectState, obj: KubeObject, error: BaseException

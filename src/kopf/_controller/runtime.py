@@ -8,6 +8,7 @@ from typing import Any
 
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
+from kopf._controller.controllers import Controllers
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memos
@@ -34,6 +35,8 @@ class Runtime(FrozenRecord, frozen=True, kw_only=True):
     indexers: Indexers
     index_readiness: IndexReadiness
     """Closed until the indices are filled with what existed before the operator started."""
+    controllers: Controllers = field(default_factory=Controllers)
+    """The running ones, for each other."""
     pause: Pause = field(default_factory=Pause)
     """On while other operators have the priority."""
     liveness: Liveness = field(default_factory=Liveness)

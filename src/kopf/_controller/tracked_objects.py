@@ -101,14 +101,14 @@ class TrackedObjects:
 
     def __init__(self, runtime: Runtime, handlers: HandlersOfResource, background: Background | None) -> None:
         settings = runtime.settings
+        self._runtime = runtime
         self._rules = Rules(
             comparable_versions=runtime.comparable_versions,
             consistency_timeout=settings.persistence.consistency_timeout,
             error_delays=iter_delays(settings.queueing.error_delays),
         )
-        self._finalizer = settings.persistence.finalizer
         self._could_match = _make_matcher((*handlers.changing, *handlers.spawning))
-        self._memos = runtime.memos
+        self._keeps_latest = any(handler.owns for handler in handlers.changing)
         self._background = background
         self.handled = HandledStates()
         self._entries: dict[str, TrackedObject] = {}
@@ -145,25 +145,33 @@ class TrackedObjects:
             return entry
         if entry is None or entry.state is None:
             if not self._is_of_interest(entry, obj.head):
-                self._refresh(entry, obj)
+                self.refresh(entry, obj)
                 return None
             entry = self.obtain(key)
             self.wake(entry)
         if entry.state is None or entry.state.on_event(obj, now, initial=event.type is None):
-            self._refresh(entry, obj)
+            self.refresh(entry, obj)
         return entry
 
     def _is_of_interest(self, entry: TrackedObject | None, head: ObjectMeta) -> bool:
         """Tell if an idle object is to be looked at: is any handler for it, or was any and has left its traces."""
-        if self._could_match is None or self._could_match(head) or self._finalizer in (head.finalizers or ()):
+        if (
+            self._could_match is None
+            or self._could_match(head)
+            or self._runtime.settings.persistence.finalizer in (head.finalizers or ())
+        ):
             return True
         background = None if entry is None else entry.memory.background
         return background is not None and background.has_running()
 
-    def _refresh(self, entry: TrackedObject | None, obj: KubeObject) -> None:
-        """Show the new state of the object to its daemons & timers."""
-        if entry is not None and entry.memory.background is not None and not obj.pruned:
+    def refresh(self, entry: TrackedObject | None, obj: KubeObject) -> None:
+        """Show the new state of the object to its daemons & timers, and keep it if it can be needed later."""
+        if entry is None or obj.pruned:
+            return
+        if entry.memory.background is not None:
             entry.memory.background.refresh(obj)
+        if self._keeps_latest:
+            entry.memory.latest = obj
 
     def wake(self, entry: TrackedObject) -> ObjectState:
         """The object is not idle: get its state."""
@@ -181,9 +189,11 @@ class TrackedObjects:
 
     def release(self, entry: TrackedObject) -> None:
         """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
-        self._memos.release(entry.key)
+        self._runtime.memos.release(entry.key)
         if entry.memory.background is not None:
             entry.memory.background.body.object.forget_values()
+        if entry.memory.latest is not None:
+            entry.memory.latest.forget_values()
         if entry.state is not None and entry.state.last_seen is not None:
             entry.state.last_seen.forget_values()
 
@@ -194,7 +204,7 @@ class TrackedObjects:
 
     def forget(self, entry: TrackedObject, now: float) -> TrackedObject | None:
         """Keep nothing of the object, which exists no more; begin with what has come by its key later, if anything."""
-        self._memos.forget(entry.key)
+        self._runtime.memos.forget(entry.key)
         self.handled.drop(entry.memory)
         self._entries.pop(entry.key, None)
         if entry.events is not None:  # those of the successor

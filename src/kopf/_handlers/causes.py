@@ -6,7 +6,7 @@ The kwargs that are common for all handlers of a cause are made once, when they 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from kopf._values.bodies import Body, BodyEssence
 from kopf._values.deferred import Deferred
 from kopf._values.diffs import Diff, diff
 from kopf._values.fields import FieldPath, resolve
+from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch
 from kopf._values.raw_events import LazyEvent
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
@@ -152,6 +153,8 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
     reason: Reason
     initial: bool = False
     """Whether the object existed before the operator started, and its resuming is not handled yet."""
+    woken: Collection[HandlerId] = ()
+    """Which handlers are to be called though the object itself has not changed."""
     get_change: Callable[[], Change]
     """How to get what has changed: it is decoded when somebody looks at it, and then kept."""
     _change: Change | None = None

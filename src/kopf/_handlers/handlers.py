@@ -201,8 +201,15 @@ class ChangingHandler(ResourceHandler):
     """Whether the field must have been affected (updates) or just be there (all else)."""
     old: ValueFilter = None
     new: ValueFilter = None
+    owns: tuple[Selector, ...] = ()
+    """Which resources its object owns: when these are changed, it is called again, and so it is at the start."""
     scope: FieldPath = ()
     """
     For sub-handlers of a field's handler: that field. They and their filters see the change of it, and their own fields
     are in it.
     """
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it is called by every operator anew, though the object has not changed."""
+        return self.initial or bool(self.owns)

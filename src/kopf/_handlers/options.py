@@ -84,6 +84,13 @@ class CreateOptions(RetryOptions, FilterOptions, SelectorOptions, total=False):
     registry: OperatorRegistry | None
 
 
+class OwnerOptions(CreateOptions, total=False):
+    """Options of those handlers of changes that can be called because of the owned objects, too."""
+
+    owns: str | Collection[str] | None
+    """Which resources the object owns, by names: the handler is also called when an owned object has changed."""
+
+
 class DaemonOptions(CreateOptions, total=False):
     """Options of :func:`daemon`."""
 
@@ -207,6 +214,10 @@ def _is_field(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, tuple | list) and all(map(_is_text, value)))
 
 
+def _is_name_or_names(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, Collection) and all(map(_is_text, value)))
+
+
 def _is_metadata_filter(value: object) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(key, str) and (isinstance(item, str | MetaFilterToken) or callable(item))
@@ -232,6 +243,7 @@ _CHECKS: Mapping[str, _Check] = {
     "initial_delay": _DELAY,
     "when": (callable, "a function"),
     "field": (_is_field, "a dotted string or a sequence of strings"),
+    "owns": (_is_name_or_names, "the name of a resource, or a collection of names"),
     "subresource": _TEXT,
     "operations": (lambda value: isinstance(value, Collection), "a collection of strings"),
     "registry": (lambda value: isinstance(value, OperatorRegistry), "a kopf.OperatorRegistry"),

@@ -21,12 +21,16 @@ from kopf._handlers.handlers import (
     WebhookHandler,
 )
 from kopf._values.fields import FieldPath
+from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
 
 H = TypeVar("H", bound=ResourceHandler)
+Owners = Mapping[Resource, frozenset[HandlerId]]
+
+NO_OWNERS: Owners = {}
 
 _ESSENTIAL_METADATA = frozenset({"labels", "annotations"})
 _FORMER_SECTIONS: Mapping[str, type[Handler]] = {
@@ -88,7 +92,9 @@ class OperatorRegistry:
     def get_selectors(self) -> Collection[Selector]:
         """What the handlers are declared for, each once, in the order of declaration."""
         handlers = (*self.resources, *self.webhooks)
-        return list(dict.fromkeys(handler.selector for handler in handlers if handler.selector is not None))
+        named = (handler.selector for handler in handlers if handler.selector is not None)
+        owned = (selector for handler in self.resources for selector in _list_owned(handler))
+        return list(dict.fromkeys((*named, *owned)))
 
     def get_ambiguities(self, resources: Collection[Resource]) -> Mapping[Selector, Collection[Resource]]:
         """The selectors that name one resource but match several; those are not served."""
@@ -102,7 +108,11 @@ class OperatorRegistry:
     def plan(self, resources: Collection[Resource]) -> Mapping[Resource, HandlersOfResource]:
         """Spread the handlers over the resources they are for; unhandled resources are left out."""
         spread = self._spread(self.resources, resources)
-        return {resource: HandlersOfResource.build(handlers) for resource, handlers in spread.items()}
+        owners = _spread_owners(spread, resources, self.get_ambiguities(resources))
+        return {
+            resource: HandlersOfResource.build(spread.get(resource, ()), owners.get(resource, {}))
+            for resource in (*spread, *(item for item in owners if item not in spread))
+        }
 
     def plan_webhooks(self, resources: Collection[Resource]) -> Mapping[Resource, Sequence[WebhookHandler]]:
         """The same for the admission handlers: they need no watching."""
@@ -119,6 +129,26 @@ class OperatorRegistry:
         return spread
 
 
+def _spread_owners(
+    spread: Mapping[Resource, Sequence[ResourceHandler]],
+    resources: Collection[Resource],
+    ambiguous: Collection[Selector],
+) -> Mapping[Resource, Owners]:
+    """Find out for the owned resources whom to tell of their changes."""
+    owners: dict[Resource, dict[Resource, frozenset[HandlerId]]] = {}
+    for owner, handlers in spread.items():
+        for handler in handlers:
+            for selector in _list_owned(handler):
+                for resource in () if selector in ambiguous else selector.select(resources):
+                    ids = owners.setdefault(resource, {})
+                    ids[owner] = ids.get(owner, frozenset()) | {handler.id}
+    return owners
+
+
+def _list_owned(handler: ResourceHandler) -> Sequence[Selector]:
+    return handler.owns if isinstance(handler, ChangingHandler) else ()
+
+
 def _is_of_module(handler: Handler, module: str) -> bool:
     return getattr(handler.fn, "__module__", None) == module  # partials have none
 
@@ -132,9 +162,11 @@ class HandlersOfResource(FrozenRecord, frozen=True):
     changing: tuple[ChangingHandler, ...]
     extra_fields: tuple[FieldPath, ...]
     """The fields that matter for the handlers although they are not part of the essence, e.g. in the status; sorted."""
+    owners: Owners
+    """Which handlers of which resources are to be called when the objects that those own here have changed."""
 
     @classmethod
-    def build(cls, handlers: Iterable[ResourceHandler]) -> HandlersOfResource:
+    def build(cls, handlers: Iterable[ResourceHandler], owners: Owners = NO_OWNERS) -> HandlersOfResource:
         """Sort out the handlers by their kinds."""
         handlers = list(handlers)
         spawning = tuple(handler for handler in handlers if isinstance(handler, SpawningHandler))
@@ -145,6 +177,7 @@ class HandlersOfResource(FrozenRecord, frozen=True):
             spawning=spawning,
             changing=changing,
             extra_fields=tuple(sorted({handler.field for handler in changing if _is_unessential(handler.field)})),
+            owners=owners,
         )
 
     def find_clashes(self) -> Iterator[tuple[ResourceHandler, ResourceHandler]]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
+import msgspec
+
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 
@@ -33,6 +35,21 @@ class OwnerReference(TypedDict, total=False):
     kind: str
     name: str
     uid: str
+
+
+class _Owner(msgspec.Struct):
+    uid: str = ""
+
+
+class _OwnedMetadata(msgspec.Struct):
+    ownerReferences: list[_Owner] | None = None
+
+
+class _Owned(msgspec.Struct):
+    metadata: _OwnedMetadata
+
+
+_decode_owned = msgspec.json.Decoder(_Owned).decode
 
 
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
@@ -107,3 +124,12 @@ def build_owner_reference(
     if uid := meta.get("uid"):
         ref["uid"] = uid
     return ref
+
+
+def list_owner_uids(obj: KubeObject, *, unreadable: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Get the uids of those who own the object, each once; what is given for ``unreadable`` if it cannot be decoded."""
+    try:
+        references = _decode_owned(obj.raw).metadata.ownerReferences
+    except ValueError:
+        return unreadable
+    return tuple(dict.fromkeys(item.uid for item in references or () if item.uid))

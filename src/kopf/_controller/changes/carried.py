@@ -51,6 +51,11 @@ class Carried(Record):
     """The progress as it was just saved, if the object is as it was then."""
     called: set[HandlerId] | None = None
     """Which handlers this operator has called for the object since it began to resume it; to be added to."""
+    woken: dict[HandlerId, bool] | None = None
+    """
+    Which handlers are to be called though the object itself has not changed, and whether they were called for that by
+    now, to be noted there; ``None`` if there are none.
+    """
     baseline: bytes | None = None
     """The snapshot of the object as of the beginning of its creation, while that is in progress."""
     errors: int = 0

@@ -76,6 +76,8 @@ class Situation(Record):
     """The handlers whose states could not be saved; ``None`` if there is nothing at all that is still to be saved."""
     called: set[HandlerId] | None = None
     """The handlers that this operator has called for the object since it began to resume it; ``None`` if it did not."""
+    woken: dict[HandlerId, bool] | None = None
+    """Those to be called though the object has not changed, and whether they were called for that; to be changed."""
     digest: str | None = None
     """The digest of the current state, if it is already known."""
     errors: int = 0
@@ -175,7 +177,7 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
         reason = UPDATE
         choice = choose(reason)
         seen = SeenStates(reason, detection.snapshot, situation.digest)
-    progress = Progress(saved, reason, situation.now, situation.unsaved, situation.called)
+    progress = Progress(saved, reason, situation.now, situation.unsaved, situation.called, situation.woken)
     plan = Plan(reason, choice, progress, seen, PROGRESS)
     if reason is FREE:
         plan.saving = NOTHING

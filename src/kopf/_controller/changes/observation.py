@@ -121,7 +121,7 @@ class Observation:
         setting, obj, saved = self._setting, self.obj, self.carried.saved
         if setting.detects_changes:
             known = None if saved is None else saved.snapshot
-            initial = self.carried.initial
+            initial = self.carried.initial or bool(self.carried.woken)
             return detect(obj, setting.snapshots, finalizer=setting.finalizer, initial=initial, snapshot=known)
         blocking = Blocking.of(obj, setting.finalizer)
         return Detection(NOOP if not blocking.is_deleted else DELETE if blocking.is_ours else FREE)
@@ -147,6 +147,7 @@ class Observation:
             now=now,
             unsaved=None if unsaved is None else unsaved.states.keys(),
             called=carried.called,
+            woken=carried.woken,
             digest=None if saved is None else saved.digest,
             errors=carried.errors,
             removals=memory.removals,
@@ -158,7 +159,7 @@ class Observation:
         """Select the handlers for the reason."""
         candidates = self._setting.candidates
         if not candidates.is_filtered:
-            return candidates.select_all(reason, initial=self.carried.initial)
+            return candidates.select_all(reason, initial=self.carried.initial, woken=self.carried.woken or ())
         if not self._setting.detects_changes:
             return select_background(candidates, self.get_background_cause(reason), reason)
         return select(candidates, self.get_cause(reason))
@@ -182,6 +183,7 @@ class Observation:
             patch=self.patch,
             reason=reason,
             initial=self.carried.initial,
+            woken=self.carried.woken or (),
             get_change=self.situation.detection.get_change,
         )
 

@@ -48,6 +48,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         "_now",
         "_purpose",
         "_reason",
+        "_woken",
         "saved",
         "states",
     )
@@ -59,11 +60,12 @@ class Progress(Mapping[HandlerId, HandlerState]):
         now: datetime.datetime,
         unsaved: Collection[HandlerId] | None = None,
         called: set[HandlerId] | None = None,
+        woken: dict[HandlerId, bool] | None = None,
     ) -> None:
         """
         ``unsaved`` are those of the states known from before that could not be written to the object. ``called`` are
         the handlers that this very operator has called for the object since it was resumed, to be added to; ``None`` if
-        it is not resumed.
+        it is not resumed. ``woken`` are those to be called once more in any case, and whether they were; to be noted.
         """
         self.saved = saved
         self._reason = reason
@@ -75,6 +77,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self._changed = set(unsaved) if unsaved else set()
         self._begun: set[HandlerId] = set()
         self._called = called
+        self._woken = woken
         self._noted: dict[HandlerId, tuple[ChangingHandler, SeenStates]] = {}
 
     def __getitem__(self, key: HandlerId) -> HandlerState:
@@ -134,6 +137,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
             if state.purpose is not None and not handler.initial:
                 return None
             state = replace(state, purpose=self._purpose)
+        if self._woken is not None and self._woken.get(handler.id) is False:
+            # What it was delayed for can be just this.
+            return None if state.finished else replace(state, delayed=None)
         if not state.finished:
             return state
         if self._called is not None and self._is_of_previous_operator(handler):
@@ -150,8 +156,8 @@ class Progress(Mapping[HandlerId, HandlerState]):
         """
         if self._called is None or handler.id in self._called:
             return False
-        return handler.initial or any(
-            parent.initial and handler.id.startswith(f"{parent.id}/") for parent in self._handlers.values()
+        return handler.repeats or any(
+            parent.repeats and handler.id.startswith(f"{parent.id}/") for parent in self._handlers.values()
         )
 
     def note(
@@ -173,6 +179,8 @@ class Progress(Mapping[HandlerId, HandlerState]):
         self._changed.update(self._begun.intersection(subrefs))  # the sub-handlers that wait for their first attempts
         if self._called is not None:
             self._called.add(key)
+        if self._woken is not None and key in self._woken:
+            self._woken[key] = True
         if seen is not None:
             self._noted[key] = handler, seen
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kopf._controller.changes.decision import Choice
@@ -12,10 +12,13 @@ from kopf._handlers.matching import matches, matches_change, matches_either_stat
 from kopf._handlers.reading import list_read_arguments
 from kopf._handlers.registry import HandlersOfResource, deduplicate
 from kopf._values.callbacks import FilterError
+from kopf._values.ids import HandlerId
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
 
 H = TypeVar("H", bound=ResourceHandler)
+
+_NOBODY = frozenset[HandlerId]()
 
 
 class Candidates:
@@ -31,13 +34,14 @@ class Candidates:
             *map(list_followed, (*handlers.spawning, *(item for item in handlers.changing if item.requires_finalizer)))
         )
         """In which stanzas, of those that are not essential, a change can matter for what accompanies the object."""
-        self._choices: dict[tuple[Reason, bool], Choice] = {}
+        self._choices: dict[tuple[Reason, bool, frozenset[HandlerId]], Choice] = {}
 
-    def select_all(self, reason: Reason, *, initial: bool) -> Choice:
+    def select_all(self, reason: Reason, *, initial: bool, woken: Collection[HandlerId] = ()) -> Choice:
         """Select the handlers for any object: once and forever, as there are no filters."""
-        key = reason, initial
+        key = reason, initial, frozenset(woken) if woken else _NOBODY
         if (choice := self._choices.get(key)) is None:
-            called = _select_specific([item for item in self.changing if is_for_reason(item, reason, initial)], reason)
+            suitable = [item for item in self.changing if is_for_reason(item, reason, initial, woken)]
+            called = _select_specific(suitable, reason)
             spawning = list(deduplicate(self.spawning))
             choice = self._choices[key] = Choice(
                 accompanying=self.changing,
@@ -99,7 +103,7 @@ class Selection(SpawningSelection):
             [
                 item
                 for item in accompanying
-                if is_for_reason(item, cause.reason, cause.initial) and self._check(_matches, item)
+                if is_for_reason(item, cause.reason, cause.initial, cause.woken) and self._check(_matches, item)
             ],
             cause.reason,
         )
@@ -129,7 +133,7 @@ def select(candidates: Candidates, cause: ChangingCause) -> Choice:
         spawning=spawning,
         demanding=_list_demanding(demanding, spawning),
         failures=selection.failures,
-        relevant_failures=_get_relevant_failures(selection.failures, cause.reason, initial=cause.initial),
+        relevant_failures=_get_relevant_failures(selection.failures, cause.reason, cause.initial, cause.woken),
     )
 
 
@@ -141,7 +145,7 @@ def select_background(candidates: Candidates, cause: ResourceCause, reason: Reas
         spawning=spawning,
         demanding=_list_demanding((), spawning),
         failures=selection.failures,
-        relevant_failures=_get_relevant_failures(selection.failures, reason, initial=False),
+        relevant_failures=_get_relevant_failures(selection.failures, reason),
     )
 
 
@@ -153,13 +157,16 @@ def _list_demanding(
 
 
 def _get_relevant_failures(
-    failures: Mapping[ResourceHandler, FilterError], reason: Reason, *, initial: bool
+    failures: Mapping[ResourceHandler, FilterError],
+    reason: Reason,
+    initial: bool = False,
+    woken: Collection[HandlerId] = (),
 ) -> Sequence[FilterError]:
     """The failures because of which it is unknown what is to be called or started right now."""
     return [
         error
         for handler, error in failures.items()
-        if (isinstance(handler, ChangingHandler) and is_for_reason(handler, reason, initial))
+        if (isinstance(handler, ChangingHandler) and is_for_reason(handler, reason, initial, woken))
         or (isinstance(handler, SpawningHandler) and reason is not Reason.DELETE)
     ]
 
@@ -198,7 +205,14 @@ def list_followed(handler: ResourceHandler) -> frozenset[str]:
 _TRACED_ARGUMENTS = {"status": "status", "meta": "metadata", "annotations": "metadata"}
 
 
-def is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool) -> bool:
+def is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool, woken: Collection[HandlerId] = ()) -> bool:
+    """
+    Tell if the handler is for what has happened to the object, or is to be called whatever that is.
+
+    Those with owned objects are called at the start, too: these could have changed while the operator was down.
+    """
+    if handler.owns and (initial or handler.id in woken) and reason is not Reason.DELETE:
+        return True
     if handler.initial:
         return initial and (reason is not Reason.DELETE or handler.deleted)
     if handler.reason is None:

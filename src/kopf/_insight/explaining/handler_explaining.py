@@ -137,7 +137,7 @@ class HandlerExplainer:
         return Finding("matching", _describe_duty(handler))
 
     def _judge_changing(self, handler: ChangingHandler) -> Finding:
-        plan = self._look.plan
+        plan, carried = self._look.plan, self._known.carried
         filters = Filters(handler, self._look.make_changing_cause(plan.reason), self._showing)
         if rejections := filters.list_rejections():
             return _reject(rejections)
@@ -146,7 +146,7 @@ class HandlerExplainer:
             names = " and ".join(describe_callback(item.fn) for item in others)
             also = f", as is {names} with the same id: only one is called" if others else ""
             return Finding("called", f"is for this {TITLES[plan.reason]}{also}")
-        if not is_for_reason(handler, plan.reason, self._known.carried.initial):
+        if not is_for_reason(handler, plan.reason, carried.initial, carried.woken or ()):
             return Finding("later", explain_other_reason(handler, plan.reason))
         if rejections := filters.list_change_rejections():
             return _reject(rejections)
