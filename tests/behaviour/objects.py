@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from kopf._client.http.closings import Closings
+from kopf._client.http.aiohttp_session import Closings
 from kopf_cluster import LocalCluster
 from tests.fastforward import is_fast
 from tests.patience import PATIENCE

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 import kopf
-from kopf._client.http.lanes import LANE_WIDTH
+from kopf._client.http.api import LANE_WIDTH
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Operator
 from tests.patience import PATIENCE

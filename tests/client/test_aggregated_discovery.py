@@ -10,8 +10,7 @@ import pytest
 from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
-from kopf._client.resources.aggregated_discovery import StaleGroupError
-from kopf._client.resources.discovery import discover
+from kopf._client.resources.discovery import StaleGroupError, discover
 from kopf._settings.settings import OperatorSettings
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector

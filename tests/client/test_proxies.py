@@ -16,8 +16,8 @@ import yarl
 from kopf._client.auth.credentials import ConnectionInfo, LoginError
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError
+from kopf._client.http.aiohttp_session import open_aiohttp_session
 from kopf._client.http.api import APIClient
-from kopf._client.http.proxies import make_route
 from kopf._settings.settings import OperatorSettings
 from tests.client.certificates import Authority
 from tests.client.proxying import HttpProxy, Proxy, SocksProxy
@@ -231,7 +231,7 @@ async def test_socks_without_the_library(vault: Vault, monkeypatch: pytest.Monke
     ("url", "port"), [("socks5://host", 1080), ("socks5h://host:1", 1), ("socks4://host", 1080), ("socks4a://h", 1080)]
 )
 async def test_kinds_of_socks(url: str, port: int) -> None:
-    route = make_route(url, True)
-    assert route.http_proxy is None
-    assert route.connector._proxy_port == port  # type: ignore[attr-defined]
-    await route.connector.close()
+    session = open_aiohttp_session(ConnectionInfo(server="https://host", proxy_url=url), {}, None, trust_env=False)
+    assert session.raw._default_proxy is None
+    assert session.raw.connector._proxy_port == port  # type: ignore[union-attr]
+    await session.close()

@@ -21,7 +21,7 @@ from kopf._client.auth.exec_plugins import _parse as parse_plugin
 from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
 from kopf._client.errors import make_error
 from kopf._client.resources.listing import parse_list
-from kopf._client.resources.stream_lines import parse_line
+from kopf._client.resources.watching import parse_line
 from kopf._coordination.peers import Peer, Peers
 from kopf._values import nesting
 from kopf._values.objects import KubeObject

@@ -15,8 +15,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from kopf._client.auth.vault import Vault
-from kopf._client.current import offering
 from kopf._client.errors import APIError
+from kopf._client.http.api import offering
 from kopf._controller.clock import Clock
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import kopf
 from kopf._client.auth.vault import Vault
-from kopf._client.current import offering
-from kopf._client.http.api import APIClient
+from kopf._client.http.api import APIClient, offering
 from kopf_cluster import LocalCluster
 
 

@@ -198,7 +198,7 @@ def test_another_outcome_is_told_with_its_error(tmp_path: pathlib.Path) -> None:
 def test_another_order_of_writes_is_told(tmp_path: pathlib.Path) -> None:
     def make_declaring(names: list[str]) -> Declare:
         def declare_writing(registry: kopf.OperatorRegistry) -> None:
-            from kopf._client.current import get_current_api
+            from kopf._client.http.api import get_current_api
 
             @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
             async def create_fn(namespace: str, name: str, **_: Any) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kopf._admission.servers.local import WebhookDockerDesktopServer, WebhookK3dServer, WebhookMinikubeServer
-from kopf._client.current import get_current_api
 from kopf._client.errors import APIError, APINetworkError
+from kopf._client.http.api import get_current_api
 from kopf._values import codec
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from typing import Any
 from kopf._admission.servers.identities import Identity
 from kopf._admission.servers.rotation import Rotation, advance
 from kopf._admission.servers.sources import Issuer
-from kopf._client.current import get_current_api
 from kopf._client.errors import APIConflictError, APIForbiddenError, APINotFoundError
+from kopf._client.http.api import get_current_api
 from kopf._values import codec
 
 logger = logging.getLogger(__name__)

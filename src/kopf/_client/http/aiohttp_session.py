@@ -1,20 +1,28 @@
 """
 Sessions of ``aiohttp``: for what our own ones cannot do, i.e. for proxies, and those that login handlers have made.
 
+HTTP proxies are what the library does itself, with ``CONNECT`` for TLS. SOCKS (RFC 1928) is for an optional library;
+host names are always resolved by the proxy, as kubectl does: local names mean nothing behind it.
+
 The library is 8 MiB of memory, so it is imported only when there is such a session.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
-from collections.abc import AsyncIterator, Mapping
+import ssl
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import Any
 
 import aiohttp
 import yarl
+from aiohttp.connector import Connection
+from multidict import CIMultiDict, CIMultiDictProxy
 
-from kopf._client.http import proxies
-from kopf._client.http.closings import Closings
+from kopf._client.auth.credentials import ConnectionInfo, redact_url
+from kopf._client.http.direct_session import KEEPALIVE_TIMEOUT
 from kopf._client.http.transport import (
     ConnectTimeoutError,
     Limits,
@@ -25,10 +33,138 @@ from kopf._client.http.transport import (
     UnreachableError,
 )
 
-ERRORS: tuple[type[Exception], ...] = (aiohttp.ClientError, OSError)
+Errors = tuple[type[Exception], ...]
+
+ERRORS: Errors = (aiohttp.ClientError, OSError)
 """Everything that means that the network is to blame."""
 
 _LARGE_BODY = 2**20  # aiohttp complains of larger bodies if they are not streamed
+
+
+_FAREWELL_TIMEOUT = 1.0
+"""How long the goodbyes may take, in seconds: a server that does not respond must not hold the exit."""
+
+
+_HTTP_SCHEMES = ("http", "https")
+_SOCKS_SCHEMES = {"socks4": "SOCKS4", "socks4a": "SOCKS4", "socks5": "SOCKS5", "socks5h": "SOCKS5"}
+_SOCKS_PORT = 1080
+
+
+def _parse(proxy_url: str) -> yarl.URL:
+    """The errors of the library quote parts of passwords with slashes, so they are neither shown nor chained."""
+    with contextlib.suppress(ValueError):
+        if not any(char.isspace() for char in proxy_url):  # they would be dropped or encoded: never meant
+            return yarl.URL(proxy_url)
+    raise ValueError(
+        f"The proxy {redact_url(proxy_url)!r} is not a proper URL. Encode special characters of its user & password: "
+        "e.g. '/' is '%2F', '@' is '%40'."
+    )
+
+
+def _make_socks_connector(url: yarl.URL, context: ssl.SSLContext | bool) -> tuple[aiohttp.BaseConnector, Errors]:
+    """Make what connects through the proxy, and tell which errors of its own it has."""
+    try:
+        import aiohttp_socks
+    except ImportError as exc:
+        raise ValueError(
+            f"The SOCKS proxy {_show(url)} needs the library aiohttp-socks: pip install 'kopf[socks]'."
+        ) from exc
+    if not url.host:
+        raise ValueError(f"The proxy {_show(url)} has no host.")
+    connector = aiohttp_socks.ProxyConnector(
+        proxy_type=aiohttp_socks.ProxyType[_SOCKS_SCHEMES[url.scheme]],
+        host=url.host,
+        port=url.explicit_port or _SOCKS_PORT,
+        username=url.user,
+        password=url.password,
+        rdns=True,
+        limit=0,
+        ssl=context,
+        keepalive_timeout=KEEPALIVE_TIMEOUT,
+    )
+    return connector, (aiohttp_socks.ProxyError, aiohttp_socks.ProxyConnectionError, aiohttp_socks.ProxyTimeoutError)
+
+
+def _drop_secrets(exc: Exception) -> None:
+    """
+    Remove the credentials from what the error knows of its request: it is in all tracebacks, as a cause.
+
+    The request can be that to the proxy, whether the proxy refuses it, or answers with no HTTP at all.
+    """
+    if isinstance(exc, aiohttp.ClientResponseError):
+        info = exc.request_info
+        url, real_url = info.url.with_user(None), info.real_url.with_user(None)
+        exc.request_info = aiohttp.RequestInfo(url, info.method, CIMultiDictProxy(CIMultiDict()), real_url)
+        exc.args = (exc.request_info, *exc.args[1:])
+
+
+def _get_hint(exc: Exception) -> str | None:
+    """
+    Get what to do about the failed connection; ``None`` if it is not about the proxy.
+
+    The errors of SOCKS speak for themselves.
+    """
+    if isinstance(exc, aiohttp.ClientHttpProxyError):
+        advice = " Add the user and the password to its URL." if exc.status == 407 else ""
+        return f"It is the proxy that refuses.{advice}"
+    if isinstance(exc, aiohttp.ClientProxyConnectionError):
+        return "It is the proxy that cannot be reached: check proxy-url in the kubeconfig."
+    return None
+
+
+def _show(url: yarl.URL) -> str:
+    return repr(str(url.with_password("***")) if url.password else redact_url(str(url)))
+
+
+class Closings:
+    """
+    The connections of one session that are not closed yet.
+
+    TLS ends with goodbyes, which are exchanged in the background when a response is abandoned (a watch stream when it
+    is stopped, or a request that is cancelled). Nobody waits for them: neither the session when it is closed, nor the
+    event loop when it ends right afterwards. So the sockets would be left open. They cannot be just broken instead: a
+    transport that is broken while it has something to read, is an error with a traceback in some event loops.
+    """
+
+    def __init__(self) -> None:
+        self._pending: dict[asyncio.Future[None], asyncio.Transport] = {}
+
+    def follow(self, connection: Connection) -> None:
+        """Remember the connection until it is closed."""
+        protocol, transport = connection.protocol, connection.transport
+        if protocol is None or transport is None:
+            return
+        closed: asyncio.Future[None] | None = getattr(protocol, "closed", None)  # older versions of aiohttp have none
+        if closed is not None and closed not in self._pending:
+            self._pending[closed] = transport
+            closed.add_done_callback(self._forget)
+
+    def _forget(self, closed: asyncio.Future[None]) -> None:
+        del self._pending[closed]
+        if not closed.cancelled():
+            closed.exception()  # whatever it is, it is closed; otherwise, it is reported as never retrieved
+
+    async def wait(self) -> None:
+        """Wait until all connections are closed; break those that are not closed in time."""
+        if self._pending:
+            await asyncio.wait(self._pending, timeout=_FAREWELL_TIMEOUT)
+        for transport in list(self._pending.values()):
+            transport.abort()  # those of uvloop do have it, though they are of no class of asyncio
+        if self._pending:
+            await asyncio.wait(self._pending, timeout=_FAREWELL_TIMEOUT)
+
+    def make_response_class(self) -> type[aiohttp.ClientResponse]:
+        """Make a class of responses whose connections are followed."""
+
+        class FollowedResponse(aiohttp.ClientResponse):
+            """A response whose connection is followed."""
+
+            def start(response, connection: Connection) -> Coroutine[Any, Any, aiohttp.ClientResponse]:
+                """Begin to read the response. Both the closings and the response are selves here."""
+                self.follow(connection)
+                return super().start(connection)
+
+        return FollowedResponse
 
 
 class AiohttpSession:
@@ -40,7 +176,7 @@ class AiohttpSession:
         server: str,
         *,
         server_hostname: str | None = None,
-        errors: tuple[type[Exception], ...] = ERRORS,
+        errors: Errors = ERRORS,
         closings: Closings | None = None,
     ) -> None:
         self.raw = raw
@@ -91,7 +227,7 @@ class AiohttpSession:
             ) as response:
                 yield _AiohttpResponse(response)
         except self._errors as exc:
-            proxies.drop_secrets(exc)
+            _drop_secrets(exc)
             raise _translate(exc) from exc
 
     async def close(self) -> None:
@@ -99,6 +235,44 @@ class AiohttpSession:
         await self.raw.close()
         if self._closings is not None:
             await self._closings.wait()
+
+
+def open_aiohttp_session(
+    info: ConnectionInfo, headers: dict[str, str], context: ssl.SSLContext | None, *, trust_env: bool
+) -> AiohttpSession:
+    """
+    Open a session through the proxy, or as the environment says, with these TLS settings at the other end.
+
+    Must be called inside of an event loop. Raises :class:`ValueError` if the proxy is of an unsupported kind.
+    """
+    proxy_url, url = info.proxy_url, _parse(info.proxy_url or "")
+    is_socks = url.scheme in _SOCKS_SCHEMES
+    if is_socks and info.tls_server_name is not None:
+        raise ValueError(
+            "The TLS server name cannot be used with SOCKS proxies: use that name in the address of the server."
+        )
+    if proxy_url and not is_socks and (url.scheme not in _HTTP_SCHEMES or not url.host):
+        known = ", ".join([*_HTTP_SCHEMES, *_SOCKS_SCHEMES])
+        raise ValueError(f"The proxy {_show(url)} is not a URL of any known kind ({known}).")
+    tls: ssl.SSLContext | bool = True if context is None else context
+    errors: Errors = ()
+    if is_socks:
+        connector, errors = _make_socks_connector(url, tls)
+    else:
+        # Every watch stream occupies one TCP connection: with a limit, they would starve regular requests.
+        connector = aiohttp.TCPConnector(limit=0, ssl=tls, keepalive_timeout=KEEPALIVE_TIMEOUT)
+    closings = Closings()
+    raw = aiohttp.ClientSession(
+        connector=connector,
+        headers=headers,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        response_class=closings.make_response_class(),
+        proxy=None if is_socks else proxy_url,
+        trust_env=trust_env,
+    )
+    return AiohttpSession(
+        raw, info.server, server_hostname=info.tls_server_name, errors=(*ERRORS, *errors), closings=closings
+    )
 
 
 class _AiohttpResponse:
@@ -130,5 +304,5 @@ def _translate(exc: Exception) -> OSError:
             error: TransportError = UnreachableError(text)
         case _:
             error = TransportError(text)
-    error.hint = proxies.get_hint(exc)
+    error.hint = _get_hint(exc)
     return error

@@ -14,12 +14,15 @@ vault.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import urllib.parse
-from collections.abc import AsyncGenerator, Coroutine, Hashable, Mapping
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Coroutine, Hashable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any, TypedDict, Unpack
 
-from kopf._client.auth.credentials import redact
 from kopf._client.auth.vault import Vault
 from kopf._client.client_observer import ClientObserver
 from kopf._client.errors import (
@@ -32,12 +35,11 @@ from kopf._client.errors import (
     APIUnauthorizedError,
     make_error,
 )
-from kopf._client.http import retries, tls
+from kopf._client.http import retries
 from kopf._client.http.connections import Connection
-from kopf._client.http.lanes import Lanes
 from kopf._client.http.lines import LineSplitter
-from kopf._client.http.pages import describe_page, is_page
 from kopf._client.http.reachability import Reachability
+from kopf._client.http.request_failures import describe_failure, describe_page, find_tls_error, is_page
 from kopf._client.http.transport import Limits, ProtocolError, Response, SilenceError, TransportError, read_body
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
@@ -54,6 +56,15 @@ Sending = Coroutine[Any, Any, bytes]
 """A request that is sent when it is awaited, and gives the body of the response."""
 
 
+LANE_WIDTH = 100
+"""
+How many requests of one lane are made at once, or as many as there may be workers, if that is more. It is twice as many
+as there are workers by default, so workers rarely wait.
+"""
+
+_NO_LANE: AbstractAsyncContextManager[None] = nullcontext()
+
+
 class RequestOptions(TypedDict, total=False):
     """What all kinds of requests can have."""
 
@@ -68,7 +79,10 @@ class RequestOptions(TypedDict, total=False):
     retry_forbidden: bool
     """For what is permitted to everybody: if it is refused, the server is starting, and does not know that yet."""
     lane: Hashable
-    """Only so many requests of the same lane are made at once, see :class:`Lanes`; by default, it does not matter."""
+    """
+    Only so many requests of the same lane are made at once, see ``LANE_WIDTH``; the others do not wait for them. Each
+    holds a connection, and any number of objects can have to be patched at the same moment. By default, nobody waits.
+    """
     logger: AnyLogger
     """Where the failed attempts are reported; the logger of the client by default."""
 
@@ -97,7 +111,9 @@ class APIClient:
         self._settings = settings
         self._reachability = Reachability()
         self._limits = Limits()
-        self._lanes = Lanes(settings.queueing)
+        self._lanes: defaultdict[Hashable, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(max(LANE_WIDTH, settings.queueing.worker_limit or 0))
+        )
 
     def get(self, path: str, **options: Unpack[RequestOptions]) -> Sending:
         """Read an object or a listing."""
@@ -134,7 +150,7 @@ class APIClient:
         limits = self._get_limits() if timeout is None else Limits(total=timeout)
         is_forbidden_temporary = options.get("retry_forbidden", False)
         temporary_errors = (*_TEMPORARY_ERRORS, APIForbiddenError) if is_forbidden_temporary else _TEMPORARY_ERRORS
-        lane = self._lanes.find(options.get("lane"))
+        lane = _NO_LANE if (key := options.get("lane")) is None else self._lanes[key]
         delays = None
         is_in_doubt = False
         while True:
@@ -202,7 +218,7 @@ class APIClient:
             except OSError as exc:
                 if status is None:
                     self.observer.stream_failed(server, exc)
-                if tls.find_error(exc) is not None and self._vault.renew(connection):
+                if find_tls_error(exc) is not None and self._vault.renew(connection):
                     continue
                 is_timed_out = isinstance(exc, TimeoutError) and not isinstance(exc, TransportError)
                 if is_open and is_timed_out:
@@ -265,7 +281,7 @@ class APIClient:
                     raise error
             except OSError as exc:
                 failure = exc
-                if tls.find_error(exc) is not None and self._vault.renew(connection):
+                if find_tls_error(exc) is not None and self._vault.renew(connection):
                     continue
                 failure = self._make_network_error(method, server, target, exc)
                 raise failure from exc
@@ -290,7 +306,7 @@ class APIClient:
         self, method: str, server: str, target: str, exc: Exception, is_open: bool = False
     ) -> APINetworkError:
         cls = APISilenceError if is_open and isinstance(exc, SilenceError) else APINetworkError
-        error = cls(_describe_failure(method, server, target, exc))
+        error = cls(describe_failure(method, server, target, exc))
         error.server = server
         reachability = self._reachability
         error.is_told = reachability.note_break(server) if is_open else reachability.note_failure(server, exc, error)
@@ -302,8 +318,22 @@ def _make_error(method: str, target: str, response: Response, content: bytes) ->
     return make_error(status=response.status, method=method, path=path, headers=response.headers, body=content)
 
 
-def _describe_failure(method: str, server: str, target: str, exc: Exception) -> str:
-    reason = str(exc) or ("no response in time" if isinstance(exc, TimeoutError) else type(exc).__name__)
-    path = target.partition("?")[0]
-    hint = tls.get_hint(exc) or (exc.hint if isinstance(exc, TransportError) else None)
-    return redact(f"{method} {server.rstrip('/')}{path}: {reason}{'. ' + hint if hint else ''}")
+_current_api: ContextVar[APIClient] = ContextVar("current_api")
+
+
+@contextlib.contextmanager
+def offering(api: APIClient) -> Iterator[None]:
+    """Let the tools in this context, and in the tasks that are started from it, use this client."""
+    token = _current_api.set(api)
+    try:
+        yield
+    finally:
+        _current_api.reset(token)
+
+
+def get_current_api() -> APIClient:
+    """Get the client of the current operator. Raises :class:`LookupError` if it is called outside of operators."""
+    try:
+        return _current_api.get()
+    except LookupError:
+        raise LookupError("It needs the API of Kubernetes, so it works only inside of a running operator.") from None

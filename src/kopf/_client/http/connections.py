@@ -11,7 +11,6 @@ import datetime
 import functools
 import logging
 import os
-import ssl
 import sys
 
 from kopf._client.auth.credentials import ConnectionInfo, Credentials, make_http_headers, redact
@@ -164,7 +163,9 @@ def _open_session(info: ConnectionInfo, token: str | None, settings: NetworkingS
     if settings.client not in _CLIENTS:
         raise ValueError(f"settings.networking.client must be one of {', '.join(_CLIENTS)}, not {settings.client!r}.")
     if settings.client == "aiohttp" or info.proxy_url or (trust_env and _is_environment_important()):
-        return _open_proxied_session(info, headers, context, trust_env=trust_env)
+        from kopf._client.http.aiohttp_session import open_aiohttp_session
+
+        return open_aiohttp_session(info, headers, context, trust_env=trust_env)
     return DirectSession(parse_server(info.server), headers, context, info.tls_server_name)
 
 
@@ -175,31 +176,3 @@ def _is_environment_important() -> bool:
     names = [name.lower() for name, value in os.environ.items() if value]
     has_variables = any(name == "netrc" or (name.endswith("_proxy") and name != "no_proxy") for name in names)
     return has_variables or os.path.exists(os.path.expanduser("~/.netrc"))
-
-
-def _open_proxied_session(
-    info: ConnectionInfo, headers: dict[str, str], context: ssl.SSLContext | None, *, trust_env: bool
-) -> Session:
-    import aiohttp
-
-    from kopf._client.http.aiohttp_session import AiohttpSession
-    from kopf._client.http.closings import Closings
-    from kopf._client.http.proxies import make_route
-
-    route = make_route(info.proxy_url, True if context is None else context)
-    if info.tls_server_name is not None and route.is_socks:
-        raise ValueError(
-            "The TLS server name cannot be used with SOCKS proxies: use that name in the address of the server."
-        )
-    closings = Closings()
-    raw = aiohttp.ClientSession(
-        connector=route.connector,
-        headers=headers,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        response_class=closings.make_response_class(),
-        proxy=route.http_proxy,
-        trust_env=trust_env,
-    )
-    return AiohttpSession(
-        raw, info.server, server_hostname=info.tls_server_name, errors=route.errors, closings=closings
-    )

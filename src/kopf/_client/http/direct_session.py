@@ -17,8 +17,8 @@ from types import TracebackType
 
 from kopf._client.http.connecting import FAREWELL_TIMEOUT, Connector
 from kopf._client.http.deadlines import Deadlines
-from kopf._client.http.decoding import Decoder
 from kopf._client.http.request_heads import RequestHeads
+from kopf._client.http.response_parser import BodyDecoder
 from kopf._client.http.server_address import ServerAddress
 from kopf._client.http.transport import DisconnectedError, Headers, Limits, Session, SilenceError, TransportError
 from kopf._client.http.wire import Wire
@@ -184,7 +184,7 @@ class Exchange:
         self._limits = limits
         self._is_repeatable = is_repeatable
         self._deadline: float | None = None
-        self._decoder: Decoder | None = None
+        self._decoder: BodyDecoder | None = None
         self._wire: Wire | None = None
 
     async def __aenter__(self) -> Exchange:
@@ -264,7 +264,7 @@ class Exchange:
         if encoding is None:
             return await wire.read_chunk()
         if self._decoder is None:
-            self._decoder = Decoder(encoding)
+            self._decoder = BodyDecoder(encoding)
         if piece := self._decoder.decode(b""):
             return piece
         while chunk := await wire.read_chunk():

@@ -10,11 +10,13 @@ found, and soon.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kopf._client.errors import (
+    APIError,
     APIForbiddenError,
     APINetworkError,
     APINotFoundError,
@@ -22,14 +24,6 @@ from kopf._client.errors import (
     APITooManyRequestsError,
 )
 from kopf._client.http.api import APIClient
-from kopf._client.resources.aggregated_discovery import (
-    Group,
-    MalformedDocumentError,
-    Version,
-    check_types,
-    read_document,
-    reading,
-)
 from kopf._values import codec
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource, is_proper_name
@@ -45,6 +39,57 @@ EXTENSION_TIMEOUT = 5.0
 
 T = TypeVar("T")
 
+_KIND = "APIGroupDiscoveryList"
+"""
+The aggregated discovery: all resources of all groups in two documents, one for the core group and one for the others.
+
+It is of KEP-3352, in every server since Kubernetes 1.27 (``v2beta1``) & 1.30 (``v2``). Servers that cannot do it answer
+with the plain lists of versions and groups, as only the ``Accept`` header is different. The documents are made by the
+API server in the background, so nobody waits for the extensions that are down: these are marked as stale.
+"""
+_MEDIA_TYPES = [f"application/json;g=apidiscovery.k8s.io;v={version};as={_KIND}" for version in ("v2", "v2beta1")]
+_HEADERS = {"Accept": ",".join([*_MEDIA_TYPES, "application/json"]), "Accept-Encoding": "gzip"}
+
+
+class StaleGroupError(Exception):
+    """The extension that serves this version of the group does not respond to the API server."""
+
+
+class MalformedDocumentError(APIError):
+    """The response is not a discovery document: extensions and proxies can answer anything."""
+
+
+@contextlib.contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Turn whatever is wrong with the document from that path to :class:`MalformedDocumentError`."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, AttributeError) as exc:
+        problem = f"The response is not a proper discovery document: {type(exc).__name__}: {exc}"
+        raise MalformedDocumentError(problem, status=200, method="GET", path=path) from exc
+
+
+def _check_types(resources: list[Resource]) -> list[Resource]:
+    """Give the resources back if their names are texts; raises :class:`TypeError` otherwise."""
+    for item in resources:
+        names = (item.plural, item.kind, item.singular, *item.shortcuts, *item.categories, *item.verbs)
+        if not all(isinstance(name, str) for name in names):
+            raise TypeError(f"not all names of {item.plural!r} are strings")
+    return resources
+
+
+class Group(FrozenRecord, frozen=True):
+    """An API group, and its versions, the most preferred ones first."""
+
+    name: str
+    versions: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(text, str) for text in (self.name, *self.versions)):
+            raise TypeError("the names of groups & versions must be strings")
+
+
+Version = tuple[Group, str]
 Found = dict[Version, list[Resource] | Exception]
 
 
@@ -80,7 +125,10 @@ async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
     improper: set[str] = set()
     groups = [_leave_out_improper(group, improper) for group in found_groups]
     needed = [
-        (group, version) for group in groups for version in group.versions if _is_needed(group, version, selectors)
+        (group, version)
+        for group in groups
+        for version in group.versions
+        if any(item.group in (None, group.name) and item.version in (None, version) for item in selectors)
     ]
     unknown = [key for key in needed if key not in known]
     outcomes = await _gather([_read_version(api, group, version, semaphore) for group, version in unknown])
@@ -152,16 +200,56 @@ async def _gather(requests: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def _read_all_groups(api: APIClient, path: str, known: Found) -> list[Group]:
-    document = await read_document(api, path)
-    if document.is_aggregated:
-        with reading(path):
-            resources = document.get_resources()
-        known.update(resources)
-        return list(dict.fromkeys(group for group, _ in resources))
-    with reading(path):
+    content = await api.get(path, headers=_HEADERS, retry_forbidden=True)
+    with _reading(path):
+        document = codec.decode_answer(content)
+        if document.get("kind") == _KIND:
+            resources = _parse_aggregated(document)
+            known.update(resources)
+            return list(dict.fromkeys(group for group, _ in resources))
         if path == "/api":
-            return [_parse_core_group(document.content)]
-        return [_parse_group(group) for group in document.content["groups"]]
+            return [_parse_core_group(document)]
+        return [_parse_group(group) for group in document["groups"]]
+
+
+def _parse_aggregated(document: Mapping[str, Any]) -> Found:
+    """Get the resources of all versions of all groups, or why they are not known."""
+    result: Found = {}
+    for item in document.get("items") or ():
+        versions = item["versions"]
+        group = Group(item["metadata"].get("name") or "", tuple(version["version"] for version in versions))
+        result.update({(group, version["version"]): _parse_version(group.name, version) for version in versions})
+    return result
+
+
+def _parse_version(group: str, content: Mapping[str, Any]) -> list[Resource] | Exception:
+    """One malformed version of one extension does not hide the others."""
+    if content.get("freshness") == "Stale":
+        return StaleGroupError("the extension does not respond to the API server")
+    try:
+        with _reading(f"/apis/{group}"):
+            return _check_types(_parse_aggregated_resources(group, content))
+    except MalformedDocumentError as exc:
+        return exc
+
+
+def _parse_aggregated_resources(group: str, content: Mapping[str, Any]) -> list[Resource]:
+    return [
+        Resource(
+            group=group,
+            version=content["version"],
+            plural=entry["resource"],
+            kind=entry["responseKind"]["kind"],
+            singular=entry.get("singularResource") or entry["responseKind"]["kind"].lower(),
+            shortcuts=frozenset(entry.get("shortNames") or ()),
+            categories=frozenset(entry.get("categories") or ()),
+            subresources=frozenset(item["subresource"] for item in entry.get("subresources") or ()),
+            namespaced=entry["scope"] == "Namespaced",
+            verbs=frozenset(entry.get("verbs") or ()),
+        )
+        for entry in content.get("resources") or ()
+        if (entry.get("responseKind") or {}).get("kind")  # otherwise, only its subresources can be used
+    ]
 
 
 async def _read_group(api: APIClient, name: str, semaphore: asyncio.Semaphore) -> list[Group]:
@@ -169,7 +257,7 @@ async def _read_group(api: APIClient, name: str, semaphore: asyncio.Semaphore) -
         async with semaphore:
             path = f"/apis/{name}" if name else "/api"
             content = await api.get(path, retry_forbidden=True)
-        with reading(path):
+        with _reading(path):
             document = codec.decode_answer(content)
             return [_parse_group(document) if name else _parse_core_group(document)]
     except APINotFoundError:
@@ -186,14 +274,6 @@ def _parse_group(content: Mapping[str, Any]) -> Group:
     return Group(content["name"], tuple(sorted(versions, key=lambda version: version != preferred)))
 
 
-def _is_needed(group: Group, version: str, selectors: list[Selector]) -> bool:
-    return any(
-        (selector.group is None or selector.group == group.name)
-        and (selector.version is None or selector.version == version)
-        for selector in selectors
-    )
-
-
 async def _read_version(
     api: APIClient, group: Group, version: str, semaphore: asyncio.Semaphore
 ) -> list[Resource] | Exception:
@@ -202,9 +282,9 @@ async def _read_version(
     try:
         async with semaphore:
             content = await api.get(path, timeout=timeout, backoffs=EXTENSION_BACKOFFS)
-        with reading(path):
+        with _reading(path):
             entries = codec.decode_answer(content).get("resources") or []
-            return check_types(_parse_resources(group.name, version, entries))
+            return _check_types(_parse_resources(group.name, version, entries))
     except APINotFoundError:  # removed since the groups were read
         return []
     except (APIServerError, APITooManyRequestsError, APINetworkError, APIForbiddenError, MalformedDocumentError) as exc:

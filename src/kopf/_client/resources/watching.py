@@ -30,15 +30,16 @@ from kopf._client.errors import (
     APIServerError,
     APISilenceError,
     APITooManyRequestsError,
+    make_error,
 )
 from kopf._client.http.api import APIClient
 from kopf._client.resources.listing import EndlessListError, GarbageWarning, list_pages, take_item
-from kopf._client.resources.listing_progress import ListingProgress
 from kopf._client.resources.setbacks import BrokenStreamError, Setbacks
-from kopf._client.resources.stream_lines import Line, make_line_error, parse_line
 from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import State, WatchEvent, WatchMachine
+from kopf._logging.log_levels import get_guiding_level
 from kopf._settings.settings import OperatorSettings
+from kopf._values import codec, nesting
 from kopf._values.objects import KubeObject
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,77 @@ _TEMPORARY_ERRORS = (
     msgspec.DecodeError,
     UnicodeDecodeError,
 )
+
+
+STEP = 5000
+"""From how many objects on a listing is long, and after how many objects more it is mentioned again."""
+
+
+class Line(msgspec.Struct, gc=False):
+    """One event, as it arrived; the object is not decoded."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class _SplitLine(msgspec.Struct, gc=False):
+    """The same, but instead of the object, there is a list of one number: its position in a list apart."""
+
+    type: str
+    object: tuple[int]
+
+
+_decode_line = msgspec.json.Decoder(Line).decode
+_decode_split_line = msgspec.json.Decoder(_SplitLine).decode
+
+
+def parse_line(raw: bytes) -> Line:
+    """
+    Split the line to its type and object, even if the decoder cannot skip the object: it is too deep, or malformed.
+
+    Raises :class:`msgspec.DecodeError` if it makes no sense.
+    """
+    try:
+        return _decode_line(raw)
+    except (RecursionError, msgspec.DecodeError):
+        shallow, inner = nesting.split(raw, 1)
+        split = _decode_split_line(shallow)
+        return Line(split.type, msgspec.Raw(inner[split.object[0]]))
+
+
+def make_line_error(body: bytes, *, path: str) -> Exception:
+    """Make an error of an event about an error: instead of HTTP, there is only the ``Status`` object."""
+    content = codec.decode_answer(body)
+    code = content.get("code") if isinstance(content, dict) else None
+    status = code if isinstance(code, int) and code >= 400 else 500
+    error = make_error(status=status, method="WATCH", path=path, body=body)
+    return error if isinstance(error, APIGoneError) else BrokenStreamError(str(error))
+
+
+class ListingProgress:
+    """Counts the objects of one listing; short listings are not mentioned."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._count = 0
+        self._said = 0
+
+    def add(self, count: int, remaining: int | None = None) -> None:
+        """So many objects are taken in now; so many are to come, if that is known."""
+        self._count += count
+        is_long = self._count + (remaining or 0) >= STEP
+        if remaining != 0 and is_long and (not self._said or self._count - self._said >= STEP):
+            self._said = self._count
+            total = "" if remaining is None else f" of {self._count + remaining:,}"
+            self._say(f"{self._count:,}{total} objects by now")
+
+    def finish(self) -> None:
+        """Everything is listed."""
+        if self._said:
+            self._say(f"all {self._count:,} objects are there")
+
+    def _say(self, text: str) -> None:
+        logger.log(get_guiding_level(), "Listing of %r %s: %s.", self._target.resource, self._target.place, text)
 
 
 class _Listing(enum.Enum):
