@@ -10,6 +10,7 @@ import pytest
 import kopf
 from kopf._values.objects import KubeObject
 from tests.behaviour.objects import Obj, Objects
+from tests.behaviour.peerings import PeeringObject
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
@@ -179,6 +180,85 @@ async def test_the_owned_are_left_alone(operator: Operator, kex: Objects, sub: O
     await calls.wait_length(2)
     await asyncio.sleep(10)
     assert (await sub.get("child"))["metadata"] == child["metadata"]
+
+
+@pytest.mark.parametrize("lifecycle", [kopf.lifecycles.all_at_once, kopf.lifecycles.one_by_one])
+async def test_subhandlers_are_called_again_too(
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls, lifecycle: Any,
+) -> None:
+    """Also if they are done with this very change, which is not over because of another handler."""
+    @kopf.on.create("kopfexamples", owns="kopfstatusexamples")
+    async def fn(**_: Any) -> None:
+        for name in ("a", "b"):
+            @kopf.subhandler(id=name)
+            async def item_fn(item: str = name, **_: Any) -> None:
+                calls.append(item)
+
+    @kopf.on.create("kopfexamples")
+    async def slow(retry: int, **_: Any) -> None:
+        if not retry:
+            raise kopf.TemporaryError("later", delay=1000)
+
+    await operator.start(lifecycle=lifecycle)
+    parent = await kex.create()
+    await calls.wait_length(2)
+    await sub.create("child", ownerReferences=refer(parent))
+    await calls.wait_length(4)
+    await kex.wait_handled()
+    await sub.merge({"spec": {"field": "other"}}, "child")
+    await calls.wait_length(6)
+    await asyncio.sleep(10)
+    assert calls == ["a", "b"] * 3
+
+
+async def test_filters_apply_as_always(operator: Operator, kex: Objects, sub: Objects, calls: Calls) -> None:
+    kopf.on.create("kopfexamples", id="fn", labels={"some": "label"}, owns="kopfstatusexamples")(note("fn", calls))
+    await operator.start()
+    parent = await kex.create_and_wait(labels={"some": "label"})
+    await kex.merge({"metadata": {"labels": {"some": "other"}}})
+    await asyncio.sleep(10)
+    await sub.create("child", ownerReferences=refer(parent))
+    await asyncio.sleep(10)
+    assert calls == [("fn", "create", "obj")]
+    await kex.merge({"metadata": {"labels": {"some": "label"}}})
+    await asyncio.sleep(10)
+    await sub.merge({"spec": {"field": "other"}}, "child")
+    await calls.wait_length(2)
+    assert calls == [("fn", "create", "obj"), ("fn", "resume", "obj")]
+
+
+async def test_what_happens_during_a_pause_is_not_lost(
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls, peering: PeeringObject,
+) -> None:
+    kopf.on.create("kopfexamples", id="fn", owns="kopfstatusexamples")(note("fn", calls))
+    await operator.start(standalone=False)
+    parent = await kex.create_and_wait()
+    await peering.put("other", priority=100, lifetime=1e9)
+    await asyncio.sleep(10)
+    await sub.create("child", ownerReferences=refer(parent))
+    await sub.create("gone", ownerReferences=refer(parent))
+    await sub.delete("gone")
+    await asyncio.sleep(10)
+    assert len(calls) == 1
+    await peering.remove("other")
+    await calls.wait_length(2)
+    await asyncio.sleep(10)
+    assert calls == [("fn", "create", "obj"), ("fn", "resume", "obj")]
+
+
+async def test_handlers_that_are_declared_later_are_called_for_what_is_there(
+        operator: Operator, kex: Objects, sub: Objects, calls: Calls, registry: kopf.OperatorRegistry,
+) -> None:
+    kopf.on.create("kopfexamples", id="create")(note("create", calls))
+    await operator.start()
+    parent = await kex.create_and_wait()
+    await sub.create("child", ownerReferences=refer(parent))
+    await asyncio.sleep(10)
+    kopf.on.resume("kopfexamples", id="fn", owns="kopfstatusexamples")(note("fn", calls))
+    await calls.wait_length(2)
+    await sub.merge({"spec": {"field": "other"}}, "child")
+    await calls.wait_length(3)
+    assert calls == [("create", "create", "obj"), ("fn", "resume", "obj"), ("fn", "resume", "obj")]
 
 
 @pytest.mark.parametrize(("owns", "error"), [

@@ -145,7 +145,7 @@ class Controller:
         latest = None if tracked is None or tracked.gone is not None else tracked.memory.latest
         if tracked is None or latest is None or self.queue.is_closed:
             return False
-        self.objects.wake(tracked).on_wake(latest.for_users(), handlers)
+        self.objects.wake(tracked).on_wake(latest.for_users() if tracked.stub is None else tracked.stub, handlers)
         self._requeue(key)
         self.workers.wake()
         return True

@@ -127,8 +127,20 @@ class Progress(Mapping[HandlerId, HandlerState]):
                 subrefs = previous.subrefs if previous is not None else ()
                 state = HandlerState(started=self._now, purpose=self._purpose, subrefs=subrefs)
                 self._begun.add(key)
+                if self._is_woken(handler):
+                    self._begin_anew(subrefs)
             self.states[key] = state
             self._handlers[key] = handler
+
+    def _is_woken(self, handler: ChangingHandler) -> bool:
+        """Tell if it is to be called in any case, and was not called for that yet."""
+        return self._woken is not None and self._woken.get(handler.id) is False
+
+    def _begin_anew(self, keys: Iterable[HandlerId]) -> None:
+        """Forget what was done by the sub-handlers of a handler that is called once more."""
+        for key in keys:
+            self.states[key] = HandlerState(started=self._now, purpose=self._purpose)
+            self._begun.add(key)
 
     def _continue(self, state: HandlerState, handler: ChangingHandler, seen: SeenStates) -> HandlerState | None:
         # What was done for another reason does not count: e.g. a function that is for both updates and deletions.
@@ -137,7 +149,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
             if state.purpose is not None and not handler.initial:
                 return None
             state = replace(state, purpose=self._purpose)
-        if self._woken is not None and self._woken.get(handler.id) is False:
+        if self._is_woken(handler):
             # What it was delayed for can be just this.
             return None if state.finished else replace(state, delayed=None)
         if not state.finished:
