@@ -85,7 +85,8 @@ def test_leaps(start: Starter, tmp_path: pathlib.Path) -> None:
                 ask(url, "/api/console/dev/leap", {"seconds": nonsense})
         process.press_ctrl_c()
         assert process.wait() == 0
-    assert "blocked" not in process.output
+    # The leap of an hour is not taken for a blocked loop; busy machines really block it for a moment.
+    assert [seconds for seconds in re.findall(r"is blocked for (\S+) s", process.output) if float(seconds) > 600] == []
     assert "Traceback" not in process.output
 
 
