@@ -16,9 +16,9 @@ import pytest
 from prometheus_client.registry import Collector
 
 import kopf
-from kopf._health.health_server import HealthServerError
-from kopf._insight.metrics.serving import MetricsServerError, MissingMetricsLibraryError
+from kopf._insight.metrics.serving import MissingMetricsLibraryError
 from kopf._operator.insight import EndpointClashError
+from kopf._serving.threaded_server import ServingError
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.insight.metrics.exposed import DESIGNED, Exposed
@@ -137,9 +137,9 @@ async def test_clashes(operator: Operator, prometheus: object, base: str) -> Non
         await operator.start(liveness_endpoint="http://0.0.0.0:8099/x", metrics_endpoint="http://127.0.0.1:8099/y")
     with socket.create_server(("127.0.0.1", 0)) as server:
         occupied = f"http://127.0.0.1:{server.getsockname()[1]}/x"
-        with pytest.raises(MetricsServerError, match="The metrics cannot be served at"):
+        with pytest.raises(ServingError, match="The metrics cannot be served at"):
             await operator.start(metrics_endpoint=occupied)
-        with pytest.raises(HealthServerError):
+        with pytest.raises(ServingError, match="The health cannot be served at"):
             await operator.start(metrics_endpoint=f"{base}/x", liveness_endpoint=occupied)
 
 

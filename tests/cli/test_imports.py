@@ -41,7 +41,7 @@ UNNEEDED = [
     "kopf._serving.http_server", "kopf._serving.threaded_server",
     "kopf._controller.background", "kopf._controller.departures", "kopf._controller.unselected",
     "kopf._replay", "kopf._virtual_time",
-    "kopf._coordination.membership", "kopf._coordination.peers", "kopf._health.health", "kopf._health.health_server",
+    "kopf._coordination.membership", "kopf._coordination.peers", "kopf._health.health",
     "kopf._client.auth.exec_plugins", "kopf._client.auth.kubeconfig", "kopf._client.auth.piggyback",
     "kopf._logging.json_format", "pythonjsonlogger", "kopf._insight", "prometheus_client", "opentelemetry",
     "aiohttp", "yarl", "multidict", "attr", "cryptography", "jsonpatch", "kubernetes", "pykube", "pyngrok",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kopf._events import recent
+from kopf._events import correlation
 from kopf._events.correlation import COMBINED_PREFIX, EventCorrelator
 from kopf._events.event_records import EventRecord, EventReport
 from kopf._settings.settings import PostingSettings
@@ -135,7 +135,7 @@ def test_a_clock_that_jumps_back_does_no_harm() -> None:
 
 
 def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent, "CAPACITY", 10)
+    monkeypatch.setattr(correlation, "CAPACITY", 10)
     reporter = Reporter()
     first, _ = reporter.report(name="often")
     for i in range(100):

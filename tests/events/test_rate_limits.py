@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kopf._events.rate_limits import EventBudgets, TokenBucket
+from kopf._events.correlation import EventBudgets, TokenBucket
 from kopf._settings.settings import PostingSettings
 
 UNLIMITED = {"object_burst": 10_000, "total_burst": 10_000}

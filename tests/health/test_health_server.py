@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import re
 import socket
+from collections.abc import Awaitable, Callable
 
 import aiohttp
 import pytest
 
-from kopf._health.health_server import HealthServer, HealthServerError
+from kopf._health.health import HealthReport, HealthServer
 from kopf._serving.endpoints import Endpoint, parse_endpoint
+from kopf._serving.threaded_server import ServingError
 from tests.patience import PATIENCE
 
 
@@ -45,10 +46,12 @@ def test_endpoints_as_text() -> None:
     assert str(Endpoint(None, 80, "/")) == "http://*:80/"
 
 
-@dataclasses.dataclass
-class Report:
-    is_healthy: bool
-    content: bytes = b'{"a": 1}'
+async def report_healthy() -> HealthReport:
+    return HealthReport(is_healthy=True, content=b'{"a": 1}')
+
+
+async def report_unhealthy() -> HealthReport:
+    return HealthReport(is_healthy=False, content=b'{"a": 1}')
 
 
 @pytest.fixture
@@ -62,12 +65,9 @@ async def request(url: str, method: str = "GET") -> tuple[int, str, bytes]:
         return response.status, response.content_type, await response.read()
 
 
-@pytest.mark.parametrize(("is_healthy", "status"), [(True, 200), (False, 503)])
-async def test_answers(port: int, is_healthy: bool, status: int) -> None:
-    async def report() -> Report:
-        return Report(is_healthy)
-
-    async with HealthServer(Endpoint("127.0.0.1", port, "/healthz"), report):
+@pytest.mark.parametrize(("report", "status"), [(report_healthy, 200), (report_unhealthy, 503)])
+async def test_answers(port: int, report: Callable[[], Awaitable[HealthReport]], status: int) -> None:
+    async with HealthServer(Endpoint("127.0.0.1", port, "/healthz"), report, {}):
         url = f"http://127.0.0.1:{port}"
         assert await request(f"{url}/healthz") == (status, "application/json", b'{"a": 1}')
         assert (await request(f"{url}/healthz", "HEAD"))[0] == status
@@ -76,10 +76,7 @@ async def test_answers(port: int, is_healthy: bool, status: int) -> None:
 
 
 async def test_answers_when_the_main_loop_is_blocked(port: int) -> None:
-    async def report() -> Report:
-        return Report(False)
-
-    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report):
+    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report_unhealthy, {}):
         with socket.create_connection(("127.0.0.1", port)) as client:  # nothing is awaited here
             client.settimeout(PATIENCE)
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -87,13 +84,10 @@ async def test_answers_when_the_main_loop_is_blocked(port: int) -> None:
 
 
 async def test_occupied_ports_are_a_clear_error() -> None:
-    async def report() -> Report:
-        return Report(True)
-
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with pytest.raises(HealthServerError, match=f"cannot be served at http://127.0.0.1:{port}/: .*in use"):
-            async with HealthServer(Endpoint("127.0.0.1", port, "/"), report):
+        with pytest.raises(ServingError, match=f"The health cannot be served at http://127.0.0.1:{port}/: .*in use"):
+            async with HealthServer(Endpoint("127.0.0.1", port, "/"), report_healthy, {}):
                 pytest.fail("it must not come here")
 
 
@@ -101,12 +95,12 @@ async def test_current_requests_do_not_hold_the_exit(port: int) -> None:
     entered = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    async def report() -> Report:
+    async def report() -> HealthReport:
         loop.call_soon_threadsafe(entered.set)
         await asyncio.Event().wait()
-        return Report(True)
+        return await report_healthy()
 
-    async with asyncio.timeout(PATIENCE), HealthServer(Endpoint("127.0.0.1", port, "/"), report):
+    async with asyncio.timeout(PATIENCE), HealthServer(Endpoint("127.0.0.1", port, "/"), report, {}):
         task = asyncio.create_task(request(f"http://127.0.0.1:{port}/"))
         await entered.wait()
     with pytest.raises(aiohttp.ClientError):

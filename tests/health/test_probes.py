@@ -8,7 +8,7 @@ import pytest
 
 from kopf._handlers.handler_errors import PermanentError
 from kopf._handlers.outcomes import Outcome
-from kopf._health.probes import Prober, ProbeResults
+from kopf._health.health import Prober, ProbeResults
 from kopf._settings.settings import HealthSettings
 from kopf._values.ids import HandlerId
 

@@ -341,7 +341,7 @@ def test_unusual_names_are_accepted(name: str) -> None:
 EXHAUSTED = """
 import asyncio, logging, os, resource, socket, sys
 from kopf._serving.endpoints import Endpoint
-from kopf._health.health_server import HealthServer
+from kopf._health.health import HealthServer
 
 class Report:
     is_healthy = True
@@ -351,7 +351,7 @@ async def report():
     return Report
 
 async def main(port):
-    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report):
+    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report, {}):
         while input() != "exit":
             taken = []
             try:

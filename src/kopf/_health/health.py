@@ -3,6 +3,10 @@ Health: whether the operator really operates, as told to those who ask, usually 
 
 It is healthy if all watch streams bring something from time to time, the supervised tasks do not fail again and again,
 the event loop is not blocked, and the users' own probes do not fail. Being paused in favour of another one is fine.
+
+The probe handlers are called when the health is asked for, once for all those who ask at the same time. The results
+are kept for a few seconds, so that the handlers are not overloaded by mass-requests. What a handler returns goes to
+the answer as it is; a handler that fails makes the operator unhealthy.
 """
 
 from __future__ import annotations
@@ -10,24 +14,92 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kopf._handlers.handler_errors import describe
 from kopf._handlers.outcomes import Outcome
-from kopf._health.health_server import HealthServer
 from kopf._health.liveness import Liveness
-from kopf._health.probes import Prober
 from kopf._health.watchdog import Watchdog
-from kopf._settings.settings import OperatorSettings
+from kopf._serving.endpoints import Endpoint
+from kopf._serving.threaded_server import Answer, ThreadedServer
+from kopf._settings.settings import HealthSettings, OperatorSettings
+from kopf._values import codec
 from kopf._values.ids import HandlerId
+from kopf._values.patches import thaw
 from kopf._values.records import FrozenRecord
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 _POLLING_INTERVAL = 0.2
 """How often to check if the event loop is blocked while it is expected to call the probe handlers, in seconds."""
 
 _OWN_KEY = "kopf"
 """Where in the answer the framework itself says something; all other keys are of the probe handlers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbeResults:
+    """What the probe handlers have brought."""
+
+    values: Mapping[str, Any]
+    """Their results in the JSON form, by their ids; the handlers with no results are absent."""
+    problems: list[str]
+    """Descriptions of those that have failed."""
+
+
+class Prober:
+    """Calls the probe handlers of one operator; to be used in the event loop of that operator only."""
+
+    def __init__(self, probe: Callable[[], Awaitable[Mapping[HandlerId, Outcome]]], settings: HealthSettings) -> None:
+        self._probe = probe
+        self._settings = settings
+        self._task: asyncio.Task[ProbeResults] | None = None
+        self._results: ProbeResults | None = None
+        self._expires = 0.0
+
+    async def get(self) -> ProbeResults:
+        """Get the results: the recent ones, or those of the calls which are already underway, or of new calls."""
+        loop = asyncio.get_running_loop()
+        if self._results is not None and loop.time() < self._expires:
+            return self._results
+        if self._task is None:
+            self._task = loop.create_task(self._run(), name="probe handlers")
+        return await asyncio.shield(self._task)
+
+    async def _run(self) -> ProbeResults:
+        try:
+            outcomes = await self._probe()
+            self._results = _encode(outcomes, is_shown=self._settings.show_errors)
+            self._expires = asyncio.get_running_loop().time() + self._settings.probe_lifetime
+            return self._results
+        finally:
+            self._task = None
+
+    async def close(self) -> None:
+        """Do not wait for the handlers anymore."""
+        task = self._task
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def _encode(outcomes: Mapping[HandlerId, Outcome], *, is_shown: bool) -> ProbeResults:
+    values: dict[str, Any] = {}
+    problems = []
+    for key, outcome in outcomes.items():
+        if outcome.exception is not None:
+            error = describe(outcome.exception, instead="see the log of the operator.", is_shown=is_shown)
+            problems.append(f"The probe {key!r} has failed: {error}")
+        elif outcome.result is not None:
+            try:
+                values[key] = codec.decode(codec.encode(thaw(outcome.result)))
+            except (TypeError, ValueError) as e:
+                problems.append(f"The probe {key!r} has returned a value with no JSON form: {e}")
+    return ProbeResults(values, problems)
 
 
 class HealthReport(FrozenRecord, frozen=True):
@@ -92,9 +164,39 @@ class Health:
         return waiter.done()
 
 
+class HealthServer(ThreadedServer):
+    """Serves inside of the ``async with`` block; answers with 200 or 503."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        report: Callable[[], Awaitable[HealthReport]],
+        neighbours: Mapping[str, Answer],
+    ) -> None:
+        """``neighbours`` are those who answer at the other paths."""
+        super().__init__(endpoint, self._answer_probe, subject="the health")
+        self._report = report
+        self._neighbours = neighbours
+
+    async def _answer_probe(self, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web  # it is loaded by now
+
+        if (neighbour := self._neighbours.get(request.path)) is not None:
+            return await neighbour(request)
+        if request.path != self._endpoint.path:
+            return web.Response(status=404, text="The health is not here.\n")
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, text="The health is read-only.\n", headers={"Allow": "GET, HEAD"})
+        report = await self._report()
+        status = 200 if report.is_healthy else 503
+        headers = {"Cache-Control": "no-store", "Content-Type": "application/json; charset=utf-8"}
+        return web.Response(body=report.content, status=status, headers=headers)
+
+
 @contextlib.asynccontextmanager
 async def serving_health(
-    open_server: Callable[[Callable[[], Awaitable[HealthReport]]], HealthServer],
+    endpoint: Endpoint,
+    neighbours: Mapping[str, Answer],
     *,
     liveness: Liveness,
     get_pause_reasons: Callable[[], Collection[str]],
@@ -103,14 +205,14 @@ async def serving_health(
     settings: OperatorSettings,
 ) -> AsyncIterator[None]:
     """
-    Serve the health by that server as long as the block lasts.
+    Serve the health as long as the block lasts; ``neighbours`` are those who answer at the other paths.
 
-    Raises :class:`HealthServerError` if it cannot be served there.
+    Raises :class:`ServingError` if it cannot be served there.
     """
     prober = None if probe is None else Prober(probe, settings.health)
     health = Health(liveness, get_pause_reasons, watchdog, prober, settings)
     try:
-        async with open_server(health.report):
+        async with HealthServer(endpoint, health.report, neighbours):
             yield
     finally:
         if prober is not None:

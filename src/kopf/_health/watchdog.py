@@ -16,13 +16,13 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from types import FrameType, TracebackType
 from typing import Self
 
 from kopf._client.auth.libraries import is_importing
 from kopf._handlers.handlers import Handler
 from kopf._handlers.invocation import invoke
-from kopf._health.loop_lag import LoopLag
 from kopf._logging.tracebacks import describe_frame, is_framework, is_library
 from kopf._settings.settings import HealthSettings
 
@@ -36,6 +36,9 @@ _MAX_STEP = 0.5
 
 _WARNING_TIMEOUT = 2.0
 """For how long the loop can be blocked until that is said, in seconds; it does not count as a failure yet."""
+
+_LAG_WINDOW = 30.0
+"""For how long the worst lag is remembered at least, in seconds; at most, it is twice as long."""
 
 _LOOPS = frozenset(
     {asyncio.Handle._run.__code__, asyncio.BaseEventLoop.run_forever.__code__, asyncio.Runner.run.__code__}
@@ -150,3 +153,35 @@ def _look(frame: FrameType | None) -> tuple[Handler | None, list[FrameType]]:
         frames.append(frame)
         frame = frame.f_back
     return None, frames
+
+
+class LoopLag:
+    """How late the loop does what it is asked to do: the worst of the last minute or so, asked from other threads."""
+
+    __slots__ = ("_asked", "_current", "_previous", "_since")
+
+    def __init__(self) -> None:
+        self._asked: float | None = None
+        self._since = time.perf_counter()
+        self._current = self._previous = 0.0
+
+    def ask(self) -> None:
+        """The loop is asked to answer as soon as it can."""
+        self._asked = time.perf_counter()
+
+    def answer(self) -> None:
+        """The loop has answered."""
+        asked, self._asked = self._asked, None
+        now = time.perf_counter()
+        self._turn(now)
+        if asked is not None:
+            self._current = max(self._current, now - asked)
+
+    def get_worst(self) -> float:
+        """Get the lag in seconds; if the loop has not answered yet, it is that late already."""
+        asked, now = self._asked, time.perf_counter()
+        return max(self._current, self._previous, 0.0 if asked is None else now - asked)
+
+    def _turn(self, now: float) -> None:
+        if now - self._since > _LAG_WINDOW:
+            self._previous, self._current, self._since = self._current, 0.0, now

@@ -31,7 +31,7 @@ def serve_console(
     """
     Serve the console as long as the block lasts.
 
-    Raises :class:`ValueError` or :class:`ConsoleError` if it is configured wrongly, :class:`ConsoleServerError` if it
+    Raises :class:`ValueError` or :class:`ConsoleError` if it is configured wrongly, :class:`ServingError` if it
     cannot be served there.
     """
     url = settings.console.endpoint

@@ -8,7 +8,6 @@ What is not asked for, is not loaded.
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -40,7 +39,7 @@ class EndpointClashError(OperatorError):
     """Two things are to be served at one place."""
 
 
-class Exhibit(FrozenRecord, frozen=True, kw_only=True):
+class InsightSources(FrozenRecord, frozen=True, kw_only=True):
     """What of the operator can be looked at."""
 
     registry: OperatorRegistry
@@ -56,7 +55,7 @@ class Exhibit(FrozenRecord, frozen=True, kw_only=True):
 
 
 @contextlib.asynccontextmanager
-async def serving(exhibit: Exhibit) -> AsyncIterator[None]:
+async def serving(sources: InsightSources) -> AsyncIterator[None]:
     """
     Serve everything that the settings and the options ask for, inside of the block.
 
@@ -64,16 +63,16 @@ async def serving(exhibit: Exhibit) -> AsyncIterator[None]:
     """
     async with contextlib.AsyncExitStack() as stack:
         neighbours: dict[str, Answer] = {}
-        metrics, tracing = exhibit.settings.metrics, exhibit.settings.tracing
+        metrics, tracing = sources.settings.metrics, sources.settings.tracing
         if tracing.enabled or (tracing.enabled is None and (tracing.provider is not None or _has_opentelemetry())):
-            _begin_tracing(exhibit, stack)
+            _begin_tracing(sources, stack)
         if metrics.endpoint is not None or metrics.enabled:
-            await _serve_metrics(exhibit, stack, neighbours)
-        if exhibit.health_endpoint is not None:
-            await _serve_health(exhibit, exhibit.health_endpoint, stack, neighbours)
+            await _serve_metrics(sources, stack, neighbours)
+        if sources.health_endpoint is not None:
+            await _serve_health(sources, sources.health_endpoint, stack, neighbours)
         await stack.enter_async_context(
             serve_console(
-                exhibit.settings, registry=exhibit.registry, namespaces=exhibit.namespaces, observers=exhibit.observers
+                sources.settings, registry=sources.registry, namespaces=sources.namespaces, observers=sources.observers
             )
         )
         yield
@@ -84,34 +83,36 @@ def _has_opentelemetry() -> bool:
     return "opentelemetry.trace" in sys.modules or "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 
-def _begin_tracing(exhibit: Exhibit, stack: contextlib.AsyncExitStack) -> None:
+def _begin_tracing(sources: InsightSources, stack: contextlib.AsyncExitStack) -> None:
     from kopf._insight.tracing.activation import make_tracer
 
-    tracer = make_tracer(exhibit.settings.tracing)
+    tracer = make_tracer(sources.settings.tracing)
     if tracer is not None:
         from kopf._insight.tracing.tracing import marking_logs, start_tracing
 
         stack.enter_context(marking_logs())
-        start_tracing(exhibit.observers, tracer)
+        start_tracing(sources.observers, tracer)
 
 
-async def _serve_metrics(exhibit: Exhibit, stack: contextlib.AsyncExitStack, neighbours: dict[str, Answer]) -> None:
-    from kopf._insight.metrics.serving import check_library, collecting, serving_metrics
+async def _serve_metrics(
+    sources: InsightSources, stack: contextlib.AsyncExitStack, neighbours: dict[str, Answer]
+) -> None:
+    from kopf._insight.metrics.serving import MetricsServer, check_library, collecting
 
     check_library()
     from kopf._insight.metrics.operator_metrics import Metrics
 
-    settings = exhibit.settings
-    metrics = Metrics(exhibit.observers, exhibit.registry, settings, get_lag=exhibit.watchdog.lag.get_worst)
+    settings = sources.settings
+    metrics = Metrics(sources.observers, sources.registry, settings, get_lag=sources.watchdog.lag.get_worst)
     answer = stack.enter_context(collecting(metrics, settings.metrics))
     if settings.metrics.endpoint is None:
         return
     endpoint = parse_endpoint(settings.metrics.endpoint, title="metrics", path="metrics")
-    health = exhibit.health_endpoint
+    health = sources.health_endpoint
     if health is not None and _is_one_server(health, endpoint):
         neighbours[endpoint.path] = answer
     else:
-        await stack.enter_async_context(serving_metrics(endpoint, answer))
+        await stack.enter_async_context(MetricsServer(endpoint, answer))
 
 
 def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
@@ -129,18 +130,18 @@ def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
 
 
 async def _serve_health(
-    exhibit: Exhibit, endpoint: Endpoint, stack: contextlib.AsyncExitStack, neighbours: Mapping[str, Answer]
+    sources: InsightSources, endpoint: Endpoint, stack: contextlib.AsyncExitStack, neighbours: Mapping[str, Answer]
 ) -> None:
     from kopf._health.health import serving_health
-    from kopf._health.health_server import HealthServer
 
     await stack.enter_async_context(
         serving_health(
-            functools.partial(HealthServer, endpoint, neighbours=neighbours),
-            liveness=exhibit.liveness,
-            get_pause_reasons=lambda: exhibit.pause.reasons,
-            watchdog=exhibit.watchdog,
-            probe=exhibit.probe,
-            settings=exhibit.settings,
+            endpoint,
+            neighbours,
+            liveness=sources.liveness,
+            get_pause_reasons=lambda: sources.pause.reasons,
+            watchdog=sources.watchdog,
+            probe=sources.probe,
+            settings=sources.settings,
         )
     )

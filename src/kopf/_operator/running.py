@@ -36,7 +36,7 @@ from kopf._health.watchdog import Watchdog
 from kopf._logging.log_levels import get_internal_level
 from kopf._operator.activities import Activities
 from kopf._operator.flags import Flag, raise_flag
-from kopf._operator.insight import Exhibit, serving
+from kopf._operator.insight import InsightSources, serving
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
 from kopf._operator.namespaces import Namespaces
@@ -138,7 +138,7 @@ class Operator:
         async def probe() -> Mapping[HandlerId, Outcome]:
             return await self._activities.attempt(Activity.PROBE, handlers, is_quiet=True)
 
-        exhibit = Exhibit(
+        sources = InsightSources(
             registry=setup.registry,
             settings=setup.settings,
             namespaces=setup.namespaces,
@@ -149,7 +149,7 @@ class Operator:
             pause=self._pause,
             probe=probe if handlers else None,
         )
-        return serving(exhibit)
+        return serving(sources)
 
     async def _work(self, recorder: EventRecorder, clock: Clock) -> None:
         authenticator = Authenticator(self._vault, self._setup.registry, self._activities)

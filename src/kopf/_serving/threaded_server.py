@@ -49,9 +49,6 @@ class ThreadedServer:
     ``subject`` is what is served, for humans: it is a name with its article, e.g. "the health".
     """
 
-    error: type[ServingError] = ServingError
-    """What is raised if it cannot be served."""
-
     def __init__(self, endpoint: Endpoint, answer: Answer, *, subject: str) -> None:
         self._endpoint = endpoint
         self._answer = answer
@@ -73,7 +70,7 @@ class ThreadedServer:
             await asyncio.wrap_future(self._started)
         except OSError as e:
             self._thread.join()
-            raise self.error(f"{_capitalize(self._subject)} cannot be served at {self._endpoint}: {e}") from e
+            raise ServingError(f"{_capitalize(self._subject)} cannot be served at {self._endpoint}: {e}") from e
         logger.debug("Serving %s at %s", self._subject, self.endpoint)
         return self
 

@@ -12,8 +12,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kopf._insight.endpoint.console_server import ConsoleServer, ConsoleServerError, Routes, open_stream
+from kopf._insight.endpoint.console_server import ConsoleServer, Routes, open_stream
 from kopf._insight.endpoint.protection import protect
+from kopf._serving.threaded_server import ServingError
 from tests.patience import PATIENCE
 
 TOKEN = "0123456789abcdef"
@@ -177,7 +178,7 @@ async def test_it_answers_when_the_operator_is_blocked(routes: Routes) -> None:
 async def test_occupied_ports_are_a_clear_error(routes: Routes) -> None:
     async with serving(routes) as url:
         endpoint, protection = protect(url, None)
-        with pytest.raises(ConsoleServerError, match=r"The console cannot be served at http://.*: .*in use"):
+        with pytest.raises(ServingError, match=r"The console cannot be served at http://.*: .*in use"):
             await ConsoleServer(endpoint, protection, Routes()).__aenter__()
 
 

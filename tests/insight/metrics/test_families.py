@@ -17,7 +17,7 @@ from kopf._controller.observer import ControllerView, Observers, Review
 from kopf._controller.work_queue import WorkQueue
 from kopf._handlers.handlers import Handler
 from kopf._handlers.registry import HandlersOfResource
-from kopf._health.loop_lag import LoopLag
+from kopf._health.watchdog import LoopLag
 from kopf._insight.metrics.collector import get_collector
 from kopf._insight.metrics.families import BATCH, Counter, Distribution, Gauge, Histogram, merge
 from kopf._insight.metrics.handling import HandlerNames

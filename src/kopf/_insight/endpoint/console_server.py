@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kopf._insight.endpoint.protection import HEADERS, READING, Inquiry, Protection, Refusal
 from kopf._serving.endpoints import Endpoint
 from kopf._serving.limited_logs import RateLimitedLogger
-from kopf._serving.threaded_server import ServingError, ThreadedServer
+from kopf._serving.threaded_server import ThreadedServer
 from kopf._values.records import FrozenRecord
 
 if TYPE_CHECKING:
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Answer = Callable[["web.BaseRequest"], Awaitable["web.StreamResponse"]]
-
-
-class ConsoleServerError(ServingError):
-    """The console cannot be served there, e.g. because the port is occupied."""
 
 
 class Route(FrozenRecord, frozen=True):
@@ -57,8 +53,6 @@ class Routes:
 
 class ConsoleServer(ThreadedServer):
     """Serves inside of the ``async with`` block."""
-
-    error = ConsoleServerError
 
     def __init__(self, endpoint: Endpoint, protection: Protection, routes: Routes) -> None:
         super().__init__(endpoint, self._answer_request, subject="the console")

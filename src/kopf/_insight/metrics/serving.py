@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from kopf._serving.endpoints import Endpoint
-from kopf._serving.threaded_server import Answer, ServingError, ThreadedServer
+from kopf._serving.threaded_server import Answer, ThreadedServer
 from kopf._settings.settings import MetricsSettings
 from kopf._settings.threads import HandlerThreads
 from kopf._values.errors import OperatorError
@@ -33,14 +33,8 @@ class MissingMetricsLibraryError(OperatorError):
     """The metrics are wanted, but there is no library for them."""
 
 
-class MetricsServerError(ServingError):
-    """The metrics cannot be served there, e.g. because the port is occupied."""
-
-
 class MetricsServer(ThreadedServer):
-    """Serves inside of the ``async with`` block."""
-
-    error = MetricsServerError
+    """Serves at the path of the endpoint inside of the ``async with`` block."""
 
     def __init__(self, endpoint: Endpoint, answer: Answer) -> None:
         super().__init__(endpoint, self._answer_at_path, subject="the metrics")
@@ -82,13 +76,6 @@ def collecting(metrics: Metrics, settings: MetricsSettings) -> Iterator[Answer]:
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         collector.remove(metrics)
-
-
-@contextlib.asynccontextmanager
-async def serving_metrics(endpoint: Endpoint, answer: Answer) -> AsyncIterator[None]:
-    """Serve them at the endpoint inside of the block. Raises :class:`MetricsServerError` if they cannot be."""
-    async with MetricsServer(endpoint, answer):
-        yield
 
 
 def _make_answer(registry: CollectorRegistry, threads: Executor) -> Answer:
