@@ -26,7 +26,7 @@ from kopf._insight.console.console import Console
 from kopf._insight.console.updates import make_update
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
-from kopf._insight.inspecting.decision_journal import DecisionJournal, DecisionRecorder
+from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.inspector import InspectionError, Query
 
 MODES = ("silent", "closed", "open")
@@ -71,7 +71,7 @@ async def _run(mode: str, rounds: int) -> None:
     console = None
     if mode != "silent":
         backlog = Backlog(bench.observers)
-        backlog.add(DecisionRecorder(DecisionJournal(), backlog))
+        backlog.add(DecisionJournal(backlog))
         console = Console(bench.observers, backlog, Routes(), _explain)
         if mode == "open":
             console.history.watch()

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from kopf._events.correlation import EventCorrelator
 from kopf._events.event_records import EventRecord, EventReport
 from kopf._events.poster import EventPoster
 from kopf._handlers.time_source import time_source
+from kopf._logging.loggers import objects_logger
 from kopf._logging.once import Once
 from kopf._settings.settings import Delays, OperatorSettings
 from kopf._values.references import ObjectReference
@@ -168,3 +169,54 @@ class EventRecorder:
 
 current_recorder: ContextVar[EventSink] = ContextVar("current_recorder")
 """The recorder of the operator that is running in this context."""
+
+
+class PostingLogHandler(logging.Handler):
+    """Makes events of the log messages about the objects of one operator, as configured in ``settings.posting``."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell if the message is to be posted; the handler is not even locked for all the others."""
+        settings = self._recorder.settings.posting
+        return (
+            settings.enabled
+            and settings.loggers
+            and record.levelno >= settings.level
+            and getattr(record, "k8s_ref", None) is not None
+            and not getattr(record, "k8s_skip", False)
+            and current_recorder.get(None) is self._recorder
+            and bool(super().filter(record))
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._recorder.enqueue(
+            getattr(record, "k8s_ref"),  # noqa: B009  # unknown to the types of the standard library
+            type=get_event_type(record.levelno),
+            reason="Logging",
+            message=record.getMessage(),  # with no tracebacks: they do not fit
+            backoffs=self._recorder.settings.posting.logging_backoffs,
+            is_explicit=False,
+        )
+
+
+def get_event_type(level: int) -> str:
+    """Get the type of events for a level of :mod:`logging`."""
+    if level >= logging.ERROR:
+        return "Error"
+    return "Warning" if level >= logging.WARNING else "Normal"
+
+
+@contextlib.contextmanager
+def posting(recorder: EventRecorder) -> Iterator[None]:
+    """Let the log messages & the explicit events in this context go to the recorder."""
+    handler = PostingLogHandler(recorder)
+    objects_logger.addHandler(handler)
+    token = current_recorder.set(recorder)
+    try:
+        yield
+    finally:
+        current_recorder.reset(token)
+        objects_logger.removeHandler(handler)

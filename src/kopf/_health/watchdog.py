@@ -83,7 +83,7 @@ class Watchdog:
                     return
             else:
                 silence += step
-                is_told = self._judge(silence, is_told)
+                is_told = self._tell_if_blocked(silence, is_told)
 
     def _ask(self) -> bool:
         self.lag.ask()
@@ -97,7 +97,7 @@ class Watchdog:
         self.lag.answer()
         self._is_answered = True
 
-    def _judge(self, silence: float, is_told: bool) -> bool:
+    def _tell_if_blocked(self, silence: float, is_told: bool) -> bool:
         """Say it if the loop is blocked for too long: first as a warning, then as a failure; tell if it is said."""
         timeout = self._settings.loop_timeout
         if timeout is None or self.blockage is not None:
@@ -128,7 +128,7 @@ class Watchdog:
 
 def describe_culprit(frame: FrameType | None) -> str:
     """Say which handler is executed in the stack of a thread, and where in the users' code it is."""
-    handler, frames = _look(frame)
+    handler, frames = _find_handler(frame)
     # They are ordered from the innermost one. Operators can be installed as packages, so they can look as libraries.
     place = next((item for item in frames if not is_library(item.f_code.co_filename)), None)
     if place is None and frames:
@@ -140,11 +140,11 @@ def describe_culprit(frame: FrameType | None) -> str:
 
 def is_of_users(frame: FrameType | None) -> bool:
     """Tell if the users' code is executed in the stack of a thread."""
-    handler, frames = _look(frame)
+    handler, frames = _find_handler(frame)
     return handler is not None or any(not is_library(item.f_code.co_filename) for item in frames)
 
 
-def _look(frame: FrameType | None) -> tuple[Handler | None, list[FrameType]]:
+def _find_handler(frame: FrameType | None) -> tuple[Handler | None, list[FrameType]]:
     """Find the handler, and the frames from the innermost one to that; whoever has started the loop, is not in them."""
     frames: list[FrameType] = []
     while frame is not None and frame.f_code not in _LOOPS:

@@ -8,19 +8,20 @@ What is not asked for, is not loaded.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from kopf._controller.clock import Clock
 from kopf._controller.observer import Observers
 from kopf._controller.pausing import Pause
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
-from kopf._operator.console_serving import serve_console
-from kopf._operator.scopes import NamespacePattern
+from kopf._operator.scopes import NamespacePattern, matches_any
 from kopf._serving.endpoints import Endpoint, parse_endpoint
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError
@@ -30,6 +31,8 @@ from kopf._values.records import FrozenRecord
 if TYPE_CHECKING:
     from kopf._serving.threaded_server import Answer
 
+
+logger = logging.getLogger(__name__)
 
 _EVERYWHERE = frozenset({None, "0.0.0.0", "::"})
 """The hosts of endpoints that occupy their ports on all interfaces."""
@@ -59,7 +62,7 @@ async def serving(sources: InsightSources) -> AsyncIterator[None]:
     """
     Serve everything that the settings and the options ask for, inside of the block.
 
-    Raises :class:`OperatorError` if something cannot be served.
+    Raises :class:`OperatorError` if something cannot be served, :class:`ValueError` if it is configured wrongly.
     """
     async with contextlib.AsyncExitStack() as stack:
         neighbours: dict[str, Answer] = {}
@@ -70,11 +73,8 @@ async def serving(sources: InsightSources) -> AsyncIterator[None]:
             await _serve_metrics(sources, stack, neighbours)
         if sources.health_endpoint is not None:
             await _serve_health(sources, sources.health_endpoint, stack, neighbours)
-        await stack.enter_async_context(
-            serve_console(
-                sources.settings, registry=sources.registry, namespaces=sources.namespaces, observers=sources.observers
-            )
-        )
+        if sources.settings.console.endpoint is not None:
+            await _serve_console(sources, sources.settings.console.endpoint, stack)
         yield
 
 
@@ -145,3 +145,27 @@ async def _serve_health(
             settings=sources.settings,
         )
     )
+
+
+async def _serve_console(sources: InsightSources, url: str, stack: contextlib.AsyncExitStack) -> None:
+    from kopf._insight.backlog import Backlog
+    from kopf._insight.console.console import Console
+    from kopf._insight.console.listeners import collecting_logs
+    from kopf._insight.endpoint.console_server import ConsoleServer, Routes
+    from kopf._insight.endpoint.protection import TOKEN_VARIABLE, protect
+    from kopf._insight.inspecting.inspector import Inspector, add_inspection
+
+    def serves(namespace: str | None) -> bool:
+        namespaces = sources.namespaces
+        return namespace is None or not namespaces or matches_any(namespace, namespaces)
+
+    console = sources.settings.console
+    token = console.token if console.token is not None else os.environ.get(TOKEN_VARIABLE)
+    endpoint, protection = protect(url, token)
+    observers, routes = sources.observers, Routes()
+    backlog = Backlog(observers, Clock().get_timestamp)
+    inspector = Inspector(observers, backlog, registry=sources.registry, serves=serves)
+    add_inspection(routes, inspector)
+    stack.enter_context(collecting_logs(Console(observers, backlog, routes, inspector.ask).history))
+    server = await stack.enter_async_context(ConsoleServer(endpoint, protection, routes))
+    logger.info("The console is served at %s", server.endpoint)

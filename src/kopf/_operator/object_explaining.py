@@ -22,11 +22,11 @@ from kopf._coordination.kinds import find_peering_resource
 from kopf._coordination.peers import Peers, name_peers
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._insight.explaining.dry_run import Facts
 from kopf._insight.explaining.explaining import explain, find_resources
 from kopf._insight.explaining.explanation import EventInfo, Explanation
-from kopf._insight.explaining.known import Known
-from kopf._insight.explaining.showing import MAX_ERROR, Showing, shorten
-from kopf._insight.explaining.traces import adapt_persistence
+from kopf._insight.explaining.guessed_storage import adapt_persistence
+from kopf._insight.explaining.redacted_texts import MAX_ERROR, RedactedTexts, shorten
 from kopf._operator.access import Access
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._storage.snapshots import Snapshots
@@ -84,10 +84,10 @@ class ClusterReader:
         settings = copy.copy(self._settings)
         settings.persistence = copy.copy(settings.persistence)
         self.notes += adapt_persistence(settings.persistence, obj)
-        known = self._combine(resource, obj, settings, registry, resources)
-        answer = explain(known)
+        facts = self._combine(resource, obj, settings, registry, resources)
+        answer = explain(facts)
         events = await self._list_events(obj, namespace)
-        answer["events"] = Showing(resource).make_scrubber(obj).scrub(events)
+        answer["events"] = RedactedTexts(resource).make_scrubber(obj).scrub(events)
         answer["notes"] = [*self.notes, *[note async for note in self._describe_peers(namespace)]]
         return answer
 
@@ -152,7 +152,7 @@ class ClusterReader:
         settings: OperatorSettings,
         registry: OperatorRegistry | None,
         resources: frozenset[Resource],
-    ) -> Known:
+    ) -> Facts:
         plan = None if registry is None else registry.plan(resources).get(resource)
         reviewing = () if registry is None else registry.plan_webhooks(resources).get(resource, ())
         own: set[ResourceHandler] = {*reviewing}
@@ -167,7 +167,7 @@ class ClusterReader:
             self.notes.append(f"The handlers for {selector} are not called, as it can be any of these: {names}.")
         persistence = settings.persistence
         fields = HandlersOfResource.build(() if plan is None else plan.changing).extra_fields
-        return Known(
+        return Facts(
             now=datetime.datetime.now(datetime.UTC),
             resource=resource,
             obj=obj,

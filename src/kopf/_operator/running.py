@@ -26,8 +26,7 @@ from kopf._controller.observer import Observers
 from kopf._controller.pausing import Pause
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import Peering
-from kopf._events.log_handler import posting
-from kopf._events.recorder import EventRecorder
+from kopf._events.recorder import EventRecorder, posting
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry

@@ -60,7 +60,7 @@ def read_all(console: Console) -> str:
     entries = [entry for item in console.history.watch() for entry in console.history.get_timeline(item.id) or ()]
     entries += console.history.get_timeline(0) or []
     rows = [item.make_row() for item in console.history.watch()]
-    panels = [describe() for describe in console._panels.values()]
+    panels = [console.read_panel(name) for name in console._panels]
     kept = b"".join(encoded for item in console.history.watch() for encoded in item.entries)
     return (kept + codec.encode([entries, rows, panels])).decode()
 
@@ -102,7 +102,7 @@ async def test_streams_for_the_operator_itself_are_watched(simulation: Simulatio
 
     await simulation.restart()
     await simulation.settle()
-    queues = console._panels["queues"]()["queues"]  # type: ignore[index]
+    queues = console.read_panel("queues")["queues"]
     uses = {queue["resource"]: (queue["use"], queue["watched"]) for queue in queues}
     assert uses == {
         "kopfexamples.v1.kopf.dev": ("objects", True),
@@ -123,7 +123,7 @@ async def test_quiet_streams_are_no_trouble(simulation: Simulation, console: Con
     await simulation.settle()
     await simulation.advance(seconds=25)
     [queue] = [
-        queue for queue in console._panels["queues"]()["queues"]  # type: ignore[index]
+        queue for queue in console.read_panel("queues")["queues"]
         if queue["resource"] == "kopfexamples.v1.kopf.dev"
     ]
     assert queue["interruption"] == "nothing has come for long, so it was opened anew"
@@ -171,7 +171,7 @@ async def test_retries_and_failures(simulation: Simulation, console: Console) ->
     record = find(console)
     assert (record.state, record.next_at) == ("failed", 0)
     assert "create_fn has failed for good" in record.note
-    [group] = [item for item in console._panels["errors"]() if item["count"] == 2]  # type: ignore[attr-defined]
+    [group] = [item for item in console.read_panel("errors") if item["count"] == 2]
     assert group["text"] == f"TemporaryError: {HOSTILE}"
     assert "test_following.py" in group["place"]
     await simulation.patch("kopfexamples", "obj", {"spec": {"fine": True}})
@@ -223,7 +223,7 @@ async def test_errors_of_the_api(simulation: Simulation, console: Console) -> No
     await simulation.advance(seconds=3)
     assert find(console).state == "retrying"
     assert any(sort == "error" and "bad label" in text and "again in" in text for sort, text in read(console))
-    assert "the framework" in {group["who"] for group in console._panels["errors"]()}  # type: ignore[attr-defined]
+    assert "the framework" in {group["who"] for group in console.read_panel("errors")}
 
 
 async def test_daemons_and_timers(simulation: Simulation, console: Console) -> None:
@@ -243,7 +243,7 @@ async def test_daemons_and_timers(simulation: Simulation, console: Console) -> N
     await simulation.settle()
     await simulation.apply(make("obj"))
     await simulation.advance(seconds=130)
-    panel: Any = console._panels["background"]()
+    panel = console.read_panel("background")
     assert panel["counts"] == [
         ["daemon_fn", "daemon", "running", 1], ["failing_fn", "timer", "failed", 1],
         ["timer_fn", "timer", "waiting", 1],
@@ -254,7 +254,7 @@ async def test_daemons_and_timers(simulation: Simulation, console: Console) -> N
     assert 0 < run[5] / 1000 - simulation.wall_clock.timestamp() <= 60
     await simulation.delete("kopfexamples", "obj")
     await simulation.settle()
-    assert not any(run[0] == "daemon_fn" for run in console._panels["background"]()["runs"])  # type: ignore[index]
+    assert not any(run[0] == "daemon_fn" for run in console.read_panel("background")["runs"])
 
 
 SECRET = "c3dvcmRmaXNo"
@@ -292,7 +292,7 @@ async def test_nothing_of_secrets_is_kept(simulation: Simulation, console: Conso
     assert "password" not in kept
     assert "withheld" in kept
     assert {"seen", "look", "attempt", "patch", "log", "event"} <= {sort for sort, _ in read(console)}
-    index: Any = console._panels["indices"]()
+    index = console.read_panel("indices")
     assert (index[0]["name"], index[0]["keys"], index[0]["examples"]) == ("by_data", 1, [])
 
 
@@ -314,7 +314,7 @@ async def test_indices(simulation: Simulation, console: Console) -> None:
     for number in range(4):
         await simulation.apply(make(f"obj-{number}", size=number % 2))
     await simulation.settle()
-    assert console._panels["indices"]() == [
+    assert console.read_panel("indices") == [
         {"name": "by_size", "keys": 2, "values": 4, "examples": [["0", 2], ["1", 2]], "withheld": False},
     ]
 
@@ -330,7 +330,7 @@ async def test_queues_and_interruptions(simulation: Simulation, console: Console
     await simulation.settle()
     simulation.faults.drop_watch()
     await simulation.advance(seconds=30)
-    panel: Any = console._panels["queues"]()
+    panel = console.read_panel("queues")
     [queue] = [item for item in panel["queues"] if item["resource"].startswith("kopfexamples")]
     assert queue["watched"]
     assert (queue["waiting"], queue["unfinished"]) == (0, 0)
@@ -372,7 +372,7 @@ async def test_peers(simulation: Simulation, console: Console) -> None:
     await simulation.settle()
     await simulation.restart()
     await simulation.advance(seconds=30)
-    panel: Any = console._panels["peers"]()
+    panel = console.read_panel("peers")
     assert any(HOSTILE in reason for reason in panel["pause"])
     [place] = panel["peerings"]
     peers = {peer["identity"]: peer for peer in place["peers"]}
@@ -380,7 +380,7 @@ async def test_peers(simulation: Simulation, console: Console) -> None:
     assert peers["broken"]["problem"]
     assert any(peer.get("own") for peer in peers.values())
     await simulation.advance(minutes=30)
-    panel = console._panels["peers"]()
+    panel = console.read_panel("peers")
     assert panel["pause"] == []
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kopf._insight.console.texts import MAX_LINES, cut, is_secret, show_diff, show_error, show_patch, show_value
+from kopf._insight.console.texts import MAX_LINES, cut, show_diff, show_error, show_patch, show_value
+from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._values.diffs import diff
 from kopf._values.resources import Resource
 

@@ -22,7 +22,7 @@ OPEN = Endpoint("0.0.0.0", 8090, "/")
 
 
 def judge(protection: Protection, methods: frozenset[str] = READING, **kwargs: Any) -> int | None:
-    refusal = protection.judge(Inquiry(**{"method": "GET", "hosts": ["127.0.0.1:8090"], **kwargs}), methods)
+    refusal = protection.find_refusal(Inquiry(**{"method": "GET", "hosts": ["127.0.0.1:8090"], **kwargs}), methods)
     return None if refusal is None else refusal.status
 
 
@@ -98,7 +98,7 @@ def test_right_tokens() -> None:
 def test_tokens_are_exchanged_for_cookies() -> None:
     protection = Protection(OPEN, TOKEN)
     inquiry = Inquiry(method="GET", hosts=["localhost:8090"], query_token=TOKEN)
-    assert protection.judge(inquiry) is not None  # it is to be exchanged, and not to stay in the address
+    assert protection.find_refusal(inquiry) is not None  # it is to be exchanged, and not to stay in the address
     cookie = protection.exchange(inquiry)
     assert cookie is not None
     assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict")

@@ -14,15 +14,16 @@ import kopf
 from kopf._controller.changes.carried import Carried, Unsaved
 from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.changes.selection import Candidates, select
+from kopf._handlers.causes import ChangingCause
 from kopf._handlers.registry import HandlersOfResource
+from kopf._insight.explaining.dry_run import DryRun
 from kopf._insight.explaining.explaining import explain
-from kopf._insight.explaining.object_look import ObjectLook
 from kopf._insight.explaining.wording import render
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.reasons import Reason
-from tests.insight.explaining.known_objects import NOW, SECRETS, ask, declare, make_known, make_object
+from tests.insight.explaining.objects_and_facts import NOW, SECRETS, ask, declare, make_facts, make_object
 
 PREFIX = "kopf.zalando.org"
 DELETED = {"deletionTimestamp": "2026-11-23T12:00:00Z", "finalizers": [f"{PREFIX}/KopfFinalizerMarker"]}
@@ -62,10 +63,12 @@ def test_the_verdict_is_that_of_the_operator(
 ) -> None:
     for decorator, options in DECLARATIONS:
         handlers = declare(decorator, **options)
-        known = make_known(make_object(content, old=old), handlers, carried=Carried(initial=initial))
-        [info] = explain(known)["handlers"]
-        look = ObjectLook(known)
-        choice = select(Candidates(HandlersOfResource.build(handlers)), look.make_changing_cause(look.plan.reason))
+        facts = make_facts(make_object(content, old=old), handlers, carried=Carried(initial=initial))
+        [info] = explain(facts)["handlers"]
+        dry_run = DryRun(facts)
+        cause = dry_run.make_cause(handlers[0])
+        assert isinstance(cause, ChangingCause)
+        choice = select(Candidates(HandlersOfResource.build(handlers)), cause)
         assert (info["verdict"] == "called") == bool(choice.called), (decorator, options, info)
         assert (info["verdict"] == "unknown") == bool(choice.failures), (decorator, options, info)
         assert (info["verdict"] in ("rejected", "unknown")) == bool(info["rejections"]), (decorator, options, info)

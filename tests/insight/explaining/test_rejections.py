@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.insight.explaining.known_objects import ask, ask_about, declare, make_object
+from tests.insight.explaining.objects_and_facts import ask, ask_about, declare, make_object
 
 HANDLED = {"spec": {"size": 5, "kind": "a"}}
 CHANGED = {"spec": {"size": 7, "kind": "a"}}

@@ -9,11 +9,11 @@ import pytest
 
 import kopf
 from kopf._insight.explaining.explaining import explain
-from kopf._insight.explaining.traces import adapt_persistence
+from kopf._insight.explaining.guessed_storage import adapt_persistence
 from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject
 from tests.behaviour.half_handled import LONG_ID, SCENARIOS, STORAGES, Scenario
-from tests.insight.explaining.known_objects import make_known, make_object, make_snapshots
+from tests.insight.explaining.objects_and_facts import make_facts, make_object, make_snapshots
 
 FIXTURES = pathlib.Path(__file__).parent.parent.parent / "behaviour" / "fixtures" / "half-handled"
 
@@ -45,7 +45,7 @@ def test_objects_of_the_original_framework(storage: str, scenario: Scenario) -> 
     notes = adapt_persistence(settings.persistence, obj)
     assert bool(notes) == (storage != "default")
     snapshots = make_snapshots(settings, ())
-    answer = explain(make_known(obj, [*declare_all().resources], settings=settings, snapshots=snapshots))
+    answer = explain(make_facts(obj, [*declare_all().resources], settings=settings, snapshots=snapshots))
     progress = {info["id"]: info["progress"] for info in answer["handlers"]}
     progress |= {item["handler"]: item for info in answer["handlers"] for item in info["subhandlers"]}
     outcomes = {key: info["outcome"] for key, info in progress.items() if info is not None}

@@ -15,7 +15,7 @@ from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISION
 from kopf._insight.inspecting.inspector import Inspected, InspectionError, Inspector, Query
 from kopf.testing import Simulation
 from tests.insight.console.test_following import PEERING_CRD
-from tests.insight.explaining.known_objects import RESOURCE
+from tests.insight.explaining.objects_and_facts import RESOURCE
 from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)

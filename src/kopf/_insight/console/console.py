@@ -7,23 +7,21 @@ import contextlib
 import functools
 import importlib.resources
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kopf._controller.observer import Observers
 from kopf._insight.backlog import Backlog
-from kopf._insight.console.attempt_listener import AttemptListener
-from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import History
-from kopf._insight.console.object_listener import DetailKeeper, ObjectListener, collecting_logs
-from kopf._insight.console.panels import BackgroundRuns, Company, Indices
-from kopf._insight.console.traffic import Streams, WorkSurvey
+from kopf._insight.console.listeners import AttemptListener, DetailKeeper, ObjectListener
+from kopf._insight.console.panels import BackgroundRuns, GroupedErrors, Indices, Peering
+from kopf._insight.console.traffic import Traffic
 from kopf._insight.console.updates import Updates
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
 from kopf._insight.explaining.wording import word
-from kopf._insight.inspecting.inspector import InspectionError, Query
+from kopf._insight.inspecting.inspector import InspectionError, Query, parse_query
 from kopf._values import codec
 from kopf._values.version import __version__
 
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 Explain = Callable[[Query], Awaitable[Explanation]]
 """Explains an object; see :meth:`Inspector.ask`."""
-T = TypeVar("T")
 
 
 class Editing(Protocol):
@@ -58,21 +55,21 @@ class Console:
         self.history = History(backlog)
         self._explain = explain
         errors, background = GroupedErrors(backlog), BackgroundRuns()
-        streams = Streams(self.history)
+        traffic = Traffic(self.history)
         attempts = AttemptListener(self.history, errors, background)
-        objects = ObjectListener(self.history, errors, streams)
+        objects = ObjectListener(self.history, errors, traffic)
         indices = Indices(attempts.secret_indices)
-        self._company = Company(self.history)
+        self._peering = Peering(self.history)
         backlog.add(attempts, objects)
-        observers.add(streams, indices, self._company, WorkSurvey(self.history), DetailKeeper(objects, backlog))
+        observers.add(traffic, indices, self._peering, DetailKeeper(objects, backlog))
         make = make_editing.get()
         self._editing = None if make is None else make(asyncio.get_running_loop())
         self._panels: dict[str, Callable[[], object]] = {
-            "errors": functools.partial(self._describe_settled, errors.describe),
-            "queues": functools.partial(self._describe_settled, streams.describe),
-            "background": functools.partial(self._describe_settled, background.describe),
-            "indices": functools.partial(self._describe_settled, indices.describe),
-            "peers": self._company.describe,
+            "errors": errors.describe,
+            "queues": traffic.describe,
+            "background": background.describe,
+            "indices": indices.describe,
+            "peers": self._peering.describe,
         }
         routes.add("/api/console/updates", Updates(self.history, self._describe_state).answer)
         routes.add("/api/console/timeline", self._answer_timeline)
@@ -82,10 +79,6 @@ class Console:
         if self._editing is not None:
             self._editing.add_to(routes)
 
-    def _describe_settled(self, describe: Callable[[], object]) -> object:
-        self.history.backlog.settle()
-        return describe()
-
     def _describe_state(self) -> dict[str, object]:
         history = self.history
         return {
@@ -94,7 +87,7 @@ class Console:
             "ahead": None if self._editing is None else self._editing.ahead,
             "pid": os.getpid(),
             "kinds": [kind.row for kind in [*history.kinds.values()]],
-            "pause": self._company.pause,
+            "pause": self._peering.pause,
             "forgotten": history.forgotten,
         }
 
@@ -112,39 +105,28 @@ class Console:
     async def _answer_panel(self, request: web.BaseRequest) -> web.StreamResponse:
         from aiohttp import web
 
-        describe = self._panels.get(request.query.get("name", ""))
-        if describe is None:
+        name = request.query.get("name", "")
+        if name not in self._panels:
             return web.Response(status=404, text="There is no such panel.\n")
-        return web.Response(body=codec.encode(_read(describe)), content_type="application/json")
+        return web.Response(body=codec.encode(self.read_panel(name)), content_type="application/json")
+
+    def read_panel(self, name: str) -> Any:
+        """What the panel shows. The operator can change it right now; rarely so that it cannot be read at all."""
+        self.history.backlog.settle()
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(RuntimeError):
+                return self._panels[name]()
+        return self._panels[name]()
 
     async def _answer_explanation(self, request: web.BaseRequest) -> web.StreamResponse:
         """The same words as those of ``kopf explain``."""
         from aiohttp import web
 
-        query = request.query
-        asked = Query(query.get("resource", ""), query.get("namespace") or None, query.get("name", ""))
-        if not asked.resource or not asked.name:
-            return web.Response(status=400, text="The resource and the name of the object are needed.\n")
         try:
-            return web.Response(body=codec.encode(word(await self._explain(asked))), content_type="application/json")
+            explanation = await self._explain(parse_query(request))
+            return web.Response(body=codec.encode(word(explanation)), content_type="application/json")
         except InspectionError as e:
             return web.Response(status=e.status, text=f"{e}\n")
-
-
-def _read(describe: Callable[[], T]) -> T:
-    """What is read here, can be changed by the operator right now; rarely so that it cannot be read at all."""
-    for _ in range(_ATTEMPTS):
-        with contextlib.suppress(RuntimeError):
-            return describe()
-    return describe()
-
-
-@contextlib.contextmanager
-def showing(observers: Observers, backlog: Backlog, routes: Routes, explain: Explain) -> Iterator[Console]:
-    """Have the console observe and answer as long as the block lasts."""
-    console = Console(observers, backlog, routes, explain)
-    with collecting_logs(console.history):
-        yield console
 
 
 _TYPES: Mapping[str, str] = {
@@ -161,15 +143,10 @@ def add_files(routes: Routes) -> None:
         content_type = _TYPES.get(file.name[file.name.rfind(".") :])
         if content_type is not None:
             path = "/" if file.name == "index.html" else f"/{file.name}"
-            routes.add(path, _File(file.read_bytes(), content_type).answer)
+            routes.add(path, functools.partial(_answer_file, file.read_bytes(), content_type))
 
 
-class _File:
-    def __init__(self, content: bytes, content_type: str) -> None:
-        self._content = content
-        self._content_type = content_type
+async def _answer_file(content: bytes, content_type: str, request: web.BaseRequest) -> web.StreamResponse:
+    from aiohttp import web
 
-    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web
-
-        return web.Response(body=self._content, headers={"Content-Type": self._content_type})
+    return web.Response(body=content, headers={"Content-Type": content_type})

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kopf._insight.backlog import Backlog
-from kopf._insight.console.texts import Details, cut, is_secret, show_details
+from kopf._insight.console.texts import Details, cut, show_details
+from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._values import codec
 from kopf._values.resources import Resource
 
@@ -216,8 +217,7 @@ class History:
         if record is not self._latest:
             self._storied[record.id] = self._latest = record
             self._storied.move_to_end(record.id)
-        if self._changes is not None:
-            self._changes[record.id] = record
+        self.mark(record)
         if self.size > self._limit:
             self._shrink()
 
@@ -234,8 +234,7 @@ class History:
         record.since = self.backlog.stamp or int(self.backlog.now * 1000)
         record.rest_note = cut(note, MAX_NOTE) if note else note
         record.next_at = next_at
-        if self._changes is not None:
-            self._changes[record.id] = record
+        self.mark(record)
         while len(self._gone) > MAX_GONE:
             oldest = self._gone.popleft()
             if oldest.rest == "gone":  # it can be back

@@ -14,10 +14,10 @@ from kopf._insight.console.texts import (
     MAX_VALUE,
     Details,
     could_be_record,
-    is_secret,
     show_diff,
     show_patch,
 )
+from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._values import codec
 from kopf._values.diffs import Diff
 from kopf._values.objects import KubeObject

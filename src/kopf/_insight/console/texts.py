@@ -15,7 +15,6 @@ from typing import Any
 from kopf._insight.explaining.progress_explaining import is_record
 from kopf._insight.explaining.wording import tell_duration
 from kopf._values import codec
-from kopf._values.resources import Resource
 
 MAX_RECORD = 2000
 """What is longer, is not decoded."""
@@ -89,11 +88,6 @@ _MAX_ITEMS = 12
 _MAX_DEPTH = 5
 WITHHELD = "(withheld, as it is about a Secret)"
 _HIDDEN = "•••"
-
-
-def is_secret(resource: Resource) -> bool:
-    """Tell if the objects hold secrets by their nature."""
-    return resource.plural == "secrets" and not resource.group
 
 
 def cut(text: str, limit: int = MAX_TEXT) -> str:

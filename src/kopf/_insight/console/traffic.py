@@ -19,7 +19,7 @@ _SMOOTHING = 0.1
 """How much the latest value weighs in the averages."""
 
 
-class _Traffic:
+class _ResourceTraffic:
     """What has come on the streams of one resource, and gone through its queue."""
 
     __slots__ = ("done", "events", "interruption", "interruptions", "lag", "last_event", "wait", "worst_wait")
@@ -37,7 +37,7 @@ class _Traffic:
         self.interruption = ""
 
 
-class Streams(Observer):
+class Traffic(Observer):
     """
     What is known of the streams, the queues, and the repeated requests.
 
@@ -48,39 +48,35 @@ class Streams(Observer):
         self._history = history
         self._open: dict[WatchedStream, float] = {}
         self._repeated = 0
-        self._traffic: dict[Resource, _Traffic] = {}
-        self._latest: tuple[Resource, _Traffic] | None = None
-        """What was needed lately, and most probably is needed next."""
+        self._traffic: dict[Resource, _ResourceTraffic] = {}
         self._controllers: dict[Resource, ControllerView] = {}
+        self._works: dict[Resource, dict[str, str]] = {}
+        """What the queues had in them at the latest survey."""
+        history.survey = self.survey
 
     def note_event(self, resource: Resource, lag: float | None, now: float) -> None:
         """An event has come, so much later than our write that has caused it, if it was ours."""
-        latest = self._latest
-        traffic = latest[1] if latest is not None and latest[0] is resource else self._get(resource)
+        traffic = self._get(resource)
         traffic.events += 1
         traffic.last_event = now
         if lag is not None:
             traffic.lag = lag if traffic.lag is None else traffic.lag + _SMOOTHING * (lag - traffic.lag)
 
-    def note_look(self, resource: Resource, waited: float) -> None:
+    def note_pass(self, resource: Resource, waited: float) -> None:
         """A worker has looked at an object so long after its event; it is negative if that is not what it was for."""
-        latest = self._latest
-        traffic = latest[1] if latest is not None and latest[0] is resource else self._get(resource)
+        traffic = self._get(resource)
         traffic.done += 1
         if waited >= 0:
             traffic.wait += _SMOOTHING * (waited - traffic.wait)
             traffic.worst_wait = max(traffic.worst_wait, waited)
 
-    def _get(self, resource: Resource) -> _Traffic:
-        traffic = self._traffic.get(resource)
-        if traffic is None:
-            traffic = self._traffic[resource] = _Traffic()
-        self._latest = resource, traffic
-        return traffic
+    def _get(self, resource: Resource) -> _ResourceTraffic:
+        return self._traffic.get(resource) or self._traffic.setdefault(resource, _ResourceTraffic())
 
     def controller_started(self, controller: ControllerView) -> None:
         resource = controller.resource
         self._controllers[resource] = controller
+        self._works.setdefault(resource, {})
         self._history.get_kind(resource)
         self._history.add_own("stream", f"{resource!r} is served")
 
@@ -126,7 +122,7 @@ class Streams(Observer):
         }
 
     def _describe_queue(self, resource: Resource, *, is_watched: bool) -> dict[str, object]:
-        traffic, controller = self._traffic.get(resource) or _Traffic(), self._controllers.get(resource)
+        traffic, controller = self._traffic.get(resource) or _ResourceTraffic(), self._controllers.get(resource)
         waiting = planned = 0
         if controller is not None:
             waiting, planned = len(controller.queue.waiting), controller.count_unfinished()
@@ -146,31 +142,7 @@ class Streams(Observer):
             "interruption": traffic.interruption,
         }
 
-
-def _describe_interruption(phase: WatchPhase, error: Exception | None) -> str:
-    if error is None:
-        return "the server has ended it"
-    return "nothing has come for long, so it was opened anew" if phase == "silence" else show_error(error)
-
-
-class WorkSurvey(Observer):
-    """All controllers, and what their queues had in them at the latest survey."""
-
-    def __init__(self, history: History) -> None:
-        self._history = history
-        self._controllers: dict[Resource, ControllerView] = {}
-        self._works: dict[Resource, dict[str, str]] = {}
-        history.survey = self.look
-
-    def controller_started(self, controller: ControllerView) -> None:
-        self._controllers[controller.resource] = controller
-        self._works.setdefault(controller.resource, {})
-
-    def controller_stopped(self, controller: ControllerView) -> None:
-        if self._controllers.get(controller.resource) is controller:
-            del self._controllers[controller.resource]
-
-    def look(self) -> None:
+    def survey(self) -> None:
         """Note what has changed since the latest survey, in any thread."""
         with self._history.backlog.lock:
             for resource, before in [*self._works.items()]:
@@ -186,6 +158,12 @@ class WorkSurvey(Observer):
             record = self._history.find(resource, key) if before.get(key, "") != work else None
             if record is not None and record.work != work:
                 self._history.set_work(record, work)
+
+
+def _describe_interruption(phase: WatchPhase, error: Exception | None) -> str:
+    if error is None:
+        return "the server has ended it"
+    return "nothing has come for long, so it was opened anew" if phase == "silence" else show_error(error)
 
 
 def _list_works(controller: ControllerView) -> dict[str, str]:

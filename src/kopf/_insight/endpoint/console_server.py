@@ -65,7 +65,7 @@ class ConsoleServer(ThreadedServer):
 
         inquiry = make_inquiry(request)
         route = self._routes.get(request.path)
-        refusal = self._protection.judge(inquiry, READING if route is None else route.methods)
+        refusal = self._protection.find_refusal(inquiry, READING if route is None else route.methods)
         if refusal is not None and refusal.status == 401 and (cookie := self._protection.exchange(inquiry)):
             # The token must not stay in the address, which is shown, remembered, and copied.
             location, headers = _make_location(request), {"Set-Cookie": cookie}

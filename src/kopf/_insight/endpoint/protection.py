@@ -1,5 +1,5 @@
 """
-Protection: who may look at the operator. Nothing is served here, it is only judged.
+Protection: who may look at the operator. Nothing is served here, it is only decided.
 
 Without a token, the console is for the programs of the same machine: it can be bound to the loopback only, and browsers
 are not let in for the pages of others. With a token, whoever knows it may look, as a bearer token or, in browsers,
@@ -81,7 +81,7 @@ class Protection:
         self._endpoint = endpoint
         self._token = token
 
-    def judge(self, inquiry: Inquiry, methods: frozenset[str] = READING) -> Refusal | None:
+    def find_refusal(self, inquiry: Inquiry, methods: frozenset[str] = READING) -> Refusal | None:
         """Tell why the request is refused, if it is; ``methods`` are those of what is asked for."""
         host = parse_host(inquiry.hosts[0]) if len(inquiry.hosts) == 1 else None
         if host is None:
@@ -96,10 +96,10 @@ class Protection:
         if inquiry.site not in (None, *_OWN_SITES) and not (is_reading and inquiry.is_navigation):
             return Refusal(403, "The console is not for the pages of other sites.")
         if not is_reading:
-            return self._judge_change(inquiry)
+            return self._find_refusal_of_change(inquiry)
         return None
 
-    def _judge_change(self, inquiry: Inquiry) -> Refusal | None:
+    def _find_refusal_of_change(self, inquiry: Inquiry) -> Refusal | None:
         """Browsers send simple forms for any page, without asking; they tell of the page, though."""
         if inquiry.origin is not None and inquiry.origin != f"http://{inquiry.hosts[0]}":
             return Refusal(403, "The console is not for the pages of other sites.")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection
 
 from kopf._handlers.handlers import ResourceHandler
+from kopf._insight.explaining.dry_run import DryRun, Facts
 from kopf._insight.explaining.explanation import (
     ChangeInfo,
     Explanation,
@@ -14,14 +15,12 @@ from kopf._insight.explaining.explanation import (
     StateInfo,
 )
 from kopf._insight.explaining.handler_explaining import SITUATIONS, HandlerExplainer, name_kind
-from kopf._insight.explaining.known import Known
-from kopf._insight.explaining.object_look import ObjectLook
 from kopf._insight.explaining.progress_explaining import (
     ProgressExplainer,
     list_leftovers,
     list_record_names,
 )
-from kopf._insight.explaining.showing import MAX_VALUE, Showing, is_before, shorten, show_path, show_time
+from kopf._insight.explaining.redacted_texts import MAX_VALUE, RedactedTexts, is_before, shorten, show_path, show_time
 from kopf._values.diffs import EMPTY, DiffItem
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
@@ -43,35 +42,35 @@ UNKNOWN_STATE = StateInfo(
 )
 
 
-def explain(known: Known) -> Explanation:
+def explain(facts: Facts) -> Explanation:
     """Explain all that is known of the object."""
-    showing = Showing(known.resource)
-    answer = make_frame(known, describe_object(known.resource, known.obj))
-    if known.obj.pruned:
-        answer["object"]["problem"] = known.obj.pruned
+    texts = RedactedTexts(facts.resource)
+    answer = make_frame(facts, describe_object(facts.resource, facts.obj))
+    if facts.obj.pruned:
+        answer["object"]["problem"] = facts.obj.pruned
     else:
         try:
-            _look_closer(answer, known, showing)
+            _add_verdicts(answer, facts, texts)
         except (ValueError, RecursionError) as e:  # it was not decoded until somebody has looked
             answer["object"]["problem"] = str(e) or type(e).__name__
-    scrubbed: Explanation = showing.make_scrubber(known.obj).scrub(answer)
+    scrubbed: Explanation = texts.make_scrubber(facts.obj).scrub(answer)
     return scrubbed
 
 
-def make_frame(known: Known, about: ObjectInfo) -> Explanation:
+def make_frame(facts: Facts, about: ObjectInfo) -> Explanation:
     """Make the answer with all that needs no look at the object."""
-    live = known.live
+    live = facts.live
     return Explanation(
         schema="kopf.dev/explanation/v1",
-        at=show_time(known.now) or "",
+        at=show_time(facts.now) or "",
         source="object" if live is None else "operator",
-        notes=[*known.notes],
+        notes=[*facts.notes],
         object=about,
         operator=None if live is None else live.operator,
         state=UNKNOWN_STATE if live is None else live.state,
         handled=None,
         handlers=[],
-        elsewhere=[_describe_elsewhere(handler) for handler in known.elsewhere[:MAX_ELSEWHERE]],
+        elsewhere=[_describe_elsewhere(handler) for handler in facts.elsewhere[:MAX_ELSEWHERE]],
         leftovers=[],
         decisions=[] if live is None else [*live.decisions],
         events=[],
@@ -95,20 +94,20 @@ def describe_object(resource: Resource, obj: KubeObject) -> ObjectInfo:
     )
 
 
-def _look_closer(answer: Explanation, known: Known, showing: Showing) -> None:
-    look = ObjectLook(known)
-    running = {} if known.live is None else known.live.running
-    unsaved = {} if known.carried.unsaved is None else known.carried.unsaved.states
-    progress = ProgressExplainer(look.saved, showing, running=running, unsaved=unsaved)
-    if look.has_changes:
-        answer["handled"] = _explain_handled(look, showing)
-    explainer = HandlerExplainer(known, look, showing, progress)
-    answer["handlers"] = [explainer.explain(handler) for handler in known.handlers or ()]
+def _add_verdicts(answer: Explanation, facts: Facts, texts: RedactedTexts) -> None:
+    dry_run = DryRun(facts)
+    running = {} if facts.live is None else facts.live.running
+    unsaved = {} if facts.carried.unsaved is None else facts.carried.unsaved.states
+    progress = ProgressExplainer(dry_run.saved, texts, running=running, unsaved=unsaved)
+    if dry_run.has_changes:
+        answer["handled"] = _explain_handled(dry_run, texts)
+    explainer = HandlerExplainer(facts, dry_run, texts, progress)
+    answer["handlers"] = [explainer.explain(handler) for handler in facts.handlers or ()]
     _postpone(answer)
-    ids = dict.fromkeys(handler.id for handler in look.handlers.changing)
+    ids = dict.fromkeys(handler.id for handler in dry_run.handlers.changing)
     ids.update((HandlerId(info["handler"]), None) for handler in answer["handlers"] for info in handler["subhandlers"])
-    names = list_record_names(known.settings.persistence.progress_storage, tuple(ids))
-    answer["leftovers"] = list_leftovers(known.obj, names, now=known.now, showing=showing)
+    names = list_record_names(facts.settings.persistence.progress_storage, tuple(ids))
+    answer["leftovers"] = list_leftovers(facts.obj, names, now=facts.now, texts=texts)
 
 
 def _postpone(answer: Explanation) -> None:
@@ -120,26 +119,26 @@ def _postpone(answer: Explanation) -> None:
             progress["next"] = state["next"]
 
 
-def _explain_handled(look: ObjectLook, showing: Showing) -> HandledInfo:
-    detection = look.detection
+def _explain_handled(dry_run: DryRun, texts: RedactedTexts) -> HandledInfo:
+    detection = dry_run.detection
     change = detection.get_change()
     is_known = change.old is not None
     diff = change.diff if is_known else EMPTY
     return HandledInfo(
         known=is_known,
-        reason=look.plan.reason.value,
-        text=SITUATIONS[look.plan.reason],
-        changes=[_explain_change(item, showing) for item in diff[:MAX_CHANGES]],
+        reason=dry_run.plan.reason.value,
+        text=SITUATIONS[dry_run.plan.reason],
+        changes=[_explain_change(item, texts) for item in diff[:MAX_CHANGES]],
         more=max(0, len(diff) - MAX_CHANGES),
     )
 
 
-def _explain_change(item: DiffItem, showing: Showing) -> ChangeInfo:
+def _explain_change(item: DiffItem, texts: RedactedTexts) -> ChangeInfo:
     return ChangeInfo(
         operation=item.operation.value,
         field=shorten(show_path(item.field), MAX_VALUE),
-        old=None if item.old is None else showing.show(item.old, item.field),
-        new=None if item.new is None else showing.show(item.new, item.field),
+        old=None if item.old is None else texts.show(item.old, item.field),
+        new=None if item.new is None else texts.show(item.new, item.field),
     )
 
 

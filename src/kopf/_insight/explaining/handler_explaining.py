@@ -16,12 +16,11 @@ from kopf._handlers.handlers import (
     WatchingHandler,
     WebhookHandler,
 )
+from kopf._insight.explaining.dry_run import DryRun, Facts
 from kopf._insight.explaining.explanation import HandlerInfo, ProgressInfo, Rejection, RunInfo, Verdict
-from kopf._insight.explaining.known import Known
-from kopf._insight.explaining.object_look import ObjectLook
 from kopf._insight.explaining.progress_explaining import ProgressExplainer
+from kopf._insight.explaining.redacted_texts import RedactedTexts, describe_callback
 from kopf._insight.explaining.rejections import Filters
-from kopf._insight.explaining.showing import Showing, describe_callback
 from kopf._values.reasons import Reason, WebhookType
 from kopf._values.records import FrozenRecord, field
 
@@ -103,15 +102,15 @@ class Finding(FrozenRecord, frozen=True):
 class HandlerExplainer:
     """Explains the handlers of one object."""
 
-    def __init__(self, known: Known, look: ObjectLook, showing: Showing, progress: ProgressExplainer) -> None:
-        self._known = known
-        self._look = look
-        self._showing = showing
+    def __init__(self, facts: Facts, dry_run: DryRun, texts: RedactedTexts, progress: ProgressExplainer) -> None:
+        self._facts = facts
+        self._dry_run = dry_run
+        self._texts = texts
         self._progress = progress
 
     def explain(self, handler: ResourceHandler) -> HandlerInfo:
         """Say all about one of them."""
-        finding = self._judge(handler)
+        finding = self._check(handler)
         return HandlerInfo(
             id=handler.id,
             kind=name_kind(handler),
@@ -124,23 +123,16 @@ class HandlerExplainer:
             run=self._explain_run(handler) if isinstance(handler, SpawningHandler) else None,
         )
 
-    def _judge(self, handler: ResourceHandler) -> Finding:
-        look = self._look
-        if isinstance(handler, ChangingHandler):
-            return self._judge_changing(handler)
-        if look.has_changes and isinstance(handler, SpawningHandler):
-            rejections = Filters(handler, look.make_changing_cause(look.plan.reason), self._showing).list_rejections()
-        else:
-            rejections = Filters(handler, look.make_cause(handler), self._showing).list_rejections()
-        if rejections:
-            return _reject(rejections)
-        return Finding("matching", _describe_duty(handler))
-
-    def _judge_changing(self, handler: ChangingHandler) -> Finding:
-        plan, carried = self._look.plan, self._known.carried
-        filters = Filters(handler, self._look.make_changing_cause(plan.reason), self._showing)
+    def _check(self, handler: ResourceHandler) -> Finding:
+        filters = Filters(handler, self._dry_run.make_cause(handler), self._texts)
         if rejections := filters.list_rejections():
             return _reject(rejections)
+        if isinstance(handler, ChangingHandler):
+            return self._check_change(handler, filters)
+        return Finding("matching", _describe_duty(handler))
+
+    def _check_change(self, handler: ChangingHandler, filters: Filters) -> Finding:
+        plan, carried = self._dry_run.plan, self._facts.carried
         if any(item is handler for item in plan.called):
             others = [item for item in plan.called if item.id == handler.id and item is not handler]
             names = " and ".join(describe_callback(item.fn) for item in others)
@@ -156,7 +148,7 @@ class HandlerExplainer:
         """A function can be declared several times under one id: its progress is of the declaration that is called."""
         if not isinstance(handler, ChangingHandler):
             return None
-        plan = self._look.plan
+        plan = self._dry_run.plan
         progress = self._progress.explain(handler.id, plan.progress.states.get(handler.id))
         is_own = finding.verdict == "called" or progress is None or progress["purpose"] != plan.reason.value
         return progress if is_own else None
@@ -167,7 +159,7 @@ class HandlerExplainer:
         return [*self._progress.list_subhandlers(handler)]
 
     def _explain_run(self, handler: SpawningHandler) -> RunInfo | None:
-        live = self._known.live
+        live = self._facts.live
         if live is None:
             return None
         absent = RunInfo(state="absent", text="does not run", attempts=0, since=None, next=None, error=None)

@@ -10,7 +10,7 @@ from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._handlers.handlers import ChangingHandler
 from kopf._insight.explaining.explanation import AttemptInfo, Outcome, ProgressInfo
-from kopf._insight.explaining.showing import MAX_ERROR, Showing, shorten, show_time
+from kopf._insight.explaining.redacted_texts import MAX_ERROR, RedactedTexts, shorten, show_time
 from kopf._storage.progress import (
     AnnotationsProgressStorage,
     MultiProgressStorage,
@@ -35,13 +35,13 @@ class ProgressExplainer:
     def __init__(
         self,
         saved: SavedStates,
-        showing: Showing,
+        texts: RedactedTexts,
         *,
         running: Mapping[str, AttemptInfo],
         unsaved: Collection[str],
     ) -> None:
         self._saved = saved
-        self._showing = showing
+        self._texts = texts
         self._running = running
         self._unsaved = unsaved
 
@@ -52,7 +52,7 @@ class ProgressExplainer:
         if running is None and (state is None or (not state.retries and not state.finished)):
             return None
         is_saved = key not in self._unsaved
-        return make_progress(key, state, running=running, is_saved=is_saved, showing=self._showing)
+        return make_progress(key, state, running=running, is_saved=is_saved, texts=self._texts)
 
     def list_subhandlers(self, handler: ChangingHandler) -> Iterator[ProgressInfo]:
         """Tell of all sub-handlers that were ever seen under this handler."""
@@ -68,7 +68,7 @@ def make_progress(
     *,
     running: AttemptInfo | None = None,
     is_saved: bool = True,
-    showing: Showing,
+    texts: RedactedTexts,
 ) -> ProgressInfo:
     """Describe the state of a handler."""
     message = None if state is None or state.message is None else _describe_error(state.message, state.exception)
@@ -79,7 +79,7 @@ def make_progress(
         attempts=0 if state is None else state.retries,
         started=running["at"] if running is not None else None if state is None else show_time(state.started),
         next=None if state is None or not has_next else show_time(state.delayed),
-        error=message if message is None or not showing.is_secret else "(hidden)",
+        error=message if message is None or not texts.is_secret else "(hidden)",
         purpose=None if state is None else state.purpose,
         saved=is_saved,
     )
@@ -109,7 +109,7 @@ def list_record_names(storage: ProgressStorage, ids: tuple[HandlerId, ...]) -> f
 
 
 def list_leftovers(
-    obj: KubeObject, known: Iterable[str], *, now: datetime.datetime, showing: Showing
+    obj: KubeObject, known: Iterable[str], *, now: datetime.datetime, texts: RedactedTexts
 ) -> list[ProgressInfo]:
     """
     Find the progress of all handlers but the known ones, by whatever operator it was put on the object.
@@ -121,7 +121,7 @@ def list_leftovers(
     for name, record in _find_records(obj):
         if name not in known:
             state = HandlerState.from_record(record, now=now)
-            found.setdefault(name, make_progress(name, state, showing=showing))
+            found.setdefault(name, make_progress(name, state, texts=texts))
     return [*found.values()][:MAX_LEFTOVERS]
 
 

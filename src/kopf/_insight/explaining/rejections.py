@@ -22,7 +22,7 @@ from kopf._handlers.matching import (
     matches_when,
 )
 from kopf._insight.explaining.explanation import Rejection
-from kopf._insight.explaining.showing import Showing, show_path
+from kopf._insight.explaining.redacted_texts import RedactedTexts, show_path
 from kopf._values.callbacks import FilterError
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.reasons import Reason
@@ -36,12 +36,12 @@ _NO_CHANGE: dict[str, Any] = {"old": None, "new": None}
 class Filters:
     """The filters of one handler, as they are applied to one object."""
 
-    def __init__(self, handler: ResourceHandler, cause: ResourceCause, showing: Showing) -> None:
+    def __init__(self, handler: ResourceHandler, cause: ResourceCause, texts: RedactedTexts) -> None:
         # Admission handlers are asked about requests, and so are their callbacks: about the object, there is no answer.
         self._is_calling = not isinstance(handler, WebhookHandler)
         self._handler = handler
         self._cause = cause
-        self._showing = showing
+        self._texts = texts
 
     def list_rejections(self) -> list[Rejection]:
         """List all that rejects the object as it is; for the handlers of changes, also as it was handled last."""
@@ -132,12 +132,12 @@ class Filters:
         text: str | None = None,
     ) -> Rejection:
         """Large because all of that is told."""
-        showing = self._showing
+        texts = self._texts
         is_meta = option in ("labels", "annotations")
         place = ("metadata", option, *path) if is_meta else path
-        wanted = "a change" if expected is None else showing.show_criterion(expected, place)
-        shown = None if actual is None else showing.show(actual, place)
-        failure = None if error is None else showing.show_error(error)
+        wanted = "a change" if expected is None else texts.show_criterion(expected, place)
+        shown = None if actual is None else texts.show(actual, place)
+        failure = None if error is None else texts.show_error(error)
         said = _say(option, path, expected, wanted, shown, failure) if text is None else f"{_name(option, path)} {text}"
         return Rejection(
             filter=option,

@@ -23,14 +23,14 @@ from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, W
 from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.explanation import AttemptInfo, DecisionInfo, Outcome
 from kopf._insight.explaining.handler_explaining import TITLES
-from kopf._insight.explaining.showing import Showing, shorten, show_time
+from kopf._insight.explaining.redacted_texts import RedactedTexts, shorten, show_time
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
 from kopf._values.resources import Resource
 
 
-class Attempt:
+class AttemptNote:
     """One attempt of a handler."""
 
     __slots__ = ("at", "error", "handler", "next_at", "outcome")
@@ -53,7 +53,7 @@ class Attempt:
         )
 
 
-class Decision:
+class DecisionNote:
     """One look at the object."""
 
     __slots__ = ("at", "attempts", "called", "error", "next_at", "reason", "text")
@@ -63,7 +63,7 @@ class Decision:
         self.reason = "look"
         self.text = "looks at the object"
         self.called: tuple[str, ...] = ()
-        self.attempts: tuple[Attempt, ...] = ()
+        self.attempts: tuple[AttemptNote, ...] = ()
         self.error: str | None = None
         self.next_at: float | None = None
 
@@ -90,7 +90,7 @@ MAX_DECISIONS = 10
 ObjectKey = tuple[Resource, str]
 
 
-class ObjectRecord:
+class ObjectDecisions:
     """What is remembered of one object."""
 
     __slots__ = ("decisions", "errors", "is_looked_at", "name", "namespace")
@@ -98,85 +98,17 @@ class ObjectRecord:
     def __init__(self) -> None:
         self.namespace: str | None = None
         self.name = ""
-        self.decisions: list[Decision] = []  # the oldest ones first
+        self.decisions: list[DecisionNote] = []  # the oldest ones first
         self.is_looked_at = False
         """Whether the latest decision is of a look that is not over."""
-        self.errors: dict[str, Attempt] = {}
+        self.errors: dict[str, AttemptNote] = {}
         """The last attempts of those handlers which have failed in them."""
 
-    def add(self, decision: Decision) -> None:
+    def add(self, decision: DecisionNote) -> None:
         """Remember one more decision, and forget the oldest one if there are too many."""
         self.decisions.append(decision)
         if len(self.decisions) > MAX_DECISIONS:
             del self.decisions[0]
-
-
-class DecisionJournal:
-    """The memory of one operator. It is filled in its event loop."""
-
-    def __init__(self) -> None:
-        self._records: collections.OrderedDict[ObjectKey, ObjectRecord] = collections.OrderedDict()
-        self._running: dict[ObjectKey, dict[str, Attempt]] = {}
-
-    def __len__(self) -> int:
-        return len(self._records)
-
-    def get_running(self, resource: Resource, key: str) -> dict[str, AttemptInfo]:
-        """Get the attempts for the object that are being made right now, by the ids of their handlers."""
-        running = self._running.get((resource, key), {})
-        return {handler: attempt.describe() for handler, attempt in [*running.items()]}
-
-    def get_decisions(self, resource: Resource, key: str) -> Sequence[DecisionInfo]:
-        """Get the latest decisions about the object, the latest first."""
-        record = self._records.get((resource, key))
-        return [] if record is None else [decision.describe() for decision in reversed([*record.decisions])]
-
-    def get_error(self, resource: Resource, key: str, handler: str) -> AttemptInfo | None:
-        """Get the last attempt of the handler if it has failed."""
-        record = self._records.get((resource, key))
-        attempt = None if record is None else record.errors.get(handler)
-        return None if attempt is None else attempt.describe()
-
-    def find_key(self, resource: Resource, namespace: str | None, name: str) -> str | None:
-        """Find the object by its name, if it is remembered; the latest one, if there were several."""
-        for known, key in reversed([*self._records]):
-            record = self._records.get((known, key))
-            if known == resource and record is not None and (record.namespace, record.name) == (namespace, name):
-                return key
-        return None
-
-    def begin(self, key: ObjectKey, attempt: Attempt) -> None:
-        """An attempt for the object begins."""
-        running = self._running.get(key)
-        if running is None:
-            self._running[key] = {attempt.handler: attempt}
-        else:
-            running[attempt.handler] = attempt
-
-    def end(self, key: ObjectKey, handler: str) -> Attempt | None:
-        """The attempt is over: get it, if it is known."""
-        running = self._running.get(key)
-        if running is None:
-            return None
-        attempt = running.pop(handler, None)
-        if not running:
-            del self._running[key]
-        return attempt
-
-    def get(self, resource: Resource, key: str) -> ObjectRecord | None:
-        """Get what is remembered of the object."""
-        return self._records.get((resource, key))
-
-    def obtain(self, resource: Resource, key: str) -> ObjectRecord:
-        """The same, or a new one; then, the one is forgotten that was not needed for the longest time."""
-        record = self._records.get((resource, key))
-        if record is None:
-            record = self._records[resource, key] = ObjectRecord()
-            if len(self._records) > MAX_OBJECTS:
-                self._records.popitem(last=False)
-        else:
-            self._records.move_to_end((resource, key))
-        return record
 
 
 MAX_ATTEMPTS = 10
@@ -187,30 +119,65 @@ _MAX_ERROR = 300
 """How much of the texts of errors is kept, in characters: there can be many."""
 
 
-class DecisionRecorder(Observer):
-    """Fills the journal, told late."""
+class DecisionJournal(Observer):
+    """The memory of one operator. It is told late, by the backlog; it can be read in any thread."""
 
-    def __init__(self, journal: DecisionJournal, backlog: Backlog) -> None:
-        self._journal = journal
+    def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
-        self._attempts: dict[int, tuple[ObjectKey, Attempt]] = {}
+        self._records: collections.OrderedDict[ObjectKey, ObjectDecisions] = collections.OrderedDict()
+        self._attempts: dict[int, tuple[ObjectKey, AttemptNote]] = {}
         """Those that are being made right now."""
 
+    def get_running(self, resource: Resource, key: str) -> dict[str, AttemptInfo]:
+        """Get the attempts for the object that are being made right now, by the ids of their handlers."""
+        attempts = [attempt for about, attempt in [*self._attempts.values()] if about == (resource, key)]
+        return {attempt.handler: attempt.describe() for attempt in attempts}
+
+    def get_decisions(self, resource: Resource, key: str) -> Sequence[DecisionInfo]:
+        """Get the latest decisions about the object, the latest first."""
+        record = self._records.get((resource, key))
+        return [] if record is None else [decision.describe() for decision in reversed([*record.decisions])]
+
+    def get_error(self, resource: Resource, key: str, handler: str) -> str | None:
+        """Get the error of the last attempt of the handler if it has failed."""
+        record = self._records.get((resource, key))
+        attempt = None if record is None else record.errors.get(handler)
+        return None if attempt is None else attempt.error
+
+    def find_key(self, resource: Resource, namespace: str | None, name: str) -> str | None:
+        """Find the object by its name, if it is remembered; the latest one, if there were several."""
+        for known, key in reversed([*self._records]):
+            record = self._records.get((known, key))
+            if known == resource and record is not None and (record.namespace, record.name) == (namespace, name):
+                return key
+        return None
+
+    def obtain(self, resource: Resource, key: str) -> ObjectDecisions:
+        """Get the record of the object, or make it; then, that one is forgotten that was not needed for the longest."""
+        record = self._records.get((resource, key))
+        if record is None:
+            record = self._records[resource, key] = ObjectDecisions()
+            if len(self._records) > MAX_OBJECTS:
+                self._records.popitem(last=False)
+        else:
+            self._records.move_to_end((resource, key))
+        return record
+
     def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
-        record, decision = self._begin(resource, key, obj)
+        record = self._begin(resource, key, obj)
         record.is_looked_at = True
+        decision = record.decisions[-1]
         decision.reason = plan.reason.value
         decision.called = called = tuple([str(handler.id) for handler in plan.call])
         later = _list_later(plan) if len(plan.called) != len(called) else ()
         decision.text = _describe(plan.reason, plan.finalizer, called, later, plan.error is not None)
 
-    def _begin(self, resource: Resource, key: str, obj: KubeObject | None) -> tuple[ObjectRecord, Decision]:
-        record = self._journal.obtain(resource, key)
+    def _begin(self, resource: Resource, key: str, obj: KubeObject | None) -> ObjectDecisions:
+        record = self.obtain(resource, key)
         if obj is not None:
             record.namespace, record.name = obj.head.namespace, obj.head.name
-        decision = Decision(self._backlog.now)
-        record.add(decision)
-        return record, decision
+        record.add(DecisionNote(self._backlog.now))
+        return record
 
     def pass_ended(
         self,
@@ -221,28 +188,26 @@ class DecisionRecorder(Observer):
         delay: float | None,
         started: float,
     ) -> None:
-        record = self._journal.get(resource, key)
+        record = self._records.get((resource, key))
         if record is None or not record.is_looked_at:  # there was nothing to decide
-            record, _ = self._begin(resource, key, obj)
+            record = self._begin(resource, key, obj)
         record.is_looked_at = False
         decision = record.decisions[-1]
-        decision.error = None if error is None else _show_error(error, Showing(resource))
+        decision.error = None if error is None else _show_error(error, resource)
         decision.next_at = self._find_time(delay)
 
     def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: outcomes.Attempt) -> None:
-        if (key := _get_key(handler, cause)) is not None:
-            made = Attempt(handler.id, self._backlog.now)
-            self._attempts[number] = key, made
-            self._journal.begin(key, made)
+        if isinstance(cause, ResourceCause) and not isinstance(handler, _OF_NO_INTEREST):
+            key = cause.resource, cause.body.object.head.key
+            self._attempts[number] = key, AttemptNote(handler.id, self._backlog.now)
 
     def attempt_ended(
         self, number: int, handler: Handler, cause: Cause, outcome: outcomes.Outcome | None, started: float
     ) -> None:
-        if (known := self._attempts.pop(number, None)) is None:
+        if (begun := self._attempts.pop(number, None)) is None:
             return
-        key, attempt = known
-        self._journal.end(key, attempt.handler)
-        record = self._journal.get(*key)
+        key, attempt = begun
+        record = self._records.get(key)
         if record is None or outcome is None:
             return
         self._note_outcome(attempt, outcome, key[0])
@@ -254,26 +219,19 @@ class DecisionRecorder(Observer):
             if len(decision.attempts) < MAX_ATTEMPTS:
                 decision.attempts = (*decision.attempts, attempt)
 
-    def _note_outcome(self, attempt: Attempt, outcome: outcomes.Outcome, resource: Resource) -> None:
+    def _note_outcome(self, attempt: AttemptNote, outcome: outcomes.Outcome, resource: Resource) -> None:
         error = outcome.exception or outcome.ignored
         attempt.outcome = "retrying" if not outcome.final else "succeeded" if outcome.exception is None else "failed"
         if error is not None and not isinstance(error, HandlerChildrenRetry):
-            attempt.error = _show_error(error, Showing(resource))
+            attempt.error = _show_error(error, resource)
         attempt.next_at = None if outcome.final else self._find_time(outcome.delay or 0)
 
     def _find_time(self, delay: float | None) -> float | None:
         return None if delay is None else self._backlog.now + delay
 
 
-def _get_key(handler: Handler, cause: Cause) -> ObjectKey | None:
-    """Tell which object it is about, if the attempts for it are of interest."""
-    if isinstance(cause, ResourceCause) and not isinstance(handler, _OF_NO_INTEREST):
-        return cause.resource, cause.body.object.head.key
-    return None
-
-
-def _show_error(error: BaseException, showing: Showing) -> str:
-    return sys.intern(shorten(showing.show_error(error), _MAX_ERROR))
+def _show_error(error: BaseException, resource: Resource) -> str:
+    return sys.intern(shorten(RedactedTexts(resource).show_error(error), _MAX_ERROR))
 
 
 def _list_later(plan: Plan) -> tuple[str, ...]:

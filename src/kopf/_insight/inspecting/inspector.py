@@ -23,10 +23,10 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._health.watchdog import describe_culprit
 from kopf._insight.backlog import Backlog
 from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.explaining.dry_run import Facts, LiveFacts
 from kopf._insight.explaining.explaining import describe_object, explain, find_resources, make_frame
 from kopf._insight.explaining.explanation import Explanation, OperatorInfo, StateInfo
-from kopf._insight.explaining.known import Known, Live
-from kopf._insight.inspecting.decision_journal import DecisionJournal, DecisionRecorder
+from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.object_activity import ObjectActivity
 from kopf._values import codec
 from kopf._values.objects import KubeObject
@@ -64,27 +64,30 @@ class InspectionError(Exception):
         self.status = status
 
 
-class Inspected(FrozenRecord, frozen=True, kw_only=True):
-    """The operator that is looked at."""
-
-    registry: OperatorRegistry
-    observers: Observers
-    serves: Callable[[str | None], bool]
-    """Whether the objects of the namespace are served."""
-
-
 class Inspector(Observer):
-    """Looks at one operator since it is made, in its event loop. It is asked from other ones."""
+    """
+    Looks at one operator since it is made, in its event loop. It is asked from other ones.
 
-    def __init__(self, operator: Inspected, backlog: Backlog) -> None:
-        self._operator = operator
+    ``serves`` tells if the objects of the namespace are served.
+    """
+
+    def __init__(
+        self,
+        observers: Observers,
+        backlog: Backlog,
+        *,
+        registry: OperatorRegistry,
+        serves: Callable[[str | None], bool],
+    ) -> None:
         self._backlog = backlog
+        self._registry = registry
+        self._serves = serves
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._journal = DecisionJournal()
-        backlog.add(DecisionRecorder(self._journal, backlog))
+        self._journal = DecisionJournal(backlog)
+        backlog.add(self._journal)
         self._controllers: dict[Resource, Controller] = {}
-        operator.observers.add(self)
+        observers.add(self)
 
     def controller_started(self, controller: ControllerView) -> None:
         if isinstance(controller.controller, Controller):
@@ -131,29 +134,29 @@ class Inspector(Observer):
         namespace = query.namespace if resource.namespaced else None
         if resource.namespaced and namespace is None:
             raise InspectionError(f"The objects of {resource!r} are in namespaces: say in which one.", status=400)
-        if not self._operator.serves(namespace):
+        if not self._serves(namespace):
             raise InspectionError(f"The operator does not serve the namespace {namespace!r}.", status=403)
         try:
             obj = await _find_object(runtime, resource, namespace, query.name)
         except (APIError, APINetworkError, ValueError) as e:
             return self._explain_partly(query, f"The operator cannot get the object: {e}.")
         if obj is None:
-            raise InspectionError(f"There is no {query.name!r} of {resource!r}{_say_where(namespace)}.")
+            where = "" if namespace is None else f" in the namespace {namespace!r}"
+            raise InspectionError(f"There is no {query.name!r} of {resource!r}{where}.")
         return self._explain(controller, obj)
 
     def _explain(self, controller: Controller, obj: KubeObject) -> Explanation:
         self._backlog.settle()
         scope, key = controller.scope, obj.head.key
-        runtime, resource = scope.runtime, scope.resource
+        runtime = scope.runtime
         handlers, elsewhere = self._list_handlers(controller)
         activity = ObjectActivity(controller, key, self._journal)
-        carried, memory = activity.take_snapshot()
         memo = runtime.memos.borrow(key)
         try:
             return explain(
-                Known(
+                Facts(
                     now=runtime.clock.now(),
-                    resource=resource,
+                    resource=scope.resource,
                     obj=obj,
                     handlers=handlers,
                     elsewhere=elsewhere,
@@ -161,14 +164,14 @@ class Inspector(Observer):
                     snapshots=scope.snapshots,
                     memo=memo,
                     indices=runtime.indices,
-                    carried=carried,
-                    memory=memory,
-                    live=Live(
-                        operator=self._describe_operator(runtime),
+                    carried=activity.carried,
+                    memory=activity.memory,
+                    live=LiveFacts(
+                        operator=_describe_operator(runtime),
                         state=activity.describe_state(),
                         runs=activity.describe_runs(),
                         running=activity.running,
-                        decisions=self._journal.get_decisions(resource, key),
+                        decisions=self._journal.get_decisions(scope.resource, key),
                     ),
                 )
             )
@@ -179,12 +182,11 @@ class Inspector(Observer):
         """List those of the resource, and all others."""
         handlers = controller.scope.handlers
         own = {*handlers.indexing, *handlers.watching, *handlers.spawning, *handlers.changing}
-        own.update(item for item in self._operator.registry.webhooks if _is_for(item, controller.scope.resource))
-        declared = [*self._operator.registry.resources, *self._operator.registry.webhooks]
+        for item in self._registry.webhooks:
+            if item.selector is not None and item.selector.check(controller.scope.resource):
+                own.add(item)
+        declared = [*self._registry.resources, *self._registry.webhooks]
         return [item for item in declared if item in own], [item for item in declared if item not in own]
-
-    def _describe_operator(self, runtime: Runtime, *, blocked: str | None = None) -> OperatorInfo:
-        return OperatorInfo(paused=[*runtime.pause.reasons], blocked=blocked)
 
     def _find_resource(self, name: str) -> Resource:
         known = [*self._controllers]
@@ -217,9 +219,9 @@ class Inspector(Observer):
         )
         decisions = [] if key is None else self._journal.get_decisions(resource, key)
         obj = KubeObject.from_dict({"metadata": {"name": query.name, "namespace": namespace}})
-        live = Live(operator=self._describe_operator(scope.runtime, blocked=culprit), state=state, decisions=decisions)
+        live = LiveFacts(operator=_describe_operator(scope.runtime, blocked=culprit), state=state, decisions=decisions)
         return make_frame(
-            Known(
+            Facts(
                 now=scope.runtime.clock.now(),
                 resource=resource,
                 obj=obj,
@@ -241,15 +243,9 @@ async def _find_object(runtime: Runtime, resource: Resource, namespace: str | No
     return next((obj for obj in found if obj.head.name == name), None)
 
 
-def _is_for(handler: ResourceHandler, resource: Resource) -> bool:
-    return handler.selector is not None and handler.selector.check(resource)
+def _describe_operator(runtime: Runtime, *, blocked: str | None = None) -> OperatorInfo:
+    return OperatorInfo(paused=[*runtime.pause.reasons], blocked=blocked)
 
-
-def _say_where(namespace: str | None) -> str:
-    return "" if namespace is None else f" in the namespace {namespace!r}"
-
-
-EXPLAIN_PATH = "/api/explain"
 
 _MAX_NAME = 300
 
@@ -261,15 +257,16 @@ def add_inspection(routes: Routes, inspector: Inspector) -> None:
         from aiohttp import web  # it is loaded by now
 
         try:
-            content, status = codec.encode(await inspector.ask(_parse(request))), 200
+            content, status = codec.encode(await inspector.ask(parse_query(request))), 200
         except InspectionError as e:
             content, status = codec.encode({"error": str(e)}), e.status
         return web.Response(body=content, status=status, content_type="application/json", charset="utf-8")
 
-    routes.add(EXPLAIN_PATH, answer)
+    routes.add("/api/explain", answer)
 
 
-def _parse(request: web.BaseRequest) -> Query:
+def parse_query(request: web.BaseRequest) -> Query:
+    """Find which object the request is about. Raises :class:`InspectionError`."""
     query = request.query
     resource, namespace, name = query.get("resource", ""), query.get("namespace"), query.get("name", "")
     if not resource or not name or max(map(len, (resource, namespace or "", name))) > _MAX_NAME:

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kopf._controller.background.daemons import DaemonRun
-from kopf._controller.background.runs import BackgroundRun, ObjectBackground
+from kopf._controller.background.runs import BackgroundRun
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.changes.carried import Carried
 from kopf._controller.controller import Controller
 from kopf._controller.object_memory import ObjectMemory
 from kopf._controller.object_state import ObjectState
-from kopf._insight.explaining.explanation import AttemptInfo, RunInfo, StateInfo, StateName
-from kopf._insight.explaining.showing import show_time
+from kopf._insight.explaining.explanation import RunInfo, StateInfo, StateName
+from kopf._insight.explaining.redacted_texts import show_time
 from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._values.ids import HandlerId
 
@@ -34,22 +34,24 @@ _REASONS: Mapping[DaemonStoppingReason, str] = {
 
 
 class ObjectActivity:
-    """What the controller does for the object."""
+    """What the controller does for the object at the moment when this is made."""
 
     def __init__(self, controller: Controller, key: str, journal: DecisionJournal) -> None:
         self._controller = controller
         self._key = key
         self._journal = journal
-        runtime = controller.scope.runtime
-        self._runtime = runtime
-        self._now = runtime.clock.now()
+        self._runtime = controller.scope.runtime
+        self._now = self._runtime.clock.now()
+        tracked = controller.objects.get(key)
+        self._state = None if tracked is None else tracked.state
+        self._background = None if tracked is None else tracked.memory.background
+        self.carried, self.memory = (Carried(), ObjectMemory()) if tracked is None else tracked.take_snapshot()
+        """What is remembered of the object between the passes over it."""
         self.running = journal.get_running(controller.scope.resource, key)
         """The attempts that are being made."""
-
-    @property
-    def _state(self) -> ObjectState | None:
-        tracked = self._controller.objects.get(self._key)
-        return None if tracked is None else tracked.state
+        runs = () if self._background is None else self._background.runs
+        self._handlers = [id for id in self.running if id not in runs]
+        """Those that run now, except for the daemons & timers, which run aside."""
 
     def _to_time(self, when: float | None) -> str | None:
         """Translate the time of the event loop to that of humans."""
@@ -57,37 +59,25 @@ class ObjectActivity:
             return None
         return show_time(self._now + datetime.timedelta(seconds=when - asyncio.get_running_loop().time()))
 
-    def take_snapshot(self) -> tuple[Carried, ObjectMemory]:
-        """Take what is remembered of the object between the passes over it."""
-        tracked = self._controller.objects.get(self._key)
-        return (Carried(), ObjectMemory()) if tracked is None else tracked.take_snapshot()
-
     def describe_state(self) -> StateInfo:
         """Say what the object does in the controller: it is in one of the states at a time."""
         state, queue = self._state, self._controller.queue
-        name, text, since = self._choose_state(state)
+        name, text, since = self._choose_state()
         position = queue.get_position(self._key)
-        handlers = self._list_handlers()
         is_timed = state is not None and name != "paused" and not queue.is_active(self._key)
         return StateInfo(
             name=name,
             text=text,
             position=None if position is None else position + 1,
             next=self._to_time(state.alarm) if state is not None and is_timed else None,
-            handler=", ".join(handlers) or None,
+            handler=", ".join(self._handlers) or None,
             since=since,
             errors=0 if state is None else state.memory.errors,
             unsaved=None if state is None else _describe_unsaved(state),
         )
 
-    def _list_handlers(self) -> list[str]:
-        """Those that run now, except for the daemons & timers, which run aside."""
-        background = self._get_background()
-        runs = () if background is None else background.runs
-        return [key for key in self.running if key not in runs]
-
-    def _choose_state(self, state: ObjectState | None) -> tuple[StateName, str, str | None]:
-        queue, handlers = self._controller.queue, self._list_handlers()
+    def _choose_state(self) -> tuple[StateName, str, str | None]:
+        state, queue, handlers = self._state, self._controller.queue, self._handlers
         if handlers:
             since = min(self.running[key]["at"] for key in handlers)
             return "handling", f"is being handled by {', '.join(handlers)}", since
@@ -103,31 +93,25 @@ class ObjectActivity:
             return "queued", f"waits in the queue, number {position + 1} of {len(queue.waiting)}", None
         if state is not None and state.alarm is not None:
             return "waiting", _describe_waiting(state), None
-        background = self._get_background()
-        if background is not None and background.has_running():
+        if self._background is not None and self._background.has_running():
             return "running", "is handled; its daemons & timers run", None
         return "idle", "is handled: there is nothing to do", None
 
-    def _get_background(self) -> ObjectBackground | None:
-        tracked = self._controller.objects.get(self._key)
-        return None if tracked is None else tracked.memory.background
-
     def describe_runs(self) -> Mapping[str, RunInfo]:
         """Describe the daemons & timers, by the ids of their handlers."""
-        background = self._get_background()
-        return {} if background is None else {key: self._describe_run(run) for key, run in background.runs.items()}
+        runs = {} if self._background is None else self._background.runs
+        return {id: self._describe_run(run) for id, run in runs.items()}
 
     def _describe_run(self, run: BackgroundRun[Any]) -> RunInfo:
         key = HandlerId(run.handler.id)
-        failed = self._journal.get_error(self._controller.scope.resource, self._key, key)
-        running: AttemptInfo | None = self.running.get(key)
+        running = self.running.get(key)
         info = RunInfo(
             state="waiting",
             text="waits",
             attempts=run.retries.count,
             since=None if running is None else running["at"],
             next=None if running is not None else self._to_time(run.next_call),
-            error=None if failed is None else failed["error"],
+            error=self._journal.get_error(self._controller.scope.resource, self._key, key),
         )
         why = next((text for reason, text in _REASONS.items() if reason in (run.stopper.reason or _NONE)), "")
         if not run.is_running:

@@ -10,7 +10,7 @@ from kopf._controller.observer import ControllerView, Observer, Observers
 from kopf._handlers.attempt_names import name_outcome, name_reason
 from kopf._handlers.causes import Cause, ChangingCause, ResourceCause, WatchingCause, WebhookCause
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
+from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._insight.metrics.families import LONG, Cell, Counter, Family, Gauge, Histogram, Labels
 from kopf._values.ids import HandlerId
@@ -169,13 +169,6 @@ class HandlingMetrics(Observer):
         """What is usual: the cells of the durations, by the declared handlers and by what has happened."""
         self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
         self._failures = Failures(observers, names)
-        self._controllers: list[ControllerView] = []
-
-    def controller_started(self, controller: ControllerView) -> None:
-        self._controllers.append(controller)
-
-    def controller_stopped(self, controller: ControllerView) -> None:
-        self._controllers.remove(controller)
 
     def attempt_ended(
         self, number: int, handler: Handler, cause: Cause, outcome: Outcome | None, started: float
@@ -217,27 +210,4 @@ class HandlingMetrics(Observer):
                 ("handler", "state"),
                 self._failures.read,
             ),
-            Gauge(
-                "kopf_daemons_running",
-                "Daemons that run right now.",
-                ("handler",),
-                lambda: self._count_background(is_timer=False),
-            ),
-            Gauge(
-                "kopf_timers_waiting",
-                "Timers that wait for their time.",
-                ("handler",),
-                lambda: self._count_background(is_timer=True),
-            ),
         )
-
-    def _count_background(self, *, is_timer: bool) -> dict[Labels, float]:
-        counts: dict[Labels, float] = {}
-        for controller in [*self._controllers]:
-            for handler in controller.handlers.spawning:
-                if isinstance(handler, TimerHandler) is is_timer:
-                    counts.setdefault((handler.id,), 0)
-            for run in controller.list_runs():
-                if (run.handler.id,) in counts and (run.is_waiting if is_timer else run.is_running):
-                    counts[run.handler.id,] += 1
-        return counts

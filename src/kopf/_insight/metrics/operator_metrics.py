@@ -1,7 +1,8 @@
 """
 All metrics of one operator: they are counted from when this is made.
 
-Here are those of what is around the objects: reviews, Kubernetes events, indices, and the operator itself.
+Here are those of what is around the objects: reviews, Kubernetes events, daemons & timers, indices, and the operator
+itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from kopf._controller.observer import ControllerView, Observer, Observers, Review
 from kopf._controller.pausing import Pause
+from kopf._handlers.handlers import TimerHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels, Snapshot
 from kopf._insight.metrics.handling import HandlerNames, HandlingMetrics
@@ -88,7 +90,7 @@ class PostingMetrics(Observer):
 
 
 class OperatorMetrics(Observer):
-    """Knows what is one for the whole operator: its indices, whether it is its turn, whether its event loop works."""
+    """Knows what runs in the operator: daemons & timers, indices, its event loop; and whether it is its turn."""
 
     def __init__(self, settings: OperatorSettings, get_lag: Callable[[], float]) -> None:
         self._peering = settings.peering
@@ -105,12 +107,35 @@ class OperatorMetrics(Observer):
     def controller_stopped(self, controller: ControllerView) -> None:
         self._controllers.remove(controller)
 
+    def _count_background(self, *, is_timer: bool) -> dict[Labels, float]:
+        counts: dict[Labels, float] = {}
+        for controller in [*self._controllers]:
+            for handler in controller.handlers.spawning:
+                if isinstance(handler, TimerHandler) is is_timer:
+                    counts.setdefault((handler.id,), 0)
+            for run in controller.list_runs():
+                if (run.handler.id,) in counts and (run.is_waiting if is_timer else run.is_running):
+                    counts[run.handler.id,] += 1
+        return counts
+
     def _measure_indices(self) -> dict[Labels, float]:
         return {(id,): len(index) for item in [*self._controllers] for id, index in item.indices.items()}
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
         return (
+            Gauge(
+                "kopf_daemons_running",
+                "Daemons that run right now.",
+                ("handler",),
+                lambda: self._count_background(is_timer=False),
+            ),
+            Gauge(
+                "kopf_timers_waiting",
+                "Timers that wait for their time.",
+                ("handler",),
+                lambda: self._count_background(is_timer=True),
+            ),
             Gauge("kopf_index_size", "Keys in the index.", ("index",), self._measure_indices),
             Gauge(
                 "leader_election_master_status",

@@ -34,7 +34,7 @@ class _Totals:
         self.terminal = Counter(
             "controller_runtime_terminal_reconcile_errors", "Those of them that are not tried again.", _CONTROLLER
         )
-        self.looks = Histogram(
+        self.passes = Histogram(
             "controller_runtime_reconcile_time_seconds", "How long an object is looked at, with handlers.", _CONTROLLER
         )
         self.adds = Counter("workqueue_adds", "Objects that had to wait for a worker.", _QUEUE)
@@ -51,7 +51,17 @@ class _Flow:
     """
 
     __slots__ = (
-        "adds", "cells", "controller", "failed", "looks", "names", "queued", "successes", "totals", "waits", "working",
+        "adds",
+        "cells",
+        "controller",
+        "failed",
+        "names",
+        "passes",
+        "queued",
+        "successes",
+        "totals",
+        "waits",
+        "working",
         "works",
     )  # fmt: skip
 
@@ -60,8 +70,8 @@ class _Flow:
         self.totals = totals
         name = controller.resource.name
         self.names = (name, name)
-        self.cells = totals.looks.get(name), totals.waits.get(name, name), totals.works.get(name, name)
-        self.looks, self.waits, self.works = (cell.values for cell in self.cells)
+        self.cells = totals.passes.get(name), totals.waits.get(name, name), totals.works.get(name, name)
+        self.passes, self.waits, self.works = (cell.values for cell in self.cells)
         for result in _RESULTS:
             totals.results.get(name, result)
         for counter in (totals.errors, totals.terminal):
@@ -147,8 +157,8 @@ class ReconcilingMetrics(Observer):
     ) -> None:
         if (flow := self._flows.get(id(resource))) is None:
             return
-        flow.looks.append(self.clock() - started)
-        if len(flow.looks) >= BATCH:  # there can be no end of the work if the object changes all the time
+        flow.passes.append(self.clock() - started)
+        if len(flow.passes) >= BATCH:  # there can be no end of the work if the object changes all the time
             flow.sort()
         if error is None and delay is None and not flow.failed:
             flow.successes.value += 1
@@ -172,24 +182,24 @@ class ReconcilingMetrics(Observer):
             totals.results,
             totals.errors,
             totals.terminal,
-            totals.looks,
+            totals.passes,
             Gauge(
                 "controller_runtime_max_concurrent_reconciles",
                 "How many objects can be handled at once, besides those that wait in the code of users.",
                 _CONTROLLER,
-                lambda: self._look(lambda flow: flow.controller.get_limit()),
+                lambda: self._measure(lambda flow: flow.controller.get_limit()),
             ),
             Gauge(
                 "controller_runtime_active_workers",
                 "Objects that are handled right now.",
                 _CONTROLLER,
-                lambda: self._look(lambda flow: len(flow.working)),
+                lambda: self._measure(lambda flow: len(flow.working)),
             ),
             Gauge(
                 "workqueue_depth",
                 "Objects that wait for a worker right now.",
                 _QUEUE,
-                lambda: self._look(lambda flow: len(flow.controller.queue.waiting), times=2),
+                lambda: self._measure(lambda flow: len(flow.controller.queue.waiting), times=2),
             ),
             totals.adds,
             totals.retries,
@@ -199,18 +209,18 @@ class ReconcilingMetrics(Observer):
                 "workqueue_unfinished_work_seconds",
                 "How long the objects are handled that are right now, in total.",
                 _QUEUE,
-                lambda: self._look(lambda flow: sum(flow.list_ages(self.clock())), times=2),
+                lambda: self._measure(lambda flow: sum(flow.list_ages(self.clock())), times=2),
             ),
             Gauge(
                 "workqueue_longest_running_processor_seconds",
                 "How long the object is handled that is so for the longest time.",
                 _QUEUE,
-                lambda: self._look(lambda flow: max(flow.list_ages(self.clock()), default=0.0), times=2),
+                lambda: self._measure(lambda flow: max(flow.list_ages(self.clock()), default=0.0), times=2),
                 kind="max",
             ),
         )
 
-    def _look(self, measure: Callable[[_Flow], float], times: int = 1) -> dict[Labels, float]:
+    def _measure(self, measure: Callable[[_Flow], float], times: int = 1) -> dict[Labels, float]:
         """Measure all; several versions of one resource are taken together."""
         values: dict[Labels, float] = {}
         for flow in [*self._flows.copy().values()]:

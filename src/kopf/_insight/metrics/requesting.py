@@ -94,7 +94,7 @@ _MAX_WRITES = 1000
 _CAUSES = ("closed", "expired", "network", "quiet", "server")
 
 
-class _Known:
+class _WriteCounts:
     """What is counted of one resource, found once."""
 
     __slots__ = ("changed", "lags", "resource", "unchanged")
@@ -116,7 +116,7 @@ class StreamingMetrics(Observer):
         When the own writes were answered, and what counts their lags; by the versions that they have made, until those
         come on the stream.
         """
-        self._known: dict[int, _Known] = {}
+        self._counts: dict[int, _WriteCounts] = {}
         """By the ids of the resources that are handled."""
         self._streams: list[WatchedStream] = []
         self._restarts = Counter(
@@ -133,17 +133,17 @@ class StreamingMetrics(Observer):
 
     def controller_started(self, controller: ControllerView) -> None:
         name = controller.resource.name
-        self._known[id(controller.resource)] = self._find(controller.resource)
+        self._counts[id(controller.resource)] = self._make_counts(controller.resource)
         for cause in _CAUSES:
             self._restarts.get(name, cause)
 
     def controller_stopped(self, controller: ControllerView) -> None:
-        self._known.pop(id(controller.resource), None)
+        self._counts.pop(id(controller.resource), None)
 
-    def _find(self, resource: Resource) -> _Known:
+    def _make_counts(self, resource: Resource) -> _WriteCounts:
         name = resource.name
         changed, unchanged = self._effects.get(name, "changed"), self._effects.get(name, "no-op")
-        return _Known(resource, changed, unchanged, self._lags.get(name))
+        return _WriteCounts(resource, changed, unchanged, self._lags.get(name))
 
     def stream_opened(self, stream: WatchedStream) -> None:
         self._streams.append(stream)
@@ -157,15 +157,15 @@ class StreamingMetrics(Observer):
     def object_patched(
         self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, changes: Any
     ) -> None:
-        known = self._known.get(id(resource)) or self._find(resource)
+        counts = self._counts.get(id(resource)) or self._make_counts(resource)
         old, new = before.head, after.head
         version = new.resourceVersion
         if version == old.resourceVersion and is_same(old, new):
-            known.unchanged.value += 1
+            counts.unchanged.value += 1
             return
-        known.changed.value += 1
+        counts.changed.value += 1
         writes = self._writes
-        writes[version] = self.clock(), known.lags
+        writes[version] = self.clock(), counts.lags
         if len(writes) > _MAX_WRITES:
             del writes[next(iter(writes))]
 
@@ -182,22 +182,22 @@ class StreamingMetrics(Observer):
                 "kopf_watch_last_activity_seconds",
                 "How long ago anything has come on the stream; that of the most silent one.",
                 ("resource",),
-                self._look_at_silence,
+                self._measure_silence,
                 kind="max",
             ),
             self._restarts,
-            Gauge("kopf_objects", "Objects that are known from the streams.", ("resource",), self._look_at_objects),
+            Gauge("kopf_objects", "Objects that are known from the streams.", ("resource",), self._count_objects),
             self._effects,
         )
 
-    def _look_at_silence(self) -> dict[Labels, float]:
+    def _measure_silence(self) -> dict[Labels, float]:
         silences: dict[Labels, float] = {}
         for stream in [*self._streams]:
             labels = (stream.target.resource.name,)
             silences[labels] = max(silences.get(labels, 0.0), stream.heartbeat.silence)
         return silences
 
-    def _look_at_objects(self) -> dict[Labels, float]:
+    def _count_objects(self) -> dict[Labels, float]:
         counts: dict[Labels, float] = {}
         for stream in [*self._streams]:
             labels = (stream.target.resource.name,)

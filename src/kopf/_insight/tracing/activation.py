@@ -10,7 +10,7 @@ from kopf._values.errors import OperatorError
 from kopf._values.version import __version__
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer, TracerProvider
+    from opentelemetry.trace import Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,8 @@ def make_tracer(settings: TracingSettings) -> Tracer | None:
             "The traces need the library opentelemetry-api, which is not installed. To install it: "
             "pip install 'kopf[tracing]>=2'"
         ) from e
-    if settings.provider is None and _find_provider() is None:
+    nobody = trace.ProxyTracerProvider, trace.NoOpTracerProvider  # nobody has configured anything for the process
+    if settings.provider is None and isinstance(trace.get_tracer_provider(), nobody):
         if not settings.enabled:
             return None
         logger.warning(
@@ -42,11 +43,3 @@ def make_tracer(settings: TracingSettings) -> Tracer | None:
             "opentelemetry-instrument, or set a tracer provider in a startup handler."
         )
     return trace.get_tracer("kopf", __version__, settings.provider)
-
-
-def _find_provider() -> TracerProvider | None:
-    """Get what somebody has configured for the whole process."""
-    from opentelemetry import trace
-
-    provider = trace.get_tracer_provider()
-    return None if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider) else provider

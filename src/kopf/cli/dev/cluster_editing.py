@@ -18,8 +18,9 @@ from kopf._client.auth.kubeconfig import make_connection_info, read_kubeconfigs
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
-from kopf._insight.console.texts import cut, is_secret
+from kopf._insight.console.texts import cut
 from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.resources import Resource

@@ -1,4 +1,4 @@
-"""Short ways to make what is known of an object, with handlers as users declare them."""
+"""Short ways to make objects and the facts of them, with handlers as users declare them."""
 from __future__ import annotations
 
 import datetime
@@ -7,9 +7,9 @@ from typing import Any
 
 import kopf
 from kopf._handlers.handlers import ResourceHandler
+from kopf._insight.explaining.dry_run import Facts
 from kopf._insight.explaining.explaining import explain
 from kopf._insight.explaining.explanation import Explanation, HandlerInfo
-from kopf._insight.explaining.known import Known
 from kopf._settings.settings import OperatorSettings
 from kopf._storage.snapshots import Snapshots
 from kopf._values.bodies import Body
@@ -51,18 +51,18 @@ def declare(decorator: Any, fn: Any = None, **options: Any) -> list[ResourceHand
     return [*registry.resources, *registry.webhooks]
 
 
-def make_known(obj: KubeObject, handlers: list[ResourceHandler] | None = None, **fields: Any) -> Known:
-    """Tell what is known without an operator."""
+def make_facts(obj: KubeObject, handlers: list[ResourceHandler] | None = None, **fields: Any) -> Facts:
+    """Make the facts that are known without an operator."""
     settings = fields.pop("settings", None) or OperatorSettings()
     defaults: dict[str, Any] = {
         "now": NOW, "resource": RESOURCE, "obj": obj, "handlers": handlers, "settings": settings,
         "snapshots": make_snapshots(settings, ()),
     }
-    return Known(**{**defaults, **fields})
+    return Facts(**{**defaults, **fields})
 
 
 def ask(obj: KubeObject, handlers: list[ResourceHandler] | None = None, **fields: Any) -> Explanation:
-    return explain(make_known(obj, handlers, **fields))
+    return explain(make_facts(obj, handlers, **fields))
 
 
 def ask_about(obj: KubeObject, decorator: Any, fn: Any = None, **options: Any) -> HandlerInfo:

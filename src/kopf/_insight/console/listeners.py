@@ -1,5 +1,5 @@
 """
-The observers of objects: turn what is done about them, and what is logged, into their states and timelines.
+The listeners: turn what is done about the objects, the attempts of handlers, and what is logged, into the history.
 
 They are told late, by the backlog. Only what can change until then, is serialised at once: the users' own values.
 """
@@ -16,16 +16,20 @@ from kopf._client.client_observer import is_same
 from kopf._controller.changes.decision import Plan, Saving
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import Observer
+from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
+from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler, SpawningHandler
+from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._insight.backlog import Backlog
-from kopf._insight.console.grouped_errors import GroupedErrors
 from kopf._insight.console.history import ERROR, INFO, WARNING, History, ObjectRecord
+from kopf._insight.console.panels import BackgroundRuns, GroupedErrors
 from kopf._insight.console.patch_details import Kept, keep_diff, keep_patch, restore_diff, restore_patch
-from kopf._insight.console.texts import WITHHELD, cut, is_secret, show_error
-from kopf._insight.console.traffic import Streams
+from kopf._insight.console.texts import WITHHELD, cut, show_error
+from kopf._insight.console.traffic import Traffic
+from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._logging.loggers import objects_logger
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
-from kopf._values.reasons import Reason
+from kopf._values.reasons import Activity, Reason
 from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
 
@@ -38,10 +42,10 @@ _FINALIZERS = {FinalizerChange.ADD: "add the finalizer", FinalizerChange.REMOVE:
 class ObjectListener(Observer):
     """Follows the objects from their events to their patches; told late."""
 
-    def __init__(self, history: History, errors: GroupedErrors, streams: Streams) -> None:
+    def __init__(self, history: History, errors: GroupedErrors, traffic: Traffic) -> None:
         self._history = history
         self._errors = errors
-        self._streams = streams
+        self._traffic = traffic
         self._plans: dict[int, Plan] = {}
 
     def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
@@ -60,7 +64,7 @@ class ObjectListener(Observer):
             record.seen = now
             if head.deletionTimestamp is not None and type != "DELETED":
                 text += ", being deleted"
-        self._streams.note_event(resource, lag, now)
+        self._traffic.note_event(resource, lag, now)
         history.add(record, "seen", text)
         if type == "DELETED":
             history.set_state(record, "gone")
@@ -71,7 +75,7 @@ class ObjectListener(Observer):
         """A pass is decided, with these details of what has changed."""
         if (record := self._history.find(resource, key)) is not None:
             self._plans[record.id] = plan
-            text = _describe(plan, withheld=record.kind.is_secret)
+            text = _describe_plan(plan, withheld=record.kind.is_secret)
             level = WARNING if plan.choice.relevant_failures else INFO
             details = restore_diff(kept, is_secret=record.kind.is_secret) if kept else ()
             self._history.add(record, "look", text, level=level, details=details)
@@ -93,7 +97,7 @@ class ObjectListener(Observer):
             record.failed = any(state.failure for state in plan.progress.states.values())
             record.problem = record.problem if record.failed else ""
         waited = now - (backlog.clock() - started) - record.seen
-        self._streams.note_look(resource, waited if record.seen and not record.next_at else -1.0)
+        self._traffic.note_pass(resource, waited if record.seen and not record.next_at else -1.0)
         if isinstance(error, Exception):
             self._note_error(record, error, "" if delay is None else f"; again in {delay:g} s")
         record.calling = ""
@@ -167,7 +171,7 @@ _REASONS = {
 }
 
 
-def _describe(plan: Plan, *, withheld: bool) -> str:
+def _describe_plan(plan: Plan, *, withheld: bool) -> str:
     called = tuple([str(handler.id) for handler in plan.call])
     failures = plan.choice.relevant_failures[:_MAX_NAMES]
     shown = tuple([WITHHELD if withheld else show_error(error) for error in failures]) if failures else ()
@@ -188,6 +192,89 @@ def _word(
         actions.append(_FINALIZERS[finalizer])
     actions += errors
     return cut(f"{_REASONS.get(reason, str(reason))}: {'; '.join(actions) or 'nothing to do'}")
+
+
+class AttemptListener(Observer):
+    """Follows the attempts, told late. Their results are never looked at: those of logins are credentials."""
+
+    def __init__(self, history: History, errors: GroupedErrors, background: BackgroundRuns) -> None:
+        self._history = history
+        self._errors = errors
+        self._background = background
+        self._records: dict[int, ObjectRecord] = {}
+        """Those which are tried right now."""
+        self.secret_indices: set[str] = set()
+        """Those that are made of secrets."""
+
+    def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: Attempt) -> None:
+        if isinstance(handler, IndexingHandler):
+            if isinstance(cause, ResourceCause) and is_secret(cause.resource):
+                self.secret_indices.add(handler.id)
+            return
+        record = self._find(cause)
+        if record is None:
+            return
+        self._records[number] = record
+        if isinstance(handler, SpawningHandler):
+            self._background.begin(record, handler, self._history.backlog.now)
+        if isinstance(handler, DaemonHandler):
+            self._history.add(record, "attempt", f"the daemon {handler.id} is started")
+        elif not isinstance(handler, SpawningHandler):
+            record.calling = handler.id
+            self._history.mark(record)
+
+    def attempt_ended(
+        self, number: int, handler: Handler, cause: Cause, outcome: Outcome | None, started: float
+    ) -> None:
+        took, record = self._history.backlog.clock() - started, self._records.pop(number, None)
+        error = None if outcome is None else outcome.exception
+        if record is None and (record := self._find(cause)) is None:
+            return
+        if isinstance(handler, SpawningHandler):
+            self._background.end(record, handler, outcome, took)
+        else:
+            record.calling = ""
+        if isinstance(error, Exception):
+            self._errors.add(handler.id, error, record)
+        if isinstance(handler, IndexingHandler) or (record is self._history.operator and _is_of_probe(cause)):
+            return
+        text, level = _describe_attempt(handler, outcome, took, is_withheld=record.kind.is_secret)
+        self._history.add(record, "attempt", text, level=level)
+        if level != INFO:
+            record.problem = text
+
+    def _find(self, cause: Cause) -> ObjectRecord | None:
+        """Find which object it is about, or that it is about the operator itself."""
+        if isinstance(cause, ResourceCause):
+            return self._history.find(cause.resource, cause.body.object.head.key)
+        return self._history.operator if isinstance(cause, ActivityCause) else None
+
+
+def _is_of_probe(cause: Cause) -> bool:
+    return isinstance(cause, ActivityCause) and cause.activity is Activity.PROBE
+
+
+def _describe_attempt(handler: Handler, outcome: Outcome | None, took: float, *, is_withheld: bool) -> tuple[str, int]:
+    name, duration = _name(handler), f"{took * 1000:.1f} ms" if took < 1 else f"{took:.1f} s"
+    if outcome is None:
+        return f"{name} is cancelled after {duration}", WARNING
+    error = outcome.exception or outcome.ignored
+    if error is None:
+        return f"{name} has succeeded in {duration}", INFO
+    text = type(error).__name__ if is_withheld else show_error(error)
+    if outcome.exception is None:
+        return f"{name} has failed in {duration}, which is ignored: {text}", WARNING
+    if is_withheld:
+        text = f"{text}: {WITHHELD}"
+    if outcome.final:
+        return f"{name} has failed for good in {duration}: {text}", ERROR
+    return f"{name} has failed in {duration}, again in {outcome.delay or 0:g} s: {text}", WARNING
+
+
+def _name(handler: Handler) -> str:
+    if isinstance(handler, SpawningHandler):
+        return f"the {'daemon' if isinstance(handler, DaemonHandler) else 'timer'} {handler.id}"
+    return str(handler.id)
 
 
 class _TimelineHandler(logging.Handler):

@@ -1,5 +1,5 @@
 """
-Showing: values of objects and texts of errors in a few words; of Secrets, nothing that could be secret.
+RedactedTexts: values of objects and texts of errors in a few words; of Secrets, nothing that could be secret.
 
 Whatever is shown, can be hostile: huge, deep, with escape sequences of terminals. Here, it becomes short; what is shown
 in a terminal is escaped by those who print it.
@@ -32,11 +32,16 @@ _MIN_SECRET = 4
 """What is shorter, is in any text by chance."""
 
 
-class Showing:
+def is_secret(resource: Resource) -> bool:
+    """Tell if the objects hold secrets by their nature."""
+    return resource.plural == "secrets" and not resource.group
+
+
+class RedactedTexts:
     """Shows the values of the objects of one resource."""
 
     def __init__(self, resource: Resource) -> None:
-        self.is_secret = resource.group == "" and resource.plural == "secrets"
+        self.is_secret = is_secret(resource)
 
     def show(self, value: object, path: FieldPath = ()) -> str:
         """Write a value of the field, which can be the whole object, as JSON."""
