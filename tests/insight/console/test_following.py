@@ -9,26 +9,21 @@ import pytest
 
 import kopf
 from kopf._insight.backlog import Backlog
-from kopf._insight.console.console import Console, showing
+from kopf._insight.console.console import Console
 from kopf._insight.console.history import ObjectRecord
+from kopf._insight.console.listeners import collecting_logs
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.explanation import Explanation
 from kopf._insight.inspecting.inspector import InspectionError, Query
 from kopf._values import codec
 from kopf.testing import Simulation
+from tests.behaviour.running import do_nothing
+from tests.insight.simulated import apply, begin, get_observers
 from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture(autouse=True)
-def registry() -> Iterator[kopf.OperatorRegistry]:
-    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
-    kopf.set_default_registry(registry)
-    yield registry
-    kopf.set_default_registry(previous)
 
 
 async def explain_nothing(query: Query) -> Explanation:
@@ -37,11 +32,9 @@ async def explain_nothing(query: Query) -> Explanation:
 
 @pytest.fixture
 def console(simulation: Simulation) -> Iterator[Console]:
-    assert simulation._birth is not None
-    observers = simulation._birth.observers
-    observers.clock = lambda: simulation.wall_clock.timestamp()
-    backlog = Backlog(observers, observers.clock)
-    with showing(observers, backlog, Routes(), explain_nothing) as console:
+    observers = get_observers(simulation)
+    console = Console(observers, Backlog(observers, observers.clock), Routes(), explain_nothing)
+    with collecting_logs(console.history):
         yield console
 
 
@@ -50,18 +43,23 @@ def find(console: Console, name: str = "obj") -> ObjectRecord:
     return record
 
 
-def read(console: Console, name: str = "obj") -> list[tuple[str, str]]:
-    entries = console.history.get_timeline(find(console, name).id)
-    return [(sort, text) for _, _, sort, _, text, *_ in entries or ()]
+def read_entries(console: Console, sort: str = "", id: int | None = None) -> list[list[Any]]:
+    """The entries of the timeline: of the object, or of the operator itself."""
+    entries = console.history.get_timeline(find(console).id if id is None else id) or []
+    return [entry for entry in entries if sort in ("", entry[2])]
+
+
+def read(console: Console) -> list[tuple[str, str]]:
+    return [(sort, text) for _, _, sort, _, text, *_ in read_entries(console)]
 
 
 def read_all(console: Console) -> str:
     """All that is kept or shown."""
-    entries = [entry for item in console.history.watch() for entry in console.history.get_timeline(item.id) or ()]
-    entries += console.history.get_timeline(0) or []
-    rows = [item.make_row() for item in console.history.watch()]
+    records = console.history.watch()
+    entries = [entry for id in (0, *(item.id for item in records)) for entry in read_entries(console, id=id)]
+    rows = [item.make_row() for item in records]
     panels = [console.read_panel(name) for name in console._panels]
-    kept = b"".join(encoded for item in console.history.watch() for encoded in item.entries)
+    kept = b"".join(encoded for item in records for encoded in item.entries)
     return (kept + codec.encode([entries, rows, panels])).decode()
 
 
@@ -71,10 +69,7 @@ async def test_way_of_an_object(simulation: Simulation, console: Console) -> Non
         logger.info("Hello %s", HOSTILE)
         return {"done": "yes"}
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.settle()
+    await begin(simulation, make("obj"))
     record = find(console)
     assert (record.state, record.note, record.next_at) == ("idle", "", 0)
     timeline = read(console)
@@ -88,20 +83,16 @@ async def test_way_of_an_object(simulation: Simulation, console: Console) -> Non
     assert any(text.startswith("create_fn has succeeded in ") for text in texts)
     assert any("our own write, back after" in text for text in texts)
     assert ("event", f"Logging: Hello {HOSTILE}") in timeline
-    patches = [entry for entry in console.history.get_timeline(record.id) or () if entry[2] == "patch"]
-    assert '+ status.create_fn.done: "yes"' in [line for entry in patches for line in entry[5]]
+    assert '+ status.create_fn.done: "yes"' in [line for entry in read_entries(console, "patch") for line in entry[5]]
     await simulation.delete("kopfexamples", "obj")
     await simulation.settle()
     assert find(console).state == "gone"
 
 
 async def test_streams_for_the_operator_itself_are_watched(simulation: Simulation, console: Console) -> None:
-    @kopf.on.event("kopfexamples")
-    async def event_fn(**_: Any) -> None:
-        pass
+    kopf.on.event("kopfexamples")(do_nothing)
 
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     queues = console.read_panel("queues")["queues"]
     uses = {queue["resource"]: (queue["use"], queue["watched"]) for queue in queues}
     assert uses == {
@@ -115,34 +106,25 @@ async def test_quiet_streams_are_no_trouble(simulation: Simulation, console: Con
     async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
         settings.watching.inactivity_timeout = 20
 
-    @kopf.on.event("kopfexamples")
-    async def event_fn(**_: Any) -> None:
-        pass
+    kopf.on.event("kopfexamples")(do_nothing)
 
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     await simulation.advance(seconds=25)
     [queue] = [
         queue for queue in console.read_panel("queues")["queues"]
         if queue["resource"] == "kopfexamples.v1.kopf.dev"
     ]
     assert queue["interruption"] == "nothing has come for long, so it was opened anew"
-    assert [entry for entry in console.history.get_timeline(0) or () if entry[2] == "stream" and entry[3] > 0] == []
+    assert [entry for entry in read_entries(console, "stream", id=0) if entry[3] > 0] == []
 
 
 async def test_changes_and_their_differences(simulation: Simulation, console: Console) -> None:
-    @kopf.on.update("kopfexamples", id="update_fn")
-    async def update_fn(**_: Any) -> None:
-        pass
+    kopf.on.update("kopfexamples", id="update_fn")(do_nothing)
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj", size=1))
-    await simulation.settle()
+    await begin(simulation, make("obj", size=1))
     await simulation.patch("kopfexamples", "obj", {"spec": {"size": 2}})
     await simulation.settle()
-    looks = [entry for entry in console.history.get_timeline(find(console).id) or () if entry[2] == "look"]
-    assert [(entry[4], entry[5]) for entry in looks if len(entry) > 5] == [
+    assert [(entry[4], entry[5]) for entry in read_entries(console, "look") if len(entry) > 5] == [
         ("it is updated: call update_fn", ["~ spec.size: 1 → 2"]),
     ]
 
@@ -153,14 +135,9 @@ async def test_retries_and_failures(simulation: Simulation, console: Console) ->
         if not spec.get("fine"):
             raise kopf.TemporaryError(HOSTILE, delay=100)
 
-    @kopf.on.update("kopfexamples", id="update_fn")
-    async def update_fn(**_: Any) -> None:
-        pass
+    kopf.on.update("kopfexamples", id="update_fn")(do_nothing)
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=10)
+    await begin(simulation, make("obj"), seconds=10)
     record = find(console)
     assert record.state == "retrying"
     assert record.note.endswith(f"again in 100 s: TemporaryError: {HOSTILE}")
@@ -185,10 +162,7 @@ async def test_running_handlers_are_shown(simulation: Simulation, console: Conso
     async def create_fn(**_: Any) -> None:
         await asyncio.sleep(1000)
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=10)
+    await begin(simulation, make("obj"), seconds=10)
     record = find(console)
     assert (record.state, record.note) == ("handling", "calling create_fn")
 
@@ -202,11 +176,9 @@ async def test_those_who_wait_for_a_worker_are_shown(simulation: Simulation, con
     async def create_fn(**_: Any) -> None:
         await asyncio.sleep(100)
 
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     for name in ("one", "another"):
-        await simulation.apply(make(name))
-    await simulation.advance(seconds=10)
+        await apply(simulation, make(name), seconds=10)
     assert [find(console, name).state for name in ("one", "another")] == ["handling", "queued"]
     await simulation.advance(seconds=300)
     assert [find(console, name).state for name in ("one", "another")] == ["idle", "idle"]
@@ -217,10 +189,7 @@ async def test_errors_of_the_api(simulation: Simulation, console: Console) -> No
     async def create_fn(patch: kopf.Patch, **_: Any) -> None:
         patch.metadata.labels["bad label!"] = "x"
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=3)
+    await begin(simulation, make("obj"), seconds=3)
     assert find(console).state == "retrying"
     assert any(sort == "error" and "bad label" in text and "again in" in text for sort, text in read(console))
     assert "the framework" in {group["who"] for group in console.read_panel("errors")}
@@ -239,10 +208,7 @@ async def test_daemons_and_timers(simulation: Simulation, console: Console) -> N
     async def failing_fn(**_: Any) -> None:
         raise kopf.PermanentError("no")
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=130)
+    await begin(simulation, make("obj"), seconds=130)
     panel = console.read_panel("background")
     assert panel["counts"] == [
         ["daemon_fn", "daemon", "running", 1], ["failing_fn", "timer", "failed", 1],
@@ -279,11 +245,9 @@ async def test_nothing_of_secrets_is_kept(simulation: Simulation, console: Conso
     async def timer_fn(**_: Any) -> None:
         raise ValueError(SECRET)
 
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "obj"}, "data": {"password": SECRET}}
-    await simulation.apply(manifest)
-    await simulation.advance(seconds=5)
+    await apply(simulation, manifest, seconds=5)
     await simulation.patch("secrets", "obj", {"metadata": {"labels": {"a": "b"}}, "data": {"other": SECRET}})
     await simulation.advance(seconds=20)
     assert not console.history.backlog._notes  # facts refer to the objects, so they do not wait for long
@@ -297,11 +261,10 @@ async def test_nothing_of_secrets_is_kept(simulation: Simulation, console: Conso
 
 
 async def test_credentials_are_not_kept(simulation: Simulation, console: Console) -> None:
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     assert simulation._birth is not None
     assert simulation._birth.token not in read_all(console)
-    assert any("succeeded" in entry[4] for entry in console.history.get_timeline(0) or ())
+    assert any("succeeded" in entry[4] for entry in read_entries(console, id=0))
 
 
 async def test_indices(simulation: Simulation, console: Console) -> None:
@@ -309,25 +272,18 @@ async def test_indices(simulation: Simulation, console: Console) -> None:
     def by_size(spec: kopf.Spec, name: str, **_: Any) -> Any:
         return {spec["size"]: name}
 
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     for number in range(4):
-        await simulation.apply(make(f"obj-{number}", size=number % 2))
-    await simulation.settle()
+        await apply(simulation, make(f"obj-{number}", size=number % 2))
     assert console.read_panel("indices") == [
         {"name": "by_size", "keys": 2, "values": 4, "examples": [["0", 2], ["1", 2]], "withheld": False},
     ]
 
 
 async def test_queues_and_interruptions(simulation: Simulation, console: Console) -> None:
-    @kopf.on.create("kopfexamples", id="create_fn")
-    async def create_fn(**_: Any) -> None:
-        pass
+    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.settle()
+    await begin(simulation, make("obj"))
     simulation.faults.drop_watch()
     await simulation.advance(seconds=30)
     panel = console.read_panel("queues")
@@ -368,8 +324,7 @@ async def test_peers(simulation: Simulation, console: Console) -> None:
     status = {HOSTILE: {"priority": 100, "lastseen": seen, "lifetime": 600}, "broken": "?"}
     await simulation.apply(PEERING_CRD)
     peering = {"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}}
-    await simulation.apply({**peering, "status": status})
-    await simulation.settle()
+    await apply(simulation, {**peering, "status": status})
     await simulation.restart()
     await simulation.advance(seconds=30)
     panel = console.read_panel("peers")
@@ -390,11 +345,9 @@ async def test_huge_hostile_objects(simulation: Simulation, console: Console) ->
         patch.status["copy"] = spec
         logger.info("%s", spec)
 
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     fields = {f"{HOSTILE}-{number}": "\u2028</script>" * 1000 for number in range(20)}
-    await simulation.apply(make("obj", **fields))
-    await simulation.settle()
+    await apply(simulation, make("obj", **fields))
     await simulation.patch("kopfexamples", "obj", {"spec": {f"{HOSTILE}-{number}": None for number in range(19)}})
     await simulation.settle()
     assert find(console).size < 50_000

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,10 +12,12 @@ from kopf._insight.backlog import Backlog
 from kopf._insight.explaining.explanation import Explanation, HandlerInfo
 from kopf._insight.explaining.wording import render
 from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
-from kopf._insight.inspecting.inspector import Inspected, InspectionError, Inspector, Query
+from kopf._insight.inspecting.inspector import InspectionError, Inspector, Query
 from kopf.testing import Simulation
+from tests.behaviour.running import do_nothing
 from tests.insight.console.test_following import PEERING_CRD
 from tests.insight.explaining.objects_and_facts import RESOURCE
+from tests.insight.simulated import apply, begin, get_observers
 from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
@@ -23,22 +25,12 @@ pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 Ask = Callable[[], Awaitable[Explanation]]
 
 
-@pytest.fixture(autouse=True)
-def registry() -> Iterator[kopf.OperatorRegistry]:
-    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
-    kopf.set_default_registry(registry)
-    yield registry
-    kopf.set_default_registry(previous)
-
-
 @pytest.fixture
 async def ask(simulation: Simulation, registry: kopf.OperatorRegistry) -> Ask:
     """Ask about the object, in the event loop of the operator."""
-    assert simulation._birth is not None
-    observers = simulation._birth.observers
-    observers.clock = lambda: simulation.wall_clock.timestamp()
-    operator = Inspected(registry=registry, observers=observers, serves=lambda _: True)
-    inspector = Inspector(operator, Backlog(observers, observers.clock))
+    observers = get_observers(simulation)
+    backlog = Backlog(observers, observers.clock)
+    inspector = Inspector(observers, backlog, registry=registry, serves=lambda _: True)
 
     async def ask() -> Explanation:
         return await simulation.wait(inspector.explain(Query("kex", "default", "obj")))
@@ -67,8 +59,7 @@ async def test_next_attempts(simulation: Simulation, ask: Ask, error: Exception)
         calls.append(simulation.now)
         raise error
 
-    await simulation.restart()
-    await simulation.apply(make("obj"))
+    await begin(simulation, make("obj"))
     for _ in range(3):
         await simulation.advance(seconds=2)
         answer, count, now = await ask(), len(calls), simulation.now
@@ -92,13 +83,10 @@ async def test_nothing_is_next_while_the_operator_is_paused(simulation: Simulati
     peering = {"apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"}}
     await simulation.apply(PEERING_CRD)
     await simulation.apply(peering)
-    await simulation.restart()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=5)
+    await begin(simulation, make("obj"), seconds=5)
     assert "is tried again in 1 min" in render(await ask())
     record = {"priority": 100, "lifetime": 600, "lastseen": simulation.wall_clock.isoformat()}
-    await simulation.apply({**peering, "status": {"senior": record}})
-    await simulation.advance(seconds=5)
+    await apply(simulation, {**peering, "status": {"senior": record}}, seconds=5)
     answer = await ask()
     assert "senior" in str(answer["operator"])
     assert (answer["state"]["name"], answer["state"]["next"]) == ("paused", None)
@@ -114,12 +102,9 @@ async def test_next_attempts_when_the_object_is_left_alone(simulation: Simulatio
         calls.append(simulation.now)
         raise kopf.TemporaryError("not yet", delay=10)
 
-    @kopf.on.create("kopfexamples", id="other_fn", when=lambda spec, **_: spec["nosuch"])
-    async def other_fn(**_: Any) -> None: ...
+    kopf.on.create("kopfexamples", id="other_fn", when=lambda spec, **_: spec["nosuch"])(do_nothing)
 
-    await simulation.restart()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=22)
+    await begin(simulation, make("obj"), seconds=22)
     answer, count, now = await ask(), len(calls), simulation.now
     assert answer["state"]["errors"] > 0
     assert "is left alone after" in answer["state"]["text"]
@@ -131,17 +116,14 @@ async def test_next_attempts_when_the_object_is_left_alone(simulation: Simulatio
 
 
 async def test_next_runs_of_timers_and_daemons(simulation: Simulation, ask: Ask) -> None:
-    @kopf.timer("kopfexamples", id="timer_fn", interval=30, initial_delay=5)
-    @kopf.timer("kopfexamples", id="idle_fn", interval=30, idle=50)
-    async def timer_fn(**_: Any) -> None: ...
+    kopf.timer("kopfexamples", id="timer_fn", interval=30, initial_delay=5)(do_nothing)
+    kopf.timer("kopfexamples", id="idle_fn", interval=30, idle=50)(do_nothing)
 
     @kopf.daemon("kopfexamples", id="daemon_fn")
     async def daemon_fn(**_: Any) -> None:
         raise kopf.TemporaryError("not yet", delay=40)
 
-    await simulation.restart()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=10)
+    await begin(simulation, make("obj"), seconds=10)
     await simulation.apply(make("obj", size=1))  # the idle time begins anew
     await simulation.advance(seconds=2)
     answer, now = await ask(), simulation.now
@@ -158,18 +140,14 @@ async def test_next_runs_of_timers_and_daemons(simulation: Simulation, ask: Ask)
 
 
 async def test_daemons_that_have_exited(simulation: Simulation, ask: Ask) -> None:
-    @kopf.daemon("kopfexamples", id="daemon_fn")
-    async def daemon_fn(**_: Any) -> None: ...
+    kopf.daemon("kopfexamples", id="daemon_fn")(do_nothing)
 
     @kopf.daemon("kopfexamples", id="other_fn", when=lambda spec, **_: not spec.get("stopped"))
     async def other_fn(stopped: Any, **_: Any) -> None:
         await stopped.wait()
 
-    await simulation.restart()
-    await simulation.apply(make("obj"))
-    await simulation.settle()
-    await simulation.apply(make("obj", stopped=True))
-    await simulation.settle()
+    await begin(simulation, make("obj"))
+    await apply(simulation, make("obj", stopped=True))
     answer = await ask()
     texts = [info["run"]["text"] for info in answer["handlers"] if info["run"] is not None]
     assert texts == [
@@ -185,8 +163,7 @@ async def test_work_that_cannot_be_saved(simulation: Simulation, ask: Ask) -> No
 
     await simulation.restart()
     simulation.faults.fail("PATCH", "kopfexamples", status=422)
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=10)
+    await apply(simulation, make("obj"), seconds=10)
     answer = await ask()
     assert answer["state"]["unsaved"] is not None
     assert "create_fn" in answer["state"]["unsaved"]
@@ -203,9 +180,7 @@ async def test_after_a_crash(simulation: Simulation, ask: Ask) -> None:
     async def create_fn(**_: Any) -> None:
         raise kopf.TemporaryError("not yet", delay=100)
 
-    await simulation.restart()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=10)
+    await begin(simulation, make("obj"), seconds=10)
     await simulation.crash()
     await simulation.advance(seconds=10)
     await simulation.restart()
@@ -218,11 +193,9 @@ async def test_after_a_crash(simulation: Simulation, ask: Ask) -> None:
 
 
 async def test_objects_that_are_not_there(simulation: Simulation, ask: Ask) -> None:
-    @kopf.on.create("kopfexamples")
-    async def create_fn(**_: Any) -> None: ...
+    kopf.on.create("kopfexamples")(do_nothing)
 
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     with pytest.raises(InspectionError, match="There is no 'obj' of kopfexamples"):
         await ask()
 
@@ -232,13 +205,9 @@ async def test_resuming_is_told_from_what_was_resumed(simulation: Simulation, as
     async def resume_fn(**_: Any) -> None:
         raise kopf.TemporaryError("not yet", delay=100)
 
-    await simulation.restart()
-    await simulation.settle()
-    await simulation.apply(make("obj"))
-    await simulation.settle()
+    await begin(simulation, make("obj"))
     assert get_handler(await ask(), "resume_fn")["verdict"] == "later"
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     info = get_handler(await ask(), "resume_fn")
     assert (info["verdict"], info["progress"] is not None) == ("called", True)
 
@@ -249,9 +218,7 @@ async def test_only_a_few_words_are_remembered_of_each_look(simulation: Simulati
         async def create_fn(**_: Any) -> None:
             raise kopf.TemporaryError("not yet" * 1000, delay=10)
 
-    await simulation.restart()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=300)
+    await begin(simulation, make("obj"), seconds=300)
     decisions = (await ask())["decisions"]
     assert len(decisions) == MAX_DECISIONS
     assert max(len(decision["attempts"]) for decision in decisions) <= MAX_ATTEMPTS
@@ -260,12 +227,12 @@ async def test_only_a_few_words_are_remembered_of_each_look(simulation: Simulati
 
 
 def test_the_journal_is_bounded() -> None:
-    journal = DecisionJournal()
+    journal = DecisionJournal(Backlog())
     for number in range(MAX_OBJECTS + 10):
         record = journal.obtain(RESOURCE, f"uid{number}")
         record.name = f"name{number}"
         journal.obtain(RESOURCE, "uid0")
-    assert len(journal) == MAX_OBJECTS
-    assert journal.get(RESOURCE, "uid1") is None
+    assert len(journal._records) == MAX_OBJECTS
+    assert (RESOURCE, "uid1") not in journal._records
     assert journal.find_key(RESOURCE, None, "name1005") == "uid1005"
-    assert journal.get(RESOURCE, "uid0") is not None
+    assert (RESOURCE, "uid0") in journal._records

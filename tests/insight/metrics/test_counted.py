@@ -11,7 +11,9 @@ import kopf
 from kopf._insight.metrics.collector import get_collector
 from kopf._insight.metrics.operator_metrics import Metrics
 from kopf.testing import Simulation
+from tests.behaviour.running import do_nothing
 from tests.insight.metrics.exposed import DESIGNED, Exposed, count
+from tests.insight.simulated import apply, begin, get_observers
 from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
@@ -23,13 +25,11 @@ class Scraper:
     """Measures an operator in a simulation, by its virtual time."""
 
     def __init__(self, simulation: Simulation, registry: kopf.OperatorRegistry) -> None:
-        assert simulation._birth is not None
         self._prometheus = CollectorRegistry()
         settings = kopf.OperatorSettings()
+        self.observers = get_observers(simulation)
         clock = asyncio.get_running_loop().time
-        self.metrics = Metrics(simulation._birth.observers, registry, settings, clock=clock)
-        self.collector = get_collector(self._prometheus)
-        self.collector.add(self.metrics)
+        get_collector(self._prometheus).add(Metrics(self.observers, registry, settings, clock=clock))
 
     def scrape(self) -> Exposed:
         return Exposed.of(self._prometheus)
@@ -55,13 +55,9 @@ def declare_everything() -> None:
         async def item_fn(**_: Any) -> None:
             kopf.info(body, reason="Sized", message="as it should be")
 
-    @kopf.on.delete("kopfexamples", id="delete_fn")
-    async def delete_fn(**_: Any) -> None:
-        pass
+    kopf.on.delete("kopfexamples", id="delete_fn")(do_nothing)
 
-    @kopf.on.event("kopfexamples", id="event_fn")
-    async def event_fn(**_: Any) -> None:
-        pass
+    kopf.on.event("kopfexamples", id="event_fn")(do_nothing)
 
     @kopf.index("kopfexamples", id="by_mood")
     async def by_mood(spec: kopf.Spec, name: str, **_: Any) -> dict[str, str]:
@@ -71,20 +67,16 @@ def declare_everything() -> None:
     async def daemon_fn(stopped: Any, **_: Any) -> None:
         await stopped.wait()
 
-    @kopf.timer("kopfexamples", id="timer_fn", interval=60)
-    async def timer_fn(**_: Any) -> None:
-        pass
+    kopf.timer("kopfexamples", id="timer_fn", interval=60)(do_nothing)
 
 
 async def live(simulation: Simulation, size: int) -> None:
     """A mixed load; the scale is the number of objects."""
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     for number in range(size):
         await simulation.apply(make(f"fine-{number}", size=0))
     for mood in ("unlucky", "broken", "hopeless"):
-        await simulation.apply(make(mood, mood=mood))
-    await simulation.advance(seconds=100)
+        await apply(simulation, make(mood, mood=mood), seconds=100)
     simulation.faults.fail("PATCH", "kopfexamples", status=503, times=1)
     for number in range(size):
         await simulation.apply(make(f"fine-{number}", size=number))
@@ -105,16 +97,12 @@ async def test_what_matters_only_after_failures_is_not_observed_before(
         return {"done": "yes"}
 
     scraper = Scraper(simulation, registry)
-    assert simulation._birth is not None
-    observers = simulation._birth.observers
-    await simulation.restart()
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=5)
+    observers = scraper.observers
+    await begin(simulation, make("obj"), seconds=5)
     assert scraper.scrape().sum("kopf_handler_duration_seconds_count", handler="create_fn") == 1
     assert scraper.scrape().sum("kopf_watch_lag_seconds_count") == 2  # of the status, and of the object
     assert "pass_decided" not in vars(observers)
-    await simulation.apply(make("bad"))
-    await simulation.advance(seconds=5)
+    await apply(simulation, make("bad"), seconds=5)
     assert "pass_decided" in vars(observers)
 
 
@@ -186,11 +174,9 @@ async def test_cardinality_does_not_grow_with_objects(
     await live(simulation, 10)
     few = {(item.name, *sorted(item.labels.items())) for item in scraper.scrape().samples}
     for number in range(290):
-        await simulation.apply(make(f"more-{number}", size=number))
-    await simulation.advance(seconds=100)
+        await apply(simulation, make(f"more-{number}", size=number), seconds=100)
     for number in range(290):
-        await simulation.apply(make(f"more-{number}", size=1000 + number))
-    await simulation.advance(seconds=30)
+        await apply(simulation, make(f"more-{number}", size=1000 + number), seconds=30)
     exposed = scraper.scrape()
     assert exposed.sum("kopf_objects", resource=KEX) == 302
     assert {(item.name, *sorted(item.labels.items())) for item in exposed.samples} - few == set()
@@ -216,14 +202,11 @@ async def test_failures_are_over_when_something_else_becomes_of_the_objects(
     def look() -> dict[tuple[str, ...], float]:
         return scraper.scrape().group("kopf_handlers_failed", "handler", "state")
 
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     for name in ("a", "b"):
-        await simulation.apply(make(name, size=0))
-    await simulation.settle()
+        await apply(simulation, make(name, size=0))
     assert look() == {("create_fn", "failed"): 2, ("index_fn", "failed"): 2}
-    await simulation.apply(make("a", size=1))
-    await simulation.settle()
+    await apply(simulation, make("a", size=1))
     assert look() == {("create_fn", "failed"): 1, ("update_fn", "retrying"): 1, ("index_fn", "failed"): 2}
     for name in ("a", "b"):
         await simulation.delete("kopfexamples", name)

@@ -98,7 +98,7 @@ def test_what_is_put_aside_is_bounded() -> None:
     [flow] = metrics._groups[0]._flows.values()
     for _ in range(2 * BATCH):
         observers.pass_ended(RESOURCE, "key", None, None, None, 0.1)
-        assert len(flow.looks) < BATCH
+        assert len(flow.passes) < BATCH
     for _ in range(2 * BATCH):
         observers.object_queued(RESOURCE, "key")
         observers.work_begun(RESOURCE, "key")

@@ -14,6 +14,8 @@ from opentelemetry import trace
 import kopf
 from kopf._insight.tracing.tracing import marking_logs, start_tracing
 from kopf.testing import Simulation
+from tests.behaviour.running import do_nothing
+from tests.insight.simulated import apply, begin, get_observers
 from tests.insight.tracing.collecting import Collected, get_traceparent
 from tests.observing import Notices
 from tests.testing.kopfexamples import CRD, make
@@ -26,8 +28,7 @@ RECONCILE = "reconcile kopfexamples.kopf.dev"
 @pytest.fixture
 def traced(registry: object, simulation: Simulation) -> Collected:
     collected = Collected()
-    assert simulation._birth is not None
-    start_tracing(simulation._birth.observers, collected.provider.get_tracer("test"))
+    start_tracing(get_observers(simulation), collected.provider.get_tracer("test"))
     return collected
 
 
@@ -35,14 +36,8 @@ def traced(registry: object, simulation: Simulation) -> Collected:
 def requests(traced: Collected, simulation: Simulation) -> Notices:
     """The requests with their headers as they are sent."""
     notices = Notices()
-    assert simulation._birth is not None
-    simulation._birth.observers.add(notices)
+    get_observers(simulation).add(notices)
     return notices
-
-
-async def begin(simulation: Simulation) -> None:
-    await simulation.restart()
-    await simulation.settle()
 
 
 async def test_one_trace_for_a_change(
@@ -53,9 +48,7 @@ async def test_one_trace_for_a_change(
         kopf.info(body, reason="Hello", message="world")
         return {"done": "yes"}
 
-    await begin(simulation)
-    await simulation.apply(make("obj", size=1))
-    await simulation.settle()
+    await begin(simulation, make("obj", size=1))
     root = traced.get(RECONCILE)
     assert root.parent is None
     attributes = dict(root.attributes or {})
@@ -84,11 +77,8 @@ async def test_fields_of_updates_without_their_values(simulation: Simulation, tr
     async def update_fn(**_: Any) -> None:
         raise kopf.PermanentError("the password is secret-new")
 
-    await begin(simulation)
-    await simulation.apply(make("obj", password="secret-old", size=1))
-    await simulation.settle()
-    await simulation.apply(make("obj", password="secret-new", size=1))
-    await simulation.settle()
+    await begin(simulation, make("obj", password="secret-old", size=1))
+    await apply(simulation, make("obj", password="secret-new", size=1))
     root = traced.get(RECONCILE, kopf__reason="update")
     assert (root.attributes or {})["kopf.diff.fields"] == ("spec.password",)
     attempt = traced.get("handler update_fn", error__type="PermanentError")
@@ -97,20 +87,15 @@ async def test_fields_of_updates_without_their_values(simulation: Simulation, tr
 
 
 async def test_nothing_to_do_is_not_traced(simulation: Simulation, traced: Collected) -> None:
-    @kopf.on.update("kopfexamples")
-    async def update_fn(**_: Any) -> None:
-        pass
+    kopf.on.update("kopfexamples")(do_nothing)
 
     @kopf.index("kopfexamples")
     async def index_fn(**_: Any) -> int:
         return 1
 
-    await begin(simulation)
-    await simulation.apply(make("obj"))
-    await simulation.settle()
+    await begin(simulation, make("obj"))
     before = len(traced.spans)
-    await simulation.restart()
-    await simulation.settle()
+    await begin(simulation)
     assert traced.spans[before:] == []
 
 
@@ -120,9 +105,7 @@ async def test_retries_are_linked(simulation: Simulation, traced: Collected) -> 
         if retry < 2:
             raise kopf.TemporaryError("not yet", delay=10)
 
-    await begin(simulation)
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=60)
+    await begin(simulation, make("obj"), seconds=60)
     attempts = traced.find("handler create_fn")
     assert [dict(span.attributes or {})["kopf.outcome"] for span in attempts] == ["retried", "retried", "succeeded"]
     assert [span.status.status_code for span in attempts] == [trace.StatusCode.UNSET] * 3
@@ -140,11 +123,8 @@ async def test_children_are_linked_to_their_parents(simulation: Simulation, trac
             kopf.adopt(children[0], owner=body)
 
     children: list[dict[str, Any]] = []
-    await begin(simulation)
-    await simulation.apply(make("parent"))
-    await simulation.settle()
-    await simulation.apply(children[0])
-    await simulation.settle()
+    await begin(simulation, make("parent"))
+    await apply(simulation, children[0])
     parent, child = (traced.get(RECONCILE, k8s__object__name=name) for name in ("parent", "child"))
     attempts = traced.find("handler create_fn")
     attempt = next(span for span in attempts if span.context.trace_id == parent.context.trace_id)
@@ -177,9 +157,7 @@ async def test_spans_of_users_and_logs_are_inside_of_the_attempt(
             work()
 
     with marking_logs():
-        await begin(simulation)
-        await simulation.apply(make("obj"))
-        await simulation.settle()
+        await begin(simulation, make("obj"))
     attempt, span = traced.get("handler create_fn"), traced.get("of the user")
     assert threads == [kind == "async"]
     assert "of the user" in traced.list_children(attempt)
@@ -197,15 +175,10 @@ async def test_what_comes_after_a_look_does_not_belong_to_it(simulation: Simulat
     async def create_fn(**_: Any) -> None:
         await asyncio.sleep(10)
 
-    @kopf.on.event("kopfexamples", id="event_fn")
-    async def event_fn(**_: Any) -> None:
-        pass
+    kopf.on.event("kopfexamples", id="event_fn")(do_nothing)
 
-    await begin(simulation)
-    await simulation.apply(make("obj", size=1))
-    await simulation.advance(seconds=5)
-    await simulation.apply(make("obj", size=2))
-    await simulation.advance(seconds=30)
+    await begin(simulation, make("obj", size=1), seconds=5)
+    await apply(simulation, make("obj", size=2), seconds=30)
     events = traced.find("handler event_fn")
     assert len(events) >= 3
     assert [span.parent for span in events] == [None] * len(events)
@@ -220,9 +193,7 @@ async def test_timers_and_daemons_are_traces_of_their_own(simulation: Simulation
     async def daemon_fn(**_: Any) -> None:
         await asyncio.Event().wait()
 
-    await begin(simulation)
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=25)
+    await begin(simulation, make("obj"), seconds=25)
     await simulation.stop()
     timers = traced.find("handler timer_fn", kopf__reason="timer", k8s__object__name="obj")
     assert len(timers) == 3
@@ -238,8 +209,7 @@ async def test_failed_requests(simulation: Simulation, traced: Collected) -> Non
 
     await begin(simulation)
     simulation.faults.fail("PATCH", "kopfexamples", status=503, times=1)
-    await simulation.apply(make("obj"))
-    await simulation.advance(seconds=3)
+    await apply(simulation, make("obj"), seconds=3)
     failed = traced.find("PATCH kopfexamples", error__type="503")
     assert failed[0].status.status_code is trace.StatusCode.ERROR
     refused = traced.find("PATCH kopfexamples", error__type="422")
