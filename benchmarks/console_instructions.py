@@ -25,9 +25,9 @@ from kopf._insight.backlog import Backlog
 from kopf._insight.console.console import Console
 from kopf._insight.console.updates import make_update
 from kopf._insight.endpoint.console_server import Routes
-from kopf._insight.explaining.explanation import Explanation
+from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._insight.inspecting.decision_journal import DecisionJournal
-from kopf._insight.inspecting.inspector import InspectionError, Query
+from kopf._insight.inspecting.inspector import InspectionError
 
 MODES = ("silent", "closed", "open")
 _FEW, _MANY = 10, 40

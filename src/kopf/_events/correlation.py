@@ -16,7 +16,7 @@ There is no I/O here, and the time is passed from outside.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from kopf._events.event_records import EventRecord, EventReport
@@ -41,25 +41,19 @@ class RecentItems(Generic[V]):
     def __init__(self) -> None:
         self._items: OrderedDict[Hashable, V] = OrderedDict()
 
-    def get(self, key: Hashable) -> V | None:
-        """Find the item, and consider it as used."""
-        item = self._items.get(key)
-        if item is not None:
-            self._items.move_to_end(key)
-        return item
+    def obtain(self, key: Hashable, make: Callable[[], V]) -> V:
+        """Find the item, or make it; consider it as used."""
+        if key not in self._items:
+            self._items[key] = make()
+            if len(self._items) > CAPACITY:
+                self._items.popitem(last=False)
+        self._items.move_to_end(key)
+        return self._items[key]
 
     def forget_until(self, moment: float) -> None:
         """Forget what was updated at that moment or before."""
         while self._items and next(iter(self._items.values())).updated_at <= moment:
             self._items.popitem(last=False)
-
-    def put(self, key: Hashable, item: V) -> V:
-        """Remember the item, and give it back."""
-        self._items[key] = item
-        self._items.move_to_end(key)
-        if len(self._items) > CAPACITY:
-            self._items.popitem(last=False)
-        return item
 
 
 _RESERVE = 0.5
@@ -84,7 +78,7 @@ class EventBudgets:
         settings = self._settings
         if self._total is None:
             self._total = TokenBucket(settings.total_burst, now)
-        bucket = self._of_objects.get(obj) or self._of_objects.put(obj, TokenBucket(settings.object_burst, now))
+        bucket = self._of_objects.obtain(obj, lambda: TokenBucket(settings.object_burst, now))
         bucket.refill(settings.object_rate, settings.object_burst, now)
         self._total.refill(settings.total_rate, settings.total_burst, now)
         reserve = 0.0 if is_explicit else _RESERVE
@@ -132,10 +126,10 @@ class EventCorrelator:
         horizon = now - self._settings.aggregation_window
         self._messages.forget_until(horizon)
         self._records.forget_until(horizon)
-        messages = self._messages.get(kind) or self._messages.put(kind, _Messages())
+        messages = self._messages.obtain(kind, _Messages)
         is_combined = not messages.add(report.message, now, limit=self._settings.similar_limit)
         key = (*kind, None if is_combined else report.message)
-        record = self._records.get(key) or self._records.put(key, EventRecord(report))
+        record = self._records.obtain(key, lambda: EventRecord(report))
         record.note(report._replace(message=COMBINED_PREFIX + report.message) if is_combined else report, now)
         if record.is_pending:
             return record, False  # it will be posted anyway

@@ -173,7 +173,8 @@ class LoopLag:
         """The loop has answered."""
         asked, self._asked = self._asked, None
         now = time.perf_counter()
-        self._turn(now)
+        if now - self._since > _LAG_WINDOW:
+            self._previous, self._current, self._since = self._current, 0.0, now
         if asked is not None:
             self._current = max(self._current, now - asked)
 
@@ -181,7 +182,3 @@ class LoopLag:
         """Get the lag in seconds; if the loop has not answered yet, it is that late already."""
         asked, now = self._asked, time.perf_counter()
         return max(self._current, self._previous, 0.0 if asked is None else now - asked)
-
-    def _turn(self, now: float) -> None:
-        if now - self._since > _LAG_WINDOW:
-            self._previous, self._current, self._since = self._current, 0.0, now

@@ -24,7 +24,7 @@ from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._insight.explaining.dry_run import Facts
 from kopf._insight.explaining.explaining import explain, find_resources
-from kopf._insight.explaining.explanation import EventInfo, Explanation
+from kopf._insight.explaining.explanation import EventInfo, Explanation, Query
 from kopf._insight.explaining.guessed_storage import adapt_persistence
 from kopf._insight.explaining.redacted_texts import MAX_ERROR, RedactedTexts, shorten
 from kopf._operator.access import Access
@@ -34,7 +34,6 @@ from kopf._values import codec
 from kopf._values.errors import OperatorError
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_rule
-from kopf._values.records import FrozenRecord
 from kopf._values.resources import EVENTS, Resource
 from kopf._values.selectors import Selector
 from kopf._values.similar_names import find_similar_names
@@ -51,15 +50,6 @@ class ExplainingError(OperatorError):
     """It cannot be explained; the text says why, and what could be meant."""
 
 
-class Asked(FrozenRecord, frozen=True):
-    """What users ask about."""
-
-    resource: str
-    namespace: str | None
-    """``None`` is for the default one of their kubeconfig."""
-    name: str
-
-
 class ClusterReader:
     """Reads what is to be known from one cluster."""
 
@@ -70,17 +60,17 @@ class ClusterReader:
         self.notes: list[str] = []
         """What could not be read."""
 
-    async def explain(self, asked: Asked, registry: OperatorRegistry | None) -> Explanation:
+    async def explain(self, query: Query, registry: OperatorRegistry | None) -> Explanation:
         """
         Explain the object; without the registry, it is unknown which handlers there are.
 
         Raises :class:`ExplainingError`, :class:`LoginError`, :class:`APIError`, :class:`APINetworkError`.
         """
         selectors = [] if registry is None else registry.get_selectors()
-        resources = await self._discover(asked.resource, [*selectors])
-        resource = self._find_resource(asked.resource, resources)
-        namespace = (asked.namespace or self._namespace) if resource.namespaced else None
-        obj = await self._get(resource, namespace, asked.name)
+        resources = await self._discover(query.resource, [*selectors])
+        resource = self._find_resource(query.resource, resources)
+        namespace = (query.namespace or self._namespace) if resource.namespaced else None
+        obj = await self._get(resource, namespace, query.name)
         settings = copy.copy(self._settings)
         settings.persistence = copy.copy(settings.persistence)
         self.notes += adapt_persistence(settings.persistence, obj)
@@ -237,10 +227,10 @@ def _parse_event(item: Mapping[str, Any]) -> EventInfo:
     )
 
 
-async def explain_object(access: Access, asked: Asked, registry: OperatorRegistry | None) -> Explanation:
+async def explain_object(access: Access, query: Query, registry: OperatorRegistry | None) -> Explanation:
     """Log in, and explain the object; see :class:`ClusterReader`."""
     async with access.connected() as api:
         connection = await access.vault.acquire()
         access.vault.release(connection)
         reader = ClusterReader(api, access.settings, connection.credentials.default_namespace)
-        return await reader.explain(asked, registry)
+        return await reader.explain(query, registry)

@@ -14,10 +14,10 @@ import click
 from kopf._client.auth.vault import Vault
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._insight.endpoint.console_client import ConsoleClientError, ask_operator
-from kopf._insight.explaining.explanation import Explanation
+from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._insight.explaining.wording import render
 from kopf._operator.access import Access
-from kopf._operator.object_explaining import Asked, explain_object
+from kopf._operator.object_explaining import explain_object
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError
 from kopf.cli.loading import LoadingError, load
@@ -44,7 +44,7 @@ def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--endpoint",
     metavar="URL",
     callback=_check_url,
-    help="Ask the operator at its console, e.g. http://127.0.0.1:8090; by default, none is asked.",
+    help="Ask the operator at its console, e.g. http://127.0.0.1:8090; by default, none is query.",
 )
 @click.option(
     "--token",
@@ -92,7 +92,7 @@ def explain(
                 e.show()
                 raise SystemExit(e.exit_code) from (e.__cause__ or e)
             registry = controls.registry if controls.registry is not None else get_default_registry()
-        asking = _ask(controls, Asked(resource, namespace, name), registry, endpoint=endpoint, token=token)
+        asking = _ask(controls, Query(resource, namespace, name), registry, endpoint=endpoint, token=token)
         try:
             answer = asyncio.run(asking) if controls.loop is None else controls.loop.run_until_complete(asking)
         except OperatorError as e:
@@ -103,26 +103,26 @@ def explain(
 
 async def _ask(
     controls: CLIControls,
-    asked: Asked,
+    query: Query,
     registry: OperatorRegistry | None,
     *,
     endpoint: str | None,
     token: str | None,
 ) -> Explanation:
-    note = "No operator was asked: see --endpoint."
+    note = "No operator was query: see --endpoint."
     if endpoint is not None:
         try:
-            place = asked.namespace if asked.namespace is not None else "default"
-            return await ask_operator(endpoint, token, resource=asked.resource, namespace=place, name=asked.name)
+            place = query.namespace if query.namespace is not None else "default"
+            return await ask_operator(endpoint, token, Query(query.resource, place, query.name))
         except ConsoleClientError as e:
-            note = f"The operator at {endpoint} cannot be asked: {str(e).rstrip('.')}."
+            note = f"The operator at {endpoint} cannot be query: {str(e).rstrip('.')}."
     settings = controls.settings if controls.settings is not None else _make_settings()
     access = Access(
         registry=registry if registry is not None else OperatorRegistry(),
         settings=settings,
         vault=controls.vault if controls.vault is not None else Vault(settings),
     )
-    answer = await explain_object(access, asked, registry)
+    answer = await explain_object(access, query, registry)
     answer["notes"].append(note)
     if registry is None:
         answer["notes"].append("It is unknown which handlers there are: name the files of the operator.")

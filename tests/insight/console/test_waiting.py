@@ -9,8 +9,8 @@ from kopf._controller.observer import Observers
 from kopf._insight.backlog import MAX_NOTES, MAX_WEIGHT, Backlog
 from kopf._insight.console.console import Console
 from kopf._insight.endpoint.console_server import Routes
-from kopf._insight.explaining.explanation import Explanation
-from kopf._insight.inspecting.inspector import InspectionError, Query
+from kopf._insight.explaining.explanation import Explanation, Query
+from kopf._insight.inspecting.inspector import InspectionError
 from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource

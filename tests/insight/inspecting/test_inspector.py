@@ -9,10 +9,10 @@ import pytest
 
 import kopf
 from kopf._insight.backlog import Backlog
-from kopf._insight.explaining.explanation import Explanation, HandlerInfo
+from kopf._insight.explaining.explanation import Explanation, HandlerInfo, Query
 from kopf._insight.explaining.wording import render
 from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
-from kopf._insight.inspecting.inspector import InspectionError, Inspector, Query
+from kopf._insight.inspecting.inspector import InspectionError, Inspector
 from kopf.testing import Simulation
 from tests.behaviour.running import do_nothing
 from tests.insight.console.test_following import PEERING_CRD

@@ -19,9 +19,9 @@ from kopf._insight.console.panels import BackgroundRuns, GroupedErrors, Indices,
 from kopf._insight.console.traffic import Traffic
 from kopf._insight.console.updates import Updates
 from kopf._insight.endpoint.console_server import Routes
-from kopf._insight.explaining.explanation import Explanation
+from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._insight.explaining.wording import word
-from kopf._insight.inspecting.inspector import InspectionError, Query, parse_query
+from kopf._insight.inspecting.inspector import InspectionError, parse_query
 from kopf._values import codec
 from kopf._values.version import __version__
 

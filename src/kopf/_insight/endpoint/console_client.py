@@ -8,7 +8,7 @@ from typing import cast
 
 import aiohttp
 
-from kopf._insight.explaining.explanation import Explanation
+from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._values import codec
 
 _TIMEOUT = 30.0
@@ -23,12 +23,11 @@ class ConsoleClientError(Exception):
     """The operator has not answered; the text says why."""
 
 
-async def ask_operator(
-    endpoint: str, token: str | None, *, resource: str, namespace: str | None, name: str
-) -> Explanation:
+async def ask_operator(endpoint: str, token: str | None, query: Query) -> Explanation:
     """Ask the operator about the object. Raises :class:`ConsoleClientError`."""
-    query = {"resource": resource, "name": name, **({} if namespace is None else {"namespace": namespace})}
-    url = f"{endpoint.rstrip('/')}/api/explain?{urllib.parse.urlencode(query)}"
+    place = {} if query.namespace is None else {"namespace": query.namespace}
+    parameters = urllib.parse.urlencode({"resource": query.resource, "name": query.name, **place})
+    url = f"{endpoint.rstrip('/')}/api/explain?{parameters}"
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT)

@@ -15,11 +15,7 @@ from kopf._insight.explaining.explanation import (
     StateInfo,
 )
 from kopf._insight.explaining.handler_explaining import SITUATIONS, HandlerExplainer, name_kind
-from kopf._insight.explaining.progress_explaining import (
-    ProgressExplainer,
-    list_leftovers,
-    list_record_names,
-)
+from kopf._insight.explaining.progress_explaining import list_leftovers, list_record_names
 from kopf._insight.explaining.redacted_texts import MAX_VALUE, RedactedTexts, is_before, shorten, show_path, show_time
 from kopf._values.diffs import EMPTY, DiffItem
 from kopf._values.ids import HandlerId
@@ -96,12 +92,9 @@ def describe_object(resource: Resource, obj: KubeObject) -> ObjectInfo:
 
 def _add_verdicts(answer: Explanation, facts: Facts, texts: RedactedTexts) -> None:
     dry_run = DryRun(facts)
-    running = {} if facts.live is None else facts.live.running
-    unsaved = {} if facts.carried.unsaved is None else facts.carried.unsaved.states
-    progress = ProgressExplainer(dry_run.saved, texts, running=running, unsaved=unsaved)
     if dry_run.has_changes:
         answer["handled"] = _explain_handled(dry_run, texts)
-    explainer = HandlerExplainer(facts, dry_run, texts, progress)
+    explainer = HandlerExplainer(facts, dry_run, texts)
     answer["handlers"] = [explainer.explain(handler) for handler in facts.handlers or ()]
     _postpone(answer)
     ids = dict.fromkeys(handler.id for handler in dry_run.handlers.changing)

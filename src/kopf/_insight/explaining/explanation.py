@@ -9,10 +9,22 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from kopf._values.records import FrozenRecord
+
 Source = Literal["operator", "object"]
 StateName = Literal["unknown", "paused", "handling", "queued", "waiting", "running", "idle"]
 Verdict = Literal["called", "matching", "later", "rejected", "unknown"]
 Outcome = Literal["pending", "running", "retrying", "succeeded", "failed"]
+
+
+class Query(FrozenRecord, frozen=True):
+    """Which object is asked about."""
+
+    resource: str
+    """As kubectl users write it."""
+    namespace: str | None
+    """``None`` is for the default one, where there is any."""
+    name: str
 
 
 class ObjectInfo(TypedDict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.changes.selection import is_for_reason
 from kopf._handlers.handlers import (
     ChangingHandler,
@@ -18,9 +19,10 @@ from kopf._handlers.handlers import (
 )
 from kopf._insight.explaining.dry_run import DryRun, Facts
 from kopf._insight.explaining.explanation import HandlerInfo, ProgressInfo, Rejection, RunInfo, Verdict
-from kopf._insight.explaining.progress_explaining import ProgressExplainer
+from kopf._insight.explaining.progress_explaining import make_progress
 from kopf._insight.explaining.redacted_texts import RedactedTexts, describe_callback
 from kopf._insight.explaining.rejections import Filters
+from kopf._values.ids import HandlerId
 from kopf._values.reasons import Reason, WebhookType
 from kopf._values.records import FrozenRecord, field
 
@@ -102,11 +104,10 @@ class Finding(FrozenRecord, frozen=True):
 class HandlerExplainer:
     """Explains the handlers of one object."""
 
-    def __init__(self, facts: Facts, dry_run: DryRun, texts: RedactedTexts, progress: ProgressExplainer) -> None:
+    def __init__(self, facts: Facts, dry_run: DryRun, texts: RedactedTexts) -> None:
         self._facts = facts
         self._dry_run = dry_run
         self._texts = texts
-        self._progress = progress
 
     def explain(self, handler: ResourceHandler) -> HandlerInfo:
         """Say all about one of them."""
@@ -149,14 +150,27 @@ class HandlerExplainer:
         if not isinstance(handler, ChangingHandler):
             return None
         plan = self._dry_run.plan
-        progress = self._progress.explain(handler.id, plan.progress.states.get(handler.id))
+        progress = self._make_progress(handler.id, plan.progress.states.get(handler.id))
         is_own = finding.verdict == "called" or progress is None or progress["purpose"] != plan.reason.value
         return progress if is_own else None
 
+    def _make_progress(self, id: HandlerId, state: HandlerState | None) -> ProgressInfo | None:
+        """Tell how far the handler is; ``None`` if it was not called."""
+        live, unsaved = self._facts.live, self._facts.carried.unsaved
+        state = self._dry_run.saved.recall(id) if state is None else state
+        running = None if live is None else live.running.get(id)
+        if running is None and (state is None or (not state.retries and not state.finished)):
+            return None
+        is_saved = unsaved is None or id not in unsaved.states
+        return make_progress(id, state, running=running, is_saved=is_saved, texts=self._texts)
+
     def _list_subhandlers(self, handler: ResourceHandler, finding: Finding) -> list[ProgressInfo]:
+        """Tell of all sub-handlers that were ever seen under this handler."""
         if not isinstance(handler, ChangingHandler) or finding.verdict != "called":
             return []
-        return [*self._progress.list_subhandlers(handler)]
+        state = self._dry_run.saved.recall(handler.id)
+        found = [self._make_progress(id, None) for id in (() if state is None else state.subrefs)]
+        return [info for info in found if info is not None]
 
     def _explain_run(self, handler: SpawningHandler) -> RunInfo | None:
         live = self._facts.live

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kopf._controller.changes.handler_state import HandlerState
-from kopf._controller.changes.saved_states import SavedStates
-from kopf._handlers.handlers import ChangingHandler
 from kopf._insight.explaining.explanation import AttemptInfo, Outcome, ProgressInfo
 from kopf._insight.explaining.redacted_texts import MAX_ERROR, RedactedTexts, shorten, show_time
 from kopf._storage.progress import (
@@ -27,39 +25,6 @@ _MAX_RECORD = 30_000
 """What is longer, is not a record: errors in them are cut."""
 
 _RECORD_KEYS = frozenset(ProgressRecord.__annotations__)
-
-
-class ProgressExplainer:
-    """Tells how far the handlers of one object have come."""
-
-    def __init__(
-        self,
-        saved: SavedStates,
-        texts: RedactedTexts,
-        *,
-        running: Mapping[str, AttemptInfo],
-        unsaved: Collection[str],
-    ) -> None:
-        self._saved = saved
-        self._texts = texts
-        self._running = running
-        self._unsaved = unsaved
-
-    def explain(self, key: HandlerId, state: HandlerState | None) -> ProgressInfo | None:
-        """Tell of one handler; ``None`` if it was not called."""
-        state = self._saved.recall(key) if state is None else state
-        running = self._running.get(key)
-        if running is None and (state is None or (not state.retries and not state.finished)):
-            return None
-        is_saved = key not in self._unsaved
-        return make_progress(key, state, running=running, is_saved=is_saved, texts=self._texts)
-
-    def list_subhandlers(self, handler: ChangingHandler) -> Iterator[ProgressInfo]:
-        """Tell of all sub-handlers that were ever seen under this handler."""
-        state = self._saved.recall(handler.id)
-        for key in () if state is None else state.subrefs:
-            if (info := self.explain(key, None)) is not None:
-                yield info
 
 
 def make_progress(

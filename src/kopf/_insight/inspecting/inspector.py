@@ -25,12 +25,11 @@ from kopf._insight.backlog import Backlog
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.dry_run import Facts, LiveFacts
 from kopf._insight.explaining.explaining import describe_object, explain, find_resources, make_frame
-from kopf._insight.explaining.explanation import Explanation, OperatorInfo, StateInfo
+from kopf._insight.explaining.explanation import Explanation, OperatorInfo, Query, StateInfo
 from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.object_activity import ObjectActivity
 from kopf._values import codec
 from kopf._values.objects import KubeObject
-from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
@@ -45,15 +44,6 @@ ANSWER_TIMEOUT = 15.0
 
 _STEP = 0.5
 """How often it is looked if the event loop is blocked meanwhile, in seconds."""
-
-
-class Query(FrozenRecord, frozen=True):
-    """Which object is asked about."""
-
-    resource: str
-    """As kubectl users write it."""
-    namespace: str | None
-    name: str
 
 
 class InspectionError(Exception):
