@@ -44,7 +44,7 @@ def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--endpoint",
     metavar="URL",
     callback=_check_url,
-    help="Ask the operator at its console, e.g. http://127.0.0.1:8090; by default, none is query.",
+    help="Ask the operator at its console, e.g. http://127.0.0.1:8090; by default, none is asked.",
 )
 @click.option(
     "--token",
@@ -109,13 +109,13 @@ async def _ask(
     endpoint: str | None,
     token: str | None,
 ) -> Explanation:
-    note = "No operator was query: see --endpoint."
+    note = "No operator was asked: see --endpoint."
     if endpoint is not None:
         try:
             place = query.namespace if query.namespace is not None else "default"
             return await ask_operator(endpoint, token, Query(query.resource, place, query.name))
         except ConsoleClientError as e:
-            note = f"The operator at {endpoint} cannot be query: {str(e).rstrip('.')}."
+            note = f"The operator at {endpoint} cannot be asked: {str(e).rstrip('.')}."
     settings = controls.settings if controls.settings is not None else _make_settings()
     access = Access(
         registry=registry if registry is not None else OperatorRegistry(),
