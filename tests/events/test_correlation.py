@@ -100,13 +100,6 @@ def test_the_budget_of_an_object() -> None:
     assert [reporter.report(f"{i}")[1] for i in range(5)] == [True, True, True, False, False]
 
 
-def test_the_budget_of_the_operator() -> None:
-    reporter = Reporter(total_burst=3, total_rate=0.1)
-    assert [reporter.report(name=f"obj{i}")[1] for i in range(5)] == [True, True, True, False, False]
-    reporter.now += 20
-    assert [reporter.report(name=f"obj{i}")[1] for i in range(5)] == [True, True, False, False, False]
-
-
 def test_what_is_over_the_budget_is_counted_nevertheless() -> None:
     reporter = Reporter(object_burst=1, object_rate=0.1)
     assert reporter.report()[1]
@@ -123,15 +116,6 @@ def test_log_messages_leave_a_half_of_the_budget_to_others(scope: str) -> None:
     reporter = Reporter(**{f"{scope}_burst": 10})
     assert sum(reporter.report(f"log{i}", is_explicit=False)[1] for i in range(20)) == 5
     assert sum(reporter.report(f"text{i}", is_explicit=True)[1] for i in range(20)) == 5
-
-
-def test_a_clock_that_jumps_back_does_no_harm() -> None:
-    reporter = Reporter(object_burst=1, object_rate=0.1)
-    assert reporter.report()[1]
-    reporter.now -= 1000
-    assert not reporter.report()[1]
-    reporter.now += 10
-    assert reporter.report()[1]
 
 
 def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

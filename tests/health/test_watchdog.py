@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -32,6 +33,16 @@ async def blocking_fn(seen: list[str | None], watchdog: Watchdog, **_: Any) -> N
     seen.append(watchdog.blockage)
 
 
+async def find_culprit(fn: Callable[..., Any], watchdog: Watchdog) -> str:
+    """Let the handler block the loop until that is noticed."""
+    seen: list[str | None] = []
+    handler = Handler(id=HandlerId("some/id"), fn=fn)
+    await invoke(handler, {"seen": seen, "watchdog": watchdog}, threads=ThreadPools(ExecutionSettings()))
+    [culprit] = seen
+    assert culprit is not None
+    return culprit
+
+
 async def wait_for_message(caplog: pytest.LogCaptureFixture, text: str) -> logging.LogRecord:
     deadline = time.monotonic() + PATIENCE
     while not (found := [record for record in caplog.records if text in record.getMessage()]):
@@ -41,14 +52,10 @@ async def wait_for_message(caplog: pytest.LogCaptureFixture, text: str) -> loggi
 
 
 async def test_blocking_handlers_are_named_while_they_block(caplog: pytest.LogCaptureFixture) -> None:
-    seen: list[str | None] = []
-    handler = Handler(id=HandlerId("some/id"), fn=blocking_fn)
     with Watchdog(HealthSettings(loop_timeout=0.2)) as watchdog:
-        await invoke(handler, {"seen": seen, "watchdog": watchdog}, threads=ThreadPools(ExecutionSettings()))
+        culprit = await find_culprit(blocking_fn, watchdog)
         await wait_for_message(caplog, "works again")
         assert watchdog.blockage is None
-    [culprit] = seen
-    assert culprit is not None
     assert culprit.startswith(f"the handler 'some/id', blocking_fn() at {__file__}:")
     [error, warning] = [record for record in caplog.records if record.name == "kopf._health.watchdog"]
     assert error.levelno == logging.ERROR
@@ -57,18 +64,14 @@ async def test_blocking_handlers_are_named_while_they_block(caplog: pytest.LogCa
 
 
 async def test_handlers_of_installed_packages_are_named_themselves_and_not_the_libraries_they_call() -> None:
-    seen: list[str | None] = []
     namespace: dict[str, Any] = {"blocking_fn": blocking_fn}
     source = "async def installed_fn(**kwargs):\n    await library_fn(**kwargs)\n"
     exec(compile(source, click.__file__, "exec"), namespace)
     library = blocking_fn.__code__.replace(co_filename=pytest.__file__, co_name="library_fn")
     namespace["library_fn"] = types.FunctionType(library, globals())
-    handler = Handler(id=HandlerId("x"), fn=namespace["installed_fn"])
     with Watchdog(HealthSettings(loop_timeout=0.2)) as watchdog:
-        await invoke(handler, {"seen": seen, "watchdog": watchdog}, threads=ThreadPools(ExecutionSettings()))
-    [culprit] = seen
-    assert culprit is not None
-    assert culprit.startswith(f"the handler 'x', installed_fn() at {click.__file__}:2")
+        culprit = await find_culprit(namespace["installed_fn"], watchdog)
+    assert culprit.startswith(f"the handler 'some/id', installed_fn() at {click.__file__}:2")
 
 
 @pytest.mark.parametrize("name", ["kubernetes", "kubernetes_asyncio", "pykube"])

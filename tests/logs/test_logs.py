@@ -124,12 +124,6 @@ def test_prefixes_in_text_formats(
     assert output() == (["[ns1/name1] hello", "[name1] hello", "hello"] if expected else ["hello"] * 3)
 
 
-def test_custom_format_string(logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
-    configure(log_format="%(levelname)s: %(message)s", log_prefix=True)
-    logger.info("hello")
-    assert output() == ["INFO: [ns1/name1] hello"]
-
-
 def test_json_format(logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
     configure(log_format=LogFormat.JSON, log_prefix=None)
     logger.info("hello %s", "world", extra={"mine": 123})
@@ -289,7 +283,8 @@ def test_trimmed_tracebacks_do_not_affect_other_handlers(logger: ObjectLogger, o
 
 
 @pytest.mark.parametrize(("name", "expected"), [
-    ("plain", "[ns1/name1] hello"), ("PLAIN", "[ns1/name1] hello"), ("%(message)s!", "[ns1/name1] hello!"),
+    ("plain", "[ns1/name1] hello"), ("PLAIN", "[ns1/name1] hello"),
+    ("%(levelname)s: %(message)s!", "INFO: [ns1/name1] hello!"),
 ])
 def test_formats_by_name(name: str, expected: str, logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
     configure(log_format=name, log_prefix=True)

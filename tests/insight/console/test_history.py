@@ -14,6 +14,11 @@ KEX = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True)
 OTHER = Resource("", "v1", "secrets", "Secret", namespaced=True)
 
 
+@pytest.fixture
+def history() -> History:
+    return History(Backlog())
+
+
 def add(history: History, number: int, text: str = "it has happened", times: int = 1) -> ObjectRecord:
     record = history.obtain(KEX, f"uid-{number}", "default", f"obj-{number}")
     for _ in range(times):
@@ -25,8 +30,7 @@ def get_texts(history: History, id: int, after: int = 0) -> list[str]:
     return [entry[4] for entry in history.get_timeline(id, after) or ()]
 
 
-def test_objects_are_told_apart_by_their_kinds() -> None:
-    history = History(Backlog())
+def test_objects_are_told_apart_by_their_kinds(history: History) -> None:
     one, other = history.obtain(KEX, "uid", "default", "obj"), history.obtain(OTHER, "uid", "default", "obj")
     assert one is not other
     assert history.obtain(KEX, "uid", "default", "obj") is one
@@ -35,8 +39,7 @@ def test_objects_are_told_apart_by_their_kinds() -> None:
     assert other.kind.is_secret
 
 
-def test_timelines_are_read_from_where_they_were_left() -> None:
-    history = History(Backlog())
+def test_timelines_are_read_from_where_they_were_left(history: History) -> None:
     record = add(history, 1, "first")
     last = (history.get_timeline(record.id) or [])[-1][0]
     add(history, 2, "of another")
@@ -48,8 +51,7 @@ def test_timelines_are_read_from_where_they_were_left() -> None:
     assert get_texts(history, 0) == ["paused"]
 
 
-def test_timelines_have_their_limit() -> None:
-    history = History(Backlog())
+def test_timelines_have_their_limit(history: History) -> None:
     record = add(history, 1, times=MAX_ENTRIES + 50)
     assert len(history.get_timeline(record.id) or ()) == MAX_ENTRIES
     size = history.size
@@ -64,16 +66,14 @@ def test_hostile_texts_do_not_blow_it() -> None:
     assert history.size <= 2**20
 
 
-def test_details_are_made_to_texts_when_somebody_looks() -> None:
-    history = History(Backlog())
+def test_details_are_made_to_texts_when_somebody_looks(history: History) -> None:
     record = add(history, 1)
     history.add(record, "patch", "small", details={"changes": {"spec": {"a": 2}}, "before": {"spec": {"a": 1}}})
     history.add(record, "look", "small", details={"diff": [("change", ("spec", "a"), 1, 2)]})
     assert [entry[5] for entry in history.get_timeline(record.id) or () if len(entry) > 5] == [["~ spec.a: 1 → 2"]] * 2
 
 
-def test_large_details_are_cut_at_once() -> None:
-    history = History(Backlog())
+def test_large_details_are_cut_at_once(history: History) -> None:
     record = add(history, 1)
     deep: Any = "bottom"
     for _ in range(100_000):
@@ -123,12 +123,12 @@ def test_ten_thousand_objects_take_two_kilobytes_each() -> None:
     assert (after - before) / 2000 == pytest.approx(history.size / 2000, rel=0.3)
 
 
-def test_changes_are_only_noted_for_those_who_look() -> None:
-    history = History(Backlog())
+def test_changes_are_only_noted_for_those_who_look(history: History) -> None:
     record = add(history, 1)
     assert history.take_changes() == {}
     assert history.watch() == [record]
     other = add(history, 2, times=5)
+    assert history.watch() == [record, other]  # those who come later, take nothing from the others
     assert history.take_changes() == {other.id: other}
     assert history.take_changes() == {}
     history.set_state(record, "handling", note="x" * 1000)
@@ -139,31 +139,15 @@ def test_changes_are_only_noted_for_those_who_look() -> None:
     assert history.take_changes() == {}
 
 
-def test_those_who_come_later_take_nothing_from_the_others() -> None:
-    history = History(Backlog())
+def test_deleted_objects_are_forgotten_at_last_unless_they_are_back(history: History) -> None:
+    first, back = add(history, 0), add(history, MAX_GONE + 1)
     history.watch()
-    record = add(history, 1)
-    history.watch()
-    assert history.take_changes() == {record.id: record}
-
-
-def test_deleted_objects_are_forgotten_at_last() -> None:
-    history = History(Backlog())
-    first = add(history, 0)
-    history.watch()
-    history.set_state(first, "gone")
+    for record in (first, back):
+        history.set_state(record, "gone")
+    history.set_state(back, "idle")
     for number in range(1, MAX_GONE + 1):
         history.set_state(add(history, number), "gone")
     assert history.find(KEX, "uid-0") is None
     assert history.take_changes()[first.id] is None
-    assert len(history) == MAX_GONE
-
-
-def test_those_that_are_back_are_not_forgotten() -> None:
-    history = History(Backlog())
-    first = add(history, 0)
-    history.set_state(first, "gone")
-    history.set_state(first, "idle")
-    for number in range(1, MAX_GONE + 1):
-        history.set_state(add(history, number), "gone")
-    assert history.find(KEX, "uid-0") is first
+    assert history.find(KEX, back.key) is back
+    assert len(history) == MAX_GONE + 1

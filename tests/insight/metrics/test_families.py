@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 import kopf
 from kopf._admission.servers.certificate_reads import READS
 from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
+from kopf._client.errors import APINetworkError, APISilenceError, make_error
 from kopf._client.resources.targets import Target
 from kopf._controller.observer import ControllerView, Observers, Review
 from kopf._controller.work_queue import WorkQueue
@@ -121,48 +122,44 @@ def test_ids_of_subhandlers_are_of_no_number() -> None:
     assert [names.get(HandlerId(id)) for id in known] == expected
 
 
-@pytest.mark.parametrize(("status", "cause"), [
-    (410, "expired"), (403, "forbidden"), (503, "server"), (429, "refused"),
+@pytest.mark.parametrize(("error", "cause"), [
+    (410, "expired"), (403, "forbidden"), (503, "server"), (429, "refused"), (APINetworkError("x"), "network"),
+    (ValueError("x"), "other"), (None, "closed"),
 ])
-def test_causes_of_restarts(status: int, cause: str) -> None:
-    from kopf._client.errors import make_error
-
-    error = make_error(status=status, method="GET", path="/", headers={}, body=b"")
+def test_causes_of_restarts(error: Exception | int | None, cause: str) -> None:
+    if isinstance(error, int):
+        error = make_error(status=error, method="GET", path="/", headers={}, body=b"")
     assert name_cause(error) == cause
 
 
-def test_other_causes_of_restarts() -> None:
-    from kopf._client.errors import APINetworkError
-
-    assert name_cause(APINetworkError("x")) == "network"
-    assert name_cause(ValueError("x")) == "other"
-    assert name_cause(None) == "closed"
+@pytest.fixture
+def collected() -> CollectorRegistry:
+    return CollectorRegistry()
 
 
-def test_quiet_streams_have_a_cause_of_their_own() -> None:
-    from kopf._client.errors import APISilenceError
+@pytest.fixture
+def observers(collected: CollectorRegistry) -> Observers:
+    """What is told to them, is counted."""
+    observers = Observers()
+    metrics = Metrics(observers, kopf.OperatorRegistry(), kopf.OperatorSettings(), clock=lambda: 3.0)
+    get_collector(collected).add(metrics)
+    return observers
 
-    observers, registry = Observers(), CollectorRegistry()
-    metrics = Metrics(observers, kopf.OperatorRegistry(), kopf.OperatorSettings())
-    get_collector(registry).add(metrics)
-    target = Target(RESOURCE)
-    observers.watch_interrupted(target, "silence", APISilenceError("x"), 0.1)
-    observers.watch_interrupted(target, "watching", APISilenceError("x"), 0.1)
+
+def test_quiet_streams_have_a_cause_of_their_own(observers: Observers, collected: CollectorRegistry) -> None:
+    observers.watch_interrupted(Target(RESOURCE), "silence", APISilenceError("x"), 0.1)
+    observers.watch_interrupted(Target(RESOURCE), "watching", APISilenceError("x"), 0.1)
     for cause in ("quiet", "network"):
-        assert Exposed.of(registry).sum("kopf_watch_restarts_total", cause=cause) == 1
+        assert Exposed.of(collected).sum("kopf_watch_restarts_total", cause=cause) == 1
 
 
-def test_reviews_and_dropped_events() -> None:
-    observers, registry = Observers(), CollectorRegistry()
-    observers.clock = lambda: 3.0
-    metrics = Metrics(observers, kopf.OperatorRegistry(), kopf.OperatorSettings(), clock=observers.clock)
-    get_collector(registry).add(metrics)
+def test_reviews_and_dropped_events(observers: Observers, collected: CollectorRegistry) -> None:
     review = Review("check", {}, False, 0.0)
     observers.review_begun(review)
-    assert Exposed.of(registry).sum("controller_runtime_webhook_requests_in_flight", webhook="/check") == 1
+    assert Exposed.of(collected).sum("controller_runtime_webhook_requests_in_flight", webhook="/check") == 1
     observers.review_ended(review, None)
     observers.event_dropped("overflow")
-    exposed = Exposed.of(registry)
+    exposed = Exposed.of(collected)
     assert exposed.sum("controller_runtime_webhook_requests_in_flight") == 0
     assert exposed.sum("controller_runtime_webhook_requests_total", webhook="/check", code="500") == 1
     assert exposed.sum("controller_runtime_webhook_latency_seconds_sum", webhook="/check") == 3
