@@ -16,6 +16,9 @@ except ModuleNotFoundError:  # before 3.1, it was there; later on, it is there t
 
 DEFAULT_REFKEY = "object"
 
+_SEVERITIES = ((logging.DEBUG, "debug"), (logging.INFO, "info"), (logging.WARNING, "warn"), (logging.ERROR, "error"))
+"""The names of levels, each up to this one; above them, it is fatal."""
+
 
 class ObjectJsonFormatter(TrimmingFormatter, JsonFormatter):
     """A JSON formatter that puts the object's reference under a key of its own."""
@@ -40,17 +43,4 @@ class ObjectJsonFormatter(TrimmingFormatter, JsonFormatter):
         log_data["timestamp"] = datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat()
         if ref := getattr(record, "k8s_ref", None):
             log_data[self._refkey] = ref
-        log_data["severity"] = _get_severity(record.levelno)
-
-
-def _get_severity(level: int) -> str:
-    if level <= logging.DEBUG:
-        return "debug"
-    elif level <= logging.INFO:
-        return "info"
-    elif level <= logging.WARNING:
-        return "warn"
-    elif level <= logging.ERROR:
-        return "error"
-    else:
-        return "fatal"
+        log_data["severity"] = next((name for limit, name in _SEVERITIES if record.levelno <= limit), "fatal")

@@ -20,6 +20,7 @@ from kopf._insight.backlog import Backlog
 from kopf._insight.console.texts import Details, cut, show_details
 from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._values import codec
+from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
 
 MAX_NOTE = 200
@@ -149,6 +150,8 @@ class History:
         self._ids = itertools.count(1)
         self._sequence = itertools.count(1)
         self.kinds: dict[Resource, Kind] = {}
+        self._resources: dict[tuple[str, str], Resource] = {}
+        """The same resources by their versions and kinds."""
         self._kind = Kind(-1, _OPERATOR, is_secret=False)
         """The latest one, which most of what happens next is about."""
         self._records: collections.OrderedDict[int, ObjectRecord] = collections.OrderedDict()
@@ -176,6 +179,13 @@ class History:
             with self._lock:
                 kind = self.kinds[resource] = Kind(len(self.kinds), resource, is_secret=is_secret(resource))
         return kind
+
+    def find_resource(self, ref: ObjectReference) -> Resource | None:
+        """Find what is meant by a reference to an object; in any thread."""
+        key = ref.get("apiVersion", ""), ref.get("kind", "")
+        if key not in self._resources:
+            self._resources.update({(item.api_version, item.kind or ""): item for item in [*self.kinds]})
+        return self._resources.get(key)
 
     def find(self, resource: Resource, key: str) -> ObjectRecord | None:
         """Find the object; ``None`` if it was not seen, or is forgotten."""

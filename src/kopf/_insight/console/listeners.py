@@ -51,9 +51,7 @@ class ObjectListener(Observer):
     def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
         history, head = self._history, obj.head
         version, now = head.resourceVersion, history.backlog.now
-        record = history.find(resource, key)
-        if record is None:
-            record = history.obtain(resource, key, head.namespace, head.name)
+        record = history.obtain(resource, key, head.namespace, head.name)
         text = f"{type or 'listed'}, version {version[:_MAX_VERSION]}"
         lag = None
         if record.own_write is not None and record.own_write[0] == version:
@@ -129,17 +127,13 @@ class ObjectListener(Observer):
         self._history.add(record, "patch", text, details=details)
 
     def event_posted(self, ref: ObjectReference, type: str, reason: str, message: str, time: float) -> None:
-        resource = self._find_resource(ref.get("apiVersion", ""), ref.get("kind", ""))
+        resource = self._history.find_resource(ref)
         if resource is not None:
             shown = WITHHELD if is_secret(resource) else cut(message)
             level = INFO if type == "Normal" else WARNING
             record = self._history.find(resource, ref.get("uid", ""))
             if record is not None:
                 self._history.add(record, "event", f"{cut(reason, 130)}: {shown}", level=level)
-
-    def _find_resource(self, version: str, kind: str) -> Resource | None:
-        found = (item for item in [*self._history.kinds] if item.kind == kind and item.api_version == version)
-        return next(found, None)
 
 
 class DetailKeeper(Observer):
@@ -281,11 +275,10 @@ class _TimelineHandler(logging.Handler):
     def __init__(self, history: History) -> None:
         super().__init__()
         self._history = history
-        self._resources: dict[tuple[str, str], Resource] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         ref: ObjectReference | None = getattr(record, "k8s_ref", None)
-        resource = None if ref is None else self._find_resource(ref)
+        resource = None if ref is None else self._history.find_resource(ref)
         if ref is None or resource is None:
             return
         key = ref.get("uid") or f"{ref.get('namespace') or ''}/{ref.get('name', '')}"
@@ -299,15 +292,6 @@ class _TimelineHandler(logging.Handler):
     def _add(self, resource: Resource, key: str, text: str, level: int) -> None:
         if (record := self._history.find(resource, key)) is not None:
             self._history.add(record, "log", text, level=level)
-
-    def _find_resource(self, ref: ObjectReference) -> Resource | None:
-        version, kind = ref.get("apiVersion", ""), ref.get("kind", "")
-        resource = self._resources.get((version, kind))
-        if resource is None:
-            for resource in [*self._history.kinds]:
-                self._resources[resource.api_version, resource.kind or ""] = resource
-            resource = self._resources.get((version, kind))
-        return resource
 
 
 @contextlib.contextmanager

@@ -45,7 +45,8 @@ class Filters:
 
     def list_rejections(self) -> list[Rejection]:
         """List all that rejects the object as it is; for the handlers of changes, also as it was handled last."""
-        found = [*self._check_metadata(), *self._check_value(self._get_criterion())]
+        criterion = matches_either_state if isinstance(self._handler, ChangingHandler) else matches_field
+        found = [*self._check_metadata(), *self._check_value(criterion)]
         if not found and self._handler.when is not None:  # it can rely on all the rest
             found = [*self._check(matches_when, {"when": self._handler.when}, "when", (), self._handler.when, None)]
         return found
@@ -70,9 +71,6 @@ class Filters:
                 matches_change, {"field": handler.field, option: expected}, option, handler.field, expected, actual
             )
         ]
-
-    def _get_criterion(self) -> Criterion:
-        return matches_either_state if isinstance(self._handler, ChangingHandler) else matches_field
 
     def _check_metadata(self) -> Iterator[Rejection]:
         handler, head = self._handler, self._cause.body.object.head

@@ -36,22 +36,17 @@ class _Factory:
     """Makes the records as they were made before, and adds to them as long as anybody needs that."""
 
     def __init__(self) -> None:
-        self._previous = logging.getLogRecordFactory()
+        self.previous = logging.getLogRecordFactory()
         self.users = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
-        record = self._previous(*args, **kwargs)
+        record = self.previous(*args, **kwargs)
         if self.users:
             span = trace.get_current_span().get_span_context()
             if span.is_valid:
                 record.trace_id = trace.format_trace_id(span.trace_id)
                 record.span_id = trace.format_span_id(span.span_id)
         return record
-
-    def remove(self) -> None:
-        """Have it as it was before, unless somebody else has put something over it meanwhile."""
-        if logging.getLogRecordFactory() is self:
-            logging.setLogRecordFactory(self._previous)
 
 
 @contextlib.contextmanager
@@ -65,8 +60,8 @@ def marking_logs() -> Iterator[None]:
         yield
     finally:
         factory.users -= 1
-        if not factory.users:
-            factory.remove()
+        if not factory.users and logging.getLogRecordFactory() is factory:  # nobody has put anything over it
+            logging.setLogRecordFactory(factory.previous)
 
 
 class AttemptSpans(Observer):
