@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kopf._handlers.handler_errors import describe
@@ -191,29 +190,3 @@ class HealthServer(ThreadedServer):
         status = 200 if report.is_healthy else 503
         headers = {"Cache-Control": "no-store", "Content-Type": "application/json; charset=utf-8"}
         return web.Response(body=report.content, status=status, headers=headers)
-
-
-@contextlib.asynccontextmanager
-async def serving_health(
-    endpoint: Endpoint,
-    neighbours: Mapping[str, Answer],
-    *,
-    liveness: Liveness,
-    get_pause_reasons: Callable[[], Collection[str]],
-    watchdog: Watchdog,
-    probe: Callable[[], Awaitable[Mapping[HandlerId, Outcome]]] | None,
-    settings: OperatorSettings,
-) -> AsyncIterator[None]:
-    """
-    Serve the health as long as the block lasts; ``neighbours`` are those who answer at the other paths.
-
-    Raises :class:`ServingError` if it cannot be served there.
-    """
-    prober = None if probe is None else Prober(probe, settings.health)
-    health = Health(liveness, get_pause_reasons, watchdog, prober, settings)
-    try:
-        async with HealthServer(endpoint, health.report, neighbours):
-            yield
-    finally:
-        if prober is not None:
-            await prober.close()

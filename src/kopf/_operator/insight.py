@@ -132,19 +132,14 @@ def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
 async def _serve_health(
     sources: InsightSources, endpoint: Endpoint, stack: contextlib.AsyncExitStack, neighbours: Mapping[str, Answer]
 ) -> None:
-    from kopf._health.health import serving_health
+    from kopf._health.health import Health, HealthServer, Prober
 
-    await stack.enter_async_context(
-        serving_health(
-            endpoint,
-            neighbours,
-            liveness=sources.liveness,
-            get_pause_reasons=lambda: sources.pause.reasons,
-            watchdog=sources.watchdog,
-            probe=sources.probe,
-            settings=sources.settings,
-        )
-    )
+    prober = None
+    if sources.probe is not None:
+        prober = Prober(sources.probe, sources.settings.health)
+        stack.push_async_callback(prober.close)
+    health = Health(sources.liveness, lambda: sources.pause.reasons, sources.watchdog, prober, sources.settings)
+    await stack.enter_async_context(HealthServer(endpoint, health.report, neighbours))
 
 
 async def _serve_console(sources: InsightSources, url: str, stack: contextlib.AsyncExitStack) -> None:

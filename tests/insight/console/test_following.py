@@ -176,9 +176,7 @@ async def test_those_who_wait_for_a_worker_are_shown(simulation: Simulation, con
     async def create_fn(**_: Any) -> None:
         await asyncio.sleep(100)
 
-    await begin(simulation)
-    for name in ("one", "another"):
-        await apply(simulation, make(name), seconds=10)
+    await begin(simulation, *[make(name) for name in ("one", "another")], seconds=10)
     assert [find(console, name).state for name in ("one", "another")] == ["handling", "queued"]
     await simulation.advance(seconds=300)
     assert [find(console, name).state for name in ("one", "another")] == ["idle", "idle"]
@@ -272,9 +270,7 @@ async def test_indices(simulation: Simulation, console: Console) -> None:
     def by_size(spec: kopf.Spec, name: str, **_: Any) -> Any:
         return {spec["size"]: name}
 
-    await begin(simulation)
-    for number in range(4):
-        await apply(simulation, make(f"obj-{number}", size=number % 2))
+    await begin(simulation, *[make(f"obj-{number}", size=number % 2) for number in range(4)])
     assert console.read_panel("indices") == [
         {"name": "by_size", "keys": 2, "values": 4, "examples": [["0", 2], ["1", 2]], "withheld": False},
     ]

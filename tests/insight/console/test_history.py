@@ -100,7 +100,7 @@ def test_more_objects_than_it_can_remember() -> None:
     for number in range(1000):
         add(history, number)
     assert history.size <= 100_000
-    assert len(history) + history.forgotten == 1000
+    assert len(history._records) + history.forgotten == 1000
     assert history.find(KEX, "uid-0") is None
     assert history.find(KEX, "uid-999") is not None
 
@@ -150,4 +150,4 @@ def test_deleted_objects_are_forgotten_at_last_unless_they_are_back(history: His
     assert history.find(KEX, "uid-0") is None
     assert history.take_changes()[first.id] is None
     assert history.find(KEX, back.key) is back
-    assert len(history) == MAX_GONE + 1
+    assert len(history._records) == MAX_GONE + 1

@@ -75,8 +75,7 @@ async def live(simulation: Simulation, size: int) -> None:
     await begin(simulation)
     for number in range(size):
         await simulation.apply(make(f"fine-{number}", size=0))
-    for mood in ("unlucky", "broken", "hopeless"):
-        await apply(simulation, make(mood, mood=mood), seconds=100)
+    await apply(simulation, *[make(mood, mood=mood) for mood in ("unlucky", "broken", "hopeless")], seconds=100)
     simulation.faults.fail("PATCH", "kopfexamples", status=503, times=1)
     for number in range(size):
         await simulation.apply(make(f"fine-{number}", size=number))
@@ -173,10 +172,8 @@ async def test_cardinality_does_not_grow_with_objects(
     scraper = Scraper(simulation, registry)
     await live(simulation, 10)
     few = {(item.name, *sorted(item.labels.items())) for item in scraper.scrape().samples}
-    for number in range(290):
-        await apply(simulation, make(f"more-{number}", size=number), seconds=100)
-    for number in range(290):
-        await apply(simulation, make(f"more-{number}", size=1000 + number), seconds=30)
+    await apply(simulation, *[make(f"more-{number}", size=number) for number in range(290)], seconds=100)
+    await apply(simulation, *[make(f"more-{number}", size=1000 + number) for number in range(290)], seconds=30)
     exposed = scraper.scrape()
     assert exposed.sum("kopf_objects", resource=KEX) == 302
     assert {(item.name, *sorted(item.labels.items())) for item in exposed.samples} - few == set()
@@ -202,9 +199,7 @@ async def test_failures_are_over_when_something_else_becomes_of_the_objects(
     def look() -> dict[tuple[str, ...], float]:
         return scraper.scrape().group("kopf_handlers_failed", "handler", "state")
 
-    await begin(simulation)
-    for name in ("a", "b"):
-        await apply(simulation, make(name, size=0))
+    await begin(simulation, *[make(name, size=0) for name in ("a", "b")])
     assert look() == {("create_fn", "failed"): 2, ("index_fn", "failed"): 2}
     await apply(simulation, make("a", size=1))
     assert look() == {("create_fn", "failed"): 1, ("update_fn", "retrying"): 1, ("index_fn", "failed"): 2}

@@ -169,9 +169,6 @@ class History:
         self.survey: Callable[[], None] = _survey_nothing
         """Finds out what is worked on right now; called before the states are told."""
 
-    def __len__(self) -> int:
-        return len(self._records)
-
     def get_kind(self, resource: Resource) -> Kind:
         """Find how the resource is called here, or decide it."""
         kind = self.kinds.get(resource)

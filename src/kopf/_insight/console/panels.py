@@ -23,66 +23,37 @@ _MAX_FRAMES = 50
 _VARYING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 
-class Group:
-    """The errors of one cause."""
-
-    __slots__ = ("count", "examples", "first", "last", "place", "text", "who")
-
-    def __init__(self, who: str, text: str, place: str) -> None:
-        self.who = who
-        """Which handler has failed, or what else."""
-        self.text = text
-        """The latest one."""
-        self.place = place
-        """Where in the code it comes from."""
-        self.count = 0
-        self.first = self.last = 0
-        self.examples: dict[int, str] = {}
-        """The latest objects: their ids and names."""
-
-    def describe(self) -> dict[str, object]:
-        """As it goes to the page."""
-        return {
-            "who": self.who,
-            "text": self.text,
-            "place": self.place,
-            "count": self.count,
-            "first": self.first,
-            "last": self.last,
-            "examples": [*self.examples.items()],
-        }
-
-
 class GroupedErrors:
     """All groups, of which the longest unseen ones are forgotten."""
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
-        self._groups: collections.OrderedDict[tuple[str, str, str], Group] = collections.OrderedDict()
+        self._groups: collections.OrderedDict[tuple[str, str, str], dict[str, Any]] = collections.OrderedDict()
+        """By whom, what, and where in the code; as they go to the page."""
 
     def add(self, who: str, error: BaseException, record: ObjectRecord) -> None:
         """Count the error."""
         text = f"{type(error).__name__}: {WITHHELD}" if record.kind.is_secret else show_error(error)
         place = _locate(error)
         key = who, _VARYING.sub("#", text), place
-        group = self._groups.get(key)
         now = int(self._backlog.now * 1000)
-        if group is None:
-            group = self._groups[key] = Group(who, text, place)
-            group.first = now
+        if key not in self._groups:
+            self._groups[key] = {"who": who, "place": place, "count": 0, "first": now, "examples": {}}
             if len(self._groups) > MAX_GROUPS:
                 self._groups.popitem(last=False)
         self._groups.move_to_end(key)
-        group.text, group.last = text, now
-        group.count += 1
-        group.examples.pop(record.id, None)
-        group.examples[record.id] = f"{record.namespace}/{record.name}" if record.namespace else record.name
-        if len(group.examples) > _MAX_EXAMPLES:
-            del group.examples[next(iter(group.examples))]
+        group = self._groups[key]
+        group["text"], group["last"] = text, now
+        group["count"] += 1
+        examples: dict[int, str] = group["examples"]
+        examples.pop(record.id, None)
+        examples[record.id] = f"{record.namespace}/{record.name}" if record.namespace else record.name
+        if len(examples) > _MAX_EXAMPLES:
+            del examples[next(iter(examples))]
 
     def describe(self) -> list[dict[str, object]]:
-        """As they go to the page: the latest ones first."""
-        return [group.describe() for group in reversed([*self._groups.values()])]
+        """As they go to the page: the latest ones first, with the latest objects of each."""
+        return [{**group, "examples": [*group["examples"].items()]} for group in reversed([*self._groups.values()])]
 
 
 def _locate(error: BaseException) -> str:

@@ -116,30 +116,17 @@ class Traffic(Observer):
             for stream, since in streams
         ]
         return {
-            "queues": [self._describe_queue(item, is_watched=item in watched) for item in resources],
+            "queues": [
+                _describe_queue(
+                    item,
+                    self._traffic.get(item) or _ResourceTraffic(),
+                    self._controllers.get(item),
+                    is_watched=item in watched,
+                )
+                for item in resources
+            ],
             "streams": sorted(opened, key=str),
             "repeated": self._repeated,
-        }
-
-    def _describe_queue(self, resource: Resource, *, is_watched: bool) -> dict[str, object]:
-        traffic, controller = self._traffic.get(resource) or _ResourceTraffic(), self._controllers.get(resource)
-        waiting = planned = 0
-        if controller is not None:
-            waiting, planned = len(controller.queue.waiting), controller.count_unfinished()
-        return {
-            "resource": repr(resource),
-            "use": "objects" if controller is not None or traffic.events else "operator",
-            "watched": is_watched or controller is not None,
-            "waiting": waiting,
-            "unfinished": planned,
-            "events": traffic.events,
-            "lastEvent": int(traffic.last_event * 1000),
-            "lag": traffic.lag,
-            "done": traffic.done,
-            "wait": traffic.wait,
-            "worstWait": traffic.worst_wait,
-            "interruptions": traffic.interruptions,
-            "interruption": traffic.interruption,
         }
 
     def survey(self) -> None:
@@ -150,14 +137,33 @@ class Traffic(Observer):
                 works = {} if controller is None else _list_works(controller)
                 if works or before:
                     self._works[resource] = works
-                    self._note(resource, before, works)
+                    for key in [key for key in {**before, **works} if before.get(key) != works.get(key)]:
+                        record, work = self._history.find(resource, key), works.get(key, "")
+                        if record is not None and record.work != work:
+                            self._history.set_work(record, work)
 
-    def _note(self, resource: Resource, before: dict[str, str], works: dict[str, str]) -> None:
-        for key in before.keys() | works.keys():
-            work = works.get(key, "")
-            record = self._history.find(resource, key) if before.get(key, "") != work else None
-            if record is not None and record.work != work:
-                self._history.set_work(record, work)
+
+def _describe_queue(
+    resource: Resource, traffic: _ResourceTraffic, controller: ControllerView | None, *, is_watched: bool
+) -> dict[str, object]:
+    waiting = planned = 0
+    if controller is not None:
+        waiting, planned = len(controller.queue.waiting), controller.count_unfinished()
+    return {
+        "resource": repr(resource),
+        "use": "objects" if controller is not None or traffic.events else "operator",
+        "watched": is_watched or controller is not None,
+        "waiting": waiting,
+        "unfinished": planned,
+        "events": traffic.events,
+        "lastEvent": int(traffic.last_event * 1000),
+        "lag": traffic.lag,
+        "done": traffic.done,
+        "wait": traffic.wait,
+        "worstWait": traffic.worst_wait,
+        "interruptions": traffic.interruptions,
+        "interruption": traffic.interruption,
+    }
 
 
 def _describe_interruption(phase: WatchPhase, error: Exception | None) -> str:

@@ -210,7 +210,11 @@ class DecisionJournal(Observer):
         record = self._records.get(key)
         if record is None or outcome is None:
             return
-        self._note_outcome(attempt, outcome, key[0])
+        attempt.outcome = "retrying" if not outcome.final else "succeeded" if outcome.exception is None else "failed"
+        error = outcome.exception or outcome.ignored
+        if error is not None and not isinstance(error, HandlerChildrenRetry):
+            attempt.error = _show_error(error, key[0])
+        attempt.next_at = None if outcome.final else self._find_time(outcome.delay or 0)
         record.errors.pop(attempt.handler, None)
         if attempt.error is not None:
             record.errors[attempt.handler] = attempt
@@ -218,13 +222,6 @@ class DecisionJournal(Observer):
             decision = record.decisions[-1]
             if len(decision.attempts) < MAX_ATTEMPTS:
                 decision.attempts = (*decision.attempts, attempt)
-
-    def _note_outcome(self, attempt: AttemptNote, outcome: outcomes.Outcome, resource: Resource) -> None:
-        error = outcome.exception or outcome.ignored
-        attempt.outcome = "retrying" if not outcome.final else "succeeded" if outcome.exception is None else "failed"
-        if error is not None and not isinstance(error, HandlerChildrenRetry):
-            attempt.error = _show_error(error, resource)
-        attempt.next_at = None if outcome.final else self._find_time(outcome.delay or 0)
 
     def _find_time(self, delay: float | None) -> float | None:
         return None if delay is None else self._backlog.now + delay

@@ -141,6 +141,7 @@ class Inspector(Observer):
         runtime = scope.runtime
         handlers, elsewhere = self._list_handlers(controller)
         activity = ObjectActivity(controller, key, self._journal)
+        carried, memory = activity.snapshot
         memo = runtime.memos.borrow(key)
         try:
             return explain(
@@ -154,8 +155,8 @@ class Inspector(Observer):
                     snapshots=scope.snapshots,
                     memo=memo,
                     indices=runtime.indices,
-                    carried=activity.carried,
-                    memory=activity.memory,
+                    carried=carried,
+                    memory=memory,
                     live=LiveFacts(
                         operator=_describe_operator(runtime),
                         state=activity.describe_state(),

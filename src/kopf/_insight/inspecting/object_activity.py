@@ -40,12 +40,10 @@ class ObjectActivity:
         self._controller = controller
         self._key = key
         self._journal = journal
-        self._runtime = controller.scope.runtime
-        self._now = self._runtime.clock.now()
         tracked = controller.objects.get(key)
         self._state = None if tracked is None else tracked.state
         self._background = None if tracked is None else tracked.memory.background
-        self.carried, self.memory = (Carried(), ObjectMemory()) if tracked is None else tracked.take_snapshot()
+        self.snapshot = (Carried(), ObjectMemory()) if tracked is None else tracked.take_snapshot()
         """What is remembered of the object between the passes over it."""
         self.running = journal.get_running(controller.scope.resource, key)
         """The attempts that are being made."""
@@ -57,7 +55,8 @@ class ObjectActivity:
         """Translate the time of the event loop to that of humans."""
         if when is None:
             return None
-        return show_time(self._now + datetime.timedelta(seconds=when - asyncio.get_running_loop().time()))
+        now = self._controller.scope.runtime.clock.now()
+        return show_time(now + datetime.timedelta(seconds=when - asyncio.get_running_loop().time()))
 
     def describe_state(self) -> StateInfo:
         """Say what the object does in the controller: it is in one of the states at a time."""
@@ -78,16 +77,17 @@ class ObjectActivity:
 
     def _choose_state(self) -> tuple[StateName, str, str | None]:
         state, queue, handlers = self._state, self._controller.queue, self._handlers
+        runtime = self._controller.scope.runtime
         if handlers:
             since = min(self.running[key]["at"] for key in handlers)
             return "handling", f"is being handled by {', '.join(handlers)}", since
         if queue.is_active(self._key):
             return "handling", "is being handled: looked at, or saved", None
-        if self._runtime.pause.is_on:
+        if runtime.pause.is_on:
             return "paused", "is not handled, as the operator is paused", None
         if queue.is_closed:
             return "paused", "is not handled, as the operator exits", None
-        if not self._runtime.index_readiness.is_open:
+        if not runtime.index_readiness.is_open:
             return "queued", "waits until the indices are filled", None
         if (position := queue.get_position(self._key)) is not None:
             return "queued", f"waits in the queue, number {position + 1} of {len(queue.waiting)}", None

@@ -17,7 +17,6 @@ from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, Tra
 from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import ControllerView, Observer
-from kopf._values.diffs import Diff
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -50,16 +49,6 @@ class RecentSpans(Generic[K]):
         self._spans.pop(key, None)
 
 
-class TraceMemory:
-    """The memory of one operator."""
-
-    def __init__(self) -> None:
-        self.attempts = RecentSpans[tuple[str, str]]()
-        """The attempts that are to be repeated, by the objects & the handlers."""
-        self.objects = RecentSpans[str]()
-        """What was done last for the objects, by their uids."""
-
-
 _MAX_FIELDS = 50
 """How many fields of a diff are named."""
 
@@ -83,11 +72,15 @@ class _Work:
 
 
 class PassSpans(Observer):
-    """Makes the spans of looks, and of the waiting before them."""
+    """
+    Makes the spans of looks, and of the waiting before them.
 
-    def __init__(self, tracer: Tracer, memory: TraceMemory) -> None:
+    ``objects`` are to remember what was done last for the objects, by their uids.
+    """
+
+    def __init__(self, tracer: Tracer, objects: RecentSpans[str]) -> None:
         self._tracer = tracer
-        self._memory = memory
+        self._objects = objects
         self._queued: dict[_Key, int] = {}
         self._works: dict[_Key, _Work] = {}
 
@@ -113,7 +106,9 @@ class PassSpans(Observer):
         attributes = describe_object(resource, obj)
         attributes["kopf.reason"] = plan.reason.value
         if detection.change is not None:
-            attributes["kopf.diff.fields"] = list_fields(detection.change.diff)
+            # Without their values: these can be secret.
+            fields = dict.fromkeys(".".join(map(str, item.field)) for item in detection.change.diff)
+            attributes["kopf.diff.fields"] = [*fields][:_MAX_FIELDS]
         work.span = self._tracer.start_span(
             f"reconcile {resource.name}",
             context.Context(),
@@ -126,7 +121,7 @@ class PassSpans(Observer):
             waiting = self._tracer.start_span("queue", surroundings, start_time=work.queued)
             waiting.end(work.begun)
             work.queued = None
-        self._memory.objects.note(obj.head.key, work.span.get_span_context())
+        self._objects.note(obj.head.key, work.span.get_span_context())
         work.token = context.attach(surroundings)
 
     def _link_owners(self, obj: KubeObject) -> Iterator[Link]:
@@ -134,7 +129,7 @@ class PassSpans(Observer):
         if b'"ownerReferences"' not in obj.raw:
             return
         for reference in obj.get("metadata", {}).get("ownerReferences") or ():
-            span = self._memory.objects.recall(reference.get("uid", ""))
+            span = self._objects.recall(reference.get("uid", ""))
             if span is not None:
                 yield Link(span, {"kopf.link": "owner"})
 
@@ -173,9 +168,3 @@ def describe_object(resource: Resource, obj: KubeObject) -> Attributes:
     if head.namespace is not None:
         attributes["k8s.namespace.name"] = head.namespace
     return attributes
-
-
-def list_fields(diff: Diff) -> list[str]:
-    """Name the fields that are different, without their values: these can be secret."""
-    fields = dict.fromkeys(".".join(map(str, item.field)) for item in diff)
-    return [*fields][:_MAX_FIELDS]

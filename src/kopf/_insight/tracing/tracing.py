@@ -24,7 +24,7 @@ from kopf._handlers.causes import Cause, ResourceCause, WebhookCause
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Attempt, Outcome
-from kopf._insight.tracing.pass_spans import Attributes, PassSpans, TraceMemory, describe_object
+from kopf._insight.tracing.pass_spans import Attributes, PassSpans, RecentSpans, describe_object
 from kopf._values.references import ObjectReference
 from kopf._values.reviews import Response
 
@@ -67,9 +67,11 @@ def marking_logs() -> Iterator[None]:
 class AttemptSpans(Observer):
     """Makes the spans of attempts; those of nothing else (timers, daemons, raw events) are traces of their own."""
 
-    def __init__(self, tracer: Tracer, memory: TraceMemory) -> None:
+    def __init__(self, tracer: Tracer, objects: RecentSpans[str]) -> None:
         self._tracer = tracer
-        self._memory = memory
+        self._objects = objects
+        self._attempts = RecentSpans[tuple[str, str]]()
+        """The attempts that are to be repeated, by the objects & the handlers."""
         self._spans: dict[int, tuple[Span, Token[context.Context]]] = {}
 
     def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: Attempt) -> None:
@@ -83,11 +85,11 @@ class AttemptSpans(Observer):
         if not trace.get_current_span().get_span_context().is_valid:
             attributes |= describe_object(cause.resource, cause.body.object)
         key = cause.body.object.head.key
-        previous = self._memory.attempts.recall((key, handler.id)) if attempt.retry else None
+        previous = self._attempts.recall((key, handler.id)) if attempt.retry else None
         links = [] if previous is None else [Link(previous, {"kopf.link": "previous attempt"})]
         span = self._tracer.start_span(f"handler {handler.id}", attributes=attributes, links=links)
         if not isinstance(cause, WebhookCause):
-            self._memory.objects.note(key, span.get_span_context())
+            self._objects.note(key, span.get_span_context())
         self._spans[number] = (span, context.attach(trace.set_span_in_context(span)))
 
     def attempt_ended(
@@ -107,9 +109,9 @@ class AttemptSpans(Observer):
         if isinstance(cause, ResourceCause) and not isinstance(cause, WebhookCause):
             key = (cause.body.object.head.key, handler.id)
             if outcome is not None and not outcome.final:
-                self._memory.attempts.note(key, span.get_span_context())
+                self._attempts.note(key, span.get_span_context())
             else:
-                self._memory.attempts.forget(key)
+                self._attempts.forget(key)
         span.end()
 
 
@@ -214,12 +216,12 @@ class ReviewSpans(Observer):
 class EventSpans(Observer):
     """Makes the spans of Kubernetes events: from when they were reported until they were posted."""
 
-    def __init__(self, tracer: Tracer, memory: TraceMemory) -> None:
+    def __init__(self, tracer: Tracer, objects: RecentSpans[str]) -> None:
         self._tracer = tracer
-        self._memory = memory
+        self._objects = objects
 
     def event_posted(self, ref: ObjectReference, type: str, reason: str, message: str, time: float) -> None:
-        origin = self._memory.objects.recall(ref.get("uid") or "")
+        origin = self._objects.recall(ref.get("uid") or "")
         if origin is not None:
             span = self._tracer.start_span(
                 "kubernetes event",
@@ -232,11 +234,11 @@ class EventSpans(Observer):
 
 def start_tracing(observers: Observers, tracer: Tracer) -> None:
     """Make traces of what the operator does, from now on."""
-    memory = TraceMemory()
+    objects = RecentSpans[str]()
     observers.add(
-        PassSpans(tracer, memory),
-        AttemptSpans(tracer, memory),
+        PassSpans(tracer, objects),
+        AttemptSpans(tracer, objects),
         RequestSpans(tracer),
         ReviewSpans(tracer),
-        EventSpans(tracer, memory),
+        EventSpans(tracer, objects),
     )
