@@ -333,7 +333,7 @@ class _FormerModules:
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if not name.startswith(("kopf._cogs", "kopf._core", "kopf._kits.")):
             return None
-        found: ModuleSpec | None = importlib.import_module("kopf._legacy.modules").find_spec(name)
+        found: ModuleSpec | None = importlib.import_module("kopf._legacy.former_modules").find_spec(name)
         return found
 
 

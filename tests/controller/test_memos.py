@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from kopf._controller.memos import Memos
-from kopf._values.deferred import Deferred
+from kopf._handlers.causes import Deferred
 
 
 def test_values_are_keys_and_attributes() -> None:

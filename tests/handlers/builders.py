@@ -13,7 +13,6 @@ from kopf._values.bodies import Body
 from kopf._values.diffs import diff
 from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch
-from kopf._values.raw_events import LazyEvent
 from kopf._values.reasons import Activity, Reason
 from kopf._values.resources import Resource
 
@@ -59,7 +58,7 @@ def make_resource_cause(body: Mapping[str, Any], **fields: Any) -> ResourceCause
 
 def make_watching_cause(body: Mapping[str, Any], type: Any = "ADDED", **fields: Any) -> WatchingCause:
     fields = _complete(body, fields)
-    return WatchingCause(**fields, event=LazyEvent(type, fields["body"].object))
+    return WatchingCause(**fields, type=type)
 
 
 def make_changing_cause(

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from kopf._handlers.causes import ActivityCause
+from kopf._handlers.causes import ActivityCause, Deferred
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body
-from kopf._values.deferred import Deferred
 from kopf._values.patches import Patch
 from kopf._values.reasons import Activity, Reason
 from tests.handlers.builders import (
@@ -18,6 +17,7 @@ from tests.handlers.builders import (
     make_handler,
     make_resource_cause,
     make_watching_cause,
+    make_watching_handler,
 )
 
 BODY: dict[str, Any] = {
@@ -55,9 +55,43 @@ def test_kwargs_of_objects_with_nothing() -> None:
 
 
 def test_kwargs_of_raw_events() -> None:
-    kwargs = make_watching_cause(BODY, "MODIFIED").kwargs
+    handler = make_watching_handler(fn=lambda event, **_: None)
+    kwargs = make_watching_cause(BODY, "MODIFIED").kwargs_for(handler)
     assert kwargs["type"] == "MODIFIED"
     assert kwargs["event"] == {"type": "MODIFIED", "object": BODY}
+    assert type(kwargs["event"]) is type(kwargs["event"]["object"]) is dict  # encoders written in C look past others
+
+
+def read_event(event: Any, **_: Any) -> bool: return bool(event)
+def read_others(type: str, **_: Any) -> bool: return bool(type)
+def pass_all_on(**kwargs: Any) -> bool: return read_event(**kwargs)
+
+
+@pytest.mark.parametrize(("options", "is_made"), [
+    ({"fn": read_event}, True),
+    ({"fn": pass_all_on}, True),
+    ({"fn": read_others}, False),
+    ({"fn": read_others, "when": read_event}, True),
+    ({"fn": read_others, "when": read_others}, False),
+    ({"fn": read_others, "labels": {"x": read_event}}, True),
+    ({"fn": read_others, "annotations": {"x": "y", "z": pass_all_on}}, True),
+    ({"fn": read_others, "field": ("spec",), "value": read_event}, True),
+])
+def test_raw_events_are_made_for_those_who_look_at_them(options: Any, is_made: bool) -> None:
+    cause, handler = make_watching_cause(BODY), make_watching_handler(**options)
+    assert ("event" in cause.kwargs_for(handler)) is is_made
+    assert ("event" in cause.kwargs_for_filters(handler)) is is_made
+
+
+def test_raw_events_of_different_handlers_do_not_mix() -> None:
+    cause, handler = make_watching_cause(BODY), make_watching_handler(fn=read_event)
+    cause.kwargs_for(handler)["event"].clear()
+    assert cause.kwargs_for(handler)["event"] == {"type": "ADDED", "object": BODY}
+
+
+def test_indices_have_precedence_over_raw_events() -> None:
+    cause = make_watching_cause(BODY, indices={"event": 123})
+    assert cause.kwargs_for(make_watching_handler(fn=read_event))["event"] == 123
 
 
 def test_kwargs_of_changes() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf._values.functions import describe_function
+from kopf._values.user_functions import describe_function
 
 
 def fn(*_: Any, **__: Any) -> None: ...

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._legacy.context import cause_var, handler_var
-from kopf._legacy.posting import K8sEvent, event_queue_var, settings_var
+from kopf._legacy.context_variables import K8sEvent, cause_var, event_queue_var, handler_var, settings_var
 from tests.behaviour.conftest import *  # noqa: F403  # the operator, the cluster, the objects in it
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.running import Calls, Operator

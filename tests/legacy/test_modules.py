@@ -18,7 +18,7 @@ import pytest
 
 import kopf
 import kopf.testing
-from kopf._legacy.names import _TABLE, MODULES, Target, find_target
+from kopf._legacy.former_modules import _TABLE, MODULES, Target, find_target
 from tests.patience import PATIENCE
 
 FORMER_NAMES = [
@@ -277,7 +277,7 @@ def test_formatters(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_events_go_to_ones_own_queue() -> None:
-    from kopf._legacy.posting import K8sEvent, enqueue, event_queue_var, settings_var
+    from kopf._legacy.context_variables import K8sEvent, enqueue, event_queue_var, settings_var
     queue: asyncio.Queue[K8sEvent] = asyncio.Queue()
     settings = kopf.OperatorSettings()
     assert event_queue_var.get(None) is settings_var.get(None) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.resources.patching import PatchConflict
 from kopf._handlers.handler_errors import name_error
-from kopf._values.callbacks import CallbackError
+from kopf._values.user_functions import CallbackError
 
 _API_ERRORS = (APIError, APINetworkError, PatchConflict)
 """They say it all; any other errors are of the users' code, or ours, and are shown with their tracebacks."""

@@ -7,7 +7,7 @@ import copy
 import functools
 from typing import Any
 
-from kopf._values.deferred import Deferred
+from kopf._handlers.causes import Deferred
 
 
 class Memo(dict[Any, Any]):

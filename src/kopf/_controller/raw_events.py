@@ -23,17 +23,15 @@ from kopf._handlers.causes import WatchingCause
 from kopf._handlers.executor import Surroundings, UserCode
 from kopf._handlers.handlers import WatchingHandler
 from kopf._handlers.matching import matches
-from kopf._handlers.outcomes import Attempt
+from kopf._handlers.outcomes import Attempt, deliver_result
 from kopf._handlers.registry import HandlersOfResource, deduplicate
-from kopf._handlers.results import deliver_result
 from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._values.bodies import Body
-from kopf._values.callbacks import FilterError
 from kopf._values.codec import UnreadableError
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.patches import Patch
-from kopf._values.raw_events import LazyEvent
 from kopf._values.resources import Resource
+from kopf._values.user_functions import FilterError
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +146,7 @@ class RawEvents:
             resource=self._resource,
             body=body,
             patch=patch,
-            event=LazyEvent(event.type, obj),
+            type=event.type,
         )
         # One by one: the filters of a handler see what the previous handlers have done.
         matching = self._unfiltered or deduplicate(handler for handler in self._handlers if _matches(handler, cause))

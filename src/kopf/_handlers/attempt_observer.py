@@ -1,12 +1,16 @@
-"""What the executor tells its observer: of the attempts of handlers, of all kinds."""
+"""
+What the executor tells its observer: of the attempts of handlers, of all kinds.
+
+The reasons and outcomes of attempts have the same names in metrics, traces, recordings, journals of simulations.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from kopf._handlers.causes import Cause
-from kopf._handlers.handlers import Handler
+from kopf._handlers.causes import ActivityCause, Cause, ChangingCause, WatchingCause, WebhookCause
+from kopf._handlers.handlers import Handler, IndexingHandler, TimerHandler
 from kopf._handlers.outcomes import Attempt, Outcome
 
 
@@ -23,3 +27,27 @@ class AttemptObserver:
         self, number: int, handler: Handler, cause: Cause, outcome: Outcome | None, started: float
     ) -> None:
         """The attempt of that number, which has started at that time, is over; ``None`` if it was cancelled."""
+
+
+def name_reason(handler: Handler, cause: Cause) -> str:
+    """Tell why the handler is called."""
+    if isinstance(cause, ChangingCause):
+        return cause.reason.value
+    if isinstance(cause, WatchingCause):
+        return "event"
+    if isinstance(cause, ActivityCause):
+        return cause.activity.value
+    if isinstance(cause, WebhookCause):
+        return "webhook"
+    if isinstance(handler, IndexingHandler):
+        return "index"
+    return "timer" if isinstance(handler, TimerHandler) else "daemon"
+
+
+def name_outcome(outcome: Outcome | None) -> str:
+    """Tell how the attempt has ended."""
+    if outcome is None:
+        return "cancelled"
+    if not outcome.final:
+        return "retried"
+    return "succeeded" if outcome.exception is None else "failed"

@@ -19,13 +19,11 @@ from kopf._handlers.handlers import (
 )
 from kopf._logging.loggers import Logger
 from kopf._settings.settings import OperatorSettings
-from kopf._values.bodies import Body, BodyEssence
-from kopf._values.deferred import Deferred
+from kopf._values.bodies import Body, BodyEssence, RawEventType
 from kopf._values.diffs import Diff, diff
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch
-from kopf._values.raw_events import LazyEvent
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
 from kopf._values.records import FrozenRecord, Record, field
 from kopf._values.resources import Resource
@@ -34,6 +32,12 @@ if TYPE_CHECKING:
     from kopf._values.reviews import Headers, SSLPeer
 
 Kwargs = dict[str, Any]
+
+
+class Deferred(FrozenRecord, frozen=True):
+    """In the place of a value: how to make it when somebody looks at it, as mostly nobody does."""
+
+    make: Callable[[], Any]
 
 
 class Cause(Record, kw_only=True, eq=False):
@@ -56,13 +60,13 @@ class Cause(Record, kw_only=True, eq=False):
     def _make_kwargs(self) -> Kwargs:
         return {"logger": self.logger, "memo": self.memo}
 
-    def kwargs_for(self, handler: Handler) -> Kwargs:
-        """The kwargs for the handler, before it is known which attempt of it is executed."""
-        return {"param": handler.param, **self.kwargs}
-
     def kwargs_for_filters(self, handler: Handler) -> Kwargs:
         """The kwargs for the callbacks of the handler's filters: they see the whole change, not of one field."""
-        return self.kwargs_for(handler)
+        return {"param": handler.param, **self.kwargs}
+
+    def kwargs_for(self, handler: Handler) -> Kwargs:
+        """The kwargs for the handler, before it is known which attempt of it is executed."""
+        return self.kwargs_for_filters(handler)
 
     def kwargs_read_by(self, handler: Handler) -> Kwargs:
         """The kwargs for the handler, where those can be absent that its function does not look at."""
@@ -127,15 +131,15 @@ class BackgroundCause(ResourceCause, kw_only=True, eq=False):
 class WatchingCause(ResourceCause, kw_only=True, eq=False):
     """A raw event has arrived."""
 
-    event: LazyEvent
+    type: RawEventType
 
     def _make_kwargs(self) -> Kwargs:
-        return {**super()._make_kwargs(), "event": self.event, "type": self.event["type"]}
+        return {**super()._make_kwargs(), "type": self.type}
 
-    def kwargs_for(self, handler: Handler) -> Kwargs:
-        kwargs = super().kwargs_for(handler)
-        if isinstance(handler, WatchingHandler) and handler.reads_event and kwargs["event"] is self.event:
-            kwargs["event"] = self.event.copy()  # a plain dict: encoders written in C look past lazy ones
+    def kwargs_for_filters(self, handler: Handler) -> Kwargs:
+        kwargs = super().kwargs_for_filters(handler)
+        if isinstance(handler, WatchingHandler) and handler.reads_event:  # mostly, nobody looks at it
+            kwargs.setdefault("event", {"type": self.type, "object": dict(self.body.object)})
         return kwargs
 
 
@@ -198,7 +202,7 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
         return kwargs
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
-        kwargs = self.kwargs_for_filters(handler)
+        kwargs = super().kwargs_for(handler)
         if isinstance(handler, ChangingHandler) and handler.field:
             _narrow_to_field(kwargs, handler.field, self)
         return kwargs
@@ -267,9 +271,6 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
         if not (isinstance(handler, WebhookHandler) and handler.type is WebhookType.MUTATING):
             kwargs.update({"patch": self.discarded, **self.indices})
         return kwargs
-
-    def kwargs_for_filters(self, handler: Handler) -> Kwargs:
-        return super().kwargs_for(handler)
 
 
 def _narrow_to_field(kwargs: Kwargs, path: FieldPath, cause: ChangingCause | WebhookCause) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from kopf._logging.tracebacks import is_framework
-from kopf._values.functions import get_function
+from kopf._values.user_functions import get_function
 
 
 class DeclarationError(TypeError, ValueError):

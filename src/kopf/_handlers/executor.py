@@ -18,8 +18,7 @@ from kopf._handlers.context import SubhandlingContext, current_body, current_sub
 from kopf._handlers.handler_errors import HandlerTimeoutError
 from kopf._handlers.handlers import Handler, SpawningHandler
 from kopf._handlers.invocation import invoke
-from kopf._handlers.outcomes import Attempt, Outcome
-from kopf._handlers.results import make_content
+from kopf._handlers.outcomes import Attempt, Outcome, make_content
 from kopf._handlers.retry_policy import check_limits, judge
 from kopf._handlers.running_attempts import RunningAttempts
 from kopf._handlers.thread_pools import CallAbandoned, ThreadPools

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 from kopf._handlers.criteria import MetaFilter, ValueFilter, WhenFilter
 from kopf._handlers.handler_errors import ErrorsMode
-from kopf._handlers.reading import list_read_arguments
 from kopf._values.fields import FieldPath
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
 from kopf._values.selectors import Selector
+from kopf._values.user_functions import list_read_arguments
 
 HandlerFn = Callable[..., Any]
 
@@ -22,17 +22,6 @@ HandlerFn = Callable[..., Any]
 def is_async(fn: HandlerFn) -> bool:
     """Tell if the function (a partial, a callable instance) is to be awaited rather than run in a thread."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-
-
-def _could_read(fn: HandlerFn, name: str) -> bool:
-    """Tell if the function has such a parameter, or takes all; parameters like ``**_`` say that they are not read."""
-    try:
-        parameters = inspect.signature(fn, follow_wrapped=False).parameters.values()
-    except ValueError:  # not written in Python
-        return True
-    return any(
-        item.name == name or (item.kind is item.VAR_KEYWORD and not item.name.startswith("_")) for item in parameters
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,8 +92,8 @@ class WatchingHandler(ResourceHandler):
     def __post_init__(self) -> None:
         super().__post_init__()
         filters = (self.when, self.value, *(self.labels or {}).values(), *(self.annotations or {}).values())
-        fns = (self.fn, *(item for item in filters if callable(item)))
-        object.__setattr__(self, "reads_event", any(_could_read(fn, "event") for fn in fns))
+        reads = (self.reads, *(list_read_arguments(item) for item in filters if callable(item)))
+        object.__setattr__(self, "reads_event", any(names is None or "event" in names for names in reads))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

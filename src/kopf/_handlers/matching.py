@@ -15,9 +15,9 @@ from typing import Any
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
-from kopf._values.callbacks import FilterError, explain
 from kopf._values.fields import resolve
 from kopf._values.reasons import Operation
+from kopf._values.user_functions import FilterError, explain
 
 
 def matches(handler: ResourceHandler, cause: ResourceCause) -> bool:

@@ -1,10 +1,13 @@
-"""Attempts and outcomes: what is known of one call of a handler before it, and after it."""
+"""Attempts, outcomes, results: what is known of one call of a handler before it, and after it; what it returns."""
 
 from __future__ import annotations
 
 import datetime
 from typing import Any
 
+from kopf._handlers.handlers import Handler
+from kopf._values import codec
+from kopf._values.patches import Patch
 from kopf._values.records import FrozenRecord
 
 
@@ -47,3 +50,16 @@ class Outcome(FrozenRecord, frozen=True):
     """The error that does not count, as the handler is declared so."""
     content: Any = None
     """The result as JSON values; ``None`` also if it is not to be stored, or cannot be."""
+
+
+def make_content(result: Any) -> Any:
+    """Make JSON values of what a handler has returned. Raises :class:`TypeError` or :class:`ValueError`."""
+    return codec.decode(codec.encode(result))
+
+
+def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
+    """Put the result of the handler to the status, if it has a JSON form; note which changes of the patch are its."""
+    if outcome.content is not None:
+        patch.ensure_stanza("status")[handler.id] = outcome.content
+    if patch:
+        patch.sign(str(handler))

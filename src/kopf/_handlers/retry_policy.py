@@ -46,6 +46,10 @@ class Judgement(NamedTuple):
     has_traceback: bool = False
 
 
+_DENIAL = "%s denied the change: %s"
+"""Then, the handler works as it should: it is the change that is wrong."""
+
+
 class Retries:
     """The attempts of one handler that are remembered in memory, for as long as it is not done."""
 
@@ -107,25 +111,18 @@ def judge(handler: Handler, attempt: Attempt, error: Exception, *, default_backo
             outcome = Outcome(final=False, delay=error.delay, exception=error)
             return Judgement(outcome, logging.DEBUG, "%s has unfinished sub-handlers. Will retry soon.")
         case AdmissionError() if isinstance(handler, WebhookHandler):
-            return _judge_denial(error)
+            return _give_up(error, logging.INFO, _DENIAL)
         case TemporaryError():
             return _judge_temporary_error(handler, attempt, error)
         case PermanentError():
-            return _judge_permanent_error(error)
+            return _give_up(error, logging.ERROR, "%s failed permanently: %s")
         case StanzaError() if isinstance(handler, WebhookHandler):
-            return _judge_denial(blame_sender(error))
+            return _give_up(blame_sender(error), logging.INFO, _DENIAL)
     return _judge_arbitrary_error(handler, attempt, error, default_backoff)
 
 
-def _judge_denial(error: AdmissionError) -> Judgement:
-    """The handler works as it should: it is the change that is wrong."""
-    outcome = Outcome(final=True, exception=error)
-    return Judgement(outcome, logging.INFO, "%s denied the change: %s", (_describe(error),))
-
-
-def _judge_permanent_error(error: PermanentError) -> Judgement:
-    outcome = Outcome(final=True, exception=error)
-    return Judgement(outcome, logging.ERROR, "%s failed permanently: %s", (_describe(error),))
+def _give_up(error: PermanentError, level: int, message: str) -> Judgement:
+    return Judgement(Outcome(final=True, exception=error), level, message, (_describe(error),))
 
 
 def _judge_temporary_error(handler: Handler, attempt: Attempt, error: TemporaryError) -> Judgement:

@@ -27,8 +27,8 @@ from kopf._handlers.handlers import (
     WebhookHandler,
 )
 from kopf._handlers.registry import OperatorRegistry
-from kopf._values.functions import get_function
 from kopf._values.similar_names import find_similar_names
+from kopf._values.user_functions import get_function
 
 Fn = Callable[..., object]
 

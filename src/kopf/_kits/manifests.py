@@ -37,71 +37,36 @@ K8sObject = MutableMapping[Any, Any] | KubernetesModel | PykubeObject
 K8sObjects = K8sObject | Iterable[K8sObject]
 
 
-class Manifest(Protocol):
+class Manifest:
     """One object (or a nested structure with its own metadata, e.g. a pod template) that can be modified."""
+
+    def __init__(self, obj: MutableMapping[Any, Any] | KubernetesModel) -> None:
+        self._obj = obj
 
     def get(self, key: str) -> Any:
         """Get a field of the object itself, by its API name; ``None`` if there is none."""
+        return _get_field(self._obj, key)
 
     def get_meta(self, key: str) -> Any:
         """Get a field of the metadata, by its API name; ``None`` if there is none."""
+        meta = _get_field(self._obj, "metadata")
+        return None if meta is None else _to_plain(_get_field(meta, key))
 
     def set_meta(self, key: str, value: Any) -> None:
         """Set a field of the metadata, which is created if it is not there; ``None`` removes the field."""
+        meta = _get_field(self._obj, "metadata")
+        if meta is None and value is None:
+            return
+        if meta is None:
+            meta = {} if isinstance(self._obj, MutableMapping) else _find_class(self._obj, "metadata")()
+            _set_field(self._obj, "metadata", meta)
+        if key == "ownerReferences" and value is not None and _is_model(meta):
+            cls = _find_class(meta, key)
+            value = [_from_plain(cls, item) for item in value]
+        _set_field(meta, key, value)
 
     def nested(self, path: FieldPath) -> Iterator[Manifest]:
         """Go through the nested structures: none if the path is absent, many if there are lists on it."""
-
-
-class DictManifest:
-    """A manifest in a mutable mapping."""
-
-    def __init__(self, obj: MutableMapping[Any, Any]) -> None:
-        self._obj = obj
-
-    def get(self, key: str) -> Any:
-        return self._obj.get(key)
-
-    def get_meta(self, key: str) -> Any:
-        return (self._obj.get("metadata") or {}).get(key)
-
-    def set_meta(self, key: str, value: Any) -> None:
-        if value is not None:
-            if self._obj.get("metadata") is None:
-                self._obj["metadata"] = {}
-            self._obj["metadata"][key] = value
-        elif self._obj.get("metadata"):
-            self._obj["metadata"].pop(key, None)
-
-    def nested(self, path: FieldPath) -> Iterator[Manifest]:
-        return _walk(self._obj, path)
-
-
-class ModelManifest:
-    """A manifest in a model of the official client."""
-
-    def __init__(self, obj: KubernetesModel) -> None:
-        self._obj = obj
-
-    def get(self, key: str) -> Any:
-        return _get_attribute(self._obj, key)
-
-    def get_meta(self, key: str) -> Any:
-        meta = _get_attribute(self._obj, "metadata")
-        value = None if meta is None else _get_attribute(meta, key)
-        return _to_plain(value)
-
-    def set_meta(self, key: str, value: Any) -> None:
-        meta = _get_attribute(self._obj, "metadata")
-        if meta is None:
-            meta = _find_class(self._obj, "metadata")()
-            _set_attribute(self._obj, "metadata", meta)
-        if key == "ownerReferences" and value is not None:
-            cls = _find_class(meta, key)
-            value = [_from_plain(cls, item) for item in value]
-        _set_attribute(meta, key, value)
-
-    def nested(self, path: FieldPath) -> Iterator[Manifest]:
         return _walk(self._obj, path)
 
 
@@ -111,20 +76,17 @@ def open_manifests(objs: K8sObjects) -> list[Manifest]:
 
     Raises :class:`TypeError` for anything that cannot be edited as a Kubernetes object.
     """
-    if _is_single(objs):
-        return [_open(objs)]
-    if isinstance(objs, Iterable) and not isinstance(objs, (str, bytes, Mapping)):
+    # The models of the newest clients are also iterable.
+    if isinstance(objs, Iterable) and not isinstance(objs, (str, bytes, Mapping)) and not _is_model(objs):
         return [_open(obj) for obj in objs]
-    return [_open(objs)]  # which raises
+    return [_open(objs)]
 
 
 def _open(obj: object) -> Manifest:
-    if isinstance(obj, MutableMapping):
-        return DictManifest(obj)
-    if _is_model(obj):
-        return ModelManifest(obj)
+    if isinstance(obj, MutableMapping) or _is_model(obj):
+        return Manifest(obj)
     if _is_pykube(obj):
-        return DictManifest(obj.obj)
+        return Manifest(obj.obj)
     if isinstance(obj, Mapping):
         raise TypeError(
             f"{type(obj).__name__} is read-only and cannot be modified. To change the object that is being "
@@ -134,11 +96,6 @@ def _open(obj: object) -> Manifest:
         f"{type(obj).__name__} is not supported as a Kubernetes object. Use dicts, "
         f"or the objects of the clients `kubernetes`, `kubernetes_asyncio`, `pykube-ng`."
     )
-
-
-def _is_single(obj: object) -> bool:
-    # The models of the newest clients are also iterable, so they are to be recognised before the collections.
-    return isinstance(obj, MutableMapping) or _is_model(obj) or _is_pykube(obj)
 
 
 def _is_model(obj: object) -> TypeGuard[KubernetesModel]:
@@ -160,21 +117,26 @@ def _walk(obj: object, path: FieldPath) -> Iterator[Manifest]:
             yield from _walk(item, path)
     elif not path:
         yield _open(obj)
-    elif _is_model(obj):
-        yield from _walk(_get_attribute(obj, path[0]), path[1:])
-    elif isinstance(obj, Mapping):
-        yield from _walk(obj.get(path[0]), path[1:])
+    elif isinstance(obj, Mapping) or _is_model(obj):
+        yield from _walk(_get_field(obj, path[0]), path[1:])
     else:
         raise TypeError(f"No nested field {'.'.join(path)!r} is possible inside of {type(obj).__name__}.")
 
 
-def _get_attribute(model: KubernetesModel, key: str) -> Any:
-    attribute = _find_attribute(model, key)
-    return None if attribute is None else getattr(model, attribute)
+def _get_field(obj: Mapping[Any, Any] | KubernetesModel, key: str) -> Any:
+    if isinstance(obj, Mapping):
+        return obj.get(key)
+    attribute = _find_attribute(obj, key)
+    return None if attribute is None else getattr(obj, attribute)
 
 
-def _set_attribute(model: KubernetesModel, key: str, value: Any) -> None:
-    setattr(model, _require_attribute(model, key), value)
+def _set_field(obj: MutableMapping[Any, Any] | KubernetesModel, key: str, value: Any) -> None:
+    if not isinstance(obj, MutableMapping):
+        setattr(obj, _require_attribute(obj, key), value)
+    elif value is not None:
+        obj[key] = value
+    else:
+        obj.pop(key, None)
 
 
 def _find_class(model: KubernetesModel, key: str) -> Any:

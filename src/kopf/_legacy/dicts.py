@@ -1,4 +1,4 @@
-"""Helpers for nested dicts, with the errors and the arguments as they were."""
+"""Helpers for nested dicts, with the errors and the arguments as they were; and the diffs of single fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
 from kopf._values import fields
-from kopf._values.fields import FieldSpec, parse_field
+from kopf._values.diffs import Diff, DiffItem, diff
+from kopf._values.fields import FieldPath, FieldSpec, parse_field
 
 
 class _Unset(enum.Enum):
@@ -64,3 +65,18 @@ def cherrypick(
         value = resolve(src, field, _Unset)
         if value is not _Unset:
             ensure(dst, field, value if picker is None else picker(value))
+
+
+def reduce(d: Diff, path: FieldSpec) -> Diff:
+    """Get what has changed in the field, with the paths relative to it."""
+    field = parse_field(path)
+    return Diff(item for whole in d for item in _narrow(whole, field))
+
+
+def _narrow(item: DiffItem, field: FieldPath) -> Diff:
+    size = len(item.field)
+    if item.field[: len(field)] == field:
+        return Diff([item._replace(field=item.field[len(field) :])])
+    if item.field != field[:size]:
+        return Diff()
+    return diff(fields.resolve(item.old, field[size:]), fields.resolve(item.new, field[size:]))

@@ -11,10 +11,10 @@ from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import Discovery, discover
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
-from kopf._values.functions import describe_function
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector
-from kopf._values.suggestions import suggest
+from kopf._values.similar_names import suggest
+from kopf._values.user_functions import describe_function
 
 logger = logging.getLogger(__name__)
 

@@ -36,8 +36,7 @@ from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_rule
 from kopf._values.resources import EVENTS, Resource
 from kopf._values.selectors import Selector
-from kopf._values.similar_names import find_similar_names
-from kopf._values.suggestions import suggest
+from kopf._values.similar_names import find_similar_names, suggest
 
 MAX_EVENTS = 10
 _MAX_NAMES = 1000

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any, TypedDict
 
 from kopf._controller.instruments import Execute
-from kopf._handlers.attempt_names import name_outcome, name_reason
+from kopf._handlers.attempt_observer import name_outcome, name_reason
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause, WebhookCause
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kopf._client.auth.credentials import Credentials
 from kopf._controller.instruments import Execute
-from kopf._handlers.attempt_names import name_outcome, name_reason
+from kopf._handlers.attempt_observer import name_outcome, name_reason
 from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handlers import Handler

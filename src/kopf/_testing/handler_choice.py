@@ -20,9 +20,9 @@ from kopf._handlers.handlers import (
 )
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.fields import parse_field
-from kopf._values.functions import describe_function
 from kopf._values.reasons import Activity, Reason, WebhookType
 from kopf._values.selectors import EVERYTHING
+from kopf._values.user_functions import describe_function
 
 _CHANGES = (Reason.CREATE.value, Reason.UPDATE.value, Reason.DELETE.value, Reason.RESUME.value)
 _ACTIVITIES: Mapping[Activity, str] = {

@@ -25,14 +25,11 @@ from kopf._handlers.handlers import (
     WatchingHandler,
 )
 from kopf._handlers.matching import matches
-from kopf._handlers.outcomes import Outcome
-from kopf._handlers.results import deliver_result
+from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._testing.call_context import CallContext
 from kopf._testing.calling_options import STOP_AFTER
-from kopf._testing.given_objects import make_object
 from kopf._testing.handler_choice import list_reasons
 from kopf._testing.handler_run import HandlerRun
-from kopf._values.raw_events import LazyEvent
 
 PATIENCE = 10.0
 """How long a daemon may take to exit when it is stopped, if it is never cancelled; in seconds."""
@@ -63,8 +60,8 @@ def _make_cause(
 ) -> ResourceCause:
     match handler:
         case WatchingHandler():
-            event = LazyEvent(context.options.get("type", "ADDED"), make_object(content))
-            return WatchingCause(**context.make_kwargs(content, is_local=True), event=event)
+            type = context.options.get("type", "ADDED")
+            return WatchingCause(**context.make_kwargs(content, is_local=True), type=type)
         case SpawningHandler():
             checker = AsyncDaemonStopperChecker if handler.is_async else SyncDaemonStopperChecker
             return BackgroundCause(**context.make_kwargs(content), stopped=checker(stopper))

@@ -30,8 +30,8 @@ from kopf._testing.given_objects import GivenObject
 from kopf._testing.handler_choice import check_ambiguity, find_handlers, list_reasons
 from kopf._testing.handler_run import HandlerRun
 from kopf._testing.object_calls import call_object_handler
-from kopf._values.functions import describe_function
 from kopf._values.patches import Patch
+from kopf._values.user_functions import describe_function
 
 H = TypeVar("H", bound=Handler)
 

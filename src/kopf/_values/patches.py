@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from typing import Any, Final, TypedDict
 
 from kopf._values.authorship import Authorship
-from kopf._values.callbacks import explaining
 from kopf._values.deliveries import EVERYTHING, Deliveries, choose
 from kopf._values.diffs import DiffOperation, diff
 from kopf._values.fields import FieldPath
 from kopf._values.records import FrozenRecord, replace
+from kopf._values.user_functions import explaining
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

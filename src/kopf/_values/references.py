@@ -8,7 +8,7 @@ an API version and a kind (in the items of listings), and the API takes no nulls
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import msgspec
 
@@ -60,39 +60,16 @@ def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
     """
     if isinstance(body, Body):
         body = body.object
-    if isinstance(body, KubeObject):
-        return _build_reference_by_head(body)
-    ref: ObjectReference = {}
-    meta: Mapping[str, Any] = body.get("metadata") or {}
-    # The models of the official clients have names of their own when they are converted to dicts.
-    if api_version := body.get("apiVersion") or body.get("api_version"):
-        ref["apiVersion"] = api_version
-    if kind := body.get("kind"):
-        ref["kind"] = kind
-    if name := meta.get("name"):
-        ref["name"] = name
-    if uid := meta.get("uid"):
-        ref["uid"] = uid
-    if namespace := meta.get("namespace"):
-        ref["namespace"] = namespace
-    return ref
-
-
-def _build_reference_by_head(obj: KubeObject) -> ObjectReference:
-    """The same, with nothing decoded: references are built for all logged messages."""
-    head = obj.head
-    ref: ObjectReference = {}
-    if obj.api_version:
-        ref["apiVersion"] = obj.api_version
-    if obj.kind:
-        ref["kind"] = obj.kind
-    if head.name:
-        ref["name"] = head.name
-    if head.uid:
-        ref["uid"] = head.uid
-    if head.namespace:
-        ref["namespace"] = head.namespace
-    return ref
+    if isinstance(body, KubeObject):  # with nothing decoded: references are built for all logged messages
+        head = body.head
+        fields = [body.api_version, body.kind, head.name, head.uid, head.namespace]
+    else:
+        meta: Mapping[str, Any] = body.get("metadata") or {}
+        # The models of the official clients have names of their own when they are converted to dicts.
+        api_version = body.get("apiVersion") or body.get("api_version")
+        fields = [api_version, body.get("kind"), meta.get("name"), meta.get("uid"), meta.get("namespace")]
+    known = zip(("apiVersion", "kind", "name", "uid", "namespace"), fields, strict=True)
+    return cast(ObjectReference, {key: value for key, value in known if value})
 
 
 def build_owner_reference(
@@ -109,21 +86,16 @@ def build_owner_reference(
 
     Both flags are absent if ``None``. See https://kubernetes.io/docs/concepts/architecture/garbage-collection/
     """
-    ref: OwnerReference = {}
     meta: Mapping[str, Any] = body.get("metadata") or {}
-    if controller is not None:
-        ref["controller"] = controller
-    if block_owner_deletion is not None:
-        ref["blockOwnerDeletion"] = block_owner_deletion
-    if api_version := body.get("apiVersion"):
-        ref["apiVersion"] = api_version
-    if kind := body.get("kind"):
-        ref["kind"] = kind
-    if name := meta.get("name"):
-        ref["name"] = name
-    if uid := meta.get("uid"):
-        ref["uid"] = uid
-    return ref
+    fields = {
+        "controller": controller,
+        "blockOwnerDeletion": block_owner_deletion,
+        "apiVersion": body.get("apiVersion"),
+        "kind": body.get("kind"),
+        "name": meta.get("name"),
+        "uid": meta.get("uid"),
+    }
+    return cast(OwnerReference, {key: value for key, value in fields.items() if value or value is False})
 
 
 def list_owner_uids(obj: KubeObject, *, unreadable: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ import enum
 import re
 from collections.abc import Callable, Collection
 
-from kopf._values.functions import describe_function
 from kopf._values.resources import EVENTS, Resource
+from kopf._values.user_functions import describe_function
 
 
 class Marker(enum.Enum):

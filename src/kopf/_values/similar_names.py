@@ -1,8 +1,18 @@
-"""Similar names: what could have been meant by a name that does not exist."""
+"""Similar names: what could have been meant by a name, or by a selector of resources, that does not exist."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+
+_LIKENESS = 0.75
+"""How similar the names must be, where 1 is for equal ones."""
+
+_MAX_SUGGESTIONS = 3
+"""How many resources are named at most; one name can be of several."""
 
 
 def find_similar_names(name: str, known: Iterable[str], *, limit: int = 3, likeness: float = 0.6) -> Sequence[str]:
@@ -14,3 +24,55 @@ def find_similar_names(name: str, known: Iterable[str], *, limit: int = 3, liken
     import difflib  # only mistakes need it, and an operator in production has none
 
     return difflib.get_close_matches(name, list(known), n=limit, cutoff=likeness)
+
+
+def suggest(selector: Selector, resources: Collection[Resource]) -> str | None:
+    """
+    Say in one sentence which resources are similar; ``None`` if none are, or if it is not about a name.
+
+    Those of the same name in another group or version go before those of a similar name.
+    """
+    name = _get_name(selector)
+    if name is None:
+        return None
+    namesakes = [resource for resource in resources if _loosen(selector).check(_prefer(resource))]
+    if namesakes:
+        asked = "/".join(part for part in (selector.group, selector.version) if part) or "the core API"
+        return f"There is {_join(_choose_near(selector, namesakes))}, but {asked} is asked for."
+    similar = _find_similar(name, _choose_near(selector, resources)) or _find_similar(name, resources)
+    return f"Did you mean {_join(similar)}?" if similar else None
+
+
+def _get_name(selector: Selector) -> str | None:
+    names = (selector.any_name, selector.plural, selector.singular, selector.kind, selector.shortcut)
+    return next((name for name in names if isinstance(name, str)), None)
+
+
+def _loosen(selector: Selector) -> Selector:
+    return dataclasses.replace(selector, arg1=None, arg2=None, arg3=None, group=None, version=None)
+
+
+def _prefer(resource: Resource) -> Resource:
+    """Make it match the selectors with no versions."""
+    return dataclasses.replace(resource, preferred=True)
+
+
+def _choose_near(selector: Selector, resources: Collection[Resource]) -> Collection[Resource]:
+    """Choose those of the same group, if there are any."""
+    return [resource for resource in resources if resource.group == selector.group] or resources
+
+
+def _find_similar(name: str, resources: Collection[Resource]) -> list[Resource]:
+    """Find the resources of the most similar name; the letter case does not matter, as kinds are mistaken for names."""
+    owners: dict[str, list[Resource]] = {}
+    for resource in resources:
+        for known in (resource.plural, resource.singular, resource.kind, *resource.shortcuts):
+            if known and resource.preferred:
+                owners.setdefault(known.lower(), []).append(resource)
+    guesses = find_similar_names(name.lower(), owners, limit=1, likeness=_LIKENESS)
+    return [owner for guess in guesses for owner in owners[guess]]
+
+
+def _join(resources: Iterable[Resource]) -> str:
+    known = sorted({(resource.plural, resource.api_version) for resource in resources})
+    return " or ".join(f"{plural!r} of {api}" for plural, api in known[:_MAX_SUGGESTIONS])

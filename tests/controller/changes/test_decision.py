@@ -38,10 +38,10 @@ from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._settings.settings import PersistenceSettings
 from kopf._storage.snapshots import Snapshots
 from kopf._values.bodies import Body
-from kopf._values.callbacks import FilterError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.reasons import Reason
+from kopf._values.user_functions import FilterError
 from tests.handlers.builders import RESOURCE, do_nothing
 
 NOW = datetime.datetime(2026, 11, 20, 23, 53, 38, 49971, tzinfo=datetime.UTC)

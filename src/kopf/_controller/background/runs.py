@@ -21,8 +21,7 @@ from kopf._controller.background.stopping import (
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import BackgroundCause
 from kopf._handlers.handlers import SpawningHandler
-from kopf._handlers.outcomes import Outcome
-from kopf._handlers.results import deliver_result
+from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._handlers.retry_policy import Retries
 from kopf._logging.loggers import ObjectLogger
 from kopf._values.bodies import Body

@@ -19,9 +19,9 @@ from kopf._controller.background.timers import TimerRun
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
-from kopf._values.callbacks import explaining
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
+from kopf._values.user_functions import explaining
 
 _CANCELLATION_TIMEOUT = 0.5
 """How long the cancelled leftovers may take to exit, in seconds."""

@@ -23,11 +23,11 @@ from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._values import codec
-from kopf._values.callbacks import FilterError
 from kopf._values.ids import HandlerId
 from kopf._values.patches import ADD, REMOVE, FinalizerChange
 from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, UPDATE, Reason
 from kopf._values.records import FrozenRecord, Record, replace
+from kopf._values.user_functions import FilterError
 
 MAX_RESTORATIONS = 5
 """How many times the lost state of an object is put back, until it is obvious that somebody insists on removing it."""

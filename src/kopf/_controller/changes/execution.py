@@ -22,12 +22,11 @@ from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
-from kopf._handlers.outcomes import Outcome
-from kopf._handlers.results import deliver_result
-from kopf._values.callbacks import explaining
+from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._values.codec import UnreadableError
 from kopf._values.reasons import Reason
 from kopf._values.records import Record
+from kopf._values.user_functions import explaining
 
 TITLES = {
     Reason.CREATE: "Creation",

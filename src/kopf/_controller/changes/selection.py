@@ -9,12 +9,11 @@ from kopf._controller.changes.decision import Choice
 from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.matching import matches, matches_change, matches_either_state, matches_field
-from kopf._handlers.reading import list_read_arguments
 from kopf._handlers.registry import HandlersOfResource, deduplicate
-from kopf._values.callbacks import FilterError
 from kopf._values.ids import HandlerId
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
+from kopf._values.user_functions import FilterError, list_read_arguments
 
 H = TypeVar("H", bound=ResourceHandler)
 

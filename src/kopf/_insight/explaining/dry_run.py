@@ -28,7 +28,6 @@ from kopf._storage.snapshots import Snapshots
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
-from kopf._values.raw_events import LazyEvent
 from kopf._values.records import FrozenRecord, field
 from kopf._values.resources import Resource
 
@@ -126,5 +125,5 @@ class DryRun:
             "patch": Patch(body=body),
         }
         if isinstance(handler, WatchingHandler):
-            return WatchingCause(**common, event=LazyEvent("MODIFIED", body.object))
+            return WatchingCause(**common, type="MODIFIED")
         return ResourceCause(**common)

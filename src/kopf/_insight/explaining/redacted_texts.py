@@ -17,11 +17,10 @@ from typing import Any
 from kopf._handlers import criteria
 from kopf._handlers.criteria import ABSENT, PRESENT
 from kopf._values import codec
-from kopf._values.callbacks import FilterError
 from kopf._values.fields import FieldPath
-from kopf._values.functions import describe_function
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
+from kopf._values.user_functions import FilterError, describe_function
 
 HIDDEN = "(hidden)"
 MAX_VALUE = 120

@@ -23,9 +23,9 @@ from kopf._handlers.matching import (
 )
 from kopf._insight.explaining.explanation import Rejection
 from kopf._insight.explaining.redacted_texts import RedactedTexts, show_path
-from kopf._values.callbacks import FilterError
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.reasons import Reason
+from kopf._values.user_functions import FilterError
 
 Criterion = Callable[[Any, Any], bool]
 

@@ -19,7 +19,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from kopf._client.client_observer import Headers
 from kopf._controller.observer import Observer, Observers, Review
-from kopf._handlers.attempt_names import name_outcome, name_reason
+from kopf._handlers.attempt_observer import name_outcome, name_reason
 from kopf._handlers.causes import Cause, ResourceCause, WebhookCause
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import Handler, IndexingHandler

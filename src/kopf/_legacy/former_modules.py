@@ -1,10 +1,23 @@
-"""The table of the former modules: what was in them, and where it is now."""
+"""
+Former modules: empty ones, whose attributes are looked up among today's names when somebody asks for them.
+
+The table of what was in them, and where it is now, is here, too.
+"""
 
 from __future__ import annotations
 
+import dis
+import functools
 import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import operator
+import sys
+import warnings
 from collections.abc import Mapping
-from typing import NamedTuple
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
 
 
 class Target(NamedTuple):
@@ -61,7 +74,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._values.bodies": "MappingView",
         "kopf._values.fields": "parse_field",
     },
-    "kopf._cogs.structs.diffs": {"kopf._legacy.diffs": "reduce", "kopf._values.diffs": "EMPTY diff"},
+    "kopf._cogs.structs.diffs": {"kopf._legacy.dicts": "reduce", "kopf._values.diffs": "EMPTY diff"},
     "kopf._cogs.structs.ephemera": {"collections.abc": "Indices=Mapping", "typing": "AnyMemo=Any"},
     "kopf._cogs.structs.ids": {},
     "kopf._cogs.structs.patches": {"kopf._values.patches": "JSONPatchItem MetaPatch SpecPatch StatusPatch"},
@@ -78,11 +91,11 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._handlers.handlers": "Handler",
         "kopf._handlers.lifecycles": "LifeCycleFn",
         "kopf._handlers.outcomes": "Outcome",
-        "kopf._legacy.context": "cause_var handler_var",
+        "kopf._legacy.context_variables": "cause_var handler_var",
     },
     "kopf._core.actions.invocation": {
         "kopf._handlers.handlers": "is_async_fn=is_async",
-        "kopf._legacy.context": "context",
+        "kopf._legacy.context_variables": "context",
     },
     "kopf._core.actions.lifecycles": {"kopf": _LIFECYCLES},
     "kopf._core.actions.loggers": {
@@ -96,7 +109,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._core.engines.indexing": {"collections.abc": "OperatorIndices=Mapping"},
     "kopf._core.engines.peering": {"kopf._coordination.peers": "Peer"},
     "kopf._core.engines.posting": {
-        "kopf._legacy.posting": "K8sEvent enqueue event_queue_loop_var event_queue_var settings_var",
+        "kopf._legacy.context_variables": "K8sEvent enqueue event_queue_loop_var event_queue_var settings_var",
     },
     "kopf._core.intents.callbacks": {
         "kopf._handlers.criteria": "MetaFilterFn=WhenFilter WhenFilterFn=WhenFilter",
@@ -104,7 +117,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     },
     "kopf._core.intents.causes": {
         "kopf._handlers.causes": _CAUSES,
-        "kopf._legacy.context": "cause_var",
+        "kopf._legacy.context_variables": "cause_var",
         "kopf._values.reasons": "Activity WebhookType",
     },
     "kopf._core.intents.filters": {"kopf._handlers.criteria": "MetaFilter MetaFilterToken ValueFilter"},
@@ -136,6 +149,54 @@ MODULES = frozenset(
     ".".join(parts[:size]) for parts in (name.split(".") for name in _TABLE) for size in range(2, len(parts) + 1)
 )
 """All former modules that can be imported, with the packages that they were in."""
+
+_PUBLIC_PLACES = ("kopf", "kopf.testing")
+
+
+def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
+    """Find a former module, when there is no real one with this name; see the hook in ``kopf/__init__.py``."""
+    if name in MODULES:
+        is_package = any(other.startswith(f"{name}.") for other in MODULES)
+        return importlib.util.spec_from_loader(name, _Loader(), is_package=is_package)
+    if name.startswith(("kopf._cogs.", "kopf._core.")):
+        raise ModuleNotFoundError(_explain(f"module {name!r}", name), name=name)
+    return None
+
+
+class _Loader(importlib.abc.Loader):
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__getattr__"] = functools.partial(get_former, module.__name__)
+
+
+def get_former(module: str, name: str, *, stacklevel: int = 1) -> Any:
+    """
+    Get what had this name in this module, with a warning for those who ask: this many frames above this one.
+
+    Raises :class:`AttributeError` if there is nothing like that anymore; :class:`ImportError` if it is imported by
+    name: otherwise, Python would not show our explanation.
+    """
+    if f"{module}.{name}" in MODULES:
+        return importlib.import_module(f"{module}.{name}")
+    target = None if name.startswith("__") else find_target(module, name)
+    if target is None:
+        error = ImportError if _is_import_by_name(sys._getframe(stacklevel)) else AttributeError
+        raise error(_explain(f"{name!r} in {module!r}", f"{module}.{name}"))
+    warnings.warn(f"{module}.{name} is private. {_advise(target)}", DeprecationWarning, stacklevel=stacklevel + 1)
+    return operator.attrgetter(target.name)(importlib.import_module(target.module))
+
+
+def _is_import_by_name(frame: FrameType) -> bool:
+    return frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
+
+
+def _explain(what: str, name: str) -> str:
+    return f"There is no {what} anymore: it was an internal part of Kopf 1. Use {find_replacement(name)}."
+
+
+def _advise(target: Target) -> str:
+    if target.module in _PUBLIC_PLACES or not target.module.startswith("kopf"):
+        return f"Use {target.module}.{target.name} instead."
+    return "It has no public counterpart, and can disappear in any version."
 
 
 def find_target(module: str, name: str) -> Target | None:

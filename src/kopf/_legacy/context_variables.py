@@ -1,20 +1,66 @@
 """
-The queue of Kubernetes events: it was taken from a context variable in one thread or task, to be set in another one.
+The former context variables: what is being handled right now, and the queue of Kubernetes events.
 
-It is the recorder of the operator that is carried so. Whoever sets a queue of their own,
-gets the events: e.g. in tests.
+The queue was taken from a context variable in one thread or task, to be set in another one. It is the recorder of the
+operator that is carried so. Whoever sets a queue of their own, gets the events: e.g. in tests.
 """
 
 from __future__ import annotations
 
+import abc
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Protocol, cast
 
 from kopf._events.recorder import EventSink, current_recorder
+from kopf._handlers.causes import ChangingCause
+from kopf._handlers.context import SubhandlingContext, current_subhandling
+from kopf._handlers.handlers import ChangingHandler
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference
+
+
+class _Variable(abc.ABC):
+    """It is only read: what is handled, is up to the framework."""
+
+    def get(self, *default: Any) -> Any:
+        """Get the value, or the default. With no default, raises :class:`LookupError` outside of handlers."""
+        context = current_subhandling.get(None)
+        if context is not None:
+            return self._pick(context)
+        if default:
+            return default[0]
+        raise LookupError("No change of any object is being handled here.")
+
+    @abc.abstractmethod
+    def _pick(self, context: SubhandlingContext) -> object: ...
+
+
+class _CauseVariable(_Variable):
+    def _pick(self, context: SubhandlingContext) -> ChangingCause:
+        return context.cause
+
+
+class _HandlerVariable(_Variable):
+    def _pick(self, context: SubhandlingContext) -> ChangingHandler:
+        return context.parent
+
+
+@contextlib.contextmanager
+def context(values: Iterable[tuple[ContextVar[Any], Any]]) -> Iterator[None]:
+    """Set context variables for the time of the block."""
+    tokens = [(variable, variable.set(value)) for variable, value in values]
+    try:
+        yield
+    finally:
+        for variable, token in reversed(tokens):
+            variable.reset(token)
+
+
+cause_var = _CauseVariable()
+handler_var = _HandlerVariable()
 
 
 class K8sEvent(NamedTuple):

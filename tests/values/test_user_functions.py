@@ -15,9 +15,9 @@ from kopf._handlers.causes import ChangingCause
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.handlers import Handler
 from kopf._handlers.outcomes import Attempt
-from kopf._handlers.reading import list_read_arguments
 from kopf._settings.settings import OperatorSettings
 from kopf._values.reasons import Reason
+from kopf._values.user_functions import list_read_arguments
 from tests.handlers.builders import make_changing_cause, make_changing_handler
 
 

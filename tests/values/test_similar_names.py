@@ -6,7 +6,7 @@ import pytest
 
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector
-from kopf._values.suggestions import suggest
+from kopf._values.similar_names import suggest
 
 RESOURCES = [
     Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", "kopfexample", frozenset({"kex", "kexes"})),
