@@ -17,8 +17,8 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, Unpack
 
-from kopf._handlers.context import SubhandlingContext, current_subhandling
 from kopf._handlers.criteria import ValueFilter
+from kopf._handlers.current_handler import SubhandlingContext, current_subhandling
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handlers import (
     ActivityHandler,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kopf._handlers.causes import Change, ChangingCause, ResourceCause, WatchingCause
-from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext, current_body, current_subhandling
 from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, WatchingHandler
 from kopf._values.bodies import Body
 from kopf._values.diffs import diff

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._handlers.context import SubhandlingContext
+from kopf._handlers.current_handler import SubhandlingContext
 from kopf._handlers.signatures import check_registry
 from kopf._values.bodies import Body
 from tests.handlers.builders import do_nothing, executing, make_changing_cause, make_changing_handler

@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext, current_body, current_subhandling
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._values.bodies import Body

@@ -23,7 +23,7 @@ from kopf._client.errors import make_error
 from kopf._client.resources.listing import parse_list
 from kopf._client.resources.watching import parse_line
 from kopf._coordination.peers import Peer, Peers
-from kopf._values import nesting
+from kopf._values import malformed_json
 from kopf._values.objects import KubeObject
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
@@ -204,7 +204,7 @@ def test_listings(shape: str) -> None:
 def test_the_neighbours_of_deep_objects_are_listed() -> None:
     for text in get_documents():
         try:
-            msgspec.json.decode(nesting.prune(_encode(text), 32))
+            msgspec.json.decode(malformed_json.prune(_encode(text), 32))
         except ValueError:  # e.g. the brackets are not balanced
             continue
         item = '{"metadata":{"name":"%s","annotations":{"a":"]}\\\\\\""}},"spec":{"a":%s}}'

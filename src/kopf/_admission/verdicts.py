@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kopf._handlers.causes import WebhookCause
 from kopf._handlers.executor import HandlerExecutor
-from kopf._handlers.handler_errors import AdmissionError, PermanentError, TemporaryError, blame_sender, describe
+from kopf._handlers.handler_errors import AdmissionError, PermanentError, TemporaryError, deny_malformed, describe
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.matching import matches
 from kopf._handlers.outcomes import Attempt, Outcome
@@ -71,7 +71,7 @@ def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookH
         return matches(handler, cause)
     except Exception as e:  # of the callbacks; the handler could have denied the change
         if isinstance(e.__cause__, StanzaError):
-            errors[handler] = blame_sender(e.__cause__)
+            errors[handler] = deny_malformed(e.__cause__)
             return False
         cause.logger.error("%s cannot be filtered: %s", handler, e, exc_info=e)
         errors[handler] = e

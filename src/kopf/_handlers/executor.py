@@ -14,7 +14,7 @@ from typing import Any
 
 from kopf._handlers.attempt_observer import AttemptObserver
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
-from kopf._handlers.context import SubhandlingContext, current_body, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext, current_body, current_subhandling
 from kopf._handlers.handler_errors import HandlerTimeoutError
 from kopf._handlers.handlers import Handler, SpawningHandler
 from kopf._handlers.invocation import invoke

@@ -58,7 +58,7 @@ class HandlerChildrenRetry(TemporaryError):
     """Some sub-handlers are not finished yet, so their parent is to be called again."""
 
 
-def blame_sender(error: StanzaError) -> AdmissionError:
+def deny_malformed(error: StanzaError) -> AdmissionError:
     """The object makes no sense: it is the fault of who has sent it, and they are told so; it is none of a handler."""
     return AdmissionError(str(error), code=400)
 

@@ -25,7 +25,7 @@ from kopf._handlers.handler_errors import (
     HandlerTimeoutError,
     PermanentError,
     TemporaryError,
-    blame_sender,
+    deny_malformed,
     name_error,
 )
 from kopf._handlers.handlers import ActivityHandler, Handler, IndexingHandler, WatchingHandler, WebhookHandler
@@ -117,7 +117,7 @@ def judge(handler: Handler, attempt: Attempt, error: Exception, *, default_backo
         case PermanentError():
             return _give_up(error, logging.ERROR, "%s failed permanently: %s")
         case StanzaError() if isinstance(handler, WebhookHandler):
-            return _give_up(blame_sender(error), logging.INFO, _DENIAL)
+            return _give_up(deny_malformed(error), logging.INFO, _DENIAL)
     return _judge_arbitrary_error(handler, attempt, error, default_backoff)
 
 

@@ -28,7 +28,7 @@ class RunningAttempts:
         self._due: dict[int, float] = {}
         self._make_key = itertools.count().__next__
         self._get_time = time.monotonic
-        self._next_look = -math.inf
+        self._next_check = -math.inf
         self._timer: asyncio.TimerHandle | None = None
         self.leave: Callable[[int], object] = self._entries.pop
         """Say by its key that an attempt is over. There are no detours here, as it is for every attempt."""
@@ -36,7 +36,7 @@ class RunningAttempts:
     def enter(self, handler: Handler, logger: Logger) -> int:
         """An attempt begins; get the key for its end."""
         now = self._get_time()
-        if now > self._next_look:
+        if now > self._next_check:
             now = self._begin(now)
         key = self._make_key()
         self._entries[key] = handler, logger, now
@@ -55,13 +55,13 @@ class RunningAttempts:
         """Nobody is interested anymore."""
         if self._timer is not None:
             self._timer.cancel()
-        self._next_look = math.inf
+        self._next_check = math.inf
 
     def _plan(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
-        self._next_look = when
-        self._timer = loop.call_at(when, self._look)
+        self._next_check = when
+        self._timer = loop.call_at(when, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._due = {key: due for key, due in self._due.items() if key in self._entries}
@@ -79,4 +79,4 @@ class RunningAttempts:
         if soonest < math.inf:
             self._plan(loop, soonest)
         else:
-            self._next_look = -math.inf
+            self._next_check = -math.inf

@@ -149,7 +149,7 @@ class BriefCalls:
         self._is_planned = False
         self._add_thread()
         if self._timer is None:
-            self._timer = self._loop.call_later(PATIENCE, self._look)
+            self._timer = self._loop.call_later(PATIENCE, self._check)
 
     def _add_thread(self) -> None:
         if self._threads >= ELASTIC_LIMIT:
@@ -184,13 +184,13 @@ class BriefCalls:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         """See how far it has come."""
         self._timer = None
         self._settle()
         if self._waiting:
             self._add_thread()
-            self._timer = self._loop.call_later(PATIENCE, self._look)
+            self._timer = self._loop.call_later(PATIENCE, self._check)
 
     def _settle(self) -> None:
         while self._finished:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kopf._handlers.context import current_body
+from kopf._handlers.current_handler import current_body
 from kopf._kits.manifests import K8sObjects, Manifest, open_manifests
 from kopf._values.fields import FieldPath, parse_field
 from kopf._values.references import OwnerReference, build_owner_reference

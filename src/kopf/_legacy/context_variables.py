@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from kopf._events.recorder import EventSink, current_recorder
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.context import SubhandlingContext, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext, current_subhandling
 from kopf._handlers.handlers import ChangingHandler
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference

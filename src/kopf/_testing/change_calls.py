@@ -13,7 +13,7 @@ from typing import Any
 from kopf._controller.changes.detection import Detection, detect
 from kopf._controller.changes.selection import Selection
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.context import SubhandlingContext
+from kopf._handlers.current_handler import SubhandlingContext
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler

@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from kopf._values import codec, nesting, oversized
+from kopf._values import codec, malformed_json, oversized_objects
 from kopf._values.patches import thaw
 
 
@@ -124,8 +124,8 @@ class KubeObject(Mapping[str, Any]):
         Raises :class:`ValueError` if it is not JSON or has no proper metadata.
         """
         usual, pruned = None, ""
-        if len(raw) > oversized.MIN_LARGE:
-            raw, pruned = oversized.reduce(raw)
+        if len(raw) > oversized_objects.MIN_LARGE:
+            raw, pruned = oversized_objects.reduce(raw)
         try:
             envelope: _Envelope = (usual := _decode_usual_envelope(raw))
         except (RecursionError, ValueError):
@@ -153,7 +153,7 @@ class KubeObject(Mapping[str, Any]):
                 return obj
             problem = "there are spaces in the uid or in the version" if obj.head.name else "there is no name"
             problem = f"its metadata are malformed: {problem}"
-        except oversized.NamelessError:
+        except oversized_objects.NamelessError:
             raise
         except msgspec.ValidationError as e:
             problem = f"its metadata are malformed: {e}"
@@ -163,7 +163,7 @@ class KubeObject(Mapping[str, Any]):
         metadata, versions = _take_metadata(content)
         if not metadata.get("name"):
             if not content.startswith(b"{"):
-                codec.decode(nesting.prune(content, _PRUNED_DEPTH))
+                codec.decode(malformed_json.prune(content, _PRUNED_DEPTH))
             raise msgspec.ValidationError(problem)
         stub = cls.from_dict({"apiVersion": api_version, "kind": kind, **versions, "metadata": metadata})
         stub.pruned = problem
@@ -338,7 +338,7 @@ def _decode_unusual(raw: bytes | msgspec.Raw) -> tuple[_Envelope, bytes | msgspe
     try:
         return _decode_envelope(raw), raw, ""
     except RecursionError:
-        raw = nesting.prune(bytes(raw), _PRUNED_DEPTH)
+        raw = malformed_json.prune(bytes(raw), _PRUNED_DEPTH)
         return _decode_envelope(raw), raw, TOO_DEEP
 
 
@@ -372,13 +372,13 @@ def _decode_members(raw: bytes) -> dict[str, Any]:
 
 
 def _split_malformed(raw: bytes) -> dict[str, bytes]:
-    members = {_try_to_decode(name): value for name, value in nesting.split_members(raw)}
+    members = {_try_to_decode(name): value for name, value in malformed_json.split_members(raw)}
     return {name: value for name, value in members.items() if isinstance(name, str)}
 
 
 def _try_to_decode(raw: bytes) -> Any:
     try:
-        return codec.decode(nesting.prune(raw, _PRUNED_DEPTH))
+        return codec.decode(malformed_json.prune(raw, _PRUNED_DEPTH))
     except ValueError:
         return None
 

@@ -12,10 +12,10 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Final, TypedDict
 
-from kopf._values.authorship import Authorship
-from kopf._values.deliveries import EVERYTHING, Deliveries, choose
 from kopf._values.diffs import DiffOperation, diff
 from kopf._values.fields import FieldPath
+from kopf._values.patch_authorship import Authorship
+from kopf._values.patch_deliveries import EVERYTHING, Deliveries, choose
 from kopf._values.records import FrozenRecord, replace
 from kopf._values.user_functions import explaining
 

@@ -8,22 +8,22 @@ from collections.abc import Collection, Iterable, Sequence
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
 
-_LIKENESS = 0.75
+_CUTOFF = 0.75
 """How similar the names must be, where 1 is for equal ones."""
 
 _MAX_SUGGESTIONS = 3
 """How many resources are named at most; one name can be of several."""
 
 
-def find_similar_names(name: str, known: Iterable[str], *, limit: int = 3, likeness: float = 0.6) -> Sequence[str]:
+def find_similar_names(name: str, known: Iterable[str], *, limit: int = 3, cutoff: float = 0.6) -> Sequence[str]:
     """
     Find the names that are similar to this one, the most similar first; none is the most usual outcome.
 
-    ``likeness`` is how similar they must be, where 1 is for equal ones.
+    ``cutoff`` is how similar they must be, where 1 is for equal ones.
     """
     import difflib  # only mistakes need it, and an operator in production has none
 
-    return difflib.get_close_matches(name, list(known), n=limit, cutoff=likeness)
+    return difflib.get_close_matches(name, list(known), n=limit, cutoff=cutoff)
 
 
 def suggest(selector: Selector, resources: Collection[Resource]) -> str | None:
@@ -69,7 +69,7 @@ def _find_similar(name: str, resources: Collection[Resource]) -> list[Resource]:
         for known in (resource.plural, resource.singular, resource.kind, *resource.shortcuts):
             if known and resource.preferred:
                 owners.setdefault(known.lower(), []).append(resource)
-    guesses = find_similar_names(name.lower(), owners, limit=1, likeness=_LIKENESS)
+    guesses = find_similar_names(name.lower(), owners, limit=1, cutoff=_CUTOFF)
     return [owner for guess in guesses for owner in owners[guess]]
 
 

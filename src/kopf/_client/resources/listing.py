@@ -16,7 +16,7 @@ import msgspec
 from kopf._client.http.api import APIClient
 from kopf._client.resources.targets import Target
 from kopf._settings.settings import OperatorSettings
-from kopf._values import codec, nesting
+from kopf._values import codec, malformed_json
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
@@ -82,7 +82,7 @@ def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
     try:
         listing = _decode_list(content)
     except (RecursionError, ValueError):
-        shallow, inner = nesting.split(content, 2)
+        shallow, inner = malformed_json.split(content, 2)
         split = _decode_split_list(shallow)
         info = split.metadata.get("shardInfo")
         meta = {**split.metadata, "shardInfo": codec.decode(inner[info[0]]) if isinstance(info, list) else None}

@@ -14,10 +14,10 @@ from kopf._client.errors import (
     APINotFoundError,
 )
 from kopf._client.http.api import AnyLogger, APIClient
-from kopf._values.authorship import Authorship
-from kopf._values.deliveries import EVERYTHING, REST, STATUS
 from kopf._values.foreign_values import WARNING, find_in_patch, name_foreign_values
 from kopf._values.objects import KubeObject
+from kopf._values.patch_authorship import Authorship
+from kopf._values.patch_deliveries import EVERYTHING, REST, STATUS
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
 

@@ -39,7 +39,7 @@ from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import State, WatchEvent, WatchMachine
 from kopf._logging.log_levels import get_guiding_level
 from kopf._settings.settings import OperatorSettings
-from kopf._values import codec, nesting
+from kopf._values import codec, malformed_json
 from kopf._values.objects import KubeObject
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def parse_line(raw: bytes) -> Line:
     try:
         return _decode_line(raw)
     except (RecursionError, msgspec.DecodeError):
-        shallow, inner = nesting.split(raw, 1)
+        shallow, inner = malformed_json.split(raw, 1)
         split = _decode_split_line(shallow)
         return Line(split.type, msgspec.Raw(inner[split.object[0]]))
 

@@ -17,7 +17,7 @@ from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.context import SubhandlingContext
+from kopf._handlers.current_handler import SubhandlingContext
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import ChangingHandler

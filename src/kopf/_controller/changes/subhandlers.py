@@ -8,7 +8,7 @@ from typing import Any
 
 from kopf._controller.changes.selection import Selection
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.context import SubhandlingContext, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext, current_subhandling
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.registry import OperatorRegistry

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kopf._values import codec, nesting
+from kopf._values import codec, malformed_json
 from kopf._values.diffs import diff
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch, compose, merge, thaw
@@ -33,26 +33,26 @@ def _prune(value: Any, depth: int) -> Any:
 @given(JSON, st.integers(1, 5))
 def test_the_upper_levels_are_as_they_were(value: Any, depth: int) -> None:
     data = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-    assert json.loads(nesting.prune(data, depth)) == _prune(json.loads(data), depth)
+    assert json.loads(malformed_json.prune(data, depth)) == _prune(json.loads(data), depth)
 
 
 @given(JSON)
 def test_what_is_taken_out_can_be_put_back(value: Any) -> None:
     data = json.dumps({"a": [value, {"b": "]}\"\\"}], "c": {}}, ensure_ascii=False).encode("utf-8", "replace")
-    shallow, inner = nesting.split(data, 1)
+    shallow, inner = malformed_json.split(data, 1)
     assert {key: json.loads(inner[index]) for key, [index] in json.loads(shallow).items()} == json.loads(data)
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=3), st.sampled_from([(",", ":"), (" , ", " : "), (",\n", ": ")]))
 def test_the_members_are_told_apart(value: dict[str, Any], separators: tuple[str, str]) -> None:
     data = json.dumps(value, ensure_ascii=False, separators=separators).encode("utf-8", "replace")
-    assert {json.loads(name): json.loads(item) for name, item in nesting.split_members(data)} == json.loads(data)
+    assert {json.loads(name): json.loads(item) for name, item in malformed_json.split_members(data)} == json.loads(data)
 
 
 @pytest.mark.parametrize("malformed", ["NaN", "1e999", '"\\ud800"', "01", '{"a" 1}', "[1,]", "tru", "", '"\udcff"'])
 def test_malformed_members_do_not_hide_the_others(malformed: str) -> None:
     data = f'{{"a":1,"b":{malformed},"c":{{"d":{malformed}}},"e":["f"]}}'.encode("utf-8", "surrogateescape")
-    members = dict(nesting.split_members(data))
+    members = dict(malformed_json.split_members(data))
     assert (members[b'"a"'], members[b'"e"']) == (b"1", b'["f"]')
     assert [*members] == [b'"a"', b'"b"', b'"c"', b'"e"']
 
@@ -64,9 +64,9 @@ def test_malformed_members_do_not_hide_the_others(malformed: str) -> None:
 @example(b'"a":[' + b"9" * 5000 + b"]")
 @given(st.binary() | st.text("[]{}\"\\,: a1").map(str.encode))
 def test_garbage_is_not_an_error(data: bytes) -> None:
-    nesting.prune(data, 1)
-    nesting.split(data, 1)
-    list(nesting.split_members(data))
+    malformed_json.prune(data, 1)
+    malformed_json.split(data, 1)
+    list(malformed_json.split_members(data))
 
 
 @pytest.mark.parametrize("data", [
@@ -74,8 +74,8 @@ def test_garbage_is_not_an_error(data: bytes) -> None:
 ], ids=lambda data: repr(data[:8]))
 def test_it_takes_linear_time(data: bytes) -> None:
     started = time.process_time()
-    nesting.prune(data, 1)
-    list(nesting.split_members(data))
+    malformed_json.prune(data, 1)
+    list(malformed_json.split_members(data))
     assert time.process_time() - started < 5
 
 
@@ -90,7 +90,7 @@ def test_deep_values_are_skipped_fast(item: bytes) -> None:
         action(data)
         return time.process_time() - started
 
-    taken = min(measure(lambda data: nesting.prune(data, 2), data) for _ in range(5))
+    taken = min(measure(lambda data: malformed_json.prune(data, 2), data) for _ in range(5))
     assert taken < min(measure(codec.decode, flat) for _ in range(5))
 
 
