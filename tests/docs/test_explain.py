@@ -6,13 +6,11 @@ import re
 import shlex
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
-import kopf
 from kopf.cli import main
 from kopf_cluster import LocalCluster
 from tests.cli.api import request
@@ -27,14 +25,6 @@ PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples/obj"
 ANSWERS = re.findall(r"^```console\n\$ kopf (.*?)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 _TIME = r"\b(now|(in )?\d+ (s|min|h)( \d+ (s|min))?( ago)?) \(\d\d:\d\d:\d\dZ\)"
-
-
-@pytest.fixture(autouse=True)
-def _registry() -> Iterator[None]:
-    previous = kopf.get_default_registry()
-    kopf.set_default_registry(kopf.OperatorRegistry())
-    yield
-    kopf.set_default_registry(previous)
 
 
 def ask(command: str, cluster: LocalCluster, folder: pathlib.Path, url: str = "") -> str:

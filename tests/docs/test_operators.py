@@ -4,13 +4,12 @@ from __future__ import annotations
 import pathlib
 import re
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import kopf
 from kopf.testing import SyncSimulation
+from tests.docs.conftest import get_blocks
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
@@ -18,26 +17,14 @@ MINIMAL = EXAMPLES / "01-minimal"
 RETRIES = EXAMPLES / "02-retries"
 
 
-@pytest.fixture(autouse=True)
-def registry() -> Iterator[kopf.OperatorRegistry]:
-    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
-    kopf.set_default_registry(registry)
-    yield registry
-    kopf.set_default_registry(previous)
-
-
-def get_blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-
-
 def test_getting_started_shows_the_minimal_example() -> None:
-    assert get_blocks("docs/getting-started.md", "yaml") == [
+    assert get_blocks(ROOT / "docs/getting-started.md", "yaml") == [
         (MINIMAL / "crd.yaml").read_text(), (MINIMAL / "obj.yaml").read_text()]
-    assert get_blocks("docs/getting-started.md", "python")[0] == (MINIMAL / "handlers.py").read_text()
+    assert get_blocks(ROOT / "docs/getting-started.md", "python")[0] == (MINIMAL / "handlers.py").read_text()
 
 
 def test_what_getting_started_appends_is_one_operator_with_the_rest(tmp_path: pathlib.Path) -> None:
-    code = "\n\n".join(get_blocks("docs/getting-started.md", "python"))
+    code = "\n\n".join(get_blocks(ROOT / "docs/getting-started.md", "python"))
     functions = re.findall(r"^def (\w+)", code, re.MULTILINE)
     assert len(functions) == 4
     assert sorted(set(functions)) == sorted(functions)
@@ -54,7 +41,7 @@ def test_what_getting_started_appends_is_one_operator_with_the_rest(tmp_path: pa
 
 
 def test_the_readme_shows_the_example_of_retries() -> None:
-    [code] = get_blocks("README.md", "python")
+    [code] = get_blocks(ROOT / "README.md", "python")
     docstring, source = (RETRIES / "handlers.py").read_text().split("\n", 1)
     assert docstring.endswith('"""')
     assert source == code
@@ -82,7 +69,7 @@ def test_the_operator_of_the_readme() -> None:
 @pytest.mark.parametrize("write", [1, 2, 3])
 def test_the_operator_of_the_walkthrough_survives_crashes(tmp_path: pathlib.Path, write: int) -> None:
     folder = EXAMPLES / "ephemeral-volume-claims"
-    (tmp_path / "ephemeral.py").write_text("\n\n".join(get_blocks("docs/walkthrough.md", "python")))
+    (tmp_path / "ephemeral.py").write_text("\n\n".join(get_blocks(ROOT / "docs/walkthrough.md", "python")))
     with SyncSimulation(tmp_path / "ephemeral.py", crds=folder / "crd.yaml") as simulation:
         simulation.crash_after(write=write, restart=True)
         simulation.apply(folder / "evc.yaml")
@@ -104,8 +91,8 @@ class SlowProvider(dict[str, Any]):
 
 
 def test_the_operator_of_the_tutorial_leaves_nothing_behind_though_its_work_takes_time() -> None:
-    handlers, *_, remedy = get_blocks("docs/testing.md", "python")
-    [crd] = get_blocks("docs/testing.md", "yaml")
+    handlers, *_, remedy = get_blocks(ROOT / "docs/testing.md", "python")
+    [crd] = get_blocks(ROOT / "docs/testing.md", "yaml")
     namespace: dict[str, Any] = {"DNS": {}}
     exec(handlers[:handlers.index(remedy.splitlines()[0])] + remedy, namespace)
     namespace["DNS"] = dns = SlowProvider()

@@ -15,22 +15,11 @@ import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
+from tests.docs.conftest import get_blocks
 from tests.patience import PATIENCE
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
-
-
-@pytest.fixture(autouse=True)
-def registry() -> Iterator[kopf.OperatorRegistry]:
-    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
-    kopf.set_default_registry(registry)
-    yield registry
-    kopf.set_default_registry(previous)
-
-
-def get_blocks(path: pathlib.Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
 
 
 def run_samples(path: pathlib.Path, **known: Any) -> dict[str, Any]:
@@ -78,8 +67,9 @@ def test_samples_declare_handlers(registry: kopf.OperatorRegistry) -> None:
 
 @pytest.mark.parametrize("name", [
     "test_creation", "test_absent_replicas", "test_scaling", "test_other_changes_do_not_matter", "test_limits",
+    "test_daily_backups", "test_a_crash_in_the_middle", "test_the_api_is_unreliable", "test_objects",
 ])
-def test_handlers_are_called_in_tests(name: str) -> None:
+def test_tests_of_operators(name: str) -> None:
     run_samples(ROOT / "docs" / "testing-reference.md")[name]()
 
 
@@ -106,17 +96,8 @@ def run_pytest(folder: pathlib.Path) -> str:
     return "\n".join(line.removeprefix("E ").strip() for line in done.stdout.splitlines())
 
 
-@pytest.mark.parametrize("name", ["test_daily_backups", "test_a_crash_in_the_middle", "test_the_api_is_unreliable"])
-def test_operators_are_simulated(name: str) -> None:
-    run_samples(ROOT / "docs" / "testing-reference.md")[name]()
-
-
 async def test_coroutines_are_called_in_async_tests() -> None:
     await run_samples(ROOT / "docs" / "testing-reference.md")["test_monitor"]()
-
-
-def test_objects_are_worked_with_in_tests() -> None:
-    run_samples(ROOT / "docs" / "testing-reference.md")["test_objects"]()
 
 
 async def test_operators_are_run_in_async_tests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,78 +237,40 @@ def test_decorators_can_be_stacked(registry: OperatorRegistry) -> None:
 # --- errors ---
 
 
-@pytest.mark.parametrize("decorator", RESOURCES)
-def test_the_resource_must_be_named(registry: OperatorRegistry, decorator: Decorator) -> None:
-    with pytest.raises(TypeError, match="resource is not specified"):
-        decorator(registry=registry, field="spec")
+UNCHANGED: list[Decorator] = [decorator for decorator in RESOURCES if decorator not in (kopf.on.update, kopf.on.field)]
+UPDATES: list[Decorator] = [kopf.on.update, kopf.on.field]
+NAME = ("kopfexamples",)
+REFUSED: list[tuple[list[Decorator], tuple[Any, ...], list[dict[str, Any]], str]] = [
+    (RESOURCES, (), [{"field": "spec"}], "resource is not specified"),
+    (RESOURCES, ("pods",), [{"kind": "Pod", "field": "spec"}], "only one name"),
+    (RESOURCES, ("kopf.dev", "v1", "kopfexamples", "extra"), [{"field": "spec"}], ""),
+    (RESOURCES, NAME, [{"field": 123}], "must be a dotted string"),
+    ([kopf.on.field], NAME, [{}, {"field": None}, {"field": ""}, {"field": ()}], "field is not specified"),
+    ([*UNCHANGED, kopf.on.update], NAME, [{"value": "v"}], "value= needs field="),
+    ([kopf.on.update], NAME, [{"old": "x"}, {"new": "x"}, {"old": 0, "new": False}], "need field="),
+    (UPDATES, NAME, [
+        {"field": "spec", "value": "v", **options}
+        for options in ({"old": "x"}, {"new": "x"}, {"old": "x", "new": "y"}, {"old": kopf.ABSENT})
+    ], "Either value= or old=/new="),
+    (ALL, NAME, [{"unknown": "x"}], "unknown"),
+    (UNCHANGED, NAME, [{"field": "spec", "old": "x"}, {"field": "spec", "new": "x"}], ""),
+    ([kopf.on.event], NAME, [{"errors": 1}], "errors"),
+    ([kopf.on.event], NAME, [{"timeout": 1}], "timeout"),
+    ([kopf.on.event], NAME, [{"retries": 1}], "retries"),
+    ([kopf.on.event], NAME, [{"backoff": 1}], "backoff"),
+]
 
 
-@pytest.mark.parametrize("decorator", RESOURCES)
-def test_the_resource_must_be_named_without_contradictions(registry: OperatorRegistry, decorator: Decorator) -> None:
-    with pytest.raises(TypeError, match="only one name"):
-        decorator("pods", kind="Pod", registry=registry, field="spec")
-
-
-@pytest.mark.parametrize("decorator", RESOURCES)
-def test_the_resource_cannot_have_more_than_three_parts(registry: OperatorRegistry, decorator: Decorator) -> None:
-    with pytest.raises(TypeError):
-        decorator("kopf.dev", "v1", "kopfexamples", "extra", registry=registry, field="spec")
-
-
-@pytest.mark.parametrize("options", [{}, {"field": None}, {"field": ""}, {"field": ()}])
-def test_field_handlers_must_have_a_field(registry: OperatorRegistry, options: Any) -> None:
-    with pytest.raises(TypeError, match="field is not specified"):
-        kopf.on.field("kopfexamples", registry=registry, **options)
-
-
-@pytest.mark.parametrize("decorator", RESOURCES)
-def test_fields_must_be_fields(registry: OperatorRegistry, decorator: Decorator) -> None:
-    with pytest.raises(ValueError, match="must be a dotted string"):
-        decorator("kopfexamples", field=123, registry=registry)
-
-
-@pytest.mark.parametrize("decorator", [decorator for decorator in RESOURCES if decorator is not kopf.on.field])
-def test_values_need_a_field(registry: OperatorRegistry, decorator: Decorator) -> None:
-    with pytest.raises(TypeError, match=r"value= needs field="):
-        decorator("kopfexamples", value="v", registry=registry)
-
-
-@pytest.mark.parametrize("options", [{"old": "x"}, {"new": "x"}, {"old": 0, "new": False}])
-def test_old_and_new_values_need_a_field(registry: OperatorRegistry, options: Any) -> None:
-    with pytest.raises(TypeError, match=r"need field="):
-        kopf.on.update("kopfexamples", registry=registry, **options)
-
-
-@pytest.mark.parametrize("decorator", [kopf.on.update, kopf.on.field])
-@pytest.mark.parametrize("options", [{"old": "x"}, {"new": "x"}, {"old": "x", "new": "y"}, {"old": kopf.ABSENT}])
-def test_values_cannot_be_mixed_with_old_and_new_values(
-    registry: OperatorRegistry, decorator: Decorator, options: Any
-) -> None:
-    with pytest.raises(TypeError, match=r"Either value= or old=/new="):
-        decorator("kopfexamples", field="spec", value="v", registry=registry, **options)
-
-
-@pytest.mark.parametrize("decorator", ALL)
-def test_unknown_options_are_refused(registry: OperatorRegistry, decorator: Decorator) -> None:
-    with pytest.raises(TypeError, match="unknown"):
-        declare(decorator, registry, unknown="x")
-
-
-@pytest.mark.parametrize("decorator", [
-    decorator for decorator in RESOURCES if decorator not in (kopf.on.update, kopf.on.field)
+@pytest.mark.parametrize(("decorator", "names", "options", "text"), [
+    (decorator, names, options, text) for decorators, names, variants, text in REFUSED
+    for decorator in decorators for options in variants
 ])
-@pytest.mark.parametrize("option", ["old", "new"])
-def test_only_changes_have_old_and_new_values(registry: OperatorRegistry, decorator: Decorator, option: str) -> None:
-    options: Any = {option: "x"}
-    with pytest.raises(TypeError):
-        declare(decorator, registry, field="spec", **options)
-
-
-@pytest.mark.parametrize("option", ["errors", "timeout", "retries", "backoff"])
-def test_handlers_of_raw_events_are_never_retried(registry: OperatorRegistry, option: str) -> None:
-    options: Any = {option: 1}
-    with pytest.raises(TypeError, match=option):
-        declare(kopf.on.event, registry, **options)
+def test_what_makes_no_sense_is_refused(
+    registry: OperatorRegistry, decorator: Decorator, names: Any, options: dict[str, Any], text: str
+) -> None:
+    args = names if decorator in RESOURCES else ()
+    with pytest.raises(TypeError, match=text):
+        decorator(*args, registry=registry, **options)
 
 
 @pytest.mark.parametrize("decorator", [decorator for decorator in RESOURCES if decorator is not kopf.on.field])

@@ -67,30 +67,32 @@ async def test_activities_are_called_so_in_the_logs(caplog: pytest.LogCaptureFix
     assert caplog.messages == ["Activity 'cfg' is invoked.", "Activity 'cfg' succeeded."]
 
 
-@pytest.mark.parametrize("delay", [None, 0, 5, 60])
-async def test_temporary_errors_are_retried_with_their_delay(caplog: pytest.LogCaptureFixture, delay: Any) -> None:
-    error = kopf.TemporaryError("not yet", delay=delay)
-    assert await execute(make_handler(), error, retry=99) == Outcome(final=False, delay=delay, exception=error)
-    assert caplog.messages[-1] == "Handler 'fn' failed temporarily: not yet"
+BOOM, NEVER = ValueError("boom"), kopf.PermanentError("never")
+NOT_YET = {delay: kopf.TemporaryError("not yet", delay=delay) for delay in (None, 0, 5, 60)}
+FAILED = "failed with an exception and will"
+
+
+@pytest.mark.parametrize(("options", "error", "outcome", "message"), [
+    *(({}, error, Outcome(final=False, delay=delay, exception=error), "failed temporarily: not yet")
+      for delay, error in NOT_YET.items()),
+    *(({"errors": mode}, NEVER, Outcome(final=True, exception=NEVER), "failed permanently: never")
+      for mode in (None, *kopf.ErrorsMode)),
+    *(({"errors": mode}, BOOM, Outcome(final=False, delay=60, exception=BOOM),
+       f"{FAILED} try again in 60 seconds: ValueError: boom") for mode in (None, kopf.ErrorsMode.TEMPORARY)),
+    ({"errors": kopf.ErrorsMode.PERMANENT}, BOOM, Outcome(final=True, exception=BOOM),
+     f"{FAILED} stop now: ValueError: boom"),
+    ({"errors": kopf.ErrorsMode.IGNORED}, BOOM, Outcome(final=True, ignored=BOOM),
+     f"{FAILED} be ignored: ValueError: boom"),
+    ({"retries": 100}, BOOM, Outcome(final=True, exception=BOOM),
+     f"{FAILED} stop now (it would exceed 100 retries on the next attempt): ValueError: boom"),
+])
+async def test_errors(
+    caplog: pytest.LogCaptureFixture, options: Any, error: Exception, outcome: Outcome, message: str
+) -> None:
+    assert await execute(make_handler(**options), error, retry=99) == outcome
+    assert caplog.messages[-1] == f"Handler 'fn' {message}"
     assert caplog.records[-1].levelname == "ERROR"
-    assert not caplog.records[-1].exc_info
-
-
-@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
-async def test_permanent_errors_are_final(caplog: pytest.LogCaptureFixture, mode: Any) -> None:
-    error = kopf.PermanentError("never")
-    assert await execute(make_handler(errors=mode), error) == Outcome(final=True, exception=error)
-    assert caplog.messages[-1] == "Handler 'fn' failed permanently: never"
-    assert not caplog.records[-1].exc_info
-
-
-@pytest.mark.parametrize("mode", [None, kopf.ErrorsMode.TEMPORARY])
-async def test_arbitrary_errors_are_retried_by_default(caplog: pytest.LogCaptureFixture, mode: Any) -> None:
-    error = ValueError("boom")
-    assert await execute(make_handler(errors=mode), error) == Outcome(final=False, delay=60, exception=error)
-    expected = "Handler 'fn' failed with an exception and will try again in 60 seconds: ValueError: boom"
-    assert caplog.messages[-1] == expected
-    assert caplog.records[-1].exc_info
+    assert bool(caplog.records[-1].exc_info) is (error is BOOM)
 
 
 @pytest.mark.parametrize("backoff", [0, 2, 1.5])
@@ -98,22 +100,6 @@ async def test_the_backoff_is_only_for_arbitrary_errors(backoff: float) -> None:
     handler = make_handler(backoff=backoff)
     assert (await execute(handler, ValueError("boom"))).delay == backoff
     assert (await execute(handler, kopf.TemporaryError("boom", delay=5))).delay == 5
-
-
-async def test_arbitrary_errors_can_be_permanent(caplog: pytest.LogCaptureFixture) -> None:
-    error = ValueError("boom")
-    handler = make_handler(errors=kopf.ErrorsMode.PERMANENT)
-    assert await execute(handler, error) == Outcome(final=True, exception=error)
-    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will stop now: ValueError: boom"
-    assert caplog.records[-1].exc_info
-
-
-async def test_arbitrary_errors_can_be_ignored(caplog: pytest.LogCaptureFixture) -> None:
-    handler = make_handler(errors=kopf.ErrorsMode.IGNORED)
-    error = ValueError("boom")
-    assert await execute(handler, error) == Outcome(final=True, ignored=error)
-    assert caplog.messages[-1] == "Handler 'fn' failed with an exception and will be ignored: ValueError: boom"
-    assert caplog.records[-1].exc_info
 
 
 @pytest.mark.parametrize("own", [None, *kopf.ErrorsMode])
@@ -174,14 +160,6 @@ async def test_retries_are_the_number_of_all_attempts(retry: int, is_final: bool
     outcome = await execute(make_handler(retries=3), error, retry=retry)
     assert outcome.final is is_final
     assert outcome.exception is error
-
-
-async def test_the_last_retry_is_announced_as_such(caplog: pytest.LogCaptureFixture) -> None:
-    await execute(make_handler("arb", retries=2), ValueError("boom"), retry=1)
-    assert caplog.messages[-1] == (
-        "Handler 'arb' failed with an exception and will stop now "
-        "(it would exceed 2 retries on the next attempt): ValueError: boom"
-    )
 
 
 async def test_the_last_retry_can_succeed() -> None:

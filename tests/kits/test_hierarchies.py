@@ -18,6 +18,7 @@ from kopf._kits.hierarchies import (
     remove_owner_reference,
 )
 from kopf._values.bodies import Body
+from kopf._values.patches import thaw
 from kopf._values.references import build_object_reference
 from tests.handlers.builders import executing
 
@@ -53,41 +54,89 @@ def handler() -> Iterator[None]:
         yield
 
 
-# ---------------------------------------------------------------------------------------------- labels
+# ------------------------------------------------------------------------------------------------ dicts
+
+LABELS = {"somelabel": "somevalue"}
+A, B = {"metadata": {"labels": {"a": "b"}}}, {"metadata": {"labels": {"a": "c"}}}
+REF2 = {**REF, "name": "owner2", "uid": "uid2", "controller": False, "blockOwnerDeletion": False}
+REF3 = {"apiVersion": "kopf.dev/v1", "kind": "ClusterExample", "name": "owner3", "uid": "uid3", "controller": True,
+        "blockOwnerDeletion": True}
+OTHER = {"name": "other", "namespace": "other", "labels": {"somelabel": "other"}}
+ADOPTED = {"name": "owner1", "namespace": "ns1", "labels": LABELS, "ownerReferences": [REF]}
+TEMPLATE = {"spec": {"template": {}}}
 
 
-def test_label_with_explicit_labels() -> None:
-    objs: list[dict[str, Any]] = [{"kind": "Job"}, {"kind": "Deployment"}]
-    label(objs, {"label1": "value1", "label2": "value2"})
-    assert objs == [
-        {"kind": "Job", "metadata": {"labels": {"label1": "value1", "label2": "value2"}}},
-        {"kind": "Deployment", "metadata": {"labels": {"label1": "value1", "label2": "value2"}}},
-    ]
+def named(**meta: Any) -> dict[str, Any]:
+    return {"metadata": meta}
 
 
-@pytest.mark.parametrize("labels", [{}, {"labels": None}])
-def test_label_from_the_handled_object(handler: None, labels: dict[str, Any]) -> None:
-    obj: dict[str, Any] = {}
-    label(obj, **labels)
-    assert obj == {"metadata": {"labels": {"somelabel": "somevalue"}}}
+def templated(labels: dict[str, str]) -> dict[str, Any]:
+    return {"spec": {"template": named(labels=labels)}}
 
 
-def test_empty_labels_do_nothing(handler: None) -> None:
-    obj: dict[str, Any] = {}
-    label(obj, {})
-    assert obj == {}
-
-
-@pytest.mark.parametrize(("options", "expected"), [
-    ({}, {"somelabel": "not-this", "label1": "value1"}),
-    ({"forced": True}, {"somelabel": "somevalue", "label1": "value1"}),
+@pytest.mark.parametrize(("fn", "obj", "args", "options", "expected"), [
+    (label, {"kind": "X"}, [{"a": "b", "c": "d"}], {}, {"kind": "X", **named(labels={"a": "b", "c": "d"})}),
+    (label, {}, [], {}, named(labels=LABELS)),
+    (label, {}, [None], {}, named(labels=LABELS)),
+    (label, {}, [{}], {}, {}),
+    (label, B, [{"a": "b", "d": "e"}], {}, named(labels={"a": "c", "d": "e"})),
+    (label, B, [{"a": "b", "d": "e"}], {"forced": True}, named(labels={"a": "b", "d": "e"})),
+    (label, {"metadata": None}, [{"a": "b"}], {}, A),
+    (label, {"metadata": {"labels": None}}, [{"a": "b"}], {}, A),
+    *((label, obj, [{"a": "b"}], {"nested": nested}, expected)
+      for nested in ("spec.template", ["spec.template"], [("spec", "template")],
+                     [["spec", "template"], "spec.unexistent", None])
+      for obj, expected in (({"kind": "Job"}, {"kind": "Job", **A}), (TEMPLATE, {**A, **templated({"a": "b"})}))),
+    (label, {"spec": {"claims": [named(name="x"), {}]}}, [{"a": "b"}], {"nested": "spec.claims"},
+     {**A, "spec": {"claims": [named(name="x", labels={"a": "b"}), A]}}),
+    (harmonize_naming, {}, ["x"], {}, named(generateName="x-")),
+    (harmonize_naming, {}, ["x"], {"strict": True}, named(name="x")),
+    (harmonize_naming, named(name="a"), ["x"], {}, named(name="a")),
+    (harmonize_naming, named(name="a"), ["x"], {"strict": True}, named(name="a")),
+    (harmonize_naming, named(name="a"), ["x"], {"forced": True}, named(generateName="x-")),
+    (harmonize_naming, named(name="a"), ["x"], {"forced": True, "strict": True}, named(name="x")),
+    (harmonize_naming, named(generateName="a-"), ["x"], {}, named(generateName="a-")),
+    (harmonize_naming, named(generateName="a-"), ["x"], {"strict": True}, named(generateName="a-")),
+    (harmonize_naming, named(generateName="a-"), ["x"], {"forced": True}, named(generateName="x-")),
+    (harmonize_naming, named(generateName="a-"), ["x"], {"forced": True, "strict": True}, named(name="x")),
+    (harmonize_naming, {}, [], {}, named(generateName="owner1-")),
+    (adjust_namespace, {}, ["x"], {}, named(namespace="x")),
+    (adjust_namespace, named(namespace=None), ["x"], {}, named(namespace="x")),
+    (adjust_namespace, named(namespace="a"), ["x"], {}, named(namespace="a")),
+    (adjust_namespace, named(namespace="a"), ["x"], {"forced": True}, named(namespace="x")),
+    (adjust_namespace, {}, [], {}, named(namespace="ns1")),
+    (append_owner_reference, {}, [], {}, named(ownerReferences=[REF])),
+    (append_owner_reference, {}, [OWNER], {}, named(ownerReferences=[REF])),
+    (append_owner_reference, named(ownerReferences=[REF]), [OWNER], {"controller": False},
+     named(ownerReferences=[REF])),
+    (append_owner_reference, named(ownerReferences=[REF]), [OWNER2],
+     {"controller": False, "block_owner_deletion": False}, named(ownerReferences=[REF, REF2])),
+    *((append_owner_reference, child, [CLUSTER_OWNER], {}, {
+        **child, "metadata": {**child.get("metadata", {}), "ownerReferences": [REF3]}})
+      for child in ({}, named(namespace="any"), {"kind": "Namespace"})),
+    (remove_owner_reference, {}, [], {}, {}),
+    (remove_owner_reference, named(ownerReferences=[REF]), [], {}, named(ownerReferences=[])),
+    (remove_owner_reference, named(ownerReferences=[REF2, REF]), [OWNER2], {}, named(ownerReferences=[REF])),
+    (remove_owner_reference, named(ownerReferences=[REF]), [OWNER2], {}, named(ownerReferences=[REF])),
+    (adopt, named(**OTHER), [], {"strict": True, "forced": True, "nested": "spec.template"}, named(**ADOPTED)),
+    (adopt, TEMPLATE, [], {"strict": True, "nested": "spec.template"}, {**named(**ADOPTED), **templated(LABELS)}),
+    (adopt, named(name="x", namespace="ns1", labels={"somelabel": "mine"}), [OWNER], {},
+     named(name="x", namespace="ns1", labels={"somelabel": "mine"}, ownerReferences=[REF])),
+    (adopt, {"apiVersion": "v1", "kind": "Namespace"}, [CLUSTER_OWNER], {},
+     {"apiVersion": "v1", "kind": "Namespace", **named(generateName="owner3-", ownerReferences=[REF3])}),
+    (adopt, {}, [dict(CLUSTER_OWNER)], {}, named(generateName="owner3-", ownerReferences=[REF3])),
 ])
-def test_existing_labels_are_overwritten_only_if_forced(
-        handler: None, options: dict[str, Any], expected: dict[str, str],
-) -> None:
-    obj = {"metadata": {"labels": {"somelabel": "not-this"}}}
-    label(obj, {"label1": "value1", "somelabel": "somevalue"}, **options)
-    assert obj == {"metadata": {"labels": expected}}
+def test_dicts(handler: None, fn: Any, obj: dict[str, Any], args: Any, options: Any, expected: dict[str, Any]) -> None:
+    objs = [thaw(obj), thaw(obj)]
+    fn(objs, *args, **options)
+    fn(single := thaw(obj), *args, **options)
+    assert [single, *objs] == [expected] * 3
+
+
+def test_references_to_owners_are_not_shared() -> None:
+    objs: list[dict[str, Any]] = [{}, {}]
+    append_owner_reference(objs, OWNER)
+    assert objs[0]["metadata"]["ownerReferences"][0] is not objs[1]["metadata"]["ownerReferences"][0]
 
 
 def test_the_former_name_of_forced_still_works_with_a_warning() -> None:
@@ -97,94 +146,15 @@ def test_the_former_name_of_forced_still_works_with_a_warning() -> None:
     assert obj == {"metadata": {"labels": {"a": "new"}}}
 
 
-def test_null_metadata_and_labels_are_the_same_as_absent() -> None:
-    objs: list[dict[str, Any]] = [{"metadata": None}, {"metadata": {"labels": None}}]
-    label(objs, {"a": "b"})
-    assert objs == [{"metadata": {"labels": {"a": "b"}}}] * 2
-
-
-@pytest.mark.parametrize("nested", [
-    "spec.template",
-    ["spec.template"],
-    [("spec", "template")],
-    [["spec", "template"], "spec.unexistent", None],
-])
-def test_nested_labels_only_where_the_structures_exist(nested: Any) -> None:
-    objs: list[dict[str, Any]] = [{"kind": "Job"}, {"kind": "Deployment", "spec": {"template": {}}}]
-    label(objs, {"label1": "value1"}, nested=nested)
-    assert objs == [
-        {"kind": "Job", "metadata": {"labels": {"label1": "value1"}}},
-        {"kind": "Deployment", "metadata": {"labels": {"label1": "value1"}},
-         "spec": {"template": {"metadata": {"labels": {"label1": "value1"}}}}},
-    ]
-
-
-def test_nested_labels_inside_of_lists() -> None:
-    obj: dict[str, Any] = {"spec": {"volumeClaimTemplates": [{"metadata": {"name": "a"}}, {}]}}
-    label(obj, {"a": "b"}, nested="spec.volumeClaimTemplates")
-    assert obj["spec"]["volumeClaimTemplates"] == [
-        {"metadata": {"name": "a", "labels": {"a": "b"}}},
-        {"metadata": {"labels": {"a": "b"}}},
-    ]
-
-
 def test_nested_structures_alone_are_labelled_as_objects() -> None:
     obj: dict[str, Any] = {"kind": "Deployment", "spec": {"template": {}}}
-    label(obj["spec"]["template"], {"label1": "value1"})
-    assert obj == {"kind": "Deployment", "spec": {"template": {"metadata": {"labels": {"label1": "value1"}}}}}
+    label(obj["spec"]["template"], {"a": "b"})
+    assert obj == {"kind": "Deployment", **templated({"a": "b"})}
 
 
 def test_nested_scalars_are_an_error() -> None:
     with pytest.raises(TypeError, match="'template' is possible inside of str"):
         label({"spec": "text"}, {"a": "b"}, nested="spec.template")
-
-
-# ---------------------------------------------------------------------------------------------- names
-
-
-@pytest.mark.parametrize(("existing", "options", "expected"), [
-    ({}, {}, {"generateName": "x-"}),
-    ({}, {"strict": True}, {"name": "x"}),
-    ({"name": "a"}, {}, {"name": "a"}),
-    ({"name": "a"}, {"strict": True}, {"name": "a"}),
-    ({"name": "a"}, {"forced": True}, {"generateName": "x-"}),
-    ({"name": "a"}, {"forced": True, "strict": True}, {"name": "x"}),
-    ({"generateName": "a-"}, {}, {"generateName": "a-"}),
-    ({"generateName": "a-"}, {"strict": True}, {"generateName": "a-"}),
-    ({"generateName": "a-"}, {"forced": True}, {"generateName": "x-"}),
-    ({"generateName": "a-"}, {"forced": True, "strict": True}, {"name": "x"}),
-])
-def test_naming(existing: dict[str, str], options: dict[str, bool], expected: dict[str, str]) -> None:
-    obj = {"metadata": existing}
-    harmonize_naming(obj, "x", **options)
-    assert obj == {"metadata": expected}
-
-
-def test_naming_after_the_handled_object(handler: None) -> None:
-    objs: list[dict[str, Any]] = [{}, {}]
-    harmonize_naming(objs)
-    assert objs == [{"metadata": {"generateName": "owner1-"}}] * 2
-
-
-# ------------------------------------------------------------------------------------------ namespaces
-
-
-@pytest.mark.parametrize(("existing", "forced", "expected"), [
-    ({}, False, {"namespace": "x"}),
-    ({"namespace": None}, False, {"namespace": "x"}),
-    ({"namespace": "a"}, False, {"namespace": "a"}),
-    ({"namespace": "a"}, True, {"namespace": "x"}),
-])
-def test_namespace(existing: dict[str, str | None], forced: bool, expected: dict[str, str]) -> None:
-    obj = {"metadata": existing}
-    adjust_namespace(obj, "x", forced=forced)
-    assert obj == {"metadata": expected}
-
-
-def test_namespace_of_the_handled_object(handler: None) -> None:
-    obj: dict[str, Any] = {}
-    adjust_namespace(obj)
-    assert obj == {"metadata": {"namespace": "ns1"}}
 
 
 @pytest.mark.parametrize(("forced", "expected"), [(False, {"namespace": "a"}), (True, {})])
@@ -193,50 +163,6 @@ def test_no_namespace_of_a_cluster_scoped_object(forced: bool, expected: dict[st
     with executing(CLUSTER_OWNER):
         adjust_namespace(objs, forced=forced)
     assert objs == [{}, {"metadata": expected}]
-
-
-# ---------------------------------------------------------------------------------------------- owners
-
-
-def test_owner_is_appended_once() -> None:
-    obj: dict[str, Any] = {}
-    append_owner_reference(obj, OWNER)
-    append_owner_reference(obj, OWNER, controller=False)
-    assert obj == {"metadata": {"ownerReferences": [REF]}}
-
-
-def test_several_owners() -> None:
-    objs: list[dict[str, Any]] = [{}, {}]
-    append_owner_reference(objs, OWNER)
-    append_owner_reference(objs, OWNER2, controller=False, block_owner_deletion=False)
-    for obj in objs:
-        assert obj["metadata"]["ownerReferences"] == [REF, {
-            "controller": False, "blockOwnerDeletion": False, "apiVersion": "kopf.dev/v1",
-            "kind": "KopfExample", "name": "owner2", "uid": "uid2"}]
-    assert objs[0]["metadata"]["ownerReferences"][0] is not objs[1]["metadata"]["ownerReferences"][0]
-
-
-def test_owner_is_the_handled_object(handler: None) -> None:
-    obj: dict[str, Any] = {}
-    append_owner_reference(obj)
-    assert obj == {"metadata": {"ownerReferences": [REF]}}
-    remove_owner_reference(obj)
-    assert obj == {"metadata": {"ownerReferences": []}}
-
-
-def test_only_the_specified_owner_is_removed() -> None:
-    obj: dict[str, Any] = {}
-    append_owner_reference(obj, OWNER2)
-    append_owner_reference(obj, OWNER)
-    remove_owner_reference(obj, OWNER2)
-    remove_owner_reference(obj, OWNER2)
-    assert obj == {"metadata": {"ownerReferences": [REF]}}
-
-
-def test_nothing_changes_if_there_are_no_owners_to_remove() -> None:
-    obj: dict[str, Any] = {}
-    remove_owner_reference(obj, OWNER)
-    assert obj == {}
 
 
 @pytest.mark.parametrize("child", [
@@ -256,49 +182,6 @@ def test_namespaced_owners_of_children_out_of_their_namespace(
     assert record.levelname == "WARNING"
     expected = rf"KopfExample 'owner1' in the namespace 'ns1' cannot own {child['kind']} 'child', which is "
     assert record.getMessage().startswith(expected)
-
-
-@pytest.mark.parametrize("child", [{}, {"metadata": {"namespace": "any"}}, {"kind": "Namespace"}])
-def test_cluster_scoped_owners_own_anything(child: dict[str, Any]) -> None:
-    append_owner_reference(child, CLUSTER_OWNER)
-    assert child["metadata"]["ownerReferences"][0]["uid"] == "uid3"
-
-
-# -------------------------------------------------------------------------------------------- adoption
-
-
-def test_adopt_with_all_options(handler: None) -> None:
-    objs: list[dict[str, Any]] = [
-        {"kind": "Job",
-         "metadata": {"name": "other", "namespace": "other", "labels": {"somelabel": "other"}}},
-        {"kind": "Deployment", "spec": {"template": {}}},
-    ]
-    adopt(objs, strict=True, forced=True, nested="spec.template")
-    labels = {"somelabel": "somevalue"}
-    meta = {"name": "owner1", "namespace": "ns1", "labels": labels, "ownerReferences": [REF]}
-    assert objs == [
-        {"kind": "Job", "metadata": meta},
-        {"kind": "Deployment", "metadata": meta, "spec": {"template": {"metadata": {"labels": labels}}}},
-    ]
-
-
-def test_adopt_by_default_keeps_what_is_there() -> None:
-    obj: dict[str, Any] = {"metadata": {"name": "child", "namespace": "ns1", "labels": {"somelabel": "mine"}}}
-    adopt(obj, OWNER)
-    assert obj == {"metadata": {"name": "child", "namespace": "ns1", "labels": {"somelabel": "mine"},
-                                "ownerReferences": [REF]}}
-
-
-def test_adopt_does_not_put_cluster_scoped_children_into_namespaces() -> None:
-    obj: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace"}
-    adopt(obj, CLUSTER_OWNER)
-    assert obj["metadata"].keys() == {"generateName", "ownerReferences"}
-
-
-def test_owner_can_be_a_dict() -> None:
-    obj: dict[str, Any] = {}
-    adopt(obj, {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "uid": "u"}})
-    assert obj["metadata"]["ownerReferences"][0]["kind"] == "X"
 
 
 @pytest.mark.parametrize("kind", [list, tuple, iter])
