@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
-import functools
 import logging
 from typing import Any
 
@@ -17,13 +16,10 @@ from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._settings.settings import ExecutionSettings
 from kopf._values.ids import HandlerId
-from kopf._values.reasons import Activity
 from tests.handlers.builders import (
     logger,
     make_activity_handler,
-    make_changing_handler,
     make_handler,
-    make_watching_handler,
 )
 
 STARTED = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
@@ -69,6 +65,8 @@ async def test_activities_are_called_so_in_the_logs(caplog: pytest.LogCaptureFix
 
 BOOM, NEVER = ValueError("boom"), kopf.PermanentError("never")
 NOT_YET = {delay: kopf.TemporaryError("not yet", delay=delay) for delay in (None, 0, 5, 60)}
+UNFINISHED = HandlerChildrenRetry("waiting", delay=3)
+UNFINISHED_TEXT = "has unfinished sub-handlers. Will retry soon."
 FAILED = "failed with an exception and will"
 
 
@@ -85,49 +83,15 @@ FAILED = "failed with an exception and will"
      f"{FAILED} be ignored: ValueError: boom"),
     ({"retries": 100}, BOOM, Outcome(final=True, exception=BOOM),
      f"{FAILED} stop now (it would exceed 100 retries on the next attempt): ValueError: boom"),
+    ({"retries": 1}, UNFINISHED, Outcome(final=False, delay=3, exception=UNFINISHED), UNFINISHED_TEXT),
 ])
 async def test_errors(
     caplog: pytest.LogCaptureFixture, options: Any, error: Exception, outcome: Outcome, message: str
 ) -> None:
-    assert await execute(make_handler(**options), error, retry=99) == outcome
+    assert await execute(make_handler(**options), error, retry=99 if error is not UNFINISHED else 0) == outcome
     assert caplog.messages[-1] == f"Handler 'fn' {message}"
-    assert caplog.records[-1].levelname == "ERROR"
+    assert caplog.records[-1].levelname == ("DEBUG" if error is UNFINISHED else "ERROR")
     assert bool(caplog.records[-1].exc_info) is (error is BOOM)
-
-
-@pytest.mark.parametrize("backoff", [0, 2, 1.5])
-async def test_the_backoff_is_only_for_arbitrary_errors(backoff: float) -> None:
-    handler = make_handler(backoff=backoff)
-    assert (await execute(handler, ValueError("boom"))).delay == backoff
-    assert (await execute(handler, kopf.TemporaryError("boom", delay=5))).delay == 5
-
-
-@pytest.mark.parametrize("own", [None, *kopf.ErrorsMode])
-@pytest.mark.parametrize(("make", "default"), [
-    (make_changing_handler, kopf.ErrorsMode.TEMPORARY),
-    (make_activity_handler, kopf.ErrorsMode.TEMPORARY),
-    (make_watching_handler, kopf.ErrorsMode.IGNORED),
-    (functools.partial(make_activity_handler, activity=Activity.PROBE), kopf.ErrorsMode.PERMANENT),
-])
-async def test_the_default_mode_is_for_handlers_without_their_own_one(own: Any, make: Any, default: Any) -> None:
-    error = ValueError("boom")
-    assert await execute(make(errors=own), error) == await execute(make(errors=own or default), error)
-
-
-@pytest.mark.parametrize("error", [ValueError(), kopf.TemporaryError(), kopf.PermanentError()])
-async def test_errors_without_texts_are_named(caplog: pytest.LogCaptureFixture, error: Exception) -> None:
-    await execute(make_handler(), error)
-    assert caplog.messages[-1].endswith(f": {type(error).__name__}")
-
-
-@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
-async def test_waiting_for_subhandlers_is_neither_success_nor_failure(
-    caplog: pytest.LogCaptureFixture, mode: Any
-) -> None:
-    error = HandlerChildrenRetry("waiting", delay=3)
-    handler = make_handler(errors=mode, retries=1)
-    assert await execute(handler, error) == Outcome(final=False, delay=3, exception=error)
-    assert {record.levelname for record in caplog.records} == {"DEBUG"}
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
@@ -151,46 +115,19 @@ async def test_cancellations_go_through_and_are_logged(caplog: pytest.LogCapture
     ]
 
 
-# --- the number of retries ---
+# --- limits; which ones, is up to the policy of retries ---
 
 
-@pytest.mark.parametrize(("retry", "is_final"), [(0, False), (1, False), (2, True)])
-@pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=1)])
-async def test_retries_are_the_number_of_all_attempts(retry: int, is_final: bool, error: Exception) -> None:
-    outcome = await execute(make_handler(retries=3), error, retry=retry)
-    assert outcome.final is is_final
-    assert outcome.exception is error
-
-
-async def test_the_last_retry_can_succeed() -> None:
-    assert await execute(make_handler(retries=3), 123, retry=2) == Outcome(final=True, result=123)
-
-
-@pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
-async def test_handlers_are_not_called_when_the_retries_are_exceeded(mode: Any) -> None:
-    outcome = await execute(make_handler(retries=3, errors=mode), AssertionError("called"), retry=3)
+@pytest.mark.parametrize(("options", "error", "text"), [
+    *(({"retries": 3, "errors": mode}, kopf.HandlerRetriesError, "Handler 'fn' has exceeded 3 retries.")
+      for mode in (None, *kopf.ErrorsMode)),
+    ({"timeout": 10}, kopf.HandlerTimeoutError, "Handler 'fn' has timed out after 0:00:10."),
+])
+async def test_handlers_are_not_called_when_their_limits_are_exceeded(options: Any, error: Any, text: str) -> None:
+    outcome = await execute(make_handler(**options), AssertionError("called"), retry=3, runtime=10)
     assert outcome.final
-    assert isinstance(outcome.exception, kopf.HandlerRetriesError)
-    assert str(outcome.exception) == "Handler 'fn' has exceeded 3 retries."
-
-
-# --- timeouts ---
-
-
-@pytest.mark.parametrize("runtime", [10, 11])
-async def test_handlers_are_not_called_when_they_have_timed_out(runtime: float) -> None:
-    outcome = await execute(make_handler(timeout=10), AssertionError("called"), runtime=runtime)
-    assert outcome.final
-    assert isinstance(outcome.exception, kopf.HandlerTimeoutError)
-
-
-@pytest.mark.parametrize(("delay", "is_final"), [(1, False), (2, True), (3, True)])
-@pytest.mark.parametrize("make_error", [lambda delay: ValueError(), lambda delay: kopf.TemporaryError(delay=delay)])
-async def test_there_is_no_waiting_for_an_attempt_that_would_be_too_late(
-    make_error: Any, delay: int, is_final: bool
-) -> None:
-    handler = make_handler(timeout=10, backoff=delay)
-    assert (await execute(handler, make_error(delay), runtime=8)).final is is_final
+    assert isinstance(outcome.exception, error)
+    assert str(outcome.exception) == text
 
 
 @pytest.mark.fastforward

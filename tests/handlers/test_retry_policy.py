@@ -41,25 +41,28 @@ def judge_it(handler: Handler, error: Exception, **attempt: Any) -> Judgement:
 # --- limits ---
 
 
-@pytest.mark.parametrize(("options", "attempt", "expected"), [
-    ({}, {"retry": 10**6, "runtime": 10**6}, None),
-    ({"retries": 3}, {"retry": 2}, None),
-    ({"retries": 3}, {"retry": 3}, kopf.HandlerRetriesError),
-    ({"retries": 3}, {"retry": 4}, kopf.HandlerRetriesError),
-    ({"retries": 3}, {"retry": 4, "reentries": 2}, None),
-    ({"retries": 0}, {}, kopf.HandlerRetriesError),
-    ({"timeout": 10}, {"runtime": 9.9}, None),
-    ({"timeout": 10}, {"runtime": 10}, kopf.HandlerTimeoutError),
-    ({"timeout": 10}, {"runtime": 11, "reentries": 1}, kopf.HandlerTimeoutError),
-    ({"timeout": 0}, {}, kopf.HandlerTimeoutError),
-    ({"timeout": 10, "retries": 3}, {"runtime": 10, "retry": 3}, kopf.HandlerTimeoutError),
+@pytest.mark.parametrize(("options", "attempt"), [
+    ({}, {"retry": 10**6, "runtime": 10**6}),
+    ({"retries": 3}, {"retry": 2}),
+    ({"retries": 3}, {"retry": 4, "reentries": 2}),
+    ({"timeout": 10}, {"runtime": 9.9}),
 ])
-def test_limits_before_the_attempt(options: Any, attempt: Any, expected: type[Exception] | None) -> None:
-    if expected is None:
+def test_limits_that_are_not_reached_before_the_attempt(options: Any, attempt: Any) -> None:
+    check_limits(make_handler(**options), make_attempt(**attempt))
+
+
+@pytest.mark.parametrize(("options", "attempt", "expected", "text"), [
+    ({"retries": 3}, {"retry": 3}, kopf.HandlerRetriesError, "has exceeded 3 retries"),
+    ({"retries": 3}, {"retry": 4}, kopf.HandlerRetriesError, "has exceeded 4 retries"),
+    ({"retries": 0}, {}, kopf.HandlerRetriesError, "has exceeded 0 retries"),
+    ({"timeout": 10}, {"runtime": 10}, kopf.HandlerTimeoutError, "has timed out after 0:00:10"),
+    ({"timeout": 10}, {"runtime": 11, "reentries": 1}, kopf.HandlerTimeoutError, "has timed out after 0:00:11"),
+    ({"timeout": 0}, {}, kopf.HandlerTimeoutError, "has timed out after 0:00:00"),
+    ({"timeout": 10, "retries": 3}, {"runtime": 10, "retry": 3}, kopf.HandlerTimeoutError, "has timed out"),
+])
+def test_limits_before_the_attempt(options: Any, attempt: Any, expected: type[Exception], text: str) -> None:
+    with pytest.raises(expected, match=f"^Handler 'fn' {text}"):
         check_limits(make_handler(**options), make_attempt(**attempt))
-    else:
-        with pytest.raises(expected):
-            check_limits(make_handler(**options), make_attempt(**attempt))
 
 
 @pytest.mark.parametrize(("options", "attempt", "is_final"), [
@@ -155,7 +158,9 @@ def test_arbitrary_errors(mode: kopf.ErrorsMode, limits: Any, outcome: Outcome, 
 @pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
 @pytest.mark.parametrize(("error", "final", "level", "message", "details"), [
     (kopf.TemporaryError("later"), False, logging.ERROR, "%s failed temporarily: %s", ("later",)),
+    (kopf.TemporaryError(), False, logging.ERROR, "%s failed temporarily: %s", ("TemporaryError",)),
     (kopf.PermanentError("never"), True, logging.ERROR, "%s failed permanently: %s", ("never",)),
+    (kopf.PermanentError(), True, logging.ERROR, "%s failed permanently: %s", ("PermanentError",)),
     (kopf.AdmissionError("no"), True, logging.ERROR, "%s failed permanently: %s", ("no",)),
     (HandlerChildrenRetry(), False, logging.DEBUG, "%s has unfinished sub-handlers. Will retry soon.", ()),
 ])
