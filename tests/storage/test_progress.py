@@ -174,19 +174,12 @@ def test_unknown_handlers_have_no_records(storage: ProgressStorage, source: Any)
 
 @pytest.mark.parametrize("storage", STORAGES)
 @settings(deadline=None, max_examples=30)
-@given(key=ids, record=records)
-def test_what_is_stored_is_fetched(storage: ProgressStorage, key: HandlerId, record: ProgressRecord) -> None:
-    body = apply(NOTHING, store(storage, key, record))
-    assert compact(storage.fetch(key=key, body=body) or {}) == compact(record)
-
-
-@pytest.mark.parametrize("storage", STORAGES)
-@settings(deadline=None, max_examples=30)
 @given(key=ids, first=records, second=records)
-def test_the_next_record_replaces_the_previous_one(
+def test_what_is_stored_is_fetched_until_it_is_replaced(
     storage: ProgressStorage, key: HandlerId, first: ProgressRecord, second: ProgressRecord
 ) -> None:
     body = apply(NOTHING, store(storage, key, first))
+    assert compact(storage.fetch(key=key, body=body) or {}) == compact(first)
     body = apply(body, store(storage, key, second, body))
     assert compact(storage.fetch(key=key, body=body) or {}) == compact(second)
 
@@ -325,21 +318,14 @@ def test_flushing_reaches_all_storages() -> None:
     assert all(storage.flushed for storage in storages)
 
 
-OLD = Body({"metadata": {}, "status": {"kopf": {"progress": {"parent/sub": {"retries": 5}, "other": {}}}}})
-
-
-def test_records_of_older_versions_are_read_from_the_status_by_default() -> None:
-    assert SmartProgressStorage().fetch(key=KEY, body=OLD) == {"retries": 5}
-
-
-def test_nothing_is_written_to_the_status_by_default() -> None:
-    patch = store(SmartProgressStorage(), body=OLD)
+def test_records_of_older_versions_are_in_the_status_and_new_ones_in_annotations_by_default() -> None:
+    storage = SmartProgressStorage()
+    old = Body({"metadata": {}, "status": {"kopf": {"progress": {"parent/sub": {"retries": 5}, "other": {}}}}})
+    assert storage.fetch(key=KEY, body=old) == {"retries": 5}
+    assert purge(storage, KEY, old) == {"status": {"kopf": {"progress": {"parent/sub": None}}}}
+    patch = store(storage, body=old)
     assert list(patch) == ["metadata"]
-    assert SmartProgressStorage().fetch(key=KEY, body=apply(OLD, patch)) == compact(RECORD)
-
-
-def test_records_of_older_versions_are_purged_from_the_status_by_default() -> None:
-    assert purge(SmartProgressStorage(), KEY, OLD) == {"status": {"kopf": {"progress": {"parent/sub": None}}}}
+    assert storage.fetch(key=KEY, body=apply(old, patch)) == compact(RECORD)
 
 
 def test_the_options_of_the_default_storage_reach_the_inner_ones() -> None:
