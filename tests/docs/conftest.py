@@ -9,6 +9,8 @@ import pytest
 
 import kopf
 
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
 
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[kopf.OperatorRegistry]:

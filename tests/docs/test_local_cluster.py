@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from tests.docs.test_samples import ROOT, get_blocks
+from tests.docs.conftest import ROOT, get_blocks
 from tests.patience import PATIENCE
 
 PAGE = ROOT / "docs" / "local-cluster.md"

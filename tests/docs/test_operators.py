@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from kopf.testing import SyncSimulation
-from tests.docs.conftest import get_blocks
+from tests.docs.conftest import ROOT, get_blocks
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 MINIMAL = EXAMPLES / "01-minimal"
 RETRIES = EXAMPLES / "02-retries"

@@ -15,10 +15,9 @@ import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.docs.conftest import get_blocks
+from tests.docs.conftest import ROOT, get_blocks
 from tests.patience import PATIENCE
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
 

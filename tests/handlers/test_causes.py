@@ -63,11 +63,11 @@ def test_kwargs_of_raw_events() -> None:
 
 
 def read_event(event: Any, **_: Any) -> bool: return bool(event)
-def read_others(type: str, **_: Any) -> bool: return bool(type)
+def read_others(type: Any, **_: Any) -> bool: return bool(type)
 def pass_all_on(**kwargs: Any) -> bool: return read_event(**kwargs)
 
 
-@pytest.mark.parametrize(("options", "is_made"), [
+READERS: list[tuple[dict[str, Any], bool]] = [
     ({"fn": read_event}, True),
     ({"fn": pass_all_on}, True),
     ({"fn": read_others}, False),
@@ -76,7 +76,10 @@ def pass_all_on(**kwargs: Any) -> bool: return read_event(**kwargs)
     ({"fn": read_others, "labels": {"x": read_event}}, True),
     ({"fn": read_others, "annotations": {"x": "y", "z": pass_all_on}}, True),
     ({"fn": read_others, "field": ("spec",), "value": read_event}, True),
-])
+]
+
+
+@pytest.mark.parametrize(("options", "is_made"), READERS)
 def test_raw_events_are_made_for_those_who_look_at_them(options: Any, is_made: bool) -> None:
     cause, handler = make_watching_cause(BODY), make_watching_handler(**options)
     assert ("event" in cause.kwargs_for(handler)) is is_made

@@ -63,7 +63,7 @@ REF3 = {"apiVersion": "kopf.dev/v1", "kind": "ClusterExample", "name": "owner3",
         "blockOwnerDeletion": True}
 OTHER = {"name": "other", "namespace": "other", "labels": {"somelabel": "other"}}
 ADOPTED = {"name": "owner1", "namespace": "ns1", "labels": LABELS, "ownerReferences": [REF]}
-TEMPLATE = {"spec": {"template": {}}}
+TEMPLATE: dict[str, Any] = {"spec": {"template": {}}}
 
 
 def named(**meta: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def templated(labels: dict[str, str]) -> dict[str, Any]:
      {"controller": False, "block_owner_deletion": False}, named(ownerReferences=[REF, REF2])),
     *((append_owner_reference, child, [CLUSTER_OWNER], {}, {
         **child, "metadata": {**child.get("metadata", {}), "ownerReferences": [REF3]}})
-      for child in ({}, named(namespace="any"), {"kind": "Namespace"})),
+      for child in [dict[str, Any](), named(namespace="any"), {"kind": "Namespace"}]),
     (remove_owner_reference, {}, [], {}, {}),
     (remove_owner_reference, named(ownerReferences=[REF]), [], {}, named(ownerReferences=[])),
     (remove_owner_reference, named(ownerReferences=[REF2, REF]), [OWNER2], {}, named(ownerReferences=[REF])),
