@@ -2,19 +2,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVarTuple
 
 import pytest
 
 import kopf
+from kopf._virtual_time.process_patches import sleeping_virtually
+from kopf._virtual_time.threaded_loop import VirtualEvent
 from kopf._virtual_time.virtual_time import VirtualTimeLoop
 from kopf.testing import Simulation
 from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make
+
+_Ts = TypeVarTuple("_Ts")
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
@@ -151,5 +156,60 @@ def test_nothing_passes_while_a_thread_works_and_nobody_is_told() -> None:
     try:
         loop.run_until_complete(loop.run_in_executor(None, threading.Event().wait, 0.5))
         assert loop.time() < timer.when()
+    finally:
+        loop.close()
+
+
+class StarvedLoop(VirtualTimeLoop):
+    """Its threads get no processor for a while right when they are to tell what they have come to."""
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: contextvars.Context | None = None,
+    ) -> asyncio.Handle:
+        if threading.current_thread() is not threading.main_thread():
+            threading.Event().wait(0.3)
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+
+@pytest.mark.parametrize("sleep", [0, 10])
+def test_nothing_passes_until_it_is_known_what_a_thread_has_come_to(sleep: float) -> None:
+    """It is over, or sleeps, but cannot tell it yet."""
+    loop = StarvedLoop(patience=0.05)
+    loop.be_virtual(True)
+    timer = loop.call_later(3600, lambda: None)
+
+    def work() -> None:
+        threading.Event().wait(0.2)  # longer than the patience, so it tells by itself what it has come to
+        if sleep:
+            time.sleep(sleep)
+
+    try:
+        with sleeping_virtually(loop):
+            loop.run_until_complete(loop.run_in_executor(None, work))
+        assert loop.elapsed == sleep
+        assert loop.time() < timer.when()
+    finally:
+        loop.close()
+
+
+def test_threads_are_woken_up_before_it_is_known_that_they_sleep() -> None:
+    loop = StarvedLoop(patience=0.05)
+    loop.be_virtual(True)
+    event = VirtualEvent()
+    loop.call_later(3600, lambda: None)
+
+    def work() -> bool:
+        threading.Event().wait(0.2)
+        return event.wait(10)
+
+    async def live() -> object:
+        job = loop.run_in_executor(None, work)
+        await asyncio.to_thread(threading.Event().wait, 0.3)  # by now, it sleeps, but cannot tell it yet
+        event.set()
+        return await job
+
+    try:
+        assert loop.run_until_complete(live())
+        assert loop.elapsed == 0
     finally:
         loop.close()

@@ -56,7 +56,8 @@ class ThreadedJob:
         self.is_attended = False
         """Whether the loop waits for exactly this thread, and takes by itself what it comes to."""
         self.is_over = False
-        self.is_awake = True
+        self.is_awaited = True
+        """Whether the loop does not know yet what it has come to; for the loop only. Until then, no time may pass."""
         self.is_reported = False
         self.timer: asyncio.TimerHandle | None = None
         self.owner = thread_owner.get()
@@ -70,6 +71,11 @@ class ThreadedJob:
         self._error: BaseException | None = None
         self._ident: int | None = None
         self._woken = time.monotonic()
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether it does something now."""
+        return not self.rests.is_set()
 
     @property
     def working_time(self) -> float:
@@ -94,7 +100,7 @@ class ThreadedJob:
             self._error = e
         finally:
             _thread.job = None
-        self.is_over, self.is_awake = True, False
+        self.is_over = True
         self._rest()
 
     def sleep(self, seconds: float | None) -> None:
@@ -102,7 +108,7 @@ class ThreadedJob:
         self._alarm.clear()
         if self._is_abandoned:
             raise Abandoned
-        self._sleep, self.is_awake = seconds, False
+        self._sleep = seconds
         self._rest()
         self._alarm.wait()
         if self._is_abandoned:
@@ -144,7 +150,7 @@ class ThreadedJob:
             self.timer = None
         if self.is_awake or self.is_over:
             return False
-        self.is_awake, self._woken = True, time.monotonic()
+        self.is_awaited, self._sleep, self._woken = True, None, time.monotonic()
         self.rests.clear()
         self._alarm.set()
         return True
@@ -221,7 +227,7 @@ class ThreadedLoop(asyncio.SelectorEventLoop):
     @property
     def is_working(self) -> bool:
         """Whether some thread runs a function for this loop, and is not asleep; those that never end, do not count."""
-        return any(job.is_awake and not job.is_reported for job in self._jobs)
+        return any(job.is_awaited and not job.is_reported for job in self._jobs)
 
     def run_in_executor(
         self, executor: concurrent.futures.Executor | None, func: Callable[[*_Ts], Any], *args: *_Ts
@@ -248,6 +254,9 @@ class ThreadedLoop(asyncio.SelectorEventLoop):
 
     def accept(self, job: ThreadedJob) -> None:
         """Take what a thread has come to: the end of its function, or a sleep."""
+        if job.is_awake:  # it has been woken up before this could be taken
+            return
+        job.is_awaited = False
         if job.is_over:
             self._jobs.pop(job, None)
             job.settle()
