@@ -224,11 +224,24 @@ def test_nothing_secret_is_in_a_recording_and_it_can_be_replayed(tmp_path: pathl
     {"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}},
     {"config": json.dumps({"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}}, indent=2)},
     {"config": json.dumps([{"inner": json.dumps({"token": "0123456789abcdef"})}])},
+    {"args": ["run", "--user", "me", "--token", "0123456789abcdef"]},
+    {"args": ["--db-password", PASSWORD, "--verbose"]},
+    {"args": ["--api-token=0123456789abcdef"]},
+    {"args": ["--Access-Key", "0123456789abcdef"]},
+    {"command": json.dumps(["--token", "0123456789abcdef"])},
 ])
 def test_what_is_called_a_secret_is_hidden_before_any_secret_is_known(spec: dict[str, Any]) -> None:
     text = json.dumps(redact(Redactor(), {"spec": spec}))
     assert not any(value in text for value in (PASSWORD, encode(f"me:{PASSWORD}"), "0123456789abcdef"))
     assert "redacted-" in text
+
+
+def test_what_is_given_to_options_is_hidden_however_short_it_is() -> None:
+    args = ["run", "--token", "X", "--password", "Y", "--token=Z", "--token", "X"]
+    shown = redact(Redactor(), {"spec": {"args": args}})["spec"]["args"]
+    assert [shown[i] for i in (0, 1, 3, 6)] == [args[i] for i in (0, 1, 3, 6)]
+    assert all("redacted-" in shown[i] for i in (2, 4, 5, 7))
+    assert shown[2] == shown[7]
 
 
 def test_what_is_called_a_secret_is_hidden_in_its_copies_too() -> None:
@@ -259,6 +272,9 @@ def test_copies_of_keys_are_the_same_in_documents_in_documents() -> None:
     {"properties": {"password": {"type": "string"}}, "required": ["password"]},
     {"env": [{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}}]},
     {"password": ""},
+    {"args": ["--token", "--password", "-v", "--password=", "--token="]},
+    {"args": ["--no-password", "db", "--token-file", "/var/token", "--password-stdin", "x", "-p", "8080"]},
+    {"args": ["token", "my-token", "--secret-key", "my-key", "--token"]},
 ])
 def test_names_of_secrets_and_of_keys_are_no_secrets(spec: dict[str, Any]) -> None:
     assert redact(Redactor(), {"spec": spec}) == {"spec": spec}

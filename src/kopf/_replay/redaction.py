@@ -62,7 +62,7 @@ _PASSWORD_NAMES = ("password", "passwd", "passphrase")
 _KEY_NAMES = ("token", "apikey", "secretkey", "accesskey", "privatekey", "clientsecret")
 _drop_separators = re.compile(r"[-_. ]").sub
 _is_dense = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{12,}").fullmatch
-_NAME_HINTS = (b"passw", b"passphrase", b'token"', b"token\\", b"key", b"client", b'"auth"', b'"auth\\')
+_NAME_HINTS = (b"passw", b"passphrase", b'token"', b"token\\", b"token=", b"key", b"client", b'"auth"', b'"auth\\')
 """In lower case; quoted in documents, and in documents that are texts in them."""
 
 
@@ -200,7 +200,7 @@ class Redactor:
 def _hide_telling(value: Any, known: KnownSecrets) -> Any:
     """Hide what is called a password, or the like."""
     if isinstance(value, list):
-        return [_hide_telling(item, known) for item in value]
+        return _hide_arguments([_hide_telling(item, known) for item in value], known)
     if isinstance(value, str):
         return _hide_telling_inside(value, known)
     if not isinstance(value, dict):
@@ -209,6 +209,28 @@ def _hide_telling(value: Any, known: KnownSecrets) -> Any:
     return {
         key: _hide_named(item, known) if key in secret else _hide_telling(item, known) for key, item in value.items()
     }
+
+
+def _hide_arguments(items: list[Any], known: KnownSecrets) -> list[Any]:
+    """Hide what is given to the options of a command line: in the same item, or in the next one."""
+    hidden = [*items]
+    for index, item in enumerate(items):
+        if not isinstance(item, str) or not item.startswith("--"):
+            continue
+        option, equals, value = item.partition("=")
+        following = items[index + 1] if index + 1 < len(items) else None
+        if equals and _is_secret_argument(option, value):
+            hidden[index] = f"{option}={_hide_named(value, known)}"
+        elif not equals and isinstance(following, str) and _is_secret_argument(option, following):
+            hidden[index + 1] = _hide_named(following, known)
+    return hidden
+
+
+def _is_secret_argument(option: str, value: str) -> bool:
+    """Tell it without doubts: some options have no values, and the next item is of another option, or of none."""
+    if not value or value.startswith("-") or option.startswith("--no-"):
+        return False
+    return _is_secret(option, value) or option.lower().endswith("token")  # as opposed to fields, it is never a name
 
 
 def _hide_telling_inside(text: str, known: KnownSecrets) -> str:
