@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._logging.once import Once
 from tests.behaviour.objects import Objects
-from tests.behaviour.running import Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.usefixtures("in_memory")
 
@@ -73,6 +74,33 @@ async def test_other_handlers(operator: Operator, kex: Objects, logs: Logs, kind
     await operator.start_and_create(kex)
     await logs.wait(rf"JSON has no form for some values of {name} 'fn': status\.time \(date\)\. .*")
     await kex.wait(lambda obj: obj.get("status") == {"time": "2026-01-02"})
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("way", ["result", "patch"])
+async def test_timers_are_warned_of_once_for_each_object(
+        operator: Operator, kex: Objects, logs: Logs, calls: Calls, way: str,
+) -> None:
+    @kopf.timer("kopfexamples", id="tick", interval=10)
+    async def tick(patch: kopf.Patch, **_: Any) -> Any:
+        calls.append("tick")
+        value = {"n": len(calls), "time": {1}}
+        if way == "patch":
+            patch.status["tick"] = value
+        return value if way == "result" else None
+
+    await operator.start()
+    await kex.create("one")
+    await kex.create("two")
+    await calls.wait_length(20)
+    assert len(logs.find(WARNING)) == 2
+
+
+def test_the_memory_of_who_was_warned_is_limited() -> None:
+    once = Once(limit=2)
+    assert [once.is_new(subject) for subject in ("one", "two", "one", "three", "two", "one")] == [
+        True, True, False, True, False, True]
+    assert len(once) == 2
 
 
 async def test_there_can_be_many(operator: Operator, kex: Objects, logs: Logs) -> None:

@@ -23,8 +23,9 @@ from kopf._handlers.retry_policy import check_limits, judge
 from kopf._handlers.running_attempts import RunningAttempts
 from kopf._handlers.thread_pools import CallAbandoned, ThreadPools
 from kopf._logging.loggers import Logger
+from kopf._logging.once import Once
 from kopf._settings.settings import ExecutionSettings
-from kopf._values.foreign_values import WARNING, find_foreign_values, name_foreign_values
+from kopf._values.foreign_values import MAX_WARNED, WARNING, find_foreign_values, name_foreign_values
 from kopf._values.records import FrozenRecord
 
 UserCode = AbstractContextManager[None]
@@ -54,6 +55,7 @@ class HandlerExecutor:
         """Where the synchronous functions run."""
         self.running = RunningAttempts()
         """What is executed right now."""
+        self._warnings = Once(limit=MAX_WARNED)
 
     async def execute(
         self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
@@ -84,7 +86,7 @@ class HandlerExecutor:
         except Exception as e:
             outcome = self._fail(handler, attempt, e, logger)
         else:
-            outcome = _conclude(handler, result, logger, around)
+            outcome = self._conclude(handler, cause, result, around)
         finally:
             self.running.leave(number)
             observer.attempt_ended(number, handler, cause, outcome, started)
@@ -101,6 +103,28 @@ class HandlerExecutor:
         exc_info = error if judgement.has_traceback else None
         logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
         return judgement.outcome
+
+    def _conclude(self, handler: Handler, cause: Cause, result: Any, around: Surroundings) -> Outcome:
+        """The function has returned the result: it is a success, even if the result cannot be stored."""
+        logger, content = cause.logger, None
+        if result is not None and handler.stores_result:
+            try:
+                content = make_content(result)
+            except (TypeError, ValueError) as e:
+                text = "%s succeeded, but its result is not stored in the status, as it has no JSON form: %s: %s"
+                logger.error(text, handler, type(e).__name__, e)
+                return Outcome(True, None, result)
+            if content != result:  # mostly, what was decoded is what was encoded
+                self._warn_of_foreign_values(handler, cause, result)
+        if not around.is_quiet and logger.isEnabledFor(handler.success_level):
+            logger.log(handler.success_level, "%s succeeded.", handler)
+        return Outcome(True, None, result, content=content)
+
+    def _warn_of_foreign_values(self, handler: Handler, cause: Cause, result: Any) -> None:
+        key = cause.body.object.head.key if isinstance(cause, ResourceCause) else None
+        found = find_foreign_values(result, ("status", handler.id))
+        if found and self._warnings.is_new((key, handler.id)):
+            cause.logger.warning(WARNING, handler, name_foreign_values(found))
 
     async def _call(self, handler: Handler, cause: Cause, kwargs: Kwargs, around: Surroundings) -> Any:
         if not isinstance(cause, ResourceCause):
@@ -134,24 +158,6 @@ class HandlerExecutor:
             if not scope.expired():
                 raise  # the handler's own one
             raise HandlerTimeoutError(f"{handler} has timed out after {handler.timeout} seconds.") from e
-
-
-def _conclude(handler: Handler, result: Any, logger: Logger, around: Surroundings) -> Outcome:
-    """The function has returned the result: it is a success, even if the result cannot be stored."""
-    content = None
-    if result is not None and handler.stores_result:
-        try:
-            content = make_content(result)
-        except (TypeError, ValueError) as e:
-            text = "%s succeeded, but its result is not stored in the status, as it has no JSON form: %s: %s"
-            logger.error(text, handler, type(e).__name__, e)
-            return Outcome(True, None, result)
-        # Mostly, what was decoded is what was encoded, and there is nothing to be found.
-        if content != result and (found := find_foreign_values(result, ("status", handler.id))):
-            logger.warning(WARNING, handler, name_foreign_values(found))
-    if not around.is_quiet and logger.isEnabledFor(handler.success_level):
-        logger.log(handler.success_level, "%s succeeded.", handler)
-    return Outcome(True, None, result, content=content)
 
 
 def _report_cancellation(handler: Handler, error: asyncio.CancelledError, logger: Logger) -> None:

@@ -6,11 +6,16 @@ from collections.abc import Hashable
 
 
 class Once:
-    """What was said last about each subject. It grows with the subjects, so they are to be forgotten when they end."""
+    """
+    What was said last about each subject. It grows with the subjects, so they are to be forgotten when they end.
 
-    __slots__ = ("_said",)
+    :param limit: how many subjects are remembered, if nobody forgets them: the latest ones.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_limit", "_said")
+
+    def __init__(self, *, limit: int | None = None) -> None:
+        self._limit = limit
         self._said: dict[Hashable, Hashable] = {}
 
     def __len__(self) -> int:
@@ -21,6 +26,8 @@ class Once:
         if subject in self._said and self._said[subject] == what:
             return False
         self._said[subject] = what
+        if self._limit is not None and len(self._said) > self._limit:
+            self.forget(next(iter(self._said)))
         return True
 
     def forget(self, subject: Hashable) -> None:

@@ -15,6 +15,9 @@ from kopf._values.fields import FieldPath
 WARNING = "JSON has no form for some values of %s: %s. Convert them in the handler: texts, lists, or nulls are stored."
 """What is said of whom; see :func:`name_foreign_values`."""
 
+MAX_WARNED = 20_000
+"""For how many objects and handlers it is remembered that this was said: it is not repeated for each tick."""
+
 _MAX_NAMED = 3
 PROPER = frozenset({str, int, bool, type(None)})
 """The types of the values that JSON has a form for, and that have no others in them."""

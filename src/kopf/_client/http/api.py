@@ -41,8 +41,10 @@ from kopf._client.http.lines import LineSplitter
 from kopf._client.http.reachability import Reachability
 from kopf._client.http.request_failures import describe_failure, describe_page, find_tls_error, is_page
 from kopf._client.http.transport import Limits, ProtocolError, Response, SilenceError, TransportError, read_body
+from kopf._logging.once import Once
 from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
+from kopf._values.foreign_values import MAX_WARNED
 from kopf._values.patches import MERGE_PATCH
 
 logger = logging.getLogger(__name__)
@@ -107,6 +109,8 @@ class APIClient:
         """Who is told of the requests."""
         self.for_tools: APIClient = self
         """The client for what is not asked by the operator itself, but by those who look at it: never recorded."""
+        self.warnings = Once(limit=MAX_WARNED)
+        """What was said already of changes that are made again and again."""
         self._vault = vault
         self._settings = settings
         self._reachability = Reachability()

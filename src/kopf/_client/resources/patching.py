@@ -16,7 +16,6 @@ from kopf._client.errors import (
 from kopf._client.http.api import AnyLogger, APIClient
 from kopf._values.foreign_values import WARNING, find_in_patch, name_foreign_values
 from kopf._values.objects import KubeObject
-from kopf._values.patch_authorship import Authorship
 from kopf._values.patch_deliveries import EVERYTHING, REST, STATUS
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
@@ -83,8 +82,7 @@ def patch_object(
     if patch.fns:
         patch.deliveries.settle(obj, obj.head.resourceVersion)
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
-    if patch.authorship is not None:
-        _warn_of_foreign_values(requests, patch, patch.authorship, logger)
+    _warn_of_foreign_values(api, obj, requests, patch, logger=logger)
     if not obj.head.uid and obj.head.resourceVersion:
         requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
     sending = _Sending(api, resource, patch, on_saved, logger)
@@ -94,15 +92,19 @@ def patch_object(
 
 
 def _warn_of_foreign_values(
-    requests: Iterable[PatchRequest], patch: Patch, authorship: Authorship, logger: AnyLogger
+    api: APIClient, obj: KubeObject, requests: Iterable[PatchRequest], patch: Patch, *, logger: AnyLogger
 ) -> None:
+    authorship = patch.authorship
+    if authorship is None:  # it is all our own
+        return
     if patch.fns:  # nobody knows what they have changed
         found = [value for request in requests for value in find_in_patch(request.changes)]
     else:
         found = authorship.find_foreign_values()
     if found:
-        authors = authorship.find_authors(patch, [value.path for value in found])
-        logger.warning(WARNING, ", ".join(authors), name_foreign_values(found))
+        authors = ", ".join(authorship.find_authors(patch, [value.path for value in found]))
+        if api.warnings.is_new((obj.head.key, authors)):
+            logger.warning(WARNING, authors, name_foreign_values(found))
 
 
 def _is_exclusive(requests: Sequence[PatchRequest]) -> bool:
