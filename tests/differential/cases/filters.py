@@ -31,7 +31,34 @@ def resumed(life: tuple[Step, ...]) -> tuple[Step, ...]:
     return (*life[:-1], stop(), start(), settle())
 
 
+WRITERS = {
+    "creation": ("on.create({kind!r})", "patch.status['x'] = 1"),
+    "update": ("on.update({kind!r}, field='spec.field')", "patch.status['x'] = kw['new']"),
+    "timer": ("timer({kind!r}, interval=30)", "patch.status['x'] = 1"),
+    "daemon": ("daemon({kind!r})", "patch.status['x'] = 1"),
+    "result": ("on.create({kind!r}, id='x')", "return 1"),
+}
+"""Who of the own handlers writes the status, and how."""
+
+
+def follow_status(writer: str, kind: str) -> Case:
+    """Whether those who want to know of the field are told that another handler has written it."""
+    decorator, line = WRITERS[writer]
+    plural = {"kex": "kopfexamples", "sub": "kopfstatusexamples"}[kind]
+    return Case(f"filter-status-by-{writer}-of-{kind}", f"""
+        @kopf.{decorator.format(kind=plural)}
+        def write(patch, **kw):
+            {line}
+        @kopf.on.update({plural!r}, field='status.x')
+        def follow(**kw): see(kw)
+        @kopf.on.field({plural!r}, field='status.x')
+        def follow_field(**kw): see(kw)
+        """, (create(kind=kind), settle(), edit(kind=kind, field=2), settle(), edit(kind=kind, other=3), settle()),
+        kinds=(kind,), watches=plural)
+
+
 CASES = [
+    *(follow_status(writer, kind) for writer in WRITERS for kind in ("kex", "sub")),
     Case("filter-label-value", all_kinds("labels={'a': 'b'}"), LABELLED),
     Case("filter-field-on-update", declare("on.update(*E, field='spec.field')"), FIELDS),
     Case("filter-label-present", all_kinds("labels={'a': kopf.PRESENT}"), LABELLED),
