@@ -23,6 +23,7 @@ from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import create_peering
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 Answer = tuple[int, Any]
 
@@ -36,8 +37,7 @@ def _standalone(operator: Operator) -> None:
 @pytest.fixture
 def url() -> str:
     """Where to serve the health: any free port."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"http://127.0.0.1:{server.getsockname()[1]}/healthz"
+    return f"http://127.0.0.1:{find_free_port()}/healthz"
 
 
 @pytest.fixture

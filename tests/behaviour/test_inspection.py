@@ -5,7 +5,6 @@ import asyncio
 import concurrent.futures
 import datetime
 import json
-import socket
 import threading
 import urllib.error
 import urllib.request
@@ -20,6 +19,7 @@ from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import create_peering
 from tests.behaviour.running import Calls, Operator, do_nothing
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 pytestmark = pytest.mark.usefixtures("in_memory")
 
@@ -29,8 +29,7 @@ Ask = Callable[..., Any]
 @pytest.fixture
 def url(operator: Operator) -> str:
     """Where the console is served: at any free port."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    url = f"http://127.0.0.1:{find_free_port()}"
     operator.set("console.endpoint", url)
     operator.set("peering.standalone", True)
     return url

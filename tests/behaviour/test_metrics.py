@@ -23,6 +23,7 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.insight.metrics.exposed import DESIGNED, Exposed
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 KEX = "kopfexamples.kopf.dev"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -43,8 +44,7 @@ def prometheus(operator: Operator) -> prometheus_client.CollectorRegistry:
 
 @pytest.fixture
 def base() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"http://127.0.0.1:{server.getsockname()[1]}"
+    return f"http://127.0.0.1:{find_free_port()}"
 
 
 @pytest.fixture

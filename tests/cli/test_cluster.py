@@ -4,7 +4,6 @@ import base64
 import json
 import pathlib
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -20,6 +19,7 @@ from kopf.cli.cluster import parse_user
 from tests.cli.conftest import Starter
 from tests.cli.processes import Process
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
@@ -35,9 +35,7 @@ def test_cluster_lives_until_stopped(start: Starter, signum: signal.Signals) -> 
 
 
 def test_cluster_on_a_specific_port(start: Starter, tmp_path: pathlib.Path) -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
+    port = find_free_port()
     path = tmp_path / "my-kubeconfig"
     with start("cluster", f"--port={port}", f"--kubeconfig={path}") as process:
         assert process.wait_for("The local cluster is up: (.+)$")[1] == f"https://127.0.0.1:{port}"

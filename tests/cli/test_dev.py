@@ -5,7 +5,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -17,6 +16,7 @@ import kopf
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 ARGS = ["handlers.py", "--apply", "crd.yaml", "--apply", "obj.yaml"]
 
@@ -308,8 +308,7 @@ def test_missing_files_with_similar_names(start: Starter, folder: pathlib.Path) 
 
 
 def test_metrics(start: Starter, folder: pathlib.Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
+    url = f"http://127.0.0.1:{find_free_port()}/metrics"
     with start("dev", *ARGS, f"--metrics={url}") as process:
         process.wait_for(f"The metrics: +{url}")
         process.wait_for("Creation is processed")

@@ -6,6 +6,7 @@ import io
 import json
 import pathlib
 import shutil
+import socket
 import stat
 import urllib.parse
 import urllib.request
@@ -45,6 +46,13 @@ def test_ports_of_projects(tmp_path: pathlib.Path) -> None:
     assert find_port(tmp_path) == find_port(tmp_path)
     assert find_port(tmp_path) in range(20_000, 30_000)
     assert find_port(tmp_path) != find_port(tmp_path / "other")
+
+
+def test_ports_of_projects_that_are_taken(tmp_path: pathlib.Path) -> None:
+    """It is still none of those that the system gives to connections of others at any moment."""
+    port = find_port(tmp_path)
+    with socket.create_server(("127.0.0.1", port)):
+        assert find_port(tmp_path) in {*range(20_000, 30_000)} - {port}
 
 
 def ask(url: str, path: str, content: Any = None) -> Any:
@@ -99,15 +107,15 @@ def test_console_where_it_is_wanted(start: Starter, tmp_path: pathlib.Path) -> N
 
 
 async def test_nobody_sees_the_token_in_the_arguments_of_the_browser(
-        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int,
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are for all users of the machine; the page that leads the browser there, is for one."""
     opened: asyncio.Queue[str] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     monkeypatch.setattr("webbrowser.open", lambda url: loop.call_soon_threadsafe(opened.put_nowait, url))
     monkeypatch.setenv("KOPF_CONSOLE_TOKEN", "0123456789abcdef")
-    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", unused_tcp_port)
-    console = DevConsole(tmp_path / "kubeconfig", f"http://127.0.0.1:{unused_tcp_port}")
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+    console = DevConsole(tmp_path / "kubeconfig", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     opening = asyncio.create_task(console.open())
     async with server, asyncio.timeout(PATIENCE):
         url = await opened.get()

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import pathlib
 import signal
-import socket
 import urllib.request
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 
 @pytest.mark.parametrize("url", ["8080", "https://localhost:8080/metrics", "http://localhost:port/"])
@@ -29,8 +29,7 @@ def test_missing_library(start: Starter, cluster: LocalCluster, tmp_path: pathli
 
 
 def test_environment_variable(start: Starter, cluster: LocalCluster) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}/metrics"
+    url = f"http://127.0.0.1:{find_free_port()}/metrics"
     with start("run", "-A", "--standalone", str(EXAMPLE / "handlers.py"),
                kubeconfig=cluster.kubeconfig, KOPF_RUN_METRICS=url) as process:
         process.wait_for("Initial authentication has finished")

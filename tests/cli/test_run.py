@@ -29,6 +29,7 @@ from kopf.cli import CLIControls, main
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}, "spec": {"duration": "1m"}}
 
@@ -489,8 +490,7 @@ def test_unreachable_clusters_are_one_clear_message(start: Starter, tmp_path: pa
         "@kopf.on.startup()\n"
         "def startup_fn(settings, **_):\n"
         "    settings.networking.error_backoffs = [0.01]\n")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    url = f"http://127.0.0.1:{find_free_port()}"
     kubeconfig = tmp_path / "kubeconfig.yaml"
     write_kubeconfig(kubeconfig, url)
     with start("run", "handlers.py", kubeconfig=kubeconfig) as process:

@@ -4,7 +4,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import socket
 
 import pytest
 
@@ -13,14 +12,12 @@ from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError
 from kopf._client.http.api import APIClient
 from tests.client.scripted import ScriptedServer, drop, reply
+from tests.ports import find_free_port
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        number: int = sock.getsockname()[1]
-        return number
+    return find_free_port()
 
 
 @pytest.mark.fastforward

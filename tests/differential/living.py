@@ -8,7 +8,6 @@ import enum
 import json
 import pathlib
 import signal
-import socket
 import ssl
 import tempfile
 import textwrap
@@ -25,6 +24,7 @@ from tests.differential.kinds import CUSTOM, DEFAULT, KINDS
 from tests.differential.lives import Case, Obj, Step, start, stop
 from tests.differential.normalising import describe_events, describe_journal, describe_object, tidy
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 QUIET = 0.6
 """Seconds in which nothing may happen for the life to be settled; longer than the streams lag."""
@@ -212,11 +212,11 @@ class Life:
 
     async def do_launch(self, args: list[str], file: str) -> None:
         self._lives += 1
-        self.port = _get_free_port()
+        self.port = find_free_port()
         given = [arg.format(port=self.port) for arg in [*self.case.args, *args]]
         if not any(arg in {"-m", "--module"} for arg in given) and file:
             given.append(file)
-        env = {"KUBECONFIG": str(self.cluster.kubeconfig), "WEBHOOK_PORT": str(_get_free_port()),
+        env = {"KUBECONFIG": str(self.cluster.kubeconfig), "WEBHOOK_PORT": str(find_free_port()),
                "LIFE": str(self._lives), "FOLDER": str(self.folder)}
         self.process = await self.host.start(
             ["run", *given], env=env, folder=self.folder, journal=self._get_journal(self._lives))
@@ -310,12 +310,6 @@ def _get_left(obj: Obj) -> Left:
                 is_over = value.get("success") or value.get("failure")
                 left = max(left, Left.LEFTOVERS if is_over else Left.WORK)
     return left
-
-
-def _get_free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import yaml
 
 from kopf.testing import LocalCluster
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "admission"
 MANAGED = "kopfexamples.kopf.dev"
@@ -94,7 +94,7 @@ def test_in_a_cluster(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Pat
     run = Kubectl(kubectl, cluster)
     for name in ("rbac.yaml", "service.yaml", "deployment.yaml"):
         cluster.apply(EXAMPLE / "in-cluster" / name)
-    port, log = get_free_port(), tmp_path / "log"
+    port, log = find_free_port(), tmp_path / "log"
     cluster.register_service(NAMESPACE, "kopfexample-webhooks", "127.0.0.1", port)
     config = yaml.safe_load(pathlib.Path(cluster.kubeconfig).read_text())
     token = cluster.create_token(NAMESPACE, "kopfexample-operator")
@@ -106,9 +106,3 @@ def test_in_a_cluster(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Pat
         run.check()
     denials = {key: count for key, count in cluster.counters.items() if key[2] == 403 and "webhook" in key[1]}
     assert denials == {}, log.read_text()
-
-
-def get_free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-    return port

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,15 +18,14 @@ import pytest
 
 from kopf.testing import LocalCluster
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "asgi"
 
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+    return find_free_port()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import yaml
 
 from kopf.testing import LocalCluster
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "deployment"
 PATCH = {"spec": {"duration": 7}}
@@ -80,12 +80,6 @@ def is_healthy(port: int) -> bool:
     return False
 
 
-def get_free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 def list_granted() -> set[tuple[str, str]]:
     [role] = [doc for doc in yaml.safe_load_all((EXAMPLE / "rbac.yaml").read_text()) if doc["kind"] == "ClusterRole"]
     return {(verb, name) for rule in role["rules"] for verb in rule["verbs"] for name in rule["resources"]}
@@ -94,7 +88,7 @@ def list_granted() -> set[tuple[str, str]]:
 def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.Path, kubectl: str) -> None:
     log = tmp_path / "operator.log"
     kubeconfig = write_kubeconfig(cluster, tmp_path / "kubeconfig.yaml")
-    port = get_free_port()
+    port = find_free_port()
 
     def get(*args: str) -> Any:
         command = [kubectl, "--kubeconfig", str(cluster.kubeconfig), "get", *args, "--ignore-not-found", "-ojson"]

@@ -5,7 +5,6 @@ import contextlib
 import json
 import pathlib
 import re
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -29,6 +28,7 @@ from tests.downloads import get_prometheus
 from tests.examples.test_admission import EXAMPLE as ADMISSION
 from tests.insight.metrics.exposed import Exposed
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "monitoring"
 
@@ -164,8 +164,7 @@ def test_alerts(promtool: str, tmp_path: pathlib.Path) -> None:
 def query(tmp_path: pathlib.Path) -> Iterator[Callable[[str], list[Any]]]:
     """A Prometheus that scrapes the port in the file, and answers queries."""
     program = get_prometheus() / "prometheus"
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+    address = f"127.0.0.1:{find_free_port()}"
     (tmp_path / "targets.json").write_text("[]")
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({
         "global": {"scrape_interval": "300ms", "scrape_timeout": "300ms", "evaluation_interval": "1s"},
@@ -205,8 +204,7 @@ def wait_for(condition: Callable[[], object], explain: Callable[[], object]) -> 
 def test_real_prometheus(query: Callable[[str], list[Any]], tmp_path: pathlib.Path) -> None:
     """A working operator is scraped: every query of the dashboard returns data, and those of controller-runtime too."""
     (tmp_path / "handlers.py").write_text((ADMISSION / "handlers.py").read_text() + HANDLERS)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = find_free_port()
     with LocalCluster() as cluster:
         cluster.apply(ADMISSION / "crd.yaml")
         cluster.faults.inject(verb="patch", resource="kopfexamples", status=503, times=1)

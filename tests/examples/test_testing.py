@@ -6,8 +6,8 @@ import pathlib
 import subprocess
 import sys
 
-from tests.admission.servers.serving import find_free_port
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "testing"
 

@@ -12,6 +12,7 @@ from kopf._health.health import HealthReport, HealthServer
 from kopf._serving.endpoints import Endpoint, parse_endpoint
 from kopf._serving.threaded_server import ServingError
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 
 @pytest.mark.parametrize(("url", "expected"), [
@@ -56,8 +57,7 @@ async def report_unhealthy() -> HealthReport:
 
 @pytest.fixture
 def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return find_free_port()
 
 
 async def request(url: str, method: str = "GET") -> tuple[int, str, bytes]:

@@ -12,7 +12,6 @@ import pathlib
 import re
 import resource
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from tests.admission.reviewing import make_review
 from tests.behaviour.conftest import make_crd
 from tests.cli.processes import Process
 from tests.patience import PATIENCE, get_starvation
+from tests.ports import find_free_port
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ async def living(folder: pathlib.Path, *, files: int = FILES) -> AsyncIterator[V
     """Run the operator in a local cluster."""
     async with LocalCluster() as cluster:
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
-        health_port, webhook_port = _find_ports()
+        health_port, webhook_port = find_free_port(), find_free_port()
         env = {"KUBECONFIG": str(cluster.kubeconfig), "WEBHOOK_PORT": str(webhook_port),
                "CADUMP": str(folder / "ca.pem")}
         path = pathlib.Path(__file__).with_name("victim.py")
@@ -187,11 +187,6 @@ async def wait_until(condition: Callable[[], bool]) -> None:
 
 async def _wait_for(process: Process, pattern: str) -> None:
     await asyncio.to_thread(process.wait_for, re.escape(pattern))
-
-
-def _find_ports() -> tuple[int, int]:
-    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
-        return first.getsockname()[1], second.getsockname()[1]
 
 
 def get_size(name: str, default: float) -> float:

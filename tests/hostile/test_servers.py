@@ -23,6 +23,7 @@ from kopf._serving.listening import open_sockets
 from kopf._values.reviews import EncodedReview, MalformedReviewError, parse_review
 from tests.admission.reviewing import make_review
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 HEADERS = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
@@ -372,8 +373,7 @@ asyncio.run(main(int(sys.argv[1])))
 
 def test_when_others_have_taken_all_descriptors(tmp_path: pathlib.Path) -> None:
     """One line in the log; it goes on as soon as there are any."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = find_free_port()
     log = tmp_path / "log"
     with log.open("wb") as file, subprocess.Popen(
             [sys.executable, "-c", EXHAUSTED, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,

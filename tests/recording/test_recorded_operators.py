@@ -14,6 +14,7 @@ import pytest
 import kopf
 from kopf.testing import LocalCluster, replay
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 from tests.recording.reading import list_kinds, read_all
 
 EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "01-minimal"
@@ -74,12 +75,12 @@ async def test_recordings_that_cannot_be_written(tmp_path: pathlib.Path) -> None
 
 
 async def test_what_tools_ask_is_no_part_of_a_recording(
-        cluster: LocalCluster, tmp_path: pathlib.Path, unused_tcp_port: int, caplog: pytest.LogCaptureFixture,
+        cluster: LocalCluster, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whoever looks at the operator, must not make its replays diverge."""
     caplog.set_level(logging.INFO)
     path, settings = tmp_path / "recording", kopf.OperatorSettings()
-    settings.console.endpoint = f"http://127.0.0.1:{unused_tcp_port}"
+    settings.console.endpoint = f"http://127.0.0.1:{find_free_port()}"
 
     async def look() -> None:
         params = {"resource": "kopfexamples", "namespace": "default", "name": "kopf-example-1"}

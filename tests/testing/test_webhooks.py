@@ -7,7 +7,7 @@ import pytest
 
 import kopf
 from kopf.testing import APIStatus, Simulation
-from tests.admission.servers.serving import find_free_port
+from tests.ports import find_free_port
 from tests.testing.kopfexamples import CRD, make
 
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import errno
 import socket
+from typing import Any
 
 _UNSUPPORTED = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 _BACKLOG = 4096
+_ATTEMPTS = 10
+"""How many free ports are tried: what is free at one address, can be taken at another one."""
 
 
 def open_sockets(addr: str | None, port: int) -> list[socket.socket]:
@@ -21,10 +24,23 @@ def open_sockets(addr: str | None, port: int) -> list[socket.socket]:
     Raises :class:`OSError` if it is impossible, e.g. if the port is in use.
     """
     infos = socket.getaddrinfo(addr or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    attempts = 1 if port else _ATTEMPTS
+    while True:
+        attempts -= 1
+        try:
+            return _open_all([*dict.fromkeys(infos)], port)
+        except OSError as e:
+            if e.errno == errno.EADDRINUSE and attempts:
+                continue
+            text = f"cannot listen at {addr or 'all addresses'}, port {port}: {e.strerror or e}"
+            raise OSError(e.errno, text) from e
+
+
+def _open_all(infos: list[tuple[Any, ...]], port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     problem: OSError | None = None
     try:
-        for family, _, protocol, _, address in dict.fromkeys(infos):
+        for family, _, protocol, _, address in infos:
             chosen = port or (sockets[0].getsockname()[1] if sockets else 0)
             try:
                 sockets.append(_open_socket(family, protocol, (address[0], chosen, *address[2:])))
@@ -34,11 +50,10 @@ def open_sockets(addr: str | None, port: int) -> list[socket.socket]:
                 problem = e
         if not sockets:
             raise problem or OSError(errno.EADDRNOTAVAIL, "no addresses")
-    except OSError as e:
+    except OSError:
         for sock in sockets:
             sock.close()
-        text = f"cannot listen at {addr or 'all addresses'}, port {port}: {e.strerror or e}"
-        raise OSError(e.errno, text) from e
+        raise
     return sockets
 
 

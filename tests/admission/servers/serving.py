@@ -4,7 +4,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import socket
 import ssl
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping
@@ -175,13 +174,6 @@ async def send(
         async with session.request(method, target, **ssl_options, **kwargs) as response:
             is_json = response.content_type == "application/json"
             return response.status, await (response.json() if is_json else response.text())
-
-
-def find_free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 async def wait_until_served(port: int) -> None:

@@ -13,10 +13,11 @@ import pytest
 import kopf
 from kopf_cluster import LocalCluster
 from tests.admission.servers.authorities import Authority
-from tests.admission.servers.serving import connect, find_free_port, make_review, wait_until_served
+from tests.admission.servers.serving import connect, make_review, wait_until_served
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.running import Calls, Operator
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 pytestmark = pytest.mark.fastforward("exit")
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.admission.servers.serving import connect, find_free_port, make_review, wait_until_served
+from tests.admission.servers.serving import connect, make_review, wait_until_served
 from tests.behaviour.running import Operator
+from tests.ports import find_free_port
 
 pytestmark = pytest.mark.fastforward("exit")
 

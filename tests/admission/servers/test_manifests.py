@@ -12,11 +12,11 @@ import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.admission.servers.serving import find_free_port
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Refused, connect
 from tests.behaviour.running import Operator
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 pytestmark = pytest.mark.fastforward("exit")
 

@@ -13,10 +13,11 @@ import pytest
 import kopf
 from kopf._admission.webhooks import WebhookServerExitedError
 from kopf_cluster import LocalCluster
-from tests.admission.servers.serving import ImpatientServer, find_free_port, get_bundle, wait_until_served
+from tests.admission.servers.serving import ImpatientServer, get_bundle, wait_until_served
 from tests.behaviour.objects import API, Refused
 from tests.behaviour.running import Calls, Operator
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 pytestmark = pytest.mark.fastforward("exit")
 

@@ -17,11 +17,11 @@ import pytest
 import kopf
 from kopf._admission.servers import certificates
 from kopf._admission.servers.dependencies import MissingDependencyError
+from kopf._serving.listening import open_sockets
 from kopf._values.reviews import WebhookClientConfig
 from tests.admission.servers.authorities import Authority
 from tests.admission.servers.serving import (
     Reviewer,
-    find_free_port,
     get_bundle,
     get_port,
     make_review,
@@ -30,6 +30,7 @@ from tests.admission.servers.serving import (
     trust,
 )
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 LOCAL_SERVERS = {
     kopf.WebhookK3dServer: "host.k3d.internal",
@@ -98,6 +99,26 @@ async def test_any_free_port_is_the_same_for_all_addresses() -> None:
         port = get_port(running.configs[0])
         for info in socket.getaddrinfo("localhost", port, type=socket.SOCK_STREAM):
             assert await is_reachable(str(info[4][0]), port)
+
+
+def test_free_ports_that_are_taken_at_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody listens at that port of the second address only: another port is chosen for both."""
+    info = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
+    with socket.create_server(("127.0.0.2", 0)) as other:
+        taken = other.getsockname()[1]
+        chosen = iter([taken])  # by the system, for the first address
+        real_bind = socket.socket.bind
+
+        def bind(sock: socket.socket, address: Any) -> None:
+            host, port = address
+            real_bind(sock, (host, port or next(chosen, 0)))
+
+        monkeypatch.setattr("socket.socket.bind", bind)
+        monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [
+            (*info, ("127.0.0.1", 0)), (*info, ("127.0.0.2", 0))])
+        first, second = open_sockets("any", 0)
+        with first, second:
+            assert first.getsockname()[1] == second.getsockname()[1] != taken
 
 
 async def test_a_busy_port_is_explained() -> None:

@@ -22,8 +22,9 @@ from kopf._values.reviews import WebhookClientConfig
 from kopf_cluster import LocalCluster
 from tests.admission.servers.authorities import Authority
 from tests.admission.servers.inside import inside_operator
-from tests.admission.servers.serving import Reviewer, Serving, find_free_port, get_bundle, send, serving
+from tests.admission.servers.serving import Reviewer, Serving, get_bundle, send, serving
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 SECRETS = "/api/v1/namespaces/default/secrets"
 SECRET = f"{SECRETS}/my-operator-webhook-certs"

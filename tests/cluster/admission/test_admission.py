@@ -12,6 +12,7 @@ import pytest
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, Client, Obj, make_config_map, make_definition, make_kex
 from tests.cluster.webhooks import Hooks, add, allow, deny, patch, respond, serve_hooks
+from tests.ports import find_free_port
 
 NAMESPACES = "/api/v1/namespaces"
 ANY_RULE = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
@@ -414,13 +415,14 @@ async def test_failures_go_by_the_policy(cluster: LocalCluster, client: Client, 
 
 
 async def test_nobody_listening_is_a_failure(
-        cluster: LocalCluster, client: Client, hooks: Hooks, unused_tcp_port: int) -> None:
-    configure(cluster, webhook({"url": f"https://127.0.0.1:{unused_tcp_port}/x", "caBundle": hooks.bundle}))
+        cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
+    port = find_free_port()
+    configure(cluster, webhook({"url": f"https://127.0.0.1:{port}/x", "caBundle": hooks.bundle}))
     reply = await client.call("POST", CONFIG_MAPS, json=make_config_map())
     assert reply.status == 500
     assert reply.body["message"].startswith(
         'Internal error occurred: failed calling webhook "x.example.com": failed to call webhook: '
-        f'Post "https://127.0.0.1:{unused_tcp_port}/x?timeout=10s": ')
+        f'Post "https://127.0.0.1:{port}/x?timeout=10s": ')
 
 
 async def test_slow_webhooks_time_out(cluster: LocalCluster, client: Client, hooks: Hooks) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
-import socket
 import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from kopf._insight.console.console import make_editing
 from kopf.cli.dev.cluster_editing import ClusterEditing
 from kopf_cluster import LocalCluster
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 TOKEN = "0123456789abcdef"
 
@@ -23,12 +23,6 @@ class Served(NamedTuple):
 
     url: str
     cluster: LocalCluster
-
-
-def find_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 async def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
@@ -50,7 +44,7 @@ def running(cluster: LocalCluster, registry: kopf.OperatorRegistry, *, token: st
     """Run the operator until the end of the block. The environment and the context are to be set for it."""
     kopf.on.login(registry=registry)(_login)
     settings = kopf.OperatorSettings()
-    port = find_port()
+    port = find_free_port()
     settings.console.endpoint, settings.console.token = f"http://127.0.0.1:{port}", token
     ready, stop = threading.Event(), threading.Event()
     kwargs = {"registry": registry, "settings": settings, "standalone": True, "clusterwide": True}

@@ -13,8 +13,9 @@ import pytest
 import kopf
 from kopf.cli.dev.console_access import REDIRECTION
 from kopf_cluster import LocalCluster
-from tests.insight.console.serving import TOKEN, Served, editing, find_port, running
+from tests.insight.console.serving import TOKEN, Served, editing, running
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 from tests.testing.kopfexamples import CRD, make
 
 playwright_api = pytest.importorskip("playwright.sync_api")
@@ -333,8 +334,8 @@ def test_time_is_not_to_be_moved_in_other_event_loops(page: Page) -> None:
 
 def test_pages_survive_restarts(browser: Any, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The port is the same; the token is, or is not."""
-    port = find_port()
-    monkeypatch.setattr("tests.insight.console.serving.find_port", lambda: port)
+    port = find_free_port()
+    monkeypatch.setattr("tests.insight.console.serving.find_free_port", lambda: port)
     context = browser.new_context(viewport={"width": 1280, "height": 760})
     page = context.new_page()
     notice = page.locator("#notice")

@@ -73,17 +73,19 @@ def is_to_be_opened(wish: bool | None, env: Mapping[str, str], stream: Any) -> b
 
 
 def find_port(folder: pathlib.Path) -> int:
-    """Find a free port: always the same one for a project, so that open pages find it again; or any other one."""
-    port = 0
-    for port in (_PORTS[zlib.crc32(bytes(folder)) % len(_PORTS)], 0):
-        with socket.socket() as sock:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(sock.getsockname()[1])
-    return port
+    """Find a free port: always the same one for a project, so that open pages find it again; or the next one."""
+    first = zlib.crc32(bytes(folder)) % len(_PORTS)
+    return next(filter(_is_free, (*_PORTS[first:], *_PORTS[:first])), _PORTS[first])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, sys.platform != "win32")
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 async def _is_open(host: str, port: int) -> bool:
