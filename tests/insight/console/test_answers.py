@@ -15,6 +15,7 @@ import pytest
 import kopf
 from kopf._insight.console.updates import MAX_PAGES
 from kopf_cluster import LocalCluster
+from tests.behaviour.running import do_nothing
 from tests.insight.console.serving import TOKEN, Served, editing, running
 from tests.patience import PATIENCE
 from tests.testing.kopfexamples import CRD, make
@@ -29,40 +30,39 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
+def declare() -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
-
-    @kopf.on.event("kopfexamples", registry=registry)
-    async def event_fn(**_: Any) -> None:
-        pass
-
-    @kopf.on.create("secrets", registry=registry)
-    async def secret_fn(**_: Any) -> None:
-        pass
-
+    kopf.on.event("kopfexamples", id="event_fn", registry=registry)(do_nothing)
+    kopf.on.create("secrets", registry=registry)(do_nothing)
     return registry
 
 
-@pytest.fixture
-def served(
-        cluster: LocalCluster, registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Served]:
+@contextlib.contextmanager
+def serving(cluster: LocalCluster, token: str | None = None) -> Iterator[Served]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        with running(cluster, declare(), token=token) as served:
+            yield served
+
+
+@pytest.fixture(scope="module")
+def served(cluster: LocalCluster) -> Iterator[Served]:
     """An operator as in production."""
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    with running(cluster, registry) as served:
+    with serving(cluster) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def developed_once(cluster: LocalCluster) -> Iterator[Served]:
+    with editing(cluster), serving(cluster, TOKEN) as served:
         yield served
 
 
 @pytest.fixture
-def developed(
-        cluster: LocalCluster, registry: kopf.OperatorRegistry, monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Served]:
+def developed(developed_once: Served) -> Iterator[Served]:
     """An operator as under ``kopf dev``."""
-    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-    with editing(cluster), running(cluster, registry, token=TOKEN) as served:
-        yield served
-    cluster.faults.clear()
+    yield developed_once
+    developed_once.cluster.faults.clear()
 
 
 class Page:
@@ -159,17 +159,18 @@ def test_changes_are_told_together(served: Served, open_page: Callable[[str], Pa
     assert sum(name == "rows" for name, _ in messages) <= 2 + took * 5
 
 
-def test_there_are_not_too_many_pages(served: Served, open_page: Callable[[str], Page]) -> None:
-    pages = [open_page(served.url) for _ in range(MAX_PAGES + 1)]
-    assert [page.response.status for page in pages] == [200] * MAX_PAGES + [503]
-    for page in pages:
-        page.close()
-    deadline = time.monotonic() + PATIENCE
-    while (page := open_page(served.url)).response.status != 200:
-        page.close()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert page.read()[0] == "reset"
+def test_there_are_not_too_many_pages(cluster: LocalCluster, open_page: Callable[[str], Page]) -> None:
+    with serving(cluster) as served:
+        pages = [open_page(served.url) for _ in range(MAX_PAGES + 1)]
+        assert [page.response.status for page in pages] == [200] * MAX_PAGES + [503]
+        for page in pages:
+            page.close()
+        deadline = time.monotonic() + PATIENCE
+        while (page := open_page(served.url)).response.status != 200:
+            page.close()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert page.read()[0] == "reset"
 
 
 @pytest.mark.parametrize("name", ["errors", "queues", "background", "indices", "peers"])
@@ -180,6 +181,9 @@ def test_panels(served: Served, name: str) -> None:
 @pytest.mark.parametrize(("path", "status"), [
     ("/api/console/panel?name=nosuch", 404), ("/api/console/explanation", 400),
     ("/api/console/explanation?resource=kopfexamples&namespace=default&name=nosuch", 404),
+    ("/api/explain?name=nosuch", 400), ("/api/explain?resource=kopfexamples&name=nosuch", 400),
+    ("/api/explain?resource=kopfexamples&namespace=default&name=nosuch", 404),
+    ("/api/explain?resource=nosuch&namespace=default&name=nosuch", 404),
     ("/api/console/timeline?id=x", 400), ("/api/console/timeline?id=12345", 404),
     ("/../console.py", 404), ("/console.py", 404), ("/api/console/dev/apply", 404),
 ])
@@ -200,7 +204,7 @@ def test_explanations_are_told_in_sections(served: Served, open_page: Callable[[
     assert report["title"].startswith("KopfExample default/explained (kopfexamples.v1.kopf.dev)")
     [handlers] = [section for section in report["sections"] if section["title"] == "Handlers"]
     [line] = handlers["lines"]
-    assert (line["name"], line["mark"]) == ("event registry.<locals>.event_fn", "yes")
+    assert (line["name"], line["mark"]) == ("event event_fn", "yes")
 
 
 def test_files_of_the_page(served: Served) -> None:

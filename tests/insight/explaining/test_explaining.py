@@ -17,7 +17,7 @@ from kopf._controller.changes.selection import Candidates, select
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.registry import HandlersOfResource
 from kopf._insight.explaining.dry_run import DryRun
-from kopf._insight.explaining.explaining import explain
+from kopf._insight.explaining.explaining import UNKNOWN_STATE, explain
 from kopf._insight.explaining.wording import render
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
@@ -143,6 +143,42 @@ def test_deletions() -> None:
     assert answer["object"]["deleted"] == DELETED["deletionTimestamp"]
     blockers = "x, kopf.zalando.org/KopfFinalizerMarker"
     assert f"It is being deleted since now (12:00:00Z), and is blocked by: {blockers}." in render(answer)
+
+
+STATE = {**UNKNOWN_STATE, "text": "is being handled by fn", "since": "2026-11-23T11:59:30+00:00"}
+PROGRESS = {"handler": "fn", "attempts": 2, "started": "2026-11-23T11:58:00", "next": None, "error": "oops",
+            "purpose": "create", "saved": False}
+RUN = {"state": "running", "text": "runs", "attempts": 3, "since": None, "next": "2026-11-23T12:00:10", "error": "no"}
+DECISION = {"at": "2026-11-23T11:50:00", "reason": "create", "text": "creation: calls fn", "called": ["fn"],
+            "error": None, "next": "2026-11-23T11:51:00", "attempts": [{
+                "handler": "fn", "at": "2026-11-23T11:50:00", "outcome": "retrying", "error": "oops",
+                "next": "2026-11-23T11:51:30"}]}
+EVENT = {"at": "2026-11-23T11:00:00", "type": "Normal", "reason": "Logging", "message": "hello", "count": 2}
+
+
+@pytest.mark.parametrize(("changes", "handler", "lines"), [
+    ({"operator": {"paused": ["a senior"], "blocked": None}, "state": STATE}, {},
+     ["It is being handled by fn since 30 s ago (11:59:30Z).", "The operator is paused: a senior."]),
+    ({"operator": {"paused": [], "blocked": "fn() at x.py"}, "state": {**STATE, "unsaved": "a patch"}}, {},
+     ["The event loop of the operator is blocked by fn() at x.py.", "Unsaved: a patch."]),
+    ({"events": [EVENT]}, {}, ["1 h ago (11:00:00Z): Normal Logging: hello (×2)"]),
+    ({"decisions": [DECISION]}, {}, ["10 min ago (11:50:00Z): creation: calls fn; again 1 min later",
+                                     "fn failed for now: oops; again 1 min 30 s later"]),
+    ({"decisions": [{**DECISION, "error": "422"}]}, {}, ["the object could not be handled: 422",
+                                                         "fn failed for now: oops"]),
+    ({}, {"progress": {**PROGRESS, "outcome": "running"}},
+     ["runs since 2 min ago (11:58:00Z), after 2 attempts before, for create; the last error: oops; "
+      "this is not on the object yet"]),
+    ({}, {"progress": {**PROGRESS, "outcome": "pending", "error": None, "saved": True}},
+     ["was not called yet, for create"]),
+    ({"operator": {"paused": ["x"], "blocked": None}}, {"progress": {**PROGRESS, "outcome": "retrying", "saved": True}},
+     ["is tried again when the operator goes on, after 2 attempts, for create; the last error: oops"]),
+    ({}, {"run": RUN}, ["runs, next in 10 s (12:00:10Z), after 3 failures; the last error: no"]),
+])
+def test_words(changes: dict[str, Any], handler: dict[str, Any], lines: list[str]) -> None:
+    answer: Any = {**ask(make_object({}), declare(kopf.on.create)), **changes}
+    answer["handlers"][0].update(handler)
+    assert {*lines} <= {line.strip() for line in render(answer).splitlines()}
 
 
 # --- hostile objects ---

@@ -1,6 +1,7 @@
 """What is told of an object by the operator, compared to what happens to the object then; in virtual time."""
 from __future__ import annotations
 
+import asyncio
 import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -192,6 +193,43 @@ async def test_after_a_crash(simulation: Simulation, ask: Ask) -> None:
     assert 60 < get_delay(answer, progress["next"]) < 75
 
 
+@pytest.mark.parametrize(("mood", "name", "text"), [
+    ("slow", "handling", "is being handled by create_fn"), ("late", "waiting", "waits for the next attempts"),
+    ("fine", "running", "is handled; its daemons & timers run"),
+    ("second", "queued", "waits in the queue, number 1 of 1"),
+])
+async def test_states(simulation: Simulation, ask: Ask, mood: str, name: str, text: str) -> None:
+    @kopf.on.startup()
+    async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
+        settings.queueing.worker_limit = 1
+
+    @kopf.on.create("kopfexamples", id="create_fn")
+    async def create_fn(spec: kopf.Spec, **_: Any) -> None:
+        await asyncio.sleep(1000 if spec.get("mood") == "slow" else 0)
+        if spec.get("mood") == "late":
+            raise kopf.TemporaryError("not yet", delay=1000)
+
+    kopf.timer("kopfexamples", id="timer_fn", interval=1000)(do_nothing)
+    first = [make("first", mood="slow")] if mood == "second" else []
+    await begin(simulation, *first, make("obj", mood=mood), seconds=10)
+    state = (await ask())["state"]
+    assert state["name"] == name
+    assert state["text"].startswith(text)
+    assert (state["position"], state["handler"]) == (
+        1 if name == "queued" else None, "create_fn" if name == "handling" else None,
+    )
+
+
+async def test_without_the_object_the_decisions_are_told(simulation: Simulation, ask: Ask) -> None:
+    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
+    await begin(simulation, make("obj"))
+    simulation.faults.fail("GET", "kopfexamples", status=403)
+    answer = await ask()
+    assert answer["notes"][0].startswith("The operator cannot get the object: ")
+    assert (answer["state"]["name"], answer["handlers"]) == ("unknown", [])
+    assert "creation: calls create_fn" in [decision["text"] for decision in answer["decisions"]]
+
+
 async def test_objects_that_are_not_there(simulation: Simulation, ask: Ask) -> None:
     kopf.on.create("kopfexamples")(do_nothing)
 
@@ -213,12 +251,12 @@ async def test_resuming_is_told_from_what_was_resumed(simulation: Simulation, as
 
 
 async def test_only_a_few_words_are_remembered_of_each_look(simulation: Simulation, ask: Ask) -> None:
-    for number in range(20):
+    for number in range(MAX_ATTEMPTS + 2):
         @kopf.on.create("kopfexamples", id=f"fn{number}")
         async def create_fn(**_: Any) -> None:
             raise kopf.TemporaryError("not yet" * 1000, delay=10)
 
-    await begin(simulation, make("obj"), seconds=300)
+    await begin(simulation, make("obj"), seconds=12 * MAX_DECISIONS)
     decisions = (await ask())["decisions"]
     assert len(decisions) == MAX_DECISIONS
     assert max(len(decision["attempts"]) for decision in decisions) <= MAX_ATTEMPTS

@@ -1,6 +1,7 @@
 """The families: what is counted, is read as it is at one moment, and of several operators together."""
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import itertools
 import math
@@ -165,6 +166,19 @@ def test_reviews_and_dropped_events(observers: Observers, collected: CollectorRe
     assert exposed.sum("controller_runtime_webhook_latency_seconds_sum", webhook="/check") == 3
     assert exposed.sum("kopf_events_dropped_total", cause="overflow") == 1
     assert exposed.sum("kopf_events_dropped_total", cause="limit") == 0
+
+
+def test_requests_without_responses(observers: Observers, collected: CollectorRegistry) -> None:
+    server = "https://user@host:6443/path"
+    for error in (TimeoutError(), asyncio.CancelledError()):  # whoever has not waited, is not counted
+        observers.request_ended("PATCH", server, None, error, 1.0, {})
+    observers.stream_failed(server, TimeoutError())
+    observers.stream_answered(server, 410)
+    exposed = Exposed.of(collected)
+    assert exposed.group("rest_client_requests_total", "code", "method", "host") == {
+        ("<error>", "PATCH", "host:6443"): 1, ("<error>", "GET", "host:6443"): 1, ("410", "GET", "host:6443"): 1,
+    }
+    assert exposed.sum("rest_client_request_duration_seconds_sum", verb="PATCH") == 2
 
 
 async def test_read_certificates() -> None:
