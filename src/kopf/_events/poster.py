@@ -40,24 +40,24 @@ class EventPoster:
             return
         try:
             await (self._create(record) if record.name is None else self._update(record, record.name))
-            report = record.latest
-            self._api.observer.event_posted(
-                report.ref, report.type, report.reason, report.message, report.time.timestamp()
-            )
         except APIForbiddenError as e:
-            self._api.observer.event_dropped("error")
             if _is_terminating(e):
                 logger.debug("No event can be posted in the namespace %r anymore: %s", record.namespace, e)
             else:
                 self._denied_until[key] = asyncio.get_running_loop().time() + _DENIAL_BACKOFF
                 self._explain_denial(verb, record.namespace, e)
         except (APIError, APINetworkError, LoginError) as e:
-            self._api.observer.event_dropped("error")
             level = logging.DEBUG if isinstance(e, APINetworkError) and e.is_told else logging.WARNING
             logger.log(level, "Failed to post an event for %r: %s", dict(record.latest.ref), e)
         except Exception:  # e.g. of what cannot be serialised: one event must not end the others
-            self._api.observer.event_dropped("error")
             logger.exception("Failed to post an event for %r.", dict(record.latest.ref))
+        else:
+            report = record.latest
+            self._api.observer.event_posted(
+                report.ref, report.type, report.reason, report.message, report.time.timestamp()
+            )
+            return
+        self._api.observer.event_dropped("error")
 
     async def _create(self, record: EventRecord) -> None:
         path = EVENTS.get_url(namespace=record.namespace)

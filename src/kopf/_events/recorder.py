@@ -117,16 +117,16 @@ class EventRecorder:
 
     def _take(self, report: EventReport) -> None:
         record, is_to_be_posted = self._correlator.accept(report, self._inbox.loop.time())
-        if not is_to_be_posted and not record.is_pending:
-            self._observer.event_dropped("limit")
         if is_to_be_posted:
             self._put(record)
-        elif not record.is_pending and self._warnings.is_new("rate"):
-            logger.warning(
-                "Events are reported too often (e.g. for %r), so not all of them are posted. "
-                "See settings.posting for the limits.",
-                "/".join(filter(None, [report.ref.get("namespace"), report.ref.get("name")])),
-            )
+        elif not record.is_pending:
+            self._observer.event_dropped("limit")
+            if self._warnings.is_new("rate"):
+                logger.warning(
+                    "Events are reported too often (e.g. for %r), so not all of them are posted. "
+                    "See settings.posting for the limits.",
+                    "/".join(filter(None, [report.ref.get("namespace"), report.ref.get("name")])),
+                )
 
     def _put(self, record: EventRecord) -> None:
         if record.is_busy:

@@ -111,9 +111,10 @@ class Liveness:
             f"{text}: {error if is_shown else 'see the log of the operator.'}"
             for text, error in list(self._failures.values())
         ]
-        limit = _get_limit(settings)
-        if limit is not None:
-            now = self._loop.time()
+        limit, inactivity = settings.health.stream_timeout, settings.watching.inactivity_timeout
+        if limit is not None and inactivity is not None:
+            # Not all servers send bookmarks: then, it is normal that a stream is silent until it is reopened.
+            limit, now = max(limit, 2 * inactivity), self._loop.time()
             for heartbeat in list(self._heartbeats):
                 silence = now - heartbeat.seen
                 if silence > limit:
@@ -121,13 +122,3 @@ class Liveness:
                         f"The watch-stream for {heartbeat.name} is stale, with nothing for {silence:.0f} s."
                     )
         return problems
-
-
-def _get_limit(settings: OperatorSettings) -> float | None:
-    """
-    For how long a stream may be silent, in seconds; ``None`` if for any time.
-
-    Not all servers send bookmarks. If they do not, then it is normal that a stream is silent until it is reopened.
-    """
-    limit, inactivity = settings.health.stream_timeout, settings.watching.inactivity_timeout
-    return None if limit is None or inactivity is None else max(limit, 2 * inactivity)

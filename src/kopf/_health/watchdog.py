@@ -79,19 +79,14 @@ class Watchdog:
                 self.blockage = None
                 silence, is_told = 0.0, False
                 self._is_answered = False
-                if not self._ask():
+                self.lag.ask()
+                try:
+                    self._loop.call_soon_threadsafe(self._answer)
+                except RuntimeError:  # it is closed, with this block not left: nothing to watch over anymore
                     return
             else:
                 silence += step
                 is_told = self._tell_if_blocked(silence, is_told)
-
-    def _ask(self) -> bool:
-        self.lag.ask()
-        try:
-            self._loop.call_soon_threadsafe(self._answer)
-        except RuntimeError:  # it is closed, with this block not left: nothing to watch over anymore
-            return False
-        return True
 
     def _answer(self) -> None:
         self.lag.answer()

@@ -21,7 +21,7 @@ LOCAL = Endpoint("127.0.0.1", 8090, "/")
 OPEN = Endpoint("0.0.0.0", 8090, "/")
 
 
-def judge(protection: Protection, methods: frozenset[str] = READING, **kwargs: Any) -> int | None:
+def get_status(protection: Protection, methods: frozenset[str] = READING, **kwargs: Any) -> int | None:
     refusal = protection.find_refusal(Inquiry(**{"method": "GET", "hosts": ["127.0.0.1:8090"], **kwargs}), methods)
     return None if refusal is None else refusal.status
 
@@ -32,7 +32,7 @@ def judge(protection: Protection, methods: frozenset[str] = READING, **kwargs: A
 def test_loopbacks_need_no_token(url: str) -> None:
     endpoint, protection = protect(url, None)
     assert endpoint.path == "/"
-    assert judge(protection) is None
+    assert get_status(protection) is None
 
 
 @pytest.mark.parametrize("url", ["http://0.0.0.0:8090", "http://:8090", "http://[::]:8090", "http://10.0.0.1:8090",
@@ -59,7 +59,7 @@ def test_bad_urls(url: str) -> None:
     ["127.0.0.1:8090"], ["localhost:8090"], ["LocalHost"], ["[::1]:8090"], ["localhost:12345"], ["127.0.0.2"],
 ])
 def test_loopback_names_are_served(hosts: list[str]) -> None:
-    assert judge(Protection(LOCAL, None), hosts=hosts) is None
+    assert get_status(Protection(LOCAL, None), hosts=hosts) is None
 
 
 @pytest.mark.parametrize(("hosts", "status"), [
@@ -69,17 +69,17 @@ def test_loopback_names_are_served(hosts: list[str]) -> None:
     (["localhost:8090/path"], 400), (["[::1"], 400), (["localhost:"], 400),
 ])
 def test_other_names_are_not(hosts: list[str], status: int) -> None:
-    assert judge(Protection(LOCAL, None), hosts=hosts) == status
+    assert get_status(Protection(LOCAL, None), hosts=hosts) == status
 
 
 def test_the_name_that_it_is_bound_to_is_served() -> None:
-    assert judge(Protection(Endpoint("my.host", 80, "/"), None), hosts=["My.Host:80"]) is None
+    assert get_status(Protection(Endpoint("my.host", 80, "/"), None), hosts=["My.Host:80"]) is None
 
 
 def test_with_a_token_any_name_is_served() -> None:
     for host in ["operator.ns.svc:8090", "10.0.0.1:8090", "evil.example.com"]:
-        assert judge(Protection(OPEN, TOKEN), hosts=[host]) == 401
-        assert judge(Protection(OPEN, TOKEN), hosts=[host], authorization=f"Bearer {TOKEN}") is None
+        assert get_status(Protection(OPEN, TOKEN), hosts=[host]) == 401
+        assert get_status(Protection(OPEN, TOKEN), hosts=[host], authorization=f"Bearer {TOKEN}") is None
 
 
 @pytest.mark.parametrize("authorization", [
@@ -87,12 +87,12 @@ def test_with_a_token_any_name_is_served() -> None:
     "Bearer \udcff",
 ])
 def test_wrong_tokens(authorization: str | None) -> None:
-    assert judge(Protection(LOCAL, TOKEN), authorization=authorization) == 401
+    assert get_status(Protection(LOCAL, TOKEN), authorization=authorization) == 401
 
 
 def test_right_tokens() -> None:
-    assert judge(Protection(LOCAL, TOKEN), authorization=f"Bearer {TOKEN}") is None
-    assert judge(Protection(LOCAL, TOKEN), authorization=f"bearer  {TOKEN} ") is None
+    assert get_status(Protection(LOCAL, TOKEN), authorization=f"Bearer {TOKEN}") is None
+    assert get_status(Protection(LOCAL, TOKEN), authorization=f"bearer  {TOKEN} ") is None
 
 
 def test_tokens_are_exchanged_for_cookies() -> None:
@@ -105,12 +105,12 @@ def test_tokens_are_exchanged_for_cookies() -> None:
     assert TOKEN not in cookie
     pair = cookie.split(";")[0]
     assert pair.startswith("kopf-console-8090=")
-    assert judge(protection, hosts=["localhost:8090"], cookies=[pair]) is None
-    assert judge(protection, hosts=["localhost:8090"], cookies=[f'a="b;{pair}; c=d']) is None
-    assert judge(protection, hosts=["localhost:8090"], cookies=["x=y", pair]) is None
-    assert judge(protection, hosts=["localhost:9999"], cookies=[pair]) == 401  # it is of another console
-    assert judge(Protection(OPEN, TOKEN + "x"), hosts=["localhost:8090"], cookies=[pair]) == 401
-    assert judge(protection, hosts=["localhost:8090"], cookies=[pair[:-1]]) == 401
+    assert get_status(protection, hosts=["localhost:8090"], cookies=[pair]) is None
+    assert get_status(protection, hosts=["localhost:8090"], cookies=[f'a="b;{pair}; c=d']) is None
+    assert get_status(protection, hosts=["localhost:8090"], cookies=["x=y", pair]) is None
+    assert get_status(protection, hosts=["localhost:9999"], cookies=[pair]) == 401  # it is of another console
+    assert get_status(Protection(OPEN, TOKEN + "x"), hosts=["localhost:8090"], cookies=[pair]) == 401
+    assert get_status(protection, hosts=["localhost:8090"], cookies=[pair[:-1]]) == 401
 
 
 def test_wrong_tokens_are_not_exchanged() -> None:
@@ -122,7 +122,7 @@ def test_wrong_tokens_are_not_exchanged() -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "get"])
 def test_it_is_read_only(method: str) -> None:
-    assert judge(Protection(LOCAL, None), method=method) == 405
+    assert get_status(Protection(LOCAL, None), method=method) == 405
 
 
 @pytest.mark.parametrize(("site", "is_navigation", "status"), [
@@ -130,7 +130,7 @@ def test_it_is_read_only(method: str) -> None:
     ("cross-site", False, 403), ("same-site", False, 403), ("cross-site", True, None),
 ])
 def test_pages_of_other_sites(site: str | None, is_navigation: bool, status: int | None) -> None:
-    assert judge(Protection(LOCAL, None), site=site, is_navigation=is_navigation) == status
+    assert get_status(Protection(LOCAL, None), site=site, is_navigation=is_navigation) == status
 
 
 @pytest.mark.parametrize(("fields", "status"), [
@@ -144,13 +144,13 @@ def test_pages_of_other_sites(site: str | None, is_navigation: bool, status: int
     ({}, 415),
 ])
 def test_changes_where_they_are_possible(fields: dict[str, Any], status: int | None) -> None:
-    assert judge(Protection(LOCAL, None), frozenset({"POST"}), method="POST", **fields) == status
+    assert get_status(Protection(LOCAL, None), frozenset({"POST"}), method="POST", **fields) == status
 
 
 def test_changes_need_the_token_too() -> None:
     fields = {"method": "POST", "content_type": "application/json"}
-    assert judge(Protection(LOCAL, TOKEN), frozenset({"POST"}), **fields) == 401
-    assert judge(Protection(LOCAL, TOKEN), frozenset({"POST"}), **fields, authorization=f"Bearer {TOKEN}") is None
+    assert get_status(Protection(LOCAL, TOKEN), frozenset({"POST"}), **fields) == 401
+    assert get_status(Protection(LOCAL, TOKEN), frozenset({"POST"}), **fields, authorization=f"Bearer {TOKEN}") is None
 
 
 def test_names() -> None:

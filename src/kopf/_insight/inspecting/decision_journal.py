@@ -93,14 +93,14 @@ ObjectKey = tuple[Resource, str]
 class ObjectDecisions:
     """What is remembered of one object."""
 
-    __slots__ = ("decisions", "errors", "is_looked_at", "name", "namespace")
+    __slots__ = ("decisions", "errors", "is_underway", "name", "namespace")
 
     def __init__(self) -> None:
         self.namespace: str | None = None
         self.name = ""
         self.decisions: list[DecisionNote] = []  # the oldest ones first
-        self.is_looked_at = False
-        """Whether the latest decision is of a look that is not over."""
+        self.is_underway = False
+        """Whether the latest decision is of a pass that is not over."""
         self.errors: dict[str, AttemptNote] = {}
         """The last attempts of those handlers which have failed in them."""
 
@@ -165,7 +165,7 @@ class DecisionJournal(Observer):
 
     def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
         record = self._begin(resource, key, obj)
-        record.is_looked_at = True
+        record.is_underway = True
         decision = record.decisions[-1]
         decision.reason = plan.reason.value
         decision.called = called = tuple([str(handler.id) for handler in plan.call])
@@ -189,9 +189,9 @@ class DecisionJournal(Observer):
         started: float,
     ) -> None:
         record = self._records.get((resource, key))
-        if record is None or not record.is_looked_at:  # there was nothing to decide
+        if record is None or not record.is_underway:  # there was nothing to decide
             record = self._begin(resource, key, obj)
-        record.is_looked_at = False
+        record.is_underway = False
         decision = record.decisions[-1]
         decision.error = None if error is None else _show_error(error, resource)
         decision.next_at = self._find_time(delay)

@@ -7,6 +7,7 @@ gone have counted, remains in the sums, as counters never decrease.
 
 from __future__ import annotations
 
+import itertools
 import platform
 import threading
 import weakref
@@ -25,7 +26,7 @@ from prometheus_client.registry import Collector
 from kopf._admission.servers.certificate_reads import READS
 from kopf._controller.observer import Observers
 from kopf._handlers.registry import OperatorRegistry
-from kopf._insight.metrics.families import Distribution, Snapshot, merge
+from kopf._insight.metrics.families import Snapshot, merge
 from kopf._insight.metrics.operator_metrics import Metrics
 from kopf._settings.settings import OperatorSettings
 from kopf._values.version import __version__
@@ -82,7 +83,8 @@ def _convert(snapshot: Snapshot) -> Metric:
     if snapshot.kind == "histogram":
         histogram = HistogramMetricFamily(snapshot.name, snapshot.help, labels=snapshot.labels)
         for labels, distribution in snapshot.distributions.items():
-            buckets = [*_accumulate(snapshot.bounds, distribution)]
+            names = [*map(str, snapshot.bounds), "+Inf"]
+            buckets = [*zip(names, itertools.accumulate(distribution.counts), strict=True)]
             histogram.add_metric(labels, buckets=buckets, sum_value=distribution.total)
         return histogram
     cls = CounterMetricFamily if snapshot.kind == "counter" else GaugeMetricFamily
@@ -90,14 +92,6 @@ def _convert(snapshot: Snapshot) -> Metric:
     for labels, value in snapshot.values.items():
         family.add_metric(labels, value)
     return family
-
-
-def _accumulate(bounds: Iterable[float], distribution: Distribution) -> Iterator[tuple[str, float]]:
-    count = 0
-    names = [*map(str, bounds), "+Inf"]
-    for name, added in zip(names, distribution.counts, strict=True):
-        count += added
-        yield name, count
 
 
 def _describe_process() -> Iterator[Metric]:

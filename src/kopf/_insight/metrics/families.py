@@ -171,14 +171,14 @@ class Histogram:
 class Gauge:
     """What there is at the moment: it is looked at when somebody asks."""
 
-    __slots__ = ("_look", "help", "kind", "labels", "name")
+    __slots__ = ("_measure", "help", "kind", "labels", "name")
 
     def __init__(
         self,
         name: str,
         help: str,
         labels: Labels,
-        look: Callable[[], Mapping[Labels, float]],
+        measure: Callable[[], Mapping[Labels, float]],
         *,
         kind: Literal["sum", "max"] = "sum",
     ) -> None:
@@ -186,11 +186,11 @@ class Gauge:
         self.help = help
         self.labels = labels
         self.kind: Literal["sum", "max"] = kind
-        self._look = look
+        self._measure = measure
 
     def read(self) -> Snapshot:
         """Get what there is now."""
-        return Snapshot(self.name, self.help, self.kind, self.labels, values=self._look())
+        return Snapshot(self.name, self.help, self.kind, self.labels, values=self._measure())
 
 
 Family = Counter | Histogram | Gauge

@@ -60,13 +60,13 @@ _Key = tuple[Resource, str]
 class _Work:
     """One object with its worker."""
 
-    __slots__ = ("begun", "looked", "queued", "span", "token")
+    __slots__ = ("begun", "pass_begun", "queued", "span", "token")
 
     def __init__(self, queued: int | None, begun: int) -> None:
         self.queued = queued
         """When it began to wait, in nanoseconds; ``None`` if it is unknown, or is told already."""
         self.begun = begun
-        self.looked = begun
+        self.pass_begun = begun
         self.span: Span | None = None
         self.token: Token[context.Context] | None = None
 
@@ -97,7 +97,7 @@ class PassSpans(Observer):
         self._works.pop((resource, key), None)
 
     def pass_begun(self, resource: Resource, key: str, obj: KubeObject) -> None:
-        self._works[resource, key].looked = time.time_ns()
+        self._works[resource, key].pass_begun = time.time_ns()
 
     def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
         if not plan.call and plan.finalizer is None:
@@ -114,7 +114,7 @@ class PassSpans(Observer):
             context.Context(),
             attributes=attributes,
             links=[*self._link_owners(obj)],
-            start_time=work.looked if work.queued is None else work.queued,
+            start_time=work.pass_begun if work.queued is None else work.queued,
         )
         surroundings = trace.set_span_in_context(work.span)
         if work.queued is not None:
