@@ -8,6 +8,8 @@ the timelines anyway. Who is worked on, is asked of the queues when somebody loo
 
 from __future__ import annotations
 
+from typing import Any
+
 from kopf._client.client_observer import WatchPhase
 from kopf._client.resources.targets import Target
 from kopf._controller.observer import ControllerView, Observer, WatchedStream
@@ -19,22 +21,16 @@ _SMOOTHING = 0.1
 """How much the latest value weighs in the averages."""
 
 
-class _ResourceTraffic:
-    """What has come on the streams of one resource, and gone through its queue."""
-
-    __slots__ = ("done", "events", "interruption", "interruptions", "lag", "last_event", "wait", "worst_wait")
-
-    def __init__(self) -> None:
-        self.events = 0
-        self.last_event = 0.0
-        self.lag: float | None = None
-        """How late our own writes come back, in seconds; ``None`` if there were none."""
-        self.done = 0
-        self.wait = 0.0
-        """How long objects wait for a worker, on average, in seconds."""
-        self.worst_wait = 0.0
-        self.interruptions = 0
-        self.interruption = ""
+_NO_TRAFFIC: dict[str, Any] = {
+    "events": 0,
+    "lastEvent": 0,
+    "lag": None,  # how late our own writes come back, in seconds, on average; if there were any
+    "done": 0,
+    "wait": 0.0,  # how long objects wait for a worker, in seconds, on average
+    "worstWait": 0.0,
+    "interruptions": 0,
+    "interruption": "",
+}
 
 
 class Traffic(Observer):
@@ -48,7 +44,8 @@ class Traffic(Observer):
         self._history = history
         self._open: dict[WatchedStream, float] = {}
         self._repeated = 0
-        self._traffic: dict[Resource, _ResourceTraffic] = {}
+        self._traffic: dict[Resource, dict[str, Any]] = {}
+        """What has come on the streams of each resource, and gone through its queue; as it goes to the page."""
         self._controllers: dict[Resource, ControllerView] = {}
         self._works: dict[Resource, dict[str, str]] = {}
         """What the queues had in them at the latest survey."""
@@ -57,21 +54,22 @@ class Traffic(Observer):
     def note_event(self, resource: Resource, lag: float | None, now: float) -> None:
         """An event has come, so much later than our write that has caused it, if it was ours."""
         traffic = self._get(resource)
-        traffic.events += 1
-        traffic.last_event = now
+        traffic["events"] += 1
+        traffic["lastEvent"] = int(now * 1000)
         if lag is not None:
-            traffic.lag = lag if traffic.lag is None else traffic.lag + _SMOOTHING * (lag - traffic.lag)
+            average = lag if traffic["lag"] is None else traffic["lag"]
+            traffic["lag"] = average + _SMOOTHING * (lag - average)
 
     def note_pass(self, resource: Resource, waited: float) -> None:
         """A worker has looked at an object so long after its event; it is negative if that is not what it was for."""
         traffic = self._get(resource)
-        traffic.done += 1
+        traffic["done"] += 1
         if waited >= 0:
-            traffic.wait += _SMOOTHING * (waited - traffic.wait)
-            traffic.worst_wait = max(traffic.worst_wait, waited)
+            traffic["wait"] += _SMOOTHING * (waited - traffic["wait"])
+            traffic["worstWait"] = max(traffic["worstWait"], waited)
 
-    def _get(self, resource: Resource) -> _ResourceTraffic:
-        return self._traffic.get(resource) or self._traffic.setdefault(resource, _ResourceTraffic())
+    def _get(self, resource: Resource) -> dict[str, Any]:
+        return self._traffic.get(resource) or self._traffic.setdefault(resource, {**_NO_TRAFFIC})
 
     def controller_started(self, controller: ControllerView) -> None:
         resource = controller.resource
@@ -99,11 +97,11 @@ class Traffic(Observer):
 
     def watch_interrupted(self, target: Target, phase: WatchPhase, error: Exception | None, delay: float) -> None:
         traffic = self._get(target.resource)
-        traffic.interruptions += 1
-        traffic.interruption = _describe_interruption(phase, error)
+        traffic["interruptions"] += 1
+        traffic["interruption"] = _describe_interruption(phase, error)
         if error is not None and phase != "silence":
             what = "listing" if phase == "listing" else "stream"
-            text = f"the {what} of {target.resource!r}: {traffic.interruption}; again in {delay:g} s"
+            text = f"the {what} of {target.resource!r}: {traffic['interruption']}; again in {delay:g} s"
             self._history.add_own("stream", cut(text), level=WARNING)
 
     def describe(self) -> dict[str, object]:
@@ -119,7 +117,7 @@ class Traffic(Observer):
             "queues": [
                 _describe_queue(
                     item,
-                    self._traffic.get(item) or _ResourceTraffic(),
+                    self._traffic.get(item, _NO_TRAFFIC),
                     self._controllers.get(item),
                     is_watched=item in watched,
                 )
@@ -144,25 +142,15 @@ class Traffic(Observer):
 
 
 def _describe_queue(
-    resource: Resource, traffic: _ResourceTraffic, controller: ControllerView | None, *, is_watched: bool
+    resource: Resource, traffic: dict[str, Any], controller: ControllerView | None, *, is_watched: bool
 ) -> dict[str, object]:
-    waiting = planned = 0
-    if controller is not None:
-        waiting, planned = len(controller.queue.waiting), controller.count_unfinished()
     return {
+        **traffic,
         "resource": repr(resource),
-        "use": "objects" if controller is not None or traffic.events else "operator",
+        "use": "objects" if controller is not None or traffic["events"] else "operator",
         "watched": is_watched or controller is not None,
-        "waiting": waiting,
-        "unfinished": planned,
-        "events": traffic.events,
-        "lastEvent": int(traffic.last_event * 1000),
-        "lag": traffic.lag,
-        "done": traffic.done,
-        "wait": traffic.wait,
-        "worstWait": traffic.worst_wait,
-        "interruptions": traffic.interruptions,
-        "interruption": traffic.interruption,
+        "waiting": 0 if controller is None else len(controller.queue.waiting),
+        "unfinished": 0 if controller is None else controller.count_unfinished(),
     }
 
 
