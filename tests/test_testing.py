@@ -122,14 +122,9 @@ def test_errors_of_the_import_are_raised_as_they_are(
 def test_declarations_that_cannot_work_are_raised_as_they_are(tmp_path: pathlib.Path, code: str, message: str) -> None:
     path = tmp_path / "handlers.py"
     path.write_text(f"import kopf\n{code}")
-    previous = kopf.get_default_registry()
-    kopf.set_default_registry(kopf.OperatorRegistry())
-    try:
-        runner = KopfRunner(["run", str(path)], timeout=PATIENCE)
-        with pytest.raises(kopf.DeclarationError, match=message) as e, runner:
-            pass
-    finally:
-        kopf.set_default_registry(previous)
+    runner = KopfRunner(["run", str(path)], timeout=PATIENCE)
+    with pytest.raises(kopf.DeclarationError, match=message) as e, runner:
+        pass
     assert runner.exception is e.value
     assert runner.exit_code == 1
     assert "Traceback" not in runner.output

@@ -32,11 +32,6 @@ ALL: list[Decorator] = RESOURCES + [decorator for decorator, _ in ACTIVITIES]
 RETRIED: list[Decorator] = [decorator for decorator in ALL if decorator is not kopf.on.event]
 
 
-@pytest.fixture
-def registry() -> OperatorRegistry:
-    return OperatorRegistry()
-
-
 def function(**_: Any) -> None: ...
 
 

@@ -10,7 +10,8 @@ import pytest
 
 import kopf
 from kopf._handlers.causes import Cause
-from kopf._handlers.executor import HandlerExecutor
+from kopf._handlers.current_handler import SubhandlingContext, current_body, current_subhandling
+from kopf._handlers.executor import HandlerExecutor, Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Attempt, Outcome
@@ -19,6 +20,8 @@ from kopf._values.ids import HandlerId
 from tests.handlers.builders import (
     logger,
     make_activity_handler,
+    make_changing_cause,
+    make_changing_handler,
     make_handler,
 )
 
@@ -113,6 +116,22 @@ async def test_cancellations_go_through_and_are_logged(caplog: pytest.LogCapture
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
         "Handler 'fn' is cancelled. Will escalate."
     ]
+
+
+@pytest.mark.parametrize("error", [None, ValueError("boom")])
+async def test_the_context_is_known_only_while_the_handler_is_executed(error: Exception | None) -> None:
+    seen: list[Any] = []
+
+    async def fn(**_: Any) -> None:
+        seen.extend([current_body.get(), current_subhandling.get()])
+        if error is not None:
+            raise error
+
+    handler, cause = make_changing_handler(fn=fn), make_changing_cause({})
+    context = SubhandlingContext(handler, cause, execute=pytest.fail)  # type: ignore[arg-type]
+    await executor.execute(handler, cause, Attempt.first(STARTED), Surroundings(subhandling=context))
+    assert seen == [cause.body, context]
+    assert current_body.get(None) is current_subhandling.get(None) is None
 
 
 # --- limits; which ones, is up to the policy of retries ---

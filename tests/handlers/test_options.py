@@ -31,11 +31,6 @@ WRONG_SECONDS = ["10s", "10", -1, -0.1, math.nan, [1], datetime.timedelta(second
 SECONDS = [0, 1, 1.5, True, math.inf, decimal.Decimal("1.5"), fractions.Fraction(3, 2)]
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def declare(decorator: Decorator, registry: kopf.OperatorRegistry, **options: Any) -> Any:
     names = ["kopfexamples"] if decorator in SELECTED else []
     if decorator is kopf.on.field:

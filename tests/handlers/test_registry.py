@@ -18,11 +18,6 @@ PODS = Resource("", "v1", "pods", "Pod")
 OTHER_PODS = Resource("metrics.k8s.io", "v1", "pods", "PodMetrics")
 
 
-@pytest.fixture
-def registry() -> OperatorRegistry:
-    return OperatorRegistry()
-
-
 def test_an_empty_registry_is_false(registry: OperatorRegistry) -> None:
     assert not registry
     assert registry.plan([KEX]) == {}

@@ -23,11 +23,6 @@ SELECTED: list[Decorator] = [
 ]
 
 
-@pytest.fixture
-def registry() -> kopf.OperatorRegistry:
-    return kopf.OperatorRegistry()
-
-
 def judge(fn: Any, decorator: Decorator = kopf.on.create, **options: Any) -> list[str]:
     """Declare the function in a fresh registry, and get what is wrong with it."""
     registry = kopf.OperatorRegistry()

@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.current_handler import SubhandlingContext, current_body, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._values.bodies import Body
@@ -180,25 +180,3 @@ async def test_executing_two_things_at_once_is_refused(context: SubhandlingConte
     with pytest.raises(TypeError, match="Only one source"):
         await kopf.execute(**dict(sources))
     assert executed == []
-
-
-def test_the_context_is_known_only_while_executing(context: SubhandlingContext) -> None:
-    inner_body, inner = Body({}), make_context()
-    with executing(inner_body, inner):
-        assert current_body.get() is inner_body
-        assert current_subhandling.get() is inner
-        with executing(Body({})):
-            assert current_subhandling.get() is inner
-    assert current_subhandling.get() is context
-    assert current_body.get() is not inner_body
-
-
-def test_the_context_is_forgotten_on_errors() -> None:
-    def fail() -> None:
-        with executing(Body({}), make_context()):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert current_subhandling.get(None) is None
-    assert current_body.get(None) is None

@@ -24,13 +24,6 @@ def threads() -> Iterator[ThreadPools]:
     threads.release()
 
 
-@pytest.fixture
-def release(threads: ThreadPools) -> Iterator[threading.Event]:
-    release = threading.Event()
-    yield release
-    release.set()
-
-
 async def occupy(threads: ThreadPools, release: threading.Event) -> asyncio.Task[Any]:
     started = threading.Event()
 

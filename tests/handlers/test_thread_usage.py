@@ -17,13 +17,6 @@ from tests.patience import PATIENCE
 
 
 @pytest.fixture
-def release() -> Iterator[threading.Event]:
-    event = threading.Event()
-    yield event
-    event.set()
-
-
-@pytest.fixture
 def pool(release: threading.Event) -> Iterator[HandlerThreads]:
     pool = HandlerThreads(1)
     yield pool
@@ -38,7 +31,9 @@ def usage(monkeypatch: pytest.MonkeyPatch) -> ThreadUsage:
     return ThreadUsage()
 
 
-async def run(name: str, event: threading.Event, pool: concurrent.futures.Executor, usage: ThreadUsage) -> None:
+async def run(
+    name: str, event: threading.Event | threading.Barrier, pool: concurrent.futures.Executor, usage: ThreadUsage
+) -> None:
     call = ThreadCall(name, lambda: event.wait(PATIENCE), pool, usage)
     try:
         await asyncio.get_running_loop().run_in_executor(pool, call)
@@ -86,14 +81,7 @@ async def test_elastic_pools_grow_instead(
     caplog.set_level(logging.DEBUG)
     barrier = threading.Barrier(60)
 
-    async def meet() -> None:
-        call = ThreadCall("fn", lambda: barrier.wait(PATIENCE), pool, usage)
-        try:
-            await asyncio.get_running_loop().run_in_executor(pool, call)
-        finally:
-            call.release()
-
-    await asyncio.gather(*(meet() for _ in range(60)))  # only possible if all of them run at once
+    await asyncio.gather(*(run("fn", barrier, pool, usage) for _ in range(60)))  # only if all of them run at once
     pool.shutdown()
 
 
