@@ -126,11 +126,14 @@ def templated(labels: dict[str, str]) -> dict[str, Any]:
      {"apiVersion": "v1", "kind": "Namespace", **named(generateName="owner3-", ownerReferences=[REF3])}),
     (adopt, {}, [dict(CLUSTER_OWNER)], {}, named(generateName="owner3-", ownerReferences=[REF3])),
 ])
-def test_dicts(handler: None, fn: Any, obj: dict[str, Any], args: Any, options: Any, expected: dict[str, Any]) -> None:
+def test_dicts_and_objects_of_pykube(
+    handler: None, fn: Any, obj: dict[str, Any], args: Any, options: Any, expected: dict[str, Any]
+) -> None:
     objs = [thaw(obj), thaw(obj)]
     fn(objs, *args, **options)
     fn(single := thaw(obj), *args, **options)
-    assert [single, *objs] == [expected] * 3
+    fn(pod := pykube.Pod(None, thaw(obj)), *args, **options)
+    assert [*objs, single, pod.obj] == [expected] * 4
 
 
 def test_references_to_owners_are_not_shared() -> None:
@@ -360,15 +363,3 @@ def test_objects_of_pykube(cls: Any) -> None:
     assert second.obj["spec"]["template"]["metadata"]["labels"] == {"somelabel": "somevalue"}
     assert first.name == "owner1"
     assert first.labels == {"somelabel": "somevalue"}
-
-
-def test_all_operations_on_objects_of_pykube() -> None:
-    pod = pykube.Pod(None, {"metadata": {"name": "n", "labels": {"a": "b"}}})
-    harmonize_naming(pod, "x", forced=True)
-    adjust_namespace(pod, "ns1")
-    label(pod, {"a": "c", "d": "e"}, forced=True)
-    append_owner_reference(pod, OWNER)
-    append_owner_reference(pod, OWNER2)
-    remove_owner_reference(pod, OWNER2)
-    assert pod.obj == {"metadata": {
-        "generateName": "x-", "namespace": "ns1", "labels": {"a": "c", "d": "e"}, "ownerReferences": [REF]}}
