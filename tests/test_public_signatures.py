@@ -310,9 +310,3 @@ def test_default_hosts_of_webhook_servers(cls: type[kopf.WebhookServer], host: s
 
 def test_the_default_lifecycle() -> None:
     assert kopf.get_default_lifecycle() is kopf.lifecycles.asap
-
-
-def test_the_default_delay_of_temporary_errors() -> None:
-    assert kopf.TemporaryError().delay == 60
-    assert kopf.TemporaryError("message").delay == 60
-    assert kopf.TemporaryError("message", 30).delay == kopf.TemporaryError("message", delay=30).delay == 30

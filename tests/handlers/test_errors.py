@@ -19,15 +19,6 @@ def test_temporary_errors_have_a_delay(error: kopf.TemporaryError, text: str, de
     assert error.delay == delay
 
 
-@pytest.mark.parametrize("cls", [kopf.HandlerTimeoutError, kopf.HandlerRetriesError])
-def test_exceeded_limits_are_permanent(cls: type[Exception]) -> None:
-    assert issubclass(cls, kopf.PermanentError)
-
-
 def test_errors_are_not_mixed_up() -> None:
     assert not issubclass(kopf.PermanentError, kopf.TemporaryError)
     assert not issubclass(kopf.TemporaryError, kopf.PermanentError)
-
-
-def test_modes_of_errors() -> None:
-    assert {mode.name: mode.value for mode in kopf.ErrorsMode} == {"IGNORED": 1, "TEMPORARY": 2, "PERMANENT": 3}

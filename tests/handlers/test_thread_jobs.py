@@ -89,7 +89,7 @@ async def test_those_who_never_get_a_thread_are_cancelled(threads: ThreadPools, 
 
 def test_results_for_a_closed_loop_are_dropped() -> None:
     loop = asyncio.new_event_loop()
-    job = ThreadJob(lambda: "done", loop.create_future(), LoopThreads(HandlerThreads(), loop))
+    job = ThreadJob(lambda: "done", loop.create_future(), LoopThreads(HandlerThreads(), loop).send)
     loop.close()
     job.run()
     assert not job.future.done()

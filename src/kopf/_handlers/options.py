@@ -227,7 +227,6 @@ _Check = tuple[Callable[[Any], bool], str]
 _TEXT: _Check = (_is_text, "a string")
 _SECONDS: _Check = (_is_number, "a number of seconds (0 or more)")
 _FLAG: _Check = (_is_flag, "True or False")
-_DELAY: _Check = (_is_delay, "a number of seconds (0 or more), or a function that returns it")
 _METADATA: _Check = (_is_metadata_filter, "a dict with strings, functions, kopf.PRESENT, or kopf.ABSENT by strings")
 _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("id", "group", "version", "kind", "plural", "singular", "shortcut", "category"), _TEXT),
@@ -237,7 +236,7 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("deleted", "optional", "sharp", "persistent", "side_effects", "ignore_failures"), _FLAG),
     "retries": (_is_number, "a number of attempts (0 or more)"),
     "errors": (lambda value: isinstance(value, ErrorsMode), "kopf.ErrorsMode.IGNORED, or .TEMPORARY, or .PERMANENT"),
-    "initial_delay": _DELAY,
+    "initial_delay": (_is_delay, "a number of seconds (0 or more), or a function that returns it"),
     "when": (callable, "a function"),
     "field": (_is_field, "a dotted string or a sequence of strings"),
     "owns": (_is_name_or_names, "the name of a resource, or a collection of names"),

@@ -12,17 +12,9 @@ import concurrent.futures
 import functools
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from kopf._settings.threads import HandlerThreads
-
-
-class Receiver(Protocol):
-    """Who settles the jobs in the event loop."""
-
-    @property
-    def send(self) -> Callable[[ThreadJob], None]:
-        """Have the job settled; for the threads."""
 
 
 class LoopThreads(concurrent.futures.Executor):
@@ -38,7 +30,7 @@ class LoopThreads(concurrent.futures.Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call the function in a thread. The future is already of the event loop, which then takes it as it is."""
         fn = functools.partial(fn, *args, **kwargs) if args or kwargs else fn
-        job = ThreadJob(fn, self._loop.create_future(), self)
+        job = ThreadJob(fn, self._loop.create_future(), self.send)
         self._threads.start(job)
         return job.future
 
@@ -60,13 +52,17 @@ class LoopThreads(concurrent.futures.Executor):
 
 
 class ThreadJob:
-    """A call of a function in a thread; the future is to be awaited in the event loop, where it can be cancelled."""
+    """
+    A call of a function in a thread; the future is to be awaited in the event loop, where it can be cancelled.
 
-    __slots__ = ("_error", "_fn", "_receiver", "_result", "future")
+    When it is over, it is sent to those who are to settle it in the event loop.
+    """
 
-    def __init__(self, fn: Callable[[], Any], future: asyncio.Future[Any], receiver: Receiver) -> None:
+    __slots__ = ("_error", "_fn", "_result", "_send", "future")
+
+    def __init__(self, fn: Callable[[], Any], future: asyncio.Future[Any], send: Callable[[ThreadJob], None]) -> None:
         self._fn = fn
-        self._receiver = receiver
+        self._send = send
         self._result: Any = None
         self._error: BaseException | None = None
         self.future = future
@@ -79,13 +75,13 @@ class ThreadJob:
             self._result = self._fn()
         except BaseException as e:
             self._error = e
-        self._receiver.send(self)
+        self._send(self)
         del self  # the error holds this frame by its traceback: they must not hold each other
 
     def cancel(self) -> None:
         """There will be no thread for it."""
         self._error = asyncio.CancelledError()
-        self._receiver.send(self)
+        self._send(self)
 
     def settle(self) -> None:
         """Pass the result to those who wait for it; in the event loop."""

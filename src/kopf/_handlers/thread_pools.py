@@ -130,15 +130,13 @@ class BriefCalls:
         self._choose = choose
         self._waiting: deque[ThreadJob] = deque()
         self._finished: deque[ThreadJob] = deque()
-        self.send = self._finished.append
-        """What the jobs tell that they are done; for the threads."""
         self._threads = 0
         self._is_planned = False
         self._timer: asyncio.TimerHandle | None = None
 
     def call(self, fn: Callable[[], Any]) -> asyncio.Future[Any]:
         """Have the function called together with those that are called right now."""
-        job = ThreadJob(fn, self._loop.create_future(), self)
+        job = ThreadJob(fn, self._loop.create_future(), self._finished.append)
         self._waiting.append(job)
         if not self._is_planned:
             self._is_planned = True
