@@ -131,7 +131,8 @@ async def test_the_context_is_known_only_while_the_handler_is_executed(error: Ex
     context = SubhandlingContext(handler, cause, execute=pytest.fail)  # type: ignore[arg-type]
     await executor.execute(handler, cause, Attempt.first(STARTED), Surroundings(subhandling=context))
     assert seen == [cause.body, context]
-    assert current_body.get(None) is current_subhandling.get(None) is None
+    assert current_body.get(None) is None
+    assert current_subhandling.get(None) is None
 
 
 # --- limits; which ones, is up to the policy of retries ---
