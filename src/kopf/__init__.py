@@ -62,6 +62,7 @@ if typing.TYPE_CHECKING:
     )
     from kopf._handlers.lifecycles import get_default_lifecycle, set_default_lifecycle
     from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
+    from kopf._kits.applying import ApplyConflictError, apply
     from kopf._kits.hierarchies import (
         adjust_namespace,
         adopt,
@@ -150,6 +151,7 @@ __all__ = [
     "Annotations",
     "AnnotationsDiffBaseStorage",
     "AnnotationsProgressStorage",
+    "ApplyConflictError",
     "AsyncDaemonStopperChecker",
     "Body",
     "BodyEssence",
@@ -224,6 +226,7 @@ __all__ = [
     "all_",
     "any_",
     "append_owner_reference",
+    "apply",
     "build_object_reference",
     "build_owner_reference",
     "configure",
@@ -288,6 +291,7 @@ _HOMES = {
     "kopf._handlers.criteria": "ABSENT PRESENT all_ any_ none_ not_",
     "kopf._handlers.lifecycles": "get_default_lifecycle set_default_lifecycle",
     "kopf._handlers.registry": "OperatorRegistry get_default_registry set_default_registry",
+    "kopf._kits.applying": "ApplyConflictError apply",
     "kopf._kits.hierarchies": (
         "adjust_namespace adopt append_owner_reference harmonize_naming label remove_owner_reference"
     ),

@@ -157,3 +157,19 @@ async def test_kubectl_in_handlers(simulation: Simulation, kubectl: str) -> None
     await simulation.settle()
     assert [write.author for write in simulation.journal.get_writes() if write.resource == "configmaps"][-1:] == [
         simulation.user]
+
+
+def test_children_are_applied_from_threads_in_virtual_time() -> None:
+    """The thread waits for the loop, which waits for its threads otherwise."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.create("kopfexamples", registry=registry)
+    def create_fn(name: str, **_: object) -> None:
+        kopf.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": "value"}})
+
+    with SyncSimulation(registry=registry, crds=CRD) as simulation:
+        for number in range(3):
+            simulation.apply(make(f"obj{number}"))
+        simulation.settle()
+        for number in range(3):
+            assert simulation.get("configmaps", f"obj{number}")["data"] == {"key": "value"}

@@ -139,6 +139,15 @@ class Controller:
             self._requeue(key)
             self.workers.wake()
 
+    def find_child(self, namespace: str | None, name: str) -> KubeObject | None:
+        """Get the latest state of an object that is owned by those who are handled, if it is known."""
+        return None if self._ownership is None else self._ownership.find(namespace, name)
+
+    def note_child(self, obj: KubeObject) -> None:
+        """Take in the state of an object that was just written."""
+        if self._ownership is not None:
+            self._ownership.note(obj)
+
     def wake(self, key: str, handlers: Collection[HandlerId]) -> bool:
         """Call these handlers for the object, though it has not changed; tell if it is known."""
         tracked = self.objects.get(key)

@@ -7,10 +7,13 @@ other, and are started and stopped as their resources come and go.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator
+from contextvars import ContextVar
 from typing import Protocol
 
 from kopf._values.ids import HandlerId
+from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 
 
@@ -19,6 +22,12 @@ class Wakeable(Protocol):
 
     def wake(self, key: str, handlers: Collection[HandlerId]) -> bool:
         """Call these handlers for the object, though it has not changed; tell if such an object is known."""
+
+    def find_child(self, namespace: str | None, name: str) -> KubeObject | None:
+        """Get the latest state of an owned object, if it is known."""
+
+    def note_child(self, obj: KubeObject) -> None:
+        """Take in the state of an object that was just written."""
 
 
 class Controllers:
@@ -36,6 +45,16 @@ class Controllers:
         if self._running.get(resource) is controller:
             del self._running[resource]
 
+    def find_child(self, resource: Resource, namespace: str | None, name: str) -> KubeObject | None:
+        """Get the latest state of an object that is owned by those who are handled here; ``None`` if it is unknown."""
+        controller = self._running.get(resource)
+        return None if controller is None else controller.find_child(namespace, name)
+
+    def note_child(self, resource: Resource, obj: KubeObject) -> None:
+        """The object was just written: its state is newer than what has come by the stream until now."""
+        if (controller := self._running.get(resource)) is not None:
+            controller.note_child(obj)
+
     def enqueue(self, resource: Resource, key: str, handlers: Collection[HandlerId]) -> bool:
         """
         Have the object handled by these handlers as soon as possible, though it has not changed itself.
@@ -45,3 +64,21 @@ class Controllers:
         """
         controller = self._running.get(resource)
         return controller is not None and controller.wake(key, handlers)
+
+
+_current: ContextVar[Controllers] = ContextVar("current_controllers")
+
+
+@contextlib.contextmanager
+def offering_controllers(controllers: Controllers) -> Iterator[None]:
+    """Let the tools in this context, and in the tasks & threads that are started from it, know these controllers."""
+    token = _current.set(controllers)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def get_current_controllers() -> Controllers:
+    """Get the controllers of the current operator; none outside of operators."""
+    return _current.get(Controllers())

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, ClassVar, Protocol, TypeGuard
 
+from kopf._values import codec
 from kopf._values.fields import FieldPath
 
 
@@ -98,6 +99,16 @@ def _open(obj: object) -> Manifest:
     )
 
 
+def to_plain(obj: K8sObject) -> dict[str, Any]:
+    """
+    Make a dict of the object, with the names of the fields as in the API; the object itself is not shared with it.
+
+    Raises :class:`TypeError` for anything that is not a Kubernetes object.
+    """
+    _open(obj)
+    return codec.decode(codec.encode(_to_plain(obj.obj if _is_pykube(obj) else obj)))  # type: ignore[no-any-return]
+
+
 def _is_model(obj: object) -> TypeGuard[KubernetesModel]:
     cls = type(obj)
     return hasattr(cls, "openapi_types") and hasattr(cls, "attribute_map")
@@ -164,7 +175,9 @@ def _to_plain(value: Any) -> Any:
         return [_to_plain(item) for item in value]
     if _is_model(value):
         plain = {name: getattr(value, attribute) for attribute, name in value.attribute_map.items()}
-        return {name: item for name, item in plain.items() if item is not None}
+        return {name: _to_plain(item) for name, item in plain.items() if item is not None}
+    if isinstance(value, Mapping):
+        return {key: _to_plain(item) for key, item in value.items()}
     return value
 
 

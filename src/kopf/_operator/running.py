@@ -18,6 +18,7 @@ from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError
 from kopf._client.http.api import offering
 from kopf._controller.clock import Clock
+from kopf._controller.controllers import Controllers, get_current_controllers, offering_controllers
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.instruments import NO_INSTRUMENTS, Instruments
@@ -112,6 +113,7 @@ class Operator:
         with (
             posting(recorder),
             offering(self._api),
+            offering_controllers(Controllers()),
             Watchdog(self._setup.settings.health) as watchdog,
             contextlib.ExitStack() as stack,
         ):
@@ -229,6 +231,7 @@ class Operator:
             memos=Memos(self._setup.memo),
             indices=self._indexers.indices,
             liveness=self._liveness,
+            controllers=get_current_controllers(),
             pause=self._pause,
             observer=self._setup.observers,
             comparable_versions=await self._has_comparable_versions(),

@@ -7,7 +7,7 @@ an API version and a kind (in the items of listings), and the API takes no nulls
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, cast
 
 import msgspec
@@ -38,6 +38,8 @@ class OwnerReference(TypedDict, total=False):
 
 
 class _Owner(msgspec.Struct):
+    apiVersion: str = ""
+    kind: str = ""
     uid: str = ""
 
 
@@ -98,10 +100,17 @@ def build_owner_reference(
     return cast(OwnerReference, {key: value for key, value in fields.items() if value or value is False})
 
 
-def list_owner_uids(obj: KubeObject, *, unreadable: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Get the uids of those who own the object, each once; what is given for ``unreadable`` if it cannot be decoded."""
+def list_owner_uids(
+    obj: KubeObject, kinds: Collection[tuple[str, str | None]], *, unreadable: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """
+    Get the uids of those who own the object and are of these kinds (with their groups), each once.
+
+    If the object cannot be decoded, it is what is given for ``unreadable``.
+    """
     try:
-        references = _decode_owned(obj.raw).metadata.ownerReferences
+        references = _decode_owned(obj.raw).metadata.ownerReferences or ()
     except ValueError:
         return unreadable
-    return tuple(dict.fromkeys(item.uid for item in references or () if item.uid))
+    owners = (item.uid for item in references if (item.apiVersion.rpartition("/")[0], item.kind) in kinds)
+    return tuple(dict.fromkeys(uid for uid in owners if uid))

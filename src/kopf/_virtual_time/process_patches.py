@@ -5,6 +5,7 @@ What is replaced in the process while it has virtual time: the kubeconfig, ``tim
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
 import functools
@@ -12,11 +13,13 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, SupportsFloat, SupportsIndex
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
 from kopf._virtual_time.patience import SimulationError
-from kopf._virtual_time.threaded_loop import ThreadedJob, ThreadedLoop
+from kopf._virtual_time.threaded_loop import ThreadedJob, ThreadedLoop, VirtualEvent
+
+_T = TypeVar("_T")
 
 _READING_ON_IMPORT = (
     "kubernetes.config",
@@ -58,6 +61,7 @@ def sleeping_virtually(loop: ThreadedLoop) -> Iterator[None]:
     Those who have imported the function itself (``from time import sleep``) do not get there: see `BlockingGuard`.
     """
     real_sleep, loop_thread = time.sleep, threading.get_ident()
+    real_run = asyncio.run_coroutine_threadsafe
 
     def sleep(seconds: SupportsFloat | SupportsIndex, /) -> None:
         seconds = float(seconds)
@@ -73,10 +77,30 @@ def sleeping_virtually(loop: ThreadedLoop) -> Iterator[None]:
         real_sleep(seconds)
 
     time.sleep = sleep
+    asyncio.run_coroutine_threadsafe = functools.partial(_run_threadsafe, real_run)
     try:
         yield
     finally:
+        asyncio.run_coroutine_threadsafe = real_run
         time.sleep = real_sleep
+
+
+def _run_threadsafe(
+    run: Callable[..., concurrent.futures.Future[_T]], coro: Coroutine[Any, Any, _T], loop: asyncio.AbstractEventLoop
+) -> concurrent.futures.Future[_T]:
+    """Let the loop go on while a thread waits for what it has asked for: otherwise, they wait for each other."""
+    future, job = run(coro, loop), ThreadedJob.current()
+    if job is None or job.loop is not loop or not job.loop.is_virtual:
+        return future
+    is_done, get_result = VirtualEvent(), future.result
+    future.add_done_callback(lambda _: is_done.set())
+
+    def result(timeout: float | None = None) -> _T:
+        is_done.wait(timeout)
+        return get_result(0)
+
+    future.result = result  # type: ignore[method-assign]  # it is a plain attribute, of this one only
+    return future
 
 
 @contextlib.contextmanager

@@ -252,7 +252,8 @@ class Writer:
             return objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server
         self._settle_managers(kind, old, new, options, subresource)
         _remark(kind, new, old, options)
-        return record if new == old else self._put(kind, new, options)
+        is_same = new == old or (options.applied and _drop_times(new) == _drop_times(old))
+        return record if is_same else self._put(kind, new, options)
 
     def _settle_managers(
         self,
@@ -386,3 +387,10 @@ def _check_preconditions(kind: Kind, record: Record, wanted: Preconditions | Non
             f"Precondition failed: ResourceVersion in precondition: {wanted.resourceVersion}, "
             f"ResourceVersion in object meta: {record.revision}",
         )
+
+
+def _drop_times(obj: Obj) -> Obj:
+    """What is applied again in another form (``1000m`` for ``1``) is only seen to be the same when it is settled."""
+    metadata = obj["metadata"]
+    entries = [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
+    return {**obj, "metadata": {**metadata, "managedFields": entries}}

@@ -48,6 +48,18 @@ def managers(obj: Any) -> dict[tuple[str, str], Any]:
             for entry in obj["metadata"].get("managedFields", [])}
 
 
+async def test_the_same_in_another_form_changes_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forms of the values are settled after the owners of the fields, whose times must not make the difference."""
+    container = {"name": "main", "image": "image", "resources": {"limits": {"cpu": "1000m"}}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+           "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template}}
+    reply = await apply(client, f"{DEPLOYMENTS}/web", obj)
+    monkeypatch.setattr("kopf_cluster.writes.writing._now", lambda: "2222-01-01T00:00:00Z")
+    again = await apply(client, f"{DEPLOYMENTS}/web", obj)
+    assert again.body == reply.body
+
+
 async def test_objects_are_created_and_changed_by_applying(client: Client) -> None:
     path = f"{CONFIG_MAPS}/one"
     reply = await apply(client, path, config_map(a="1", b="2"))

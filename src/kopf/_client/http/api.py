@@ -322,22 +322,31 @@ def _make_error(method: str, target: str, response: Response, content: bytes) ->
     return make_error(status=response.status, method=method, path=path, headers=response.headers, body=content)
 
 
-_current_api: ContextVar[APIClient] = ContextVar("current_api")
+_current: ContextVar[tuple[APIClient, asyncio.AbstractEventLoop]] = ContextVar("current_api")
 
 
 @contextlib.contextmanager
 def offering(api: APIClient) -> Iterator[None]:
-    """Let the tools in this context, and in the tasks that are started from it, use this client."""
-    token = _current_api.set(api)
+    """Let the tools in this context, and in the tasks & threads that are started from it, use this client."""
+    token = _current.set((api, asyncio.get_running_loop()))
     try:
         yield
     finally:
-        _current_api.reset(token)
+        _current.reset(token)
 
 
 def get_current_api() -> APIClient:
     """Get the client of the current operator. Raises :class:`LookupError` if it is called outside of operators."""
+    return _get_current()[0]
+
+
+def get_current_loop() -> asyncio.AbstractEventLoop:
+    """Get the event loop of that client, for those who call from threads. Raises the same."""
+    return _get_current()[1]
+
+
+def _get_current() -> tuple[APIClient, asyncio.AbstractEventLoop]:
     try:
-        return _current_api.get()
+        return _current.get()
     except LookupError:
         raise LookupError("It needs the API of Kubernetes, so it works only inside of a running operator.") from None

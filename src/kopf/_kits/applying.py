@@ -1,0 +1,209 @@
+"""
+Applying: the children of an object are made what they are to be, by any handler, as often as it is called.
+
+It is the server-side apply of Kubernetes: only the fields that are given are ours. Those that were given before and
+are not given anymore, are removed; all others stay. See "Server-Side Apply" of the Kubernetes documentation.
+
+Nothing is written if nothing would change. What was applied is marked on the child by a digest, so that it is known
+after a restart, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kopf._client.errors import APIConflictError, APINotFoundError
+from kopf._client.http.api import APIClient, get_current_api, get_current_loop
+from kopf._client.resources.discovery import discover
+from kopf._controller.controllers import get_current_controllers
+from kopf._kits.hierarchies import adopt
+from kopf._kits.manifests import K8sObject, to_plain
+from kopf._values import codec
+from kopf._values.bodies import Body
+from kopf._values.objects import KubeObject
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+
+Obj = dict[str, Any]
+
+APPLY_PATCH = "application/apply-patch+yaml"
+DIGEST = "kopf.dev/applied-digest"
+_MAX_REMEMBERED = 10_000
+"""Of how many objects it is remembered what the server has made of what was applied; each takes some 0.3 KiB."""
+
+_MANAGER = re.compile(r'conflict with "([^"]*)"')
+"""How the API server names the manager in the causes of a conflict."""
+
+
+class ApplyConflictError(Exception):
+    """
+    The object is not changed, as some of the fields are managed by others.
+
+    Either leave these fields out, or apply with ``force=True`` to take them over.
+    """
+
+    def __init__(self, name: str, conflicts: Mapping[str, str]) -> None:
+        managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in conflicts.items())
+        super().__init__(f"{name} is not applied: {managers}. Leave the fields out, or take them over by force=True.")
+        self.conflicts = dict(conflicts)
+        """Who manages which of the fields, by the paths of the fields."""
+
+
+def apply(
+    child: K8sObject,
+    /,
+    *,
+    owner: Mapping[str, Any] | None = None,
+    is_owned: bool = True,
+    force: bool = False,
+    manager: str = "kopf",
+) -> Any:
+    """
+    Make the child as it is specified, whether it exists or not; get it as it is then: a :class:`kopf.Body`.
+
+    In coroutines, it is to be awaited. In synchronous handlers, it is done when the function returns.
+
+    :param child: the fields that are to be so: a dict, or an object of ``kubernetes``, ``kubernetes_asyncio``,
+        ``pykube-ng``. It is not changed.
+    :param owner: whose child it is; by default, of the object that is being handled. The child gets what
+        :func:`kopf.adopt` gives, with the name of the owner if it has no name of its own.
+    :param is_owned: whether it is a child at all; if not, it is applied as it is.
+    :param force: whether to take over the fields that are managed by others.
+    :param manager: for whom the server notes the fields. All that one manager does not repeat, is removed.
+    :raises ApplyConflictError: if fields are managed by others, with their names.
+    :raises LookupError: if the cluster has no such kind; if it is called outside of operators, or, with no ``owner``,
+        outside of handlers.
+    :raises kopf.APIError: if the server refuses.
+    """
+    desired = to_plain(child)
+    if is_owned:
+        adopt(desired, owner, strict=True)
+    applying = _apply(get_current_api(), desired, force=force, manager=manager)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run_coroutine_threadsafe(applying, get_current_loop()).result()
+    return applying
+
+
+class _Outcome(NamedTuple):
+    """What has come out of an applied object."""
+
+    uid: str
+    version: str
+    digest: str
+    fingerprint: int
+    """Of those fields of it that were given, in the form that the server has brought them to."""
+
+
+class Memory:
+    """What is known of the cluster, and of what was applied to it by one operator."""
+
+    def __init__(self) -> None:
+        self._resources: dict[tuple[str, str], Resource] = {}
+        self._outcomes: OrderedDict[tuple[str, str], _Outcome] = OrderedDict()
+
+    async def find_resource(self, api: APIClient, desired: Obj) -> Resource:
+        """Find out once how the objects of that kind are addressed. Raises :class:`LookupError` if there is no such."""
+        api_version, kind = str(desired.get("apiVersion") or ""), str(desired.get("kind") or "")
+        resource = self._resources.get((api_version, kind))
+        if resource is None:
+            group, _, version = api_version.rpartition("/")
+            discovery = await discover(api, [Selector(group=group, version=version, kind=kind)])
+            found = [item for item in discovery.resources if item.kind == kind and item.api_version == api_version]
+            if not found:
+                raise LookupError(f"The cluster has no {kind!r} in {api_version!r}: is its definition installed?")
+            resource = self._resources[api_version, kind] = found[0]
+        return resource
+
+    def is_applied(self, url: str, manager: str, desired: Obj, current: KubeObject) -> bool:
+        """Tell if the object is as it would be if it was applied."""
+        head = current.head
+        if (head.annotations or {}).get(DIGEST) != _get_digest(desired) or head.deletionTimestamp is not None:
+            return False
+        known = self._outcomes.get((url, manager))
+        if known is not None and (known.uid, known.digest) == (head.uid, _get_digest(desired)):
+            return known.version == head.resourceVersion or known.fingerprint == _take_fingerprint(current, desired)
+        if _project(current, desired) == desired:
+            self.note(url, manager, desired, current)
+            return True
+        return False
+
+    def note(self, url: str, manager: str, desired: Obj, obj: KubeObject) -> None:
+        """Remember what the server has made of it: it can bring values to another form, and add to lists."""
+        key, head = (url, manager), obj.head
+        fingerprint = _take_fingerprint(obj, desired)
+        self._outcomes[key] = _Outcome(head.uid, head.resourceVersion, _get_digest(desired), fingerprint)
+        self._outcomes.move_to_end(key)
+        if len(self._outcomes) > _MAX_REMEMBERED:
+            self._outcomes.popitem(last=False)
+
+
+_memories: weakref.WeakKeyDictionary[APIClient, Memory] = weakref.WeakKeyDictionary()
+
+
+async def _apply(api: APIClient, desired: Obj, *, force: bool, manager: str) -> Body:
+    memory = _memories.setdefault(api, Memory())
+    metadata = desired.setdefault("metadata", {})
+    if not metadata.get("name"):
+        raise ValueError(f"The {desired.get('kind')} has no name: what is applied again and again, must have one.")
+    resource = await memory.find_resource(api, desired)
+    namespace = metadata.get("namespace") if resource.namespaced else None
+    url = resource.get_url(namespace=namespace, name=metadata["name"])
+    desired["metadata"] = {**metadata, "annotations": {**(metadata.get("annotations") or {}), DIGEST: _digest(desired)}}
+    controllers = get_current_controllers()
+    found = controllers.find_child(resource, namespace, metadata["name"])
+    current = await _read(api, url) if found is None else found
+    if current is not None and memory.is_applied(url, manager, desired, current):
+        return Body(current.for_users())
+    params = {"fieldManager": manager, **({"force": "true"} if force else {})}
+    try:
+        raw = await api.patch(url, payload=desired, content_type=APPLY_PATCH, params=params)
+    except APIConflictError as e:
+        raise _explain_conflict(e, desired) from e
+    obj = KubeObject.from_json(raw)
+    memory.note(url, manager, desired, obj)
+    controllers.note_child(resource, obj)
+    return Body(obj)
+
+
+def _digest(desired: Obj) -> str:
+    return hashlib.blake2b(codec.encode_sorted(desired), digest_size=8).hexdigest()
+
+
+def _get_digest(desired: Obj) -> str:
+    return str(desired["metadata"]["annotations"][DIGEST])
+
+
+def _take_fingerprint(obj: KubeObject, desired: Obj) -> int:
+    return hash(codec.encode_sorted(_project(obj, desired)))
+
+
+def _project(value: Any, pattern: Any) -> Any:
+    """Take those fields of the value that the pattern has. Lists of other lengths are taken as a whole."""
+    if isinstance(pattern, Mapping) and isinstance(value, Mapping):
+        return {key: _project(value[key], item) for key, item in pattern.items() if key in value}
+    if isinstance(pattern, list) and isinstance(value, list) and len(pattern) == len(value):
+        return [_project(*pair) for pair in zip(value, pattern, strict=True)]
+    return value
+
+
+async def _read(api: APIClient, url: str) -> KubeObject | None:
+    try:
+        return KubeObject.from_json(await api.get(url))
+    except APINotFoundError:
+        return None
+
+
+def _explain_conflict(error: APIConflictError, desired: Obj) -> Exception:
+    causes = (error.details or {}).get("causes") or ()
+    found = {str(item.get("field")): match[1] for item in causes if (match := _MANAGER.search(item.get("message", "")))}
+    metadata = desired["metadata"]
+    place = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return ApplyConflictError(f"{desired.get('kind')} {place}{metadata['name']}", found) if found else error

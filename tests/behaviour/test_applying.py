@@ -1,0 +1,158 @@
+"""Applying: children are made what they are to be, by any handler, with no write when nothing changes."""
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import kubernetes.client
+import pytest
+
+import kopf
+from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
+from tests.behaviour.running import Calls, Logs, Operator
+
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+PATH = "/apis/apps/v1/namespaces/default/deployments"
+
+
+def make_deployment(name: str, *, replicas: int | None = 1, cpu: str = "1000m") -> Obj:
+    """Its quantity is written in a form that the server does not keep."""
+    container = {"name": "main", "image": "image", "resources": {"limits": {"cpu": cpu}}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    spec: Obj = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    spec |= {} if replicas is None else {"replicas": replicas}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+
+async def test_children_are_created_changed_and_restored(
+        operator: Operator, kex: Objects, calls: Calls, api: API,
+) -> None:
+    """Each change of the child by others is mended once; what others have set is left to them."""
+    @kopf.on.create("kopfexamples", owns="deployments")
+    @kopf.on.update("kopfexamples", owns="deployments")
+    async def fn(name: str, spec: Any, **_: Any) -> None:
+        child = await kopf.apply(make_deployment(name, replicas=spec["replicas"]))
+        calls.append(child.spec["replicas"])
+
+    await operator.start(watching=("kopfexamples", "deployments"))
+    parent = await kex.create_and_wait("web", spec={"replicas": 1})
+    child = await api.request("GET", f"{PATH}/web")
+    assert [ref["uid"] for ref in child["metadata"]["ownerReferences"]] == [parent["metadata"]["uid"]]
+    await asyncio.sleep(10)
+    assert len(calls) == 1, "the own write is no reason to be called again"
+    await kex.change_and_wait("web", replicas=2)
+    await asyncio.sleep(10)
+    assert (await api.request("GET", f"{PATH}/web"))["spec"]["replicas"] == 2
+    count = len(calls)
+    edited = await api.request("PATCH", f"{PATH}/web", {"metadata": {"labels": {"x": "y"}}}, MERGE_PATCH)
+    await calls.wait_length(count + 1)
+    await asyncio.sleep(10)
+    child = await api.request("GET", f"{PATH}/web")
+    assert child == edited, "what is not given, is left alone, and nothing is written"
+
+    await api.request("DELETE", f"{PATH}/web")
+    await asyncio.sleep(10)
+    assert (await api.request("GET", f"{PATH}/web"))["metadata"]["uid"] != child["metadata"]["uid"]
+    await operator.stop()
+    version = (await api.request("GET", f"{PATH}/web"))["metadata"]["resourceVersion"]
+    count = len(calls)
+    await operator.start(watching=("kopfexamples", "deployments"))
+    await calls.wait_length(count + 1)
+    await asyncio.sleep(10)
+    assert (await api.request("GET", f"{PATH}/web"))["metadata"]["resourceVersion"] == version
+    assert len(calls) == count + 1
+
+
+async def test_fields_that_are_not_given_anymore_are_removed(operator: Operator, kex: Objects, api: API) -> None:
+    @kopf.on.create("kopfexamples", owns="configmaps")
+    @kopf.on.update("kopfexamples", owns="configmaps")
+    async def fn(name: str, spec: Any, **_: Any) -> None:
+        await kopf.apply({"apiVersion": "v1", "kind": "ConfigMap", "data": dict(spec["data"])})
+
+    path = "/api/v1/namespaces/default/configmaps/obj"
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await kex.create_and_wait(spec={"data": {"a": "1", "b": "2"}})
+    await api.request("PATCH", path, {"data": {"c": "3"}}, MERGE_PATCH)
+    await kex.merge({"spec": {"data": {"b": None}}})
+    await asyncio.sleep(10)
+    assert (await api.request("GET", path))["data"] == {"a": "1", "c": "3"}
+
+
+async def test_conflicts_are_named(operator: Operator, kex: Objects, api: API, calls: Calls, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", backoff=1000)
+    async def fn(retry: int, **_: Any) -> None:
+        try:
+            await kopf.apply(make_deployment("web", replicas=3), force=retry > 0)
+        except kopf.ApplyConflictError as e:
+            calls.append((str(e), e.conflicts))
+            raise
+
+    await api.request("POST", f"{PATH}?fieldManager=someone", make_deployment("web", replicas=5))
+    await operator.start()
+    await kex.create_and_wait()
+    text, conflicts = calls[0]
+    assert conflicts[".spec.replicas"] == "someone"
+    assert "Deployment default/web is not applied: .spec.replicas is managed by 'someone'" in text
+    assert (await api.request("GET", f"{PATH}/web"))["spec"]["replicas"] == 3
+
+
+async def test_synchronous_handlers_and_models(operator: Operator, kex: Objects, api: API, calls: Calls) -> None:
+    @kopf.on.create("kopfexamples")
+    def fn(**_: Any) -> None:
+        meta = kubernetes.client.V1ObjectMeta(name="cm")
+        child = kubernetes.client.V1ConfigMap(
+            api_version="v1", kind="ConfigMap", metadata=meta, data={"key": "value"}, binary_data=None,
+        )
+        calls.append(kopf.apply(child)["data"])
+        assert meta.owner_references is None
+
+    await operator.start()
+    await kex.create_and_wait()
+    assert calls == [{"key": "value"}]
+    stored = await api.request("GET", "/api/v1/namespaces/default/configmaps/cm")
+    assert stored["metadata"]["ownerReferences"]
+
+
+@pytest.mark.parametrize(("child", "error"), [
+    ({"apiVersion": "v1", "kind": "Unknown"}, "The cluster has no 'Unknown' in 'v1'"),
+    ({"kind": "Pod"}, "The cluster has no 'Pod' in ''"),
+    ({"apiVersion": "v1", "kind": "ConfigMap", "data": 5}, "400 BadRequest"),
+    ("text", "str is not supported as a Kubernetes object"),
+])
+async def test_impossible_children(operator: Operator, kex: Objects, logs: Logs, child: Any, error: str) -> None:
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT)
+    async def fn(**_: Any) -> None:
+        await kopf.apply(child)
+
+    await operator.start()
+    await kex.create()
+    await logs.wait(f".*({error}).*")
+
+
+async def test_objects_of_nobody(operator: Operator, kex: Objects, api: API) -> None:
+    @kopf.on.create("kopfexamples")
+    async def fn(**_: Any) -> None:
+        await kopf.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}, is_owned=False)
+
+    await operator.start()
+    await kex.create_and_wait()
+    metadata = (await api.request("GET", "/api/v1/namespaces/new"))["metadata"]
+    assert "ownerReferences" not in metadata
+    assert "labels" not in metadata or "namespace" not in metadata
+
+
+async def test_names_cannot_be_random(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT)
+    async def fn(**_: Any) -> None:
+        await kopf.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "x-"}})
+
+    await operator.start()
+    await kex.create()
+    await logs.wait(".*must have one.*")
+
+
+def test_outside_of_operators() -> None:
+    with pytest.raises(LookupError, match="only inside of a running operator"):
+        kopf.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, is_owned=False)
