@@ -152,13 +152,11 @@ def _make_strategy(resource: Resource) -> Strategy:
         unknown: list[str] | None = None,
     ) -> list[FieldError]:
         """Definitions are checked by those who use them; what is not looked at is only pruned."""
+        _replace(new, _prune(resource, new, structures.of_definition(resource.definition), unknown))
         try:
-            errors = customs.settle(new, old)
+            return customs.settle(new, old)
         except RecursionError:
-            raise _undecodable(resource, _TOO_DEEP) from None
-        if not errors:
-            _replace(new, _prune(resource, new, structures.of_definition(resource.definition), unknown))
-        return errors
+            raise statuses.Undecodable(resource.kind, resource.version, _TOO_DEEP) from None
 
     return definition_strategy if resource.plural == customs.PLURAL else strategy
 
@@ -168,9 +166,9 @@ def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknow
     try:
         kept, dropped = pruning.prune(obj, structure)
     except pruning.MistypedError as error:
-        raise _undecodable(resource, str(error), error.conversion) from None
+        raise statuses.Undecodable(resource.kind, resource.version, str(error)) from None
     except RecursionError:
-        raise _undecodable(resource, _TOO_DEEP) from None
+        raise statuses.Undecodable(resource.kind, resource.version, _TOO_DEEP) from None
     if unknown is not None:
         unknown += dropped
     if defaults.has_defaults(structure):
@@ -178,10 +176,6 @@ def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknow
         defaults.fill_defaults(kept, structure)
     made: Obj = kept
     return made
-
-
-def _undecodable(resource: Resource, why: str, conversion: str = "") -> statuses.APIStatus:
-    return statuses.Undecodable(resource.kind, resource.version, why, conversion)
 
 
 def _replace(target: Obj, source: Obj) -> None:

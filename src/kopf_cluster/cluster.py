@@ -29,8 +29,7 @@ from kopf_cluster.admission.reviewing import AdmissionCall
 from kopf_cluster.admission.webhook_calls import Services
 from kopf_cluster.audit import Audit, AuditRecord
 from kopf_cluster.clients.client import Client, UserClient
-from kopf_cluster.clients.door import Door
-from kopf_cluster.clients.operations import find_kind
+from kopf_cluster.clients.operations import Door, find_kind
 from kopf_cluster.control.simulation import Extent
 from kopf_cluster.faults.faults import Faults
 from kopf_cluster.http.client_connections import PlainPort
@@ -103,7 +102,7 @@ class LocalCluster(Client):
         self._options = ServerOptions(
             history, bookmark_interval, simulate, bare, authorization, managed_fields, administrator
         )
-        self._services = Services()
+        self._services: Services = {}
         self._tokens = Tokens()
         self._audit = Audit()
         self._archive: Archive | None = None
@@ -194,17 +193,14 @@ class LocalCluster(Client):
         take_snapshot: Callable[[], Snapshot] | None,
     ) -> None:
         """Start, with the data if there are any: taken at the last moment, as the old server still accepts some."""
-        server = ClusterServer(self._options, self.faults, self._services, self._archive, self._tokens, self._audit)
+        orders = Orders(
+            expire_token=self.renew_token, restart=self._restart_soon, issue_kubeconfig=self.make_kubeconfig
+        )
+        server = ClusterServer(
+            self._options, self.faults, self._services, self._archive, self._tokens, self._audit, credentials, orders
+        )
         try:
-            port = server.start(
-                self._host,
-                port,
-                credentials,
-                take_snapshot,
-                Orders(
-                    expire_token=self.renew_token, restart=self._restart_soon, issue_kubeconfig=self.make_kubeconfig
-                ),
-            )
+            port = server.start(self._host, port, take_snapshot)
             for observer in self._observers:
                 server.observe(observer)
             host = f"[{self._host}]" if ":" in self._host else self._host
@@ -335,7 +331,7 @@ class LocalCluster(Client):
 
         The certificate there must be for ``{name}.{namespace}.svc``, as in a real cluster.
         """
-        self._services.register(namespace, name, host, port)
+        self._services[namespace, name] = (host, port)
 
     @property
     def admission_calls(self) -> list[AdmissionCall]:

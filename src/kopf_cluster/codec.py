@@ -1,14 +1,24 @@
 """
-JSON in one place: the fast encoder and decoder that all other files use, and the equality of values.
+JSON in one place: the fast encoder and decoder that all other files use, the equality and the types of values.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 DecodeError = msgspec.DecodeError
+
+_TYPES: Final[dict[type, str]] = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    type(None): "null",
+}
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder()
@@ -38,3 +48,21 @@ def _same_types(one: Any, two: Any) -> bool:
     if isinstance(one, list):
         return all(map(_same_types, one, two))
     return isinstance(one, bool) == isinstance(two, bool)
+
+
+def type_name(value: Any) -> str:
+    """Name the type of a JSON value as API servers do."""
+    return _TYPES[type(value)]
+
+
+def dig(value: Any, *names: str) -> Any:
+    """Give what is in the fields of the fields of an object; nothing if it is not there, or is in no object."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def dig_objects(value: Any, *names: str) -> list[Any]:
+    """Give the objects of the list that is in the fields of the fields; none if there is no list."""
+    found = dig(value, *names)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import functools
 import urllib.parse
-from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -70,35 +70,27 @@ SERVED: Final = (JSON, YAML, PROTOBUF)
 """What objects can be sent in, by preference if the client has none."""
 
 
-class Frames(Protocol):
+class Frames(NamedTuple):
     """How the events of a watch are put into a stream."""
 
     content_type: str
-
-    def frame(self, type_: str, obj: bytes) -> bytes:
-        """Make an event of its type and of an object in JSON."""
-        ...
+    frame: Callable[[str, bytes], bytes]
+    """Makes an event of its type and of an object in JSON."""
 
 
-class Lines:
-    """Events in JSON, each of which is a line."""
-
-    content_type = JSON
-
-    def frame(self, type_: str, obj: bytes) -> bytes:
-        return b'{"type":"%s","object":%s}\n' % (type_.encode(), obj)
+def _make_line(type_: str, obj: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (type_.encode(), obj)
 
 
-class Delimited:
-    """Events in protobuf, each with its length before it."""
-
-    content_type = f"{PROTOBUF};stream=watch"
-
-    def frame(self, type_: str, obj: bytes) -> bytes:
-        return messages.encode_event(type_, codec.decode(obj))
+def _make_delimited(type_: str, obj: bytes) -> bytes:
+    """In protobuf, each event has its length before it."""
+    return messages.encode_event(type_, codec.decode(obj))
 
 
-STREAMED: Final[Mapping[str, Frames]] = {JSON: Lines(), PROTOBUF: Delimited()}
+STREAMED: Final[Mapping[str, Frames]] = {
+    JSON: Frames(JSON, _make_line),
+    PROTOBUF: Frames(f"{PROTOBUF};stream=watch", _make_delimited),
+}
 """In what streams can be sent; there are none in YAML."""
 
 

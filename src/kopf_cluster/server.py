@@ -30,10 +30,11 @@ from kopf_cluster.control.basics import Basics, create_components
 from kopf_cluster.control.collecting import Collector
 from kopf_cluster.control.definition_life import Definitions
 from kopf_cluster.control.disruptions import Disruptions
+from kopf_cluster.control.kubelet import Nodes
 from kopf_cluster.control.loops import Objects, WorkQueue, supervised
 from kopf_cluster.control.namespaces import Namespaces
 from kopf_cluster.control.signing import Signers
-from kopf_cluster.control.simulation import Extent, create_nodes, make_simulation
+from kopf_cluster.control.simulation import Extent, make_simulation
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.faults.faults import Faults
 from kopf_cluster.http.server import HTTPServer, Orders
@@ -76,13 +77,16 @@ class ClusterServer:
         archive: Archive | None,
         tokens: Tokens,
         audit: Audit,
+        credentials: Credentials,
+        orders: Orders,
     ) -> None:
+        faults.clock.use()
         self._options = options
         self._faults = faults
         self._archive = archive
         self._tokens = tokens
         self._audit = audit
-        self._access: Access | None = None
+        self._credentials = credentials
         self._store = Store(options.history)
         self.registry = _make_builtin_registry().copy()
         self._caller = Caller(services)
@@ -93,8 +97,22 @@ class ClusterServer:
         )
         self._queue = WorkQueue()
         self._worker: asyncio.Task[None] | None = None
-        self._http: HTTPServer | None = None
-        self._api: API | None = None
+        self._access = Access(
+            self._store,
+            tokens,
+            token=credentials.token,
+            authorization=options.authorization,
+            administrator=options.administrator,
+        )
+        self._store.observers.append(self._access.observe)
+        self._writer.guard = self._access.check_escalation
+        self._api = API(
+            self._store, self.registry, self._writer, self._access, bookmark_interval=options.bookmark_interval
+        )
+        self._http = HTTPServer(
+            self, faults, audit, credentials.make_ssl_context(), compact=self._store.compact, orders=orders
+        )
+        self._api.pages.append(Metrics(self._store, self.registry, lambda: self.counters).answer)
 
     def observe(self, observer: Observer) -> None:
         """Tell the observer of all changes from now on."""
@@ -106,22 +124,22 @@ class ClusterServer:
 
         self._store.observers.append(supervised(observe))
 
-    def _start_control_loops(self, snapshot: Snapshot | None, credentials: Credentials, port: int) -> None:
+    def _start_control_loops(self, snapshot: Snapshot | None, port: int) -> None:
         """Let the control loops see what is there; then what every cluster has, and what comes."""
-        parts = self._store, self.registry, self._writer, self._queue
-        namespaces, basics = Namespaces(*parts), Basics(*parts, ca=credentials.ca.decode(), port=port)
+        access = Objects(self._store, self.registry, self._writer, self._queue)
+        namespaces, basics = Namespaces(access), Basics(access, ca=self._credentials.ca.decode(), port=port)
         observers: list[Callable[[str, Change], None]] = [
-            Definitions(*parts, self._caller).observe,
+            Definitions(access, self._caller).observe,
             self._webhooks.observe,
             namespaces.observe,
-            Collector(*parts).observe,
-            Disruptions(Objects(*parts)).observe,
-            Signers(Objects(*parts), credentials).observe,
+            Collector(access).observe,
+            Disruptions(access).observe,
+            Signers(access, self._credentials).observe,
         ]
         if not self._options.bare:
             observers.append(basics.observe)
         if self._options.simulate:
-            observers += [loop.observe for loop in make_simulation(self._options.simulate, *parts)]
+            observers += [loop.observe for loop in make_simulation(self._options.simulate, access)]
         observers = [supervised(observer) for observer in observers]
         if snapshot is not None:
             _restore(self._store, snapshot, observers)
@@ -131,9 +149,9 @@ class ClusterServer:
         namespaces.create_initial()
         if not self._options.bare:
             basics.create_initial()
-            create_components(*parts)
+            create_components(access)
         if self._options.simulate is True:
-            create_nodes(*parts)
+            Nodes.create_initial(access)
 
     def take_snapshot(self) -> Snapshot:
         """Give all the data, for a server that goes on from here."""
@@ -144,8 +162,7 @@ class ClusterServer:
         return list(self._reviewer.calls)
 
     def set_token(self, token: str) -> None:
-        if self._access is not None:
-            self._access.set_token(token)
+        self._access.set_token(token)
 
     def create_token(self, namespace: str, name: str, lifetime: float) -> str:
         record = self._store.bucket("serviceaccounts").records.get((namespace, name))
@@ -154,61 +171,34 @@ class ClusterServer:
         return self._tokens.issue([Binding("serviceaccounts", record.key, record.uid)], lifetime=lifetime)
 
     def authenticate(self, identity: Identity) -> User:
-        if self._access is None:
-            raise RuntimeError("the server is not started")
         return self._access.authenticate(identity)
 
     @property
     def counters(self) -> collections.Counter[tuple[str, str, int]]:
-        return self._http.counters if self._http is not None else collections.Counter()
+        return self._http.counters
 
-    def start(
-        self,
-        host: str,
-        port: int,
-        credentials: Credentials,
-        take_snapshot: Callable[[], Snapshot] | None,
-        orders: Orders,
-    ) -> int:
+    def start(self, host: str, port: int, take_snapshot: Callable[[], Snapshot] | None) -> int:
         """Begin to serve; give the port. Nobody is served before the data are there, as nothing is waited for."""
-        self._faults.clock.use()
-        self._access = Access(
-            self._store,
-            self._tokens,
-            token=credentials.token,
-            authorization=self._options.authorization,
-            administrator=self._options.administrator,
-        )
-        self._store.observers.append(self._access.observe)
-        self._writer.guard = self._access.check_escalation
-        self._api = API(
-            self._store, self.registry, self._writer, self._access, bookmark_interval=self._options.bookmark_interval
-        )
-        self._http = HTTPServer(self, faults=self._faults, audit=self._audit)
-        self._api.pages.append(Metrics(self._store, self.registry, lambda: self.counters).answer)
-        port = self._http.start(host, port, credentials.make_ssl_context(), compact=self._store.compact, orders=orders)
+        port = self._http.start(host, port)
         self._api.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._start_control_loops(None if take_snapshot is None else take_snapshot(), credentials, port)
+        self._start_control_loops(None if take_snapshot is None else take_snapshot(), port)
         self._worker = asyncio.create_task(self._run_control_loops(), name="control loops of the local cluster")
         return port
 
     def accept(self) -> asyncio.Protocol:
         """Give the server's side of a connection in memory."""
-        if self._http is None:
-            raise ConnectionRefusedError("the server is not started")
         return self._http.accept()
 
     def find_ask(self) -> Ask | None:
         """Give the way to ask with no connection, if the server takes requests."""
-        return self._http.ask if self._http is not None and self._http.is_open else None
+        return self._http.ask if self._http.is_open else None
 
     async def _run_control_loops(self) -> None:
         asking.set(CONTROL_LOOPS)
         await self._queue.run()
 
     async def stop(self) -> None:
-        if self._http is not None:
-            await self._http.stop()
+        await self._http.stop()
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -222,8 +212,6 @@ class ClusterServer:
         self._store.close()
 
     def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]:
-        if self._api is None:
-            raise RuntimeError("the server is not started")
         self._faults.clock.use()  # in the task of this connection, which may come from anywhere
         asking.set(request.user)
         if self._webhooks or self.registry.converted:
@@ -268,8 +256,6 @@ class ClusterServer:
     @contextlib.contextmanager
     def _open_desk(self, user: User) -> Iterator[Desk]:
         """Serve the user in the current context, and note that down."""
-        if self._api is None:
-            raise RuntimeError("the server is not started")
         self._faults.clock.use()
         asking.set(user)
         desk = Desk(self._api, self.registry, user)

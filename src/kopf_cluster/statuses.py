@@ -8,7 +8,7 @@ clients parse these fields, people read the messages.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -30,6 +30,15 @@ class Named(Protocol):
 
     @property
     def plural(self) -> str: ...
+
+
+class Naming(msgspec.Struct, frozen=True, kw_only=True):
+    """What errors tell of something that is served, but is no kind of objects: options, scales, bindings."""
+
+    group: str = ""
+    version: str = "v1"
+    kind: str = ""
+    plural: str = ""
 
 
 class FieldError(msgspec.Struct, frozen=True):
@@ -80,12 +89,9 @@ class APIStatus(Exception):
 class Undecodable(APIStatus):
     """An object with values that have no place in the types of its kind."""
 
-    def __init__(self, kind: str, version: str, why: str, conversion: str = "") -> None:
-        message = f'{kind} in version "{version}" cannot be handled as a {kind}: {why}'
-        super().__init__(400, "BadRequest", message)
+    def __init__(self, kind: str, version: str, why: str) -> None:
+        super().__init__(400, "BadRequest", f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
         self.why = why
-        self.conversion = conversion or why
-        """The same in the words of the converter of patched objects, which have never been a text."""
 
 
 def quoted(value: Any) -> str:
@@ -130,6 +136,24 @@ def unsupported_value(field: str, value: Any, supported: Iterable[str]) -> Field
 
 def forbidden_value(field: str, detail: str) -> FieldError:
     return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def needed(field: str, value: Any, detail: str = "") -> Iterator[FieldError]:
+    """Blame the field if there is nothing in it."""
+    if not value:
+        yield required(field, detail)
+
+
+def one_of(field: str, value: Any, supported: Collection[str]) -> Iterator[FieldError]:
+    """Blame the field if it is none of those."""
+    if value not in supported:
+        yield unsupported_value(field, value, supported)
+
+
+def invalid_values(field: str, value: Any, reasons: Iterable[str]) -> Iterator[FieldError]:
+    """Blame the field for each of the reasons, if there are any."""
+    for why in reasons:
+        yield invalid_value(field, value, why)
 
 
 def group_resource(named: Named) -> str:

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import pathlib
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from kopf_cluster import LocalCluster
 from tests.certificates import trust
+from tests.cluster.webhooks import Hooks, serve_hooks
 from tests.patience import PATIENCE
 
 Obj = dict[str, Any]
@@ -39,7 +41,6 @@ class Stream:
     """A watch stream, read event by event."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
-        super().__init__()
         self._response = response
 
     async def next(self) -> Obj | None:
@@ -58,7 +59,6 @@ class Client:
     """Plain requests to the cluster."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
-        super().__init__()
         self.session = session
 
     async def call(self, method: str, path: str, **kwargs: Any) -> Reply:
@@ -122,15 +122,23 @@ async def _open(cluster: LocalCluster, connector: aiohttp.BaseConnector) -> Asyn
 
 
 @pytest.fixture
-async def cluster(shared_certificates: None) -> AsyncIterator[LocalCluster]:
-    async with LocalCluster(bare=True) as cluster:
+async def cluster(request: pytest.FixtureRequest, shared_certificates: None) -> AsyncIterator[LocalCluster]:
+    """A new cluster; a module can say in ``CLUSTER`` what is to be special of it."""
+    async with LocalCluster(**getattr(request.module, "CLUSTER", {"bare": True})) as cluster:
         yield cluster
 
 
 @pytest.fixture
-async def client(cluster: LocalCluster) -> AsyncIterator[Client]:
-    async with connect_in_memory(cluster) as client:
+async def client(request: pytest.FixtureRequest, cluster: LocalCluster) -> AsyncIterator[Client]:
+    """A client of it; a module that is about connections says ``CONNECT = connect``, for those by the network."""
+    async with getattr(request.module, "CONNECT", connect_in_memory)(cluster) as client:
         yield client
+
+
+@pytest.fixture
+async def hooks(tmp_path: pathlib.Path) -> AsyncIterator[Hooks]:
+    async with serve_hooks(tmp_path) as hooks:
+        yield hooks
 
 
 def make_definition(

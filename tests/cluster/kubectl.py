@@ -17,7 +17,6 @@ class Kubectl:
     """Runs the commands; a command must succeed unless it is told otherwise."""
 
     def __init__(self, path: str, cluster: LocalCluster, directory: pathlib.Path) -> None:
-        super().__init__()
         self._path = path
         self._directory = directory
         self._env = {"PATH": os.environ["PATH"], "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(directory),

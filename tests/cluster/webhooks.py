@@ -25,7 +25,6 @@ class Hooks:
     """One server with any number of paths."""
 
     def __init__(self, port: int, bundle: str) -> None:
-        super().__init__()
         self.port = port
         self.bundle = bundle
         self.answers: dict[str, Answer] = {}

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster import statuses
+from kopf_cluster.kinds.selectors import matches
 from kopf_cluster.requests import SUPERUSERS, User
 
 Obj: TypeAlias = Mapping[str, Any]
@@ -238,31 +239,11 @@ def aggregate(role: Obj, cluster_roles: Iterable[Obj]) -> list[Obj]:
         seen.add(one["metadata"]["name"])
         for other in pool:
             labels = other["metadata"].get("labels") or {}
-            if other["metadata"]["name"] not in seen and any(_selects(selector, labels) for selector in selectors):
+            if other["metadata"]["name"] not in seen and any(matches(selector, labels) for selector in selectors):
                 collect(other)
 
     collect(role)
     return rules
-
-
-def _selects(selector: Obj, labels: Mapping[str, str]) -> bool:
-    """Match a LabelSelector object; unlike its textual form, it is made of ready requirements."""
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    for requirement in selector.get("matchExpressions") or ():
-        key, values = requirement["key"], requirement.get("values") or ()
-        match requirement["operator"]:
-            case "In":
-                fits = key in labels and labels[key] in values
-            case "NotIn":
-                fits = labels.get(key) not in values
-            case "Exists":
-                fits = key in labels
-            case _:
-                fits = key not in labels
-        if not fits:
-            return False
-    return True
 
 
 def forbidden(user: User, asked: Attributes, decision: Decision) -> statuses.APIStatus:

@@ -28,6 +28,9 @@ _BINDING: Final = frozenset({("v1", "Node"), ("v1", "Pod"), ("v1", "Secret")})
 """The types of the objects with which tokens can end."""
 
 
+_TOKEN_REQUEST: Final = statuses.Naming(group="authentication.k8s.io", kind="TokenRequest", plural="tokenrequests")
+
+
 class _BoundObject(msgspec.Struct):
     kind: str = ""
     apiVersion: str = ""
@@ -39,14 +42,6 @@ class _TokenSpec(msgspec.Struct):
     audiences: list[str] | None = None
     expirationSeconds: int | None = None
     boundObjectRef: _BoundObject | None = None
-
-
-class _Named(msgspec.Struct):
-    """How the kind of a token request is named in refusals."""
-
-    group: str = "authentication.k8s.io"
-    kind: str = "TokenRequest"
-    plural: str = "tokenrequests"
 
 
 class _Question(Protocol):
@@ -121,7 +116,7 @@ class VirtualResources:
             raise statuses.bad_request(f"TokenRequest cannot be decoded: {error}") from None
         errors = list(_validate_token(spec))
         if errors:
-            raise statuses.invalid(_Named(), "", errors)
+            raise statuses.invalid(_TOKEN_REQUEST, "", errors)
         lifetime = LIFETIME if spec.expirationSeconds is None else spec.expirationSeconds
         key = (call.namespace or "", call.name or "")
         record = self._store.bucket(kind.bucket).records.get(key)
@@ -152,10 +147,10 @@ class VirtualResources:
         bucket, key = f"{wanted.kind.lower()}s", ("" if wanted.kind == "Node" else namespace, wanted.name)
         record = self._store.bucket(bucket).records.get(key)
         if record is None:
-            raise statuses.not_found(_Named("", wanted.kind, bucket), wanted.name)
+            raise statuses.not_found(statuses.Naming(kind=wanted.kind, plural=bucket), wanted.name)
         if wanted.uid and wanted.uid != record.uid:
             raise statuses.conflict(
-                _Named("", wanted.kind, bucket),
+                statuses.Naming(kind=wanted.kind, plural=bucket),
                 wanted.name,
                 f"the UID in the bound object reference ({wanted.uid}) does not match "
                 f"the UID in record. The object might have been deleted and then recreated",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -58,21 +59,14 @@ class Reviewer:
         self._configurations = configurations
         self._caller = caller
 
-    def mutate(self, attributes: Attributes) -> Obj | None:
-        """Give the object as the webhooks want it, or raise the refusal."""
+    def review(self, attributes: Attributes, *, mutating: bool) -> Obj | None:
+        """Give the object as the webhooks of that sort want it, or raise the refusal."""
         session = sessions.current()
-        if session is None or not (selected := self._configurations.select(attributes, mutating=True)):
+        if session is None or not (selected := self._configurations.select(attributes, mutating=mutating)):
             return attributes.obj
-        question = ("mutate", attributes.operation, codec.encode([attributes.obj, attributes.old]))
-        return session.answer(question, lambda: self._mutate(session, attributes, selected))
-
-    def validate(self, attributes: Attributes) -> None:
-        """Raise the refusal if there is any."""
-        session = sessions.current()
-        if session is None or not (selected := self._configurations.select(attributes, mutating=False)):
-            return
-        question = ("validate", attributes.operation, codec.encode([attributes.obj, attributes.old]))
-        session.answer(question, lambda: self._validate(session, attributes, selected))
+        question = (mutating, attributes.operation, codec.encode([attributes.obj, attributes.old]))
+        ask = self._mutate if mutating else self._validate
+        return session.answer(question, lambda: ask(session, attributes, selected))
 
     async def _mutate(
         self,
@@ -84,11 +78,12 @@ class Reviewer:
         seen: list[tuple[Webhook, Kind, Obj | None]] = []
         for webhook, kind in selected:
             obj = await self._call(session, webhook, kind, attributes)
-            attributes = _with_object(attributes, obj)
+            attributes = dataclasses.replace(attributes, obj=obj)
             seen.append((webhook, kind, obj))
         for webhook, kind, obj in seen:
             if webhook.is_reinvoked and obj != attributes.obj:
-                attributes = _with_object(attributes, await self._call(session, webhook, kind, attributes))
+                obj = await self._call(session, webhook, kind, attributes)
+                attributes = dataclasses.replace(attributes, obj=obj)
         return attributes.obj
 
     async def _validate(
@@ -96,13 +91,14 @@ class Reviewer:
         session: sessions.Session,
         attributes: Attributes,
         selected: list[tuple[Webhook, Kind]],
-    ) -> None:
+    ) -> Obj | None:
         outcomes = await asyncio.gather(
             *(self._call(session, webhook, kind, attributes) for webhook, kind in selected), return_exceptions=True
         )
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+        return attributes.obj
 
     async def _call(
         self,
@@ -189,7 +185,7 @@ class Gate:
         """Give the object as the webhooks want it; what they may not change, stays."""
         metadata = new["metadata"]
         attributes = self._describe(operation, kind, new, old, subresource, dry_run)
-        mutated = self._reviewer.mutate(attributes)
+        mutated = self._reviewer.review(attributes, mutating=True)
         if mutated is None or mutated is new or mutated == new:
             return new
         try:
@@ -212,16 +208,17 @@ class Gate:
         subresource: str = "",
         dry_run: bool = False,
     ) -> None:
-        self._reviewer.validate(self._describe(operation, kind, new, old, subresource, dry_run))
+        self._reviewer.review(self._describe(operation, kind, new, old, subresource, dry_run), mutating=False)
 
     def review_deletion(self, kind: Kind, old: Obj, *, dry_run: bool = False) -> None:
         attributes = self._describe("DELETE", kind, None, old, "", dry_run)
-        self._reviewer.mutate(attributes)
-        self._reviewer.validate(attributes)
+        self._reviewer.review(attributes, mutating=True)
+        self._reviewer.review(attributes, mutating=False)
 
     def review_connection(self, kind: Kind, key: Key, subresource: str, options: Obj) -> None:
         attributes = Attributes("CONNECT", kind, subresource, *key, options, None)
-        self._reviewer.validate(_with_object(attributes, self._reviewer.mutate(attributes)))
+        mutated = self._reviewer.review(attributes, mutating=True)
+        self._reviewer.review(dataclasses.replace(attributes, obj=mutated), mutating=False)
 
     @staticmethod
     def _describe(
@@ -248,19 +245,6 @@ _FIXED: Final = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
-
-
-def _with_object(attributes: Attributes, obj: Obj | None) -> Attributes:
-    return Attributes(
-        attributes.operation,
-        attributes.kind,
-        attributes.subresource,
-        attributes.namespace,
-        attributes.name,
-        obj,
-        attributes.old,
-        attributes.dry_run,
-    )
 
 
 def _meets_conditions(webhook: Webhook, request: Obj) -> bool:

@@ -21,7 +21,7 @@ from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.resources import Subresource
 from kopf_cluster.requests import asking
 
-_Shown: TypeAlias = Kind | scales.ScaleKind | Subresource
+_Shown: TypeAlias = Kind | statuses.Naming | Subresource
 _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
@@ -89,7 +89,7 @@ def _kinds_of(attributes: Attributes, kind: Kind) -> tuple[_Shown, _Shown]:
     """Give the kind of what is shown, and that of what is requested."""
     if attributes.operation == "CONNECT":
         return (attributes.kind.listed_subresources[attributes.subresource],) * 2
-    return (scales.ScaleKind(),) * 2 if _is_scale(attributes) else (kind, attributes.kind)
+    return (scales.SCALE,) * 2 if _is_scale(attributes) else (kind, attributes.kind)
 
 
 def _is_scale(attributes: Attributes) -> bool:

@@ -13,7 +13,7 @@ import binascii
 import ssl
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import aiohttp
 import msgspec
@@ -39,17 +39,8 @@ class Target(msgspec.Struct, frozen=True):
     server_name: str | None
 
 
-class Services:
-    """Which local addresses stand for services of the cluster."""
-
-    def __init__(self) -> None:
-        self._addresses: dict[tuple[str, str], tuple[str, int]] = {}
-
-    def register(self, namespace: str, name: str, host: str, port: int) -> None:
-        self._addresses[namespace, name] = (host, port)
-
-    def find(self, namespace: str, name: str) -> tuple[str, int] | None:
-        return self._addresses.get((namespace, name))
+Services: TypeAlias = dict[tuple[str, str], tuple[str, int]]
+"""Which local addresses (hosts and ports) stand for services of the cluster (by namespaces and names)."""
 
 
 class Caller:
@@ -107,7 +98,7 @@ class Caller:
         namespace, name = service.get("namespace", ""), service.get("name", "")
         server_name, path = f"{name}.{namespace}.svc", "/" + str(service.get("path") or "").lstrip("/")
         shown = f"https://{server_name}:{service.get('port') or 443}{path}?{query}"
-        address = self._services.find(namespace, name)
+        address = self._services.get((namespace, name))
         if address is None:
             raise CallError(
                 f'Post "{shown}": service "{name}" not found (the local cluster knows those services '

@@ -227,8 +227,6 @@ class API:
         if request.content_type not in apply:
             raise statuses.unsupported_media([*apply, patches.APPLY])
         patch = decode_patch(request)
-        if request.content_type == patches.STRATEGIC:
-            options = msgspec.structs.replace(options, strategic=patch)
         function = apply[request.content_type]
         record = self._writer.update(
             kind,

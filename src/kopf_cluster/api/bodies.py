@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 import yaml
 
 from kopf_cluster import codec, encodings, json_fields, patches, sessions, statuses, yamls
+from kopf_cluster.kinds.kind import Kind
+from kopf_cluster.kinds.resources import Subresource
 from kopf_cluster.protobuf import messages
 from kopf_cluster.protobuf.messages import find_message
 from kopf_cluster.protobuf.wire import ProtobufError
@@ -30,17 +32,8 @@ _LARGE: Final = 64 * 1024
 YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
-class Expected(Protocol):
-    """Of what kind an object must be."""
-
-    @property
-    def group(self) -> str: ...
-
-    @property
-    def version(self) -> str: ...
-
-    @property
-    def kind(self) -> str: ...
+Expected: TypeAlias = Kind | Subresource | statuses.Naming
+"""Of what kind an object must be."""
 
 
 def read_object(expected: Expected, request: Request, *, implied: bool) -> dict[str, Any]:
@@ -157,76 +150,39 @@ def _unrecognized(what: str, why: str) -> statuses.APIStatus:
     return statuses.bad_request(f"the object provided is unrecognized (must be of type {what}): {why}")
 
 
-# Patches as they are sent: decoded, or refused as no patches in the words of the API server.
-#
-# The server decodes a patch with Go's JSON decoder, so that the messages tell of Go's types.
+class _Operation(msgspec.Struct):
+    """A step of a JSON-patch: the types of what must be understood before it is taken."""
 
-_NAMES: Final[dict[type, str]] = {
-    dict: "object",
-    list: "array",
-    str: "string",
-    bool: "bool",
-    int: "number",
-    float: "number",
-}
-_OPERATION: Final = "handlers.jsonPatchOp"
-_NO_PATCH: Final = "Invalid JSON Patch"
+    op: str | None = None
+    path: str | None = None
+    source: str | None = msgspec.field(default=None, name="from")
 
 
 def decode_patch(request: Request) -> Any:
-    """Give the patch: a list of operations for a JSON-patch, or an object for others."""
-    is_strategic, is_json = request.content_type == patches.STRATEGIC, request.content_type == patches.JSON
-    # If fields are to be validated, which they are by default, the server decodes the patch once more beforehand.
-    prefix = "" if is_strategic or request.query.get("fieldValidation") == "Ignore" else "error decoding patch: "
+    """Give the patch: a list of operations for a JSON-patch, or an object for others. Refuse what is no patch."""
+    is_json = request.content_type == patches.JSON
     try:
         patch = codec.decode(request.body)
-    except (codec.DecodeError, RecursionError) as error:
-        raise statuses.bad_request(f"{prefix}{error}" if prefix or is_strategic or is_json else _NO_PATCH) from None
-    if patch is None:
-        if is_strategic or is_json:
+        if patch is None and request.content_type != patches.MERGE:
             return [] if is_json else {}
-        raise statuses.bad_request(_NO_PATCH)
-    wrong = _find_wrong_operation(patch) if is_json else _mistype(patch, dict, "value of type map[string]interface {}")
-    if wrong:
-        raise statuses.bad_request(prefix + wrong)
+        msgspec.convert(patch, list[_Operation | None] if is_json else dict[str, Any])
+    except (codec.DecodeError, RecursionError) as error:
+        raise statuses.bad_request(f"error decoding patch: {error}") from None
     return [{} if item is None else item for item in patch] if is_json else patch
 
 
-def _find_wrong_operation(patch: Any) -> str:
-    """Tell what is mistyped in a JSON-patch; nothing if all is well."""
-    wrong = _mistype(patch, list, f"value of type []{_OPERATION}")
-    for item in () if wrong else patch:
-        wrong = wrong or _mistype({} if item is None else item, dict, f"value of type {_OPERATION}")
-        for field in () if wrong or item is None else ("op", "path", "from"):
-            if item.get(field) is not None:
-                wrong = wrong or _mistype(item[field], str, f"struct field jsonPatchOp.{field} of type string")
-    return wrong
-
-
-def _mistype(value: Any, expected: type, place: str) -> str:
-    return "" if type(value) is expected else f"json: cannot unmarshal {_NAMES[type(value)]} into Go {place}"
-
-
 _VALIDATIONS: Final = ("Ignore", "Warn", "Strict")
+_META: Final = "meta.k8s.io"
 _OPTIONS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions"}
 
 
-class _Options(msgspec.Struct, frozen=True):
-    """How the options of a request are named in refusals."""
-
-    kind: str
-    group: str = "meta.k8s.io"
-    version: str = "v1"
-    plural: str = ""
-
-
-_DELETION: Final = _Options("DeleteOptions")
+_DELETION: Final = statuses.Naming(group=_META, kind="DeleteOptions")
 
 
 def write_options(request: Request) -> WriteOptions:
     """Read the options of a creation, an update, or a patch; refuse wrong ones."""
     validation = request.query.get("fieldValidation")
-    named = _Options(_OPTIONS.get(request.method, "PatchOptions"))
+    named = statuses.Naming(group=_META, kind=_OPTIONS.get(request.method, "PatchOptions"))
     if validation and validation not in _VALIDATIONS:
         raise statuses.invalid(named, "", [statuses.unsupported_value("fieldValidation", validation, _VALIDATIONS)])
     if request.method == "PATCH" and request.flag("force") and request.content_type != patches.APPLY:
@@ -253,7 +209,7 @@ def write_options(request: Request) -> WriteOptions:
     )
 
 
-def _read_manager(named: _Options, request: Request) -> str:
+def _read_manager(named: statuses.Naming, request: Request) -> str:
     name = request.query.get("fieldManager", "")
     applying = request.content_type == patches.APPLY
     if name or applying:
@@ -263,7 +219,7 @@ def _read_manager(named: _Options, request: Request) -> str:
     return name
 
 
-def _is_dry_run(named: _Options, value: str | None) -> bool:
+def _is_dry_run(named: statuses.Naming, value: str | None) -> bool:
     if value not in (None, "", "All"):
         raise statuses.invalid(named, "", [statuses.unsupported_value("dryRun", [value], ("All",))])
     return value == "All"

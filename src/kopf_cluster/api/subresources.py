@@ -10,15 +10,13 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import msgspec
-
 from kopf_cluster import ages, codec, patches, statuses
 from kopf_cluster.api.bodies import convert_delete_options, decode_patch, read_object, write_options
 from kopf_cluster.kinds import objects, scales, selectors
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.kinds.resources import Subresource
-from kopf_cluster.kinds.scales import ScaleKind, ScalePaths
+from kopf_cluster.kinds.scales import SCALE, ScalePaths
 from kopf_cluster.requests import Answer, Call, Request
 from kopf_cluster.store.storage import Key, Record, Store
 from kopf_cluster.writes.write_options import WriteOptions
@@ -29,12 +27,7 @@ _VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption bu
 _UNPROTECTED: Final = frozenset({"Pending", "Succeeded", "Failed"})
 
 
-class _Binding(msgspec.Struct, frozen=True):
-    """How bindings are named in refusals."""
-
-    group: str = ""
-    kind: str = "Binding"
-    plural: str = "pods/binding"
+_BINDING: Final = statuses.Naming(kind="Binding", plural="pods/binding")
 
 
 class Pods:
@@ -51,7 +44,7 @@ class Pods:
         node = target.get("name") if isinstance(target, dict) else None
         if not node or target.get("kind") not in (None, "", "Node"):
             raise statuses.invalid(
-                _Binding(),
+                _BINDING,
                 key[1],
                 [
                     statuses.required("target.name")
@@ -64,7 +57,7 @@ class Pods:
             known = (old.get("spec") or {}).get("nodeName")
             if known or "deletionTimestamp" in old["metadata"]:
                 raise statuses.conflict(
-                    _Binding(),
+                    _BINDING,
                     key[1],
                     (
                         f'pod {key[1]} is already assigned to node "{known}"'
@@ -204,7 +197,7 @@ class Scaling:
             return _show(kind, paths, self._writer.need(kind, key))
         options = write_options(request)
         if call.verb == "update":
-            scale = read_object(ScaleKind(), request, implied=not kind.custom)
+            scale = read_object(SCALE, request, implied=not kind.custom)
             objects.require_same_name(scale, key[1])
             return self._write(kind, paths, key, lambda old: scale, options)
         if request.content_type == patches.APPLY:

@@ -9,14 +9,16 @@ such expressions are refused, not misunderstood.
 
 from __future__ import annotations
 
-import decimal
 import ipaddress
 import itertools
+import operator
 import re
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from kopf_cluster import quantities
 from kopf_cluster.patterns import Pattern, PatternError, compile_pattern
 
 Opaque: TypeAlias = dict[str, str]
@@ -97,56 +99,31 @@ def _find_some(text: str, pattern: str, limit: int) -> list[str]:
 
 # ------------------------------------------------------------------------------------------ quantities
 
-_SUFFIXES: Final[Mapping[str, decimal.Decimal]] = {
-    **{
-        suffix: decimal.Decimal(10) ** power
-        for suffix, power in {
-            "n": -9,
-            "u": -6,
-            "m": -3,
-            "": 0,
-            "k": 3,
-            "M": 6,
-            "G": 9,
-            "T": 12,
-            "P": 15,
-            "E": 18,
-        }.items()
-    },
-    **{suffix: decimal.Decimal(1024) ** power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)},
-}
-_QUANTITY_FORM: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)")
+_ZERO: Final[Opaque] = {_QUANTITY: "0"}
 
 
-def parse_quantity(text: str) -> decimal.Decimal:
+def _parse_quantity(text: str) -> Fraction:
     """Parse a quantity, such as ``1.5Gi`` or ``100m``, or raise `ValueError`. Fractions end at nano."""
-    match = _QUANTITY_FORM.fullmatch(text)
-    if match is None:
-        raise ValueError("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-    value = decimal.Decimal(match[1] + (match[2] or "")) * _SUFFIXES[match[3] or ""]
-    with decimal.localcontext() as context:
-        context.prec = 60
-        return value.quantize(decimal.Decimal("1e-9"), rounding=decimal.ROUND_UP)
+    return quantities.amount(quantities.canonical(text))
 
 
-def _make_quantity(value: decimal.Decimal) -> Opaque:
-    return {_QUANTITY: format(value.normalize(), "f")}
+def _make_quantity(value: Fraction) -> Opaque:
+    return {_QUANTITY: str(value)}
 
 
-def _quantity(opaque: Any) -> decimal.Decimal:
-    return decimal.Decimal(_open(opaque, _QUANTITY))
+def _quantity(opaque: Any) -> Fraction:
+    return Fraction(_open(opaque, _QUANTITY))
 
 
 def _to_integer(opaque: Opaque) -> int:
-    value = _quantity(opaque)
-    if value != value.to_integral_value() or not -(2**63) <= value < 2**63:
+    if not _is_integer(opaque):
         raise ValueError("cannot convert value to integer")
-    return int(value)
+    return int(_quantity(opaque))
 
 
 def _is_integer(opaque: Opaque) -> bool:
     value = _quantity(opaque)
-    return value == value.to_integral_value() and -(2**63) <= value < 2**63
+    return value.denominator == 1 and -(2**63) <= value < 2**63
 
 
 def _compare(one: Opaque, other: Opaque) -> int:
@@ -234,24 +211,12 @@ def _can(call: Callable[[str], Any]) -> Callable[[str], bool]:
     return check
 
 
-_ARITHMETICS: Final[Mapping[str, Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]]] = {
-    "add": lambda one, other: one + other,
-    "sub": lambda one, other: one - other,
-}
-
-
-def _calculate(name: str) -> tuple[Function, Function]:
-    operation = _ARITHMETICS[name]
+def _calculate(name: str, operation: Callable[[Fraction, Any], Fraction]) -> tuple[Function, Function]:
     return (
         Function(
             name, ("map", "map"), "map", lambda one, other: _make_quantity(operation(_quantity(one), _quantity(other)))
         ),
-        Function(
-            name,
-            ("map", "int"),
-            "map",
-            lambda one, other: _make_quantity(operation(_quantity(one), decimal.Decimal(other))),
-        ),
+        Function(name, ("map", "int"), "map", lambda one, other: _make_quantity(operation(_quantity(one), other))),
     )
 
 
@@ -266,17 +231,17 @@ FUNCTIONS: Final[tuple[Function, ...]] = (
     Function("find", ("string", "string"), "string", _find),
     Function("findAll", ("string", "string"), "list", _find_all),
     Function("findAll", ("string", "string", "int"), "list", _find_some),
-    Function("quantity", ("string",), "map", lambda text: _make_quantity(parse_quantity(text)), member=False),
-    Function("isQuantity", ("string",), "bool", _can(parse_quantity), member=False),
-    Function("sign", ("map",), "int", lambda opaque: int(_quantity(opaque).compare(decimal.Decimal(0)))),
+    Function("quantity", ("string",), "map", lambda text: _make_quantity(_parse_quantity(text)), member=False),
+    Function("isQuantity", ("string",), "bool", _can(_parse_quantity), member=False),
+    Function("sign", ("map",), "int", lambda opaque: _compare(opaque, _ZERO)),
     Function("isInteger", ("map",), "bool", _is_integer),
     Function("asInteger", ("map",), "int", _to_integer),
     Function("asApproximateFloat", ("map",), "double", lambda opaque: float(_quantity(opaque))),
     Function("isGreaterThan", ("map", "map"), "bool", lambda one, other: _compare(one, other) > 0),
     Function("isLessThan", ("map", "map"), "bool", lambda one, other: _compare(one, other) < 0),
     Function("compareTo", ("map", "map"), "int", _compare),
-    *_calculate("add"),
-    *_calculate("sub"),
+    *_calculate("add", operator.add),
+    *_calculate("sub", operator.sub),
     Function("url", ("string",), "map", _url, member=False),
     Function("isURL", ("string",), "bool", _can(_url), member=False),
     Function("getScheme", ("map",), "string", _url_part(lambda parts: parts.scheme)),

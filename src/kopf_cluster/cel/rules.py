@@ -155,18 +155,13 @@ def _validate_rule(
     if "\n" in rule.strip() and not raw.get("message"):
         yield statuses.required(f"{path}.message", "message must be specified if rule contains line breaks")
     if raw.get("reason") is not None and raw["reason"] not in _REASONS:
-        supported = ", ".join(f'"{reason}"' for reason in _REASONS)
-        yield FieldError(
-            f"{path}.reason",
-            "FieldValueNotSupported",
-            f"Unsupported value: {statuses.quoted(raw['reason'])}: supported values: {supported}",
-        )
+        yield statuses.unsupported_value(f"{path}.reason", raw["reason"], _REASONS)
     if raw.get("fieldPath") and not _FIELD_PATH.fullmatch(raw["fieldPath"]):
         yield statuses.invalid_value(f"{path}.fieldPath", raw["fieldPath"], "must be a valid path")
     if is_transition(rule) and not correlatable:
-        yield _wrong_rule(
+        yield statuses.invalid_value(
             f"{path}.rule",
-            raw,
+            rule,
             "oldSelf cannot be used on the uncorrelatable portion of the schema "
             f"within {path.rpartition('.x-kubernetes-validations')[0]}",
         )
@@ -177,22 +172,7 @@ def _validate_rule(
             if raw.get(field):
                 _compile_text(raw[field], schema, root=root, optional=optional, result=result)
         except CompilationError as error:
-            yield _wrong_rule(f"{path}.{field}", raw, str(error))
-
-
-def _wrong_rule(path: str, raw: Mapping[str, Any], what: str) -> FieldError:
-    quoted = statuses.quoted
-    shown = ", ".join(
-        (
-            f"Rule:{quoted(raw.get('rule') or '')}",
-            f"Message:{quoted(raw.get('message') or '')}",
-            f"MessageExpression:{quoted(raw.get('messageExpression') or '')}",
-            "Reason:(*apiextensions.FieldValueErrorReason)(nil)",
-            f"FieldPath:{quoted(raw.get('fieldPath') or '')}",
-            "OptionalOldSelf:(*bool)(nil)",
-        )
-    )
-    return FieldError(path, "FieldValueInvalid", f"Invalid value: apiextensions.ValidationRule{{{shown}}}: {what}")
+            yield statuses.invalid_value(f"{path}.{field}", raw[field], str(error))
 
 
 # ------------------------------------------------------------------------------------------ objects

@@ -18,8 +18,7 @@ import yaml
 
 from kopf_cluster import codec
 from kopf_cluster.clients import operations
-from kopf_cluster.clients.door import Door
-from kopf_cluster.clients.operations import Propagation
+from kopf_cluster.clients.operations import Door, Propagation
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.requests import Stream, User
 

@@ -14,11 +14,9 @@ import functools
 from typing import Final
 
 from kopf_cluster.access.authorizing import GROUP
-from kopf_cluster.control.loops import Objects, WorkQueue
+from kopf_cluster.control.loops import Objects
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.store.storage import Change, Store
-from kopf_cluster.writes.writing import Writer
+from kopf_cluster.store.storage import Change
 
 ROOT_CA: Final = "kube-root-ca.crt"
 SERVICE_ACCOUNT: Final = "default"
@@ -32,18 +30,8 @@ _CLUSTER_BINDINGS: Final = f"clusterrolebindings.{GROUP}"
 class Basics:
     """Creates what belongs to every namespace, creates it again when it is deleted, and restores the certificate."""
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        writer: Writer,
-        queue: WorkQueue,
-        *,
-        ca: str,
-        port: int,
-    ) -> None:
-        self._objects = Objects(store, registry, writer, queue)
-        self._queue = queue
+    def __init__(self, access: Objects, *, ca: str, port: int) -> None:
+        self._objects = access
         self._ca = ca
         self._port = port
 
@@ -57,7 +45,7 @@ class Basics:
             self._plan(namespace)
 
     def _plan(self, namespace: str) -> None:
-        self._queue.add(("basics", namespace), lambda: self._complete(namespace))
+        self._objects.queue.add(("basics", namespace), lambda: self._complete(namespace))
 
     def _complete(self, namespace: str) -> None:
         for bucket, body in (
@@ -128,14 +116,10 @@ def _replace(body: Obj, old: Obj) -> Obj:
     return {**old, **body, "metadata": old["metadata"]}
 
 
-# The health of the components of a control plane, for those who still ask for it: all in one process, and well.
-
-
-def create_components(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
+def create_components(access: Objects) -> None:
     """Create what ``kubectl get componentstatuses`` shows."""
-    objects = Objects(store, registry, writer, queue)
     for name in ("controller-manager", "etcd-0", "scheduler"):
-        objects.create(
+        access.create(
             "componentstatuses",
             "",
             {"metadata": {"name": name}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},

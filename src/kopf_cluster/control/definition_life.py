@@ -12,14 +12,12 @@ import functools
 from typing import Any
 
 from kopf_cluster.admission.webhook_calls import Caller
-from kopf_cluster.control.loops import WorkQueue
+from kopf_cluster.control.loops import Objects, without_finalizer
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.custom_resources.converting import Completer, WebhookConverter
 from kopf_cluster.kinds import objects
-from kopf_cluster.kinds.kind import Converter, Kind, Obj
-from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.store.storage import Change, Key, Record, Store
-from kopf_cluster.writes.writing import Writer
+from kopf_cluster.kinds.kind import Converter, Obj
+from kopf_cluster.store.storage import Change, Key, Record
 
 _BUCKET = f"{customs.PLURAL}.{customs.GROUP}"
 
@@ -27,21 +25,15 @@ _BUCKET = f"{customs.PLURAL}.{customs.GROUP}"
 class Definitions:
     """Serves what is defined, and stops serving it."""
 
-    def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue, caller: Caller) -> None:
-        self._store = store
-        self._registry = registry
-        self._writer = writer
-        self._queue = queue
+    def __init__(self, access: Objects, caller: Caller) -> None:
+        self._objects = access
         self._caller = caller
-        kind = registry.find_any_version(customs.GROUP, customs.PLURAL)
-        if kind is None:
-            raise LookupError("the registry has no custom resource definitions")
-        self._kind: Kind = kind
+        self._kind = access.kind(_BUCKET)
 
     def observe(self, bucket: str, change: Change) -> None:
         if bucket == _BUCKET:
             self._observe_definition(change)
-        elif bucket in self._registry.terminating and change.type == "DELETED":
+        elif bucket in self._objects.registry.terminating and change.type == "DELETED":
             self._plan_cleanup(("", bucket))
 
     def _observe_definition(self, change: Change) -> None:
@@ -49,20 +41,20 @@ class Definitions:
         bucket = record.key[1]
         if change.type == "DELETED":
             plural, _, group = bucket.partition(".")
-            self._registry.discard(group, plural)
-            self._registry.terminating.discard(bucket)
-            self._registry.converted.discard(bucket)
-            self._store.drop(bucket)
+            self._objects.registry.discard(group, plural)
+            self._objects.registry.terminating.discard(bucket)
+            self._objects.registry.converted.discard(bucket)
+            self._objects.store.drop(bucket)
             self._retry_others(group)
             return
         if record.deleting:
             if change.type == "ADDED":  # restored: its objects are still to be deleted
                 self._serve(record)
-            self._registry.terminating.add(bucket)
+            self._objects.registry.terminating.add(bucket)
             self._plan_cleanup(record.key)
         elif change.type == "ADDED" or self._is_changed(change):
             self._serve(record)
-            self._queue.add(("definition", record.key), lambda: self._establish(record.key))
+            self._objects.queue.add(("definition", record.key), lambda: self._establish(record.key))
 
     def _is_changed(self, change: Change) -> bool:
         if change.previous is None:
@@ -75,29 +67,33 @@ class Definitions:
         names, group = definition["spec"]["names"], definition["spec"]["group"]
         return customs.find_conflict(
             names,
-            [kind for kind in self._registry.unique_kinds() if kind.group == group and kind.plural != names["plural"]],
+            [
+                kind
+                for kind in self._objects.registry.unique_kinds()
+                if kind.group == group and kind.plural != names["plural"]
+            ],
         )
 
     def _serve(self, record: Record) -> None:
         definition = objects.open_record(self._kind, record)
         names, group = definition["spec"]["names"], definition["spec"]["group"]
-        self._registry.discard(group, names["plural"])
+        self._objects.registry.discard(group, names["plural"])
         if self._find_conflict(definition) is not None:
             return
         bucket = record.key[1]
-        self._registry.converted.discard(bucket)
+        self._objects.registry.converted.discard(bucket)
         converter: Converter | None = None
         if definition["spec"]["conversion"]["strategy"] == "Webhook":
             converter = WebhookConverter(definition, self._caller)
-            self._registry.converted.add(bucket)
-        if self._store.bucket(bucket).records:
+            self._objects.registry.converted.add(bucket)
+        if self._objects.store.bucket(bucket).records:
             converter = Completer(definition, record.revision, converter)
         for kind in customs.make_kinds(definition):
-            self._registry.add(dataclasses.replace(kind, converter=converter))
+            self._objects.registry.add(dataclasses.replace(kind, converter=converter))
 
     def _establish(self, key: Key) -> None:
         """Tell that the definition is served."""
-        if key not in self._store.bucket(_BUCKET).records:
+        if key not in self._objects.store.bucket(_BUCKET).records:
             return
 
         def transform(old: Obj) -> Obj:
@@ -113,33 +109,37 @@ class Definitions:
                 status["conditions"] = wanted
             return {**old, "status": status}
 
-        self._writer.update(self._kind, key, transform, subresource="status")
+        self._objects.writer.update(self._kind, key, transform, subresource="status")
 
     def _retry_others(self, group: str) -> None:
         """The names of what has gone can be accepted now in definitions that were waiting for them."""
-        for record in list(self._store.bucket(_BUCKET).select()):
+        for record in list(self._objects.store.bucket(_BUCKET).select()):
             plural, _, other = record.key[1].partition(".")
-            if other == group and not record.deleting and self._registry.find_any_version(group, plural) is None:
+            if (
+                other == group
+                and not record.deleting
+                and self._objects.registry.find_any_version(group, plural) is None
+            ):
                 self._serve(record)
-                self._queue.add(("definition", record.key), functools.partial(self._establish, record.key))
+                self._objects.queue.add(("definition", record.key), functools.partial(self._establish, record.key))
 
     def _plan_cleanup(self, key: Key) -> None:
-        self._queue.add(("definition", key), lambda: self._clean_up(key))
+        self._objects.queue.add(("definition", key), lambda: self._clean_up(key))
 
     def _clean_up(self, key: Key) -> None:
         """Delete the objects of the definition; when all are gone, let the definition go."""
-        definition = self._store.bucket(_BUCKET).records.get(key)
+        definition = self._objects.store.bucket(_BUCKET).records.get(key)
         plural, _, group = key[1].partition(".")
-        kind = self._registry.find_any_version(group, plural)
+        kind = self._objects.registry.find_any_version(group, plural)
         if definition is None or not definition.deleting:
             return
-        bucket = self._store.bucket(key[1])
+        bucket = self._objects.store.bucket(key[1])
         for record in list(bucket.select()):
             if kind is not None and not record.deleting:
-                self._writer.delete(kind, record.key)
-        self._writer.update(self._kind, key, _mark_terminating, subresource="status")
+                self._objects.writer.delete(kind, record.key)
+        self._objects.writer.update(self._kind, key, _mark_terminating, subresource="status")
         if not bucket.records:
-            self._writer.update(self._kind, key, _release)
+            self._objects.writer.update(self._kind, key, lambda old: without_finalizer(old, customs.CLEANUP_FINALIZER))
 
 
 def _stored_versions(definition: Obj) -> list[str]:
@@ -158,8 +158,3 @@ def _mark_terminating(old: Obj) -> Obj:
     if any(kind == "Terminating" for kind, _ in _outcomes(status)):
         return old
     return {**old, "status": {**status, "conditions": customs.conditions(terminating=True)}}
-
-
-def _release(old: Obj) -> Obj:
-    kept = [item for item in old["metadata"].get("finalizers") or () if item != customs.CLEANUP_FINALIZER]
-    return {**old, "metadata": {**old["metadata"], "finalizers": kept}}

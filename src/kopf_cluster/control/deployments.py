@@ -51,7 +51,8 @@ class ReplicaSets(Adopter):
             self.create_pod(obj, obj["spec"].get("template") or {})
         if len(pods) > wanted:
             # The least useful ones go first: those not running yet, then those not ready, then the latest.
-            pods.sort(key=lambda pod: (phase_of(pod) == "Running", is_ready(pod), _Reversed(_age_key(pod))))
+            pods.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]), reverse=True)
+            pods.sort(key=lambda pod: (phase_of(pod) == "Running", is_ready(pod)))
             self.delete_pods(pods[: len(pods) - wanted])
             pods = pods[len(pods) - wanted :]
         ready = sum(map(is_ready, pods))
@@ -82,20 +83,6 @@ class ReplicationControllers(ReplicaSets):
         return {"matchLabels": labels} if labels else {}
 
 
-def _age_key(pod: Obj) -> tuple[str, str]:
-    return pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
-
-
-class _Reversed:
-    """Sorts backwards what cannot be negated."""
-
-    def __init__(self, value: tuple[str, str]) -> None:
-        self._value = value
-
-    def __lt__(self, other: _Reversed) -> bool:
-        return other._value < self._value
-
-
 class Deployments(Adopter):
     """Keeps one replica set for each revision, and moves the replicas to the latest one."""
 
@@ -109,7 +96,7 @@ class Deployments(Adopter):
         new = next((item for item in sets if labels_of(item).get(_HASH) == wanted), None)
         old = [item for item in sets if item is not new]
         paused = bool(obj["spec"].get("paused"))
-        if any(_desired(item) not in (None, replicas_of(obj)) for item in sets if replicas_of(item)):
+        if any(_annotated(item, _DESIRED) not in (None, replicas_of(obj)) for item in sets if replicas_of(item)):
             self._rescale(obj, new, old)  # even if it is paused
             sets_now = sets
         elif new is None and not paused:
@@ -198,7 +185,7 @@ class Deployments(Adopter):
         active = [item for item in (new, *old) if item is not None and replicas_of(item)]
         if len(active) == 1:
             sizes = [wanted]
-        elif new is not None and replicas_of(new) == _available(new) == _desired(new) == wanted:
+        elif new is not None and replicas_of(new) == _available(new) == _annotated(new, _DESIRED) == wanted:
             sizes = [wanted if item is new else 0 for item in active]
         elif _is_recreated(obj):
             sizes = [replicas_of(item) for item in active]
@@ -297,11 +284,6 @@ def _annotated(item: Obj, name: str) -> int | None:
     """Give the number in the annotation, if there is one."""
     text = (item["metadata"].get("annotations") or {}).get(name) or ""
     return int(text) if text.isdecimal() else None
-
-
-def _desired(item: Obj) -> int | None:
-    """Give the number of replicas of the deployment for which the set was scaled last."""
-    return _annotated(item, _DESIRED)
 
 
 def _scale_annotations(obj: Obj) -> dict[str, str]:

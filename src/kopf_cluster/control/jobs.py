@@ -49,7 +49,8 @@ class Jobs(Controller):
             return
         parallelism = 1 if spec.get("parallelism") is None else int(spec["parallelism"])
         completions = spec.get("completions")
-        if _done(spec, completions, parallelism, active, succeeded):
+        needed = 1 if completions is None else int(completions)
+        if len(succeeded) >= needed and not (completions is None and active):
             self._finish(
                 obj,
                 active,
@@ -160,12 +161,6 @@ class Jobs(Controller):
         obj = self.objects.get(_JOBS, key)
         if obj is not None and obj["metadata"]["uid"] == uid:
             self.objects.delete(_JOBS, key)
-
-
-def _done(spec: Obj, completions: int | None, parallelism: int, active: list[Obj], succeeded: list[Obj]) -> bool:
-    if completions is None:
-        return bool(succeeded) and not active
-    return len(succeeded) >= int(completions)
 
 
 def _find_end(job: Obj) -> str | None:

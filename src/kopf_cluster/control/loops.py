@@ -126,27 +126,30 @@ class Objects:
     """The objects of a cluster for its control loops."""
 
     def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
+        self.store = store
+        self.registry = registry
+        self.writer = writer
         self.queue = queue
-        self._store = store
-        self._registry = registry
-        self._writer = writer
+
+    def find_kind(self, bucket: str) -> Kind | None:
+        plural, _, group = bucket.partition(".")
+        return self.registry.find_any_version(group, plural)
 
     def kind(self, bucket: str) -> Kind:
-        plural, _, group = bucket.partition(".")
-        kind = self._registry.find_any_version(group, plural)
+        kind = self.find_kind(bucket)
         if kind is None:
             raise LookupError(f"the registry has no {bucket}")
         return kind
 
     def get(self, bucket: str, key: Key) -> Obj | None:
-        record = self._store.bucket(bucket).records.get(key)
+        record = self.store.bucket(bucket).records.get(key)
         return None if record is None else objects.open_record(self.kind(bucket), record)
 
     def has(self, bucket: str, key: Key) -> bool:
-        return key in self._store.bucket(bucket).records
+        return key in self.store.bucket(bucket).records
 
     def records(self, bucket: str, namespace: str | None = None) -> Iterator[Record]:
-        return self._store.bucket(bucket).select(namespace)
+        return self.store.bucket(bucket).select(namespace)
 
     def select(self, bucket: str, namespace: str | None = None) -> Iterator[Obj]:
         for record in list(self.records(bucket, namespace)):
@@ -167,7 +170,7 @@ class Objects:
         kind = self.kind(bucket)
         clean: Obj = codec.decode(codec.encode(body))  # never shared with templates
         try:
-            return objects.open_record(kind, self._writer.create(kind, namespace, clean))
+            return objects.open_record(kind, self.writer.create(kind, namespace, clean))
         except statuses.APIStatus as error:
             if error.code in (403, 404, 409):
                 return None
@@ -176,7 +179,7 @@ class Objects:
     def update(self, bucket: str, key: Key, transform: Callable[[Obj], Obj], *, subresource: str = "") -> None:
         """Replace the object by what the function makes of it, if it is still there."""
         if self.has(bucket, key):
-            self._writer.update(self.kind(bucket), key, transform, subresource=subresource)
+            self.writer.update(self.kind(bucket), key, transform, subresource=subresource)
 
     def set_status(self, bucket: str, key: Key, status: Obj) -> None:
         """Replace the status as a whole; fields that are none are left out."""
@@ -185,9 +188,9 @@ class Objects:
 
     def delete(self, bucket: str, key: Key, grace_period: int | None = None) -> None:
         """Delete the object if it is still there, and not asked to go already; or change how long it has for that."""
-        record = self._store.bucket(bucket).records.get(key)
+        record = self.store.bucket(bucket).records.get(key)
         if record is not None and (grace_period is not None or not record.deleting):
-            self._writer.delete(self.kind(bucket), key, DeleteOptions(gracePeriodSeconds=grace_period))
+            self.writer.delete(self.kind(bucket), key, DeleteOptions(gracePeriodSeconds=grace_period))
 
 
 def namespace_of(obj: Obj) -> str:
@@ -201,6 +204,11 @@ def key_of(obj: Obj) -> Key:
 def controller_of(obj: Obj) -> Obj | None:
     """Give the reference to the owner that manages the object, if there is one."""
     return next((ref for ref in obj["metadata"].get("ownerReferences") or () if ref.get("controller")), None)
+
+
+def without_finalizer(obj: Obj, finalizer: str) -> Obj:
+    kept = [item for item in obj["metadata"].get("finalizers") or () if item != finalizer]
+    return {**obj, "metadata": {**obj["metadata"], "finalizers": kept}}
 
 
 def reference_to(owner: Obj) -> Obj:

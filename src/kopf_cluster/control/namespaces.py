@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kopf_cluster import ages, statuses
-from kopf_cluster.control.loops import WorkQueue, make_condition
+from kopf_cluster.control.loops import Objects, make_condition
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.store.storage import Change, Record, Store
-from kopf_cluster.writes.writing import Writer
+from kopf_cluster.store.storage import Change, Record
 
 _BUCKET: Final = "namespaces"
 _PODS: Final = "pods"
@@ -29,21 +27,15 @@ INITIAL: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 class Namespaces:
     """Empties the namespaces that are being deleted."""
 
-    def __init__(self, store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
-        self._store = store
-        self._registry = registry
-        self._writer = writer
-        self._queue = queue
+    def __init__(self, access: Objects) -> None:
+        self._objects = access
         self._terminating: set[str] = set()
-        kind = registry.find("", "v1", "namespaces")
-        if kind is None:
-            raise LookupError("the registry has no namespaces")
-        self._kind: Kind = kind
+        self._kind = access.kind(_BUCKET)
 
     def create_initial(self) -> None:
         for name in INITIAL:
-            if ("", name) not in self._store.bucket(_BUCKET).records:
-                self._writer.create(self._kind, "", {"metadata": {"name": name}})
+            if ("", name) not in self._objects.store.bucket(_BUCKET).records:
+                self._objects.writer.create(self._kind, "", {"metadata": {"name": name}})
 
     def observe(self, bucket: str, change: Change) -> None:
         namespace, name = change.record.key
@@ -56,12 +48,12 @@ class Namespaces:
                 self._terminating.add(name)
         elif namespace in self._terminating:
             if change.type == "DELETED":
-                self._queue.add(("end of a namespace", namespace), lambda: self._end(namespace))
+                self._objects.queue.add(("end of a namespace", namespace), lambda: self._end(namespace))
             # Not for every object that goes of many, as the whole namespace is looked through.
-            self._queue.add_later(_PAUSE, ("namespace, later", namespace), lambda: self._plan(namespace))
+            self._objects.queue.add_later(_PAUSE, ("namespace, later", namespace), lambda: self._plan(namespace))
 
     def _plan(self, name: str) -> None:
-        self._queue.add(("namespace", name), lambda: self._purge(name))
+        self._objects.queue.add(("namespace", name), lambda: self._purge(name))
 
     def _purge(self, name: str) -> None:
         """Delete all that is in the namespace, and tell what is left; when nothing is, let the namespace go."""
@@ -71,7 +63,7 @@ class Namespaces:
         # Pods go before everything else, so that nothing is taken from under them; since 1.33.
         if not self._delete(name, remains, lambda kind: kind.bucket == _PODS):
             self._delete(name, remains, lambda kind: kind.bucket != _PODS)
-        self._writer.update(self._kind, ("", name), lambda old: _tell(old, remains), subresource="status")
+        self._objects.writer.update(self._kind, ("", name), lambda old: _tell(old, remains), subresource="status")
         self._end(name)
 
     def _delete(self, name: str, remains: Remains, selects: Callable[[Kind], bool]) -> bool:
@@ -80,7 +72,7 @@ class Namespaces:
         for kind, record in list(self._contents(name)):
             if selects(kind) and not record.deleting:
                 try:
-                    self._writer.delete(kind, record.key)
+                    self._objects.writer.delete(kind, record.key)
                 except statuses.APIStatus as error:  # the others must go anyway
                     refused.setdefault(kind.bucket, error.message)
         for message in refused.values():
@@ -93,17 +85,17 @@ class Namespaces:
     def _end(self, name: str) -> None:
         """Let the namespace go if it is empty."""
         if self._is_terminating(name) and next(self._contents(name), None) is None:
-            self._writer.update(self._kind, ("", name), _finalize, subresource="finalize")
+            self._objects.writer.update(self._kind, ("", name), _finalize, subresource="finalize")
 
     def _is_terminating(self, name: str) -> bool:
         """Whether there is still something to do: by then, it can be gone, and there can be a new one of this name."""
-        record = self._store.bucket(_BUCKET).records.get(("", name))
+        record = self._objects.store.bucket(_BUCKET).records.get(("", name))
         return record is not None and record.deleting
 
     def _contents(self, name: str) -> Iterator[tuple[Kind, Record]]:
-        for kind in self._registry.unique_kinds():
+        for kind in self._objects.registry.unique_kinds():
             if kind.namespaced:
-                for record in self._store.bucket(kind.bucket).select(name):
+                for record in self._objects.store.bucket(kind.bucket).select(name):
                     yield kind, record
 
 

@@ -38,12 +38,9 @@ class StatefulSets(Controller):
         used = {revision, str((obj.get("status") or {}).get("currentRevision"))}
         used |= {str(labels_of(pod).get(_REVISION)) for pod in pods.values()}
         workload.forget_oldest(self.objects, obj, known, used)
-        self._delete_finished(pods)
+        self.delete_pods(pod for pod in pods.values() if phase_of(pod) in ("Succeeded", "Failed"))
         self._step(obj, pods, revision)
         self._tell(obj, [pod for pod in pods.values() if is_active(pod)], revision)
-
-    def _delete_finished(self, pods: dict[int, Obj]) -> None:
-        self.delete_pods(pod for pod in pods.values() if phase_of(pod) in ("Succeeded", "Failed"))
 
     def _step(self, obj: Obj, pods: dict[int, Obj], revision: str) -> None:
         """Do what may be done at once: everything if in parallel; otherwise, one pod after another is ready."""

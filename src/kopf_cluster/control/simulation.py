@@ -9,13 +9,11 @@ from typing import Literal, Protocol, TypeAlias
 from kopf_cluster.control.deployments import Deployments, ReplicaSets, ReplicationControllers
 from kopf_cluster.control.jobs import CronJobs, Jobs
 from kopf_cluster.control.kubelet import Kubelet, Nodes
-from kopf_cluster.control.loops import Objects, WorkQueue
+from kopf_cluster.control.loops import Objects
 from kopf_cluster.control.services import Services
 from kopf_cluster.control.sets import DaemonSets, StatefulSets
 from kopf_cluster.control.volumes import Volumes
-from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.store.storage import Change, Store
-from kopf_cluster.writes.writing import Writer
+from kopf_cluster.store.storage import Change
 
 Extent: TypeAlias = bool | Literal["controllers"]
 """What is simulated: nothing, everything, or only what controllers do, but neither nodes nor what happens there."""
@@ -27,15 +25,8 @@ class ControlLoop(Protocol):
     def observe(self, bucket: str, change: Change) -> None: ...
 
 
-def make_simulation(
-    extent: Extent,
-    store: Store,
-    registry: Registry,
-    writer: Writer,
-    queue: WorkQueue,
-) -> list[ControlLoop]:
+def make_simulation(extent: Extent, access: Objects) -> list[ControlLoop]:
     """Make the control loops of the simulation."""
-    access = Objects(store, registry, writer, queue)
     nodes: list[ControlLoop] = [] if extent == "controllers" else [Nodes(access), Kubelet(access)]
     return [
         *nodes,
@@ -49,8 +40,3 @@ def make_simulation(
         Volumes(access),
         Services(access),
     ]
-
-
-def create_nodes(store: Store, registry: Registry, writer: Writer, queue: WorkQueue) -> None:
-    """Create the node on which everything runs."""
-    Nodes.create_initial(Objects(store, registry, writer, queue))

@@ -8,44 +8,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from kopf_cluster import ages, jsonpaths
 from kopf_cluster.cel import budgets as cel_budgets
 from kopf_cluster.cel import rules as cel_rules
-from kopf_cluster.custom_resources.specification import Conversion, SchemaProps, Specification, Status, Version
-from kopf_cluster.kinds import columns, schemas
+from kopf_cluster.kinds import columns, objects, schemas
 from kopf_cluster.kinds.kind import STATUS_VERBS, Kind, Obj
 from kopf_cluster.kinds.registry import version_priority
 from kopf_cluster.kinds.resources import Subresource
 from kopf_cluster.kinds.scales import ScalePaths
 from kopf_cluster.patterns import PatternError, compile_pattern
-from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, quoted, required, unsupported_value
+from kopf_cluster.statuses import (
+    FieldError,
+    forbidden_value,
+    invalid_value,
+    invalid_values,
+    needed,
+    quoted,
+    required,
+    unsupported_value,
+)
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 GROUP: Final = "apiextensions.k8s.io"
 PLURAL: Final = "customresourcedefinitions"
 
-_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_LABEL_RULE: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
 _STRATEGIES: Final = ("None", "Webhook")
 _SCOPES: Final = ("Cluster", "Namespaced")
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 
 
 def settle(new: Obj, old: Obj | None) -> list[FieldError]:
-    """Complete a definition with its defaults and the initial status, and validate it."""
-    try:
-        specification = msgspec.convert(new.get("spec") or {}, Specification)
-    except msgspec.ValidationError as error:
-        return [FieldError("spec", "FieldValueTypeInvalid", f"Invalid value: {error}")]
-    errors = list(_validate(new["metadata"].get("name", ""), specification))
+    """Complete a well-typed definition with its defaults and the initial status, and validate it."""
+    errors = list(_validate(new["metadata"].get("name", ""), new.get("spec") or {}))
     if errors:
         return errors
     if old is None or new["spec"]["versions"] != old["spec"]["versions"]:
@@ -71,52 +67,48 @@ def settle(new: Obj, old: Obj | None) -> list[FieldError]:
     return errors
 
 
-def _validate(name: str, spec: Specification) -> Iterator[FieldError]:
-    if not spec.group:
+def _validate(name: str, spec: Obj) -> Iterator[FieldError]:
+    group, scope, names, versions = spec.get("group"), spec.get("scope"), spec.get("names") or {}, spec.get("versions")
+    if not group:
         yield required("spec.group")
-    elif "." not in spec.group:
-        yield invalid_value("spec.group", spec.group, "should be a domain with at least one dot")
-    for field, value in (("plural", spec.names.plural), ("kind", spec.names.kind)):
-        if not value:
-            yield required(f"spec.names.{field}")
-    if spec.names.plural and not _LABEL.fullmatch(spec.names.plural):
-        yield invalid_value("spec.names.plural", spec.names.plural, _LABEL_RULE)
-    if name != f"{spec.names.plural}.{spec.group}":
+    elif "." not in group:
+        yield invalid_value("spec.group", group, "should be a domain with at least one dot")
+    plural = names.get("plural")
+    for field in ("plural", "kind"):
+        yield from needed(f"spec.names.{field}", names.get(field))
+    yield from invalid_values("spec.names.plural", plural, objects.old_label(plural) if plural else ())
+    if name != f"{plural}.{group}":
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
-    if not spec.scope:
+    if not scope:
         yield required("spec.scope")
-    elif spec.scope not in _SCOPES:
-        yield unsupported_value("spec.scope", spec.scope, _SCOPES)
-    if not spec.versions:
+    elif scope not in _SCOPES:
+        yield unsupported_value("spec.scope", scope, _SCOPES)
+    if not versions:
         yield required("spec.versions")
-    elif sum(version.storage for version in spec.versions) != 1:
-        yield invalid_value(
-            "spec.versions",
-            [version.name for version in spec.versions],
-            "must have exactly one version marked as storage version",
-        )
-    for index, version in enumerate(spec.versions):
+    elif sum(bool(version.get("storage")) for version in versions) != 1:
+        shown = [version.get("name") for version in versions]
+        yield invalid_value("spec.versions", shown, "must have exactly one version marked as storage version")
+    for index, version in enumerate(versions or ()):
         yield from _validate_version(version, f"spec.versions[{index}]")
-    if spec.conversion is not None:
-        yield from _validate_conversion(spec.conversion)
+    if "conversion" in spec:
+        yield from _validate_conversion(spec["conversion"])
 
 
-def _validate_conversion(conversion: Conversion) -> Iterator[FieldError]:
-    path = "spec.conversion"
-    if not conversion.strategy:
+def _validate_conversion(conversion: Obj) -> Iterator[FieldError]:
+    path, strategy, webhook = "spec.conversion", conversion.get("strategy"), conversion.get("webhook")
+    if not strategy:
         yield required(f"{path}.strategy")
-    elif conversion.strategy not in _STRATEGIES:
-        yield unsupported_value(f"{path}.strategy", conversion.strategy, _STRATEGIES)
-    elif conversion.strategy == "None":
-        if conversion.webhook is not None:
+    elif strategy not in _STRATEGIES:
+        yield unsupported_value(f"{path}.strategy", strategy, _STRATEGIES)
+    elif strategy == "None":
+        if webhook is not None:
             yield forbidden_value(f"{path}.webhook", "should not be set when strategy is not set to Webhook")
-    elif conversion.webhook is None or conversion.webhook.clientConfig is None:
+    elif webhook is None or "clientConfig" not in webhook:
         yield required(f"{path}.webhook.clientConfig", "required when strategy is set to Webhook")
     else:
-        config = conversion.webhook.clientConfig
+        config, versions = webhook["clientConfig"], webhook.get("conversionReviewVersions")
         if bool(config.get("url")) == bool(config.get("service")):
             yield required(f"{path}.webhook.clientConfig", "exactly one of url or service is required")
-        versions = conversion.webhook.conversionReviewVersions
         if not versions:
             yield required(f"{path}.webhook.conversionReviewVersions")
         elif not {"v1", "v1beta1"} & set(versions):
@@ -125,34 +117,32 @@ def _validate_conversion(conversion: Conversion) -> Iterator[FieldError]:
             )
 
 
-def _validate_version(version: Version, path: str) -> Iterator[FieldError]:
-    if not _LABEL.fullmatch(version.name):
-        yield invalid_value(f"{path}.name", version.name, _LABEL_RULE)
-    yield from validate(version, path)
-    if version.schema is None or version.schema.openAPIV3Schema is None:
+def _validate_version(version: Obj, path: str) -> Iterator[FieldError]:
+    name, root = version.get("name") or "", (version.get("schema") or {}).get("openAPIV3Schema")
+    yield from invalid_values(f"{path}.name", name, objects.old_label(name))
+    yield from _validate_deprecation(version, f"{path}.deprecationWarning")
+    if root is None:
         yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
     else:
-        root = version.schema.openAPIV3Schema
-        if root.type != "object":
-            yield invalid_value(f"{path}.schema.openAPIV3Schema.type", root.type or "", "must be object at the root")
+        if root.get("type") != "object":
+            wrong = root.get("type") or ""
+            yield invalid_value(f"{path}.schema.openAPIV3Schema.type", wrong, "must be object at the root")
         yield from _validate_schema(root, f"{path}.schema.openAPIV3Schema")
-    if (scale := (version.subresources or {}).get("scale")) is not None:
+    if (scale := (version.get("subresources") or {}).get("scale")) is not None:
         yield from _validate_scale(scale, f"{path}.subresources.scale")
-    paths = [
-        (f"additionalPrinterColumns[{index}]", column.jsonPath)
-        for index, column in enumerate(version.additionalPrinterColumns or [])
-    ]
-    paths += [
-        (f"selectableFields[{index}]", field.jsonPath) for index, field in enumerate(version.selectableFields or [])
-    ]
-    for place, text in paths:
-        if not text:
-            yield required(f"{path}.{place}.jsonPath")
-            continue
-        try:
-            jsonpaths.parse(text)
-        except ValueError as error:
-            yield invalid_value(f"{path}.{place}.jsonPath", text, str(error))
+    for field in ("additionalPrinterColumns", "selectableFields"):
+        for index, item in enumerate(version.get(field) or ()):
+            yield from _validate_path(item.get("jsonPath"), f"{path}.{field}[{index}].jsonPath")
+
+
+def _validate_path(text: str | None, path: str) -> Iterator[FieldError]:
+    if not text:
+        yield required(path)
+        return
+    try:
+        jsonpaths.parse(text)
+    except ValueError as error:
+        yield invalid_value(path, text, str(error))
 
 
 def _validate_scale(scale: Obj, path: str) -> Iterator[FieldError]:
@@ -167,30 +157,31 @@ def _validate_scale(scale: Obj, path: str) -> Iterator[FieldError]:
         yield invalid_value(f"{path}.labelSelectorPath", value, "should be a json path under either .spec or .status")
 
 
-def _is_simple_path(value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(r"(\.[A-Za-z_][-A-Za-z0-9_]*)+", value) is not None
+def _is_simple_path(value: str) -> bool:
+    return re.fullmatch(r"(\.[A-Za-z_][-A-Za-z0-9_]*)+", value) is not None
 
 
-def _validate_schema(schema: SchemaProps, path: str) -> Iterator[FieldError]:
+def _validate_schema(schema: Obj, path: str) -> Iterator[FieldError]:
     """Refuse what could not be applied later to objects: unknown types, broken patterns."""
-    if schema.type is None:
-        if not schema.int_or_string and not schema.preserve:
+    kind, items, values = schema.get("type"), schema.get("items"), schema.get("additionalProperties")
+    if kind is None:
+        if not schema.get("x-kubernetes-int-or-string") and not schema.get("x-kubernetes-preserve-unknown-fields"):
             yield required(f"{path}.type", "must not be empty for specified object fields")
-    elif schema.type not in _TYPES:
-        yield unsupported_value(f"{path}.type", schema.type, _TYPES)
-    if schema.type == "array" and schema.items is None:
+    elif kind not in _TYPES:
+        yield unsupported_value(f"{path}.type", kind, _TYPES)
+    if kind == "array" and items is None:
         yield required(f"{path}.items", "must be specified")
-    if schema.pattern is not None:
+    if "pattern" in schema:
         try:
-            compile_pattern(schema.pattern)
+            compile_pattern(schema["pattern"])
         except PatternError as error:
-            yield invalid_value(f"{path}.pattern", schema.pattern, f"must be a valid regular expression: {error}")
-    for name, sub in (schema.properties or {}).items():
+            yield invalid_value(f"{path}.pattern", schema["pattern"], f"must be a valid regular expression: {error}")
+    for name, sub in (schema.get("properties") or {}).items():
         yield from _validate_schema(sub, f"{path}.properties[{name}]")
-    if schema.items is not None:
-        yield from _validate_schema(schema.items, f"{path}.items")
-    if isinstance(schema.additionalProperties, SchemaProps):
-        yield from _validate_schema(schema.additionalProperties, f"{path}.additionalProperties")
+    if items is not None:
+        yield from _validate_schema(items, f"{path}.items")
+    if isinstance(values, dict):
+        yield from _validate_schema(values, f"{path}.additionalProperties")
 
 
 def _validate_change(spec: Obj, old: Obj) -> Iterator[FieldError]:
@@ -204,11 +195,7 @@ def _validate_change(spec: Obj, old: Obj) -> Iterator[FieldError]:
 def _validate_stored_versions(definition: Obj) -> Iterator[FieldError]:
     """A version in which there can still be objects, must not disappear."""
     names = {version.get("name") for version in definition["spec"]["versions"]}
-    try:
-        status = msgspec.convert(definition.get("status") or {}, Status)
-    except msgspec.ValidationError:
-        return  # it is refused as mistyped when it is pruned
-    for index, name in enumerate(status.storedVersions or ()):
+    for index, name in enumerate((definition.get("status") or {}).get("storedVersions") or ()):
         if name not in names:
             yield invalid_value(
                 f"status.storedVersions[{index}]",
@@ -310,11 +297,11 @@ def _condition(kind: str, status: str, reason: str, message: str) -> Obj:
 _MAX_WARNING: Final = 256
 
 
-def validate(version: Version, path: str) -> Iterator[FieldError]:
-    text, path = version.deprecationWarning, f"{path}.deprecationWarning"
+def _validate_deprecation(version: Obj, path: str) -> Iterator[FieldError]:
+    text = version.get("deprecationWarning")
     if text is None:
         return
-    if not version.deprecated:
+    if not version.get("deprecated"):
         yield invalid_value(path, text, "can only be set for deprecated versions")
         return
     if len(text.encode()) > _MAX_WARNING:

@@ -157,6 +157,16 @@ class ServerControl(msgspec.Struct):
     restart: Callable[[bool], None]
 
 
+_NOWHERE: Final = ServerControl(
+    cut=lambda clean, clients: None,
+    compact=lambda: None,
+    changed=lambda: None,
+    expire_token=lambda: None,
+    restart=lambda keep_data: None,
+)
+"""There is nothing to reach before the server is started."""
+
+
 class Faults:
     """All the trouble that one server makes. The methods may be called from any thread."""
 
@@ -180,10 +190,10 @@ class Faults:
         self.reseed(seed)
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
-        self._control: ServerControl | None = None
+        self._control = _NOWHERE
 
     def bind(self, control: ServerControl | None) -> None:
-        self._control = control
+        self._control = control or _NOWHERE
 
     def inject(
         self,
@@ -237,7 +247,7 @@ class Faults:
         self.replace([])
         self.watch_drops, self.watch_lag = None, None
         self.silent = self.paused = self.duplicating = False
-        self._announce()
+        self._control.changed()
 
     def reseed(self, seed: int) -> None:
         """Begin the sequence of random decisions anew."""
@@ -264,7 +274,7 @@ class Faults:
         * ``agent``: whose watches, by a regular expression to be found in the header ``User-Agent``.
         """
         self.watch_drops = None if seconds is None else WatchDrops(seconds, Clients(user, agent))
-        self._announce()
+        self._control.changed()
 
     def lag_watches(
         self,
@@ -290,7 +300,7 @@ class Faults:
         self.watch_lag = (
             None if seconds is None else WatchLag(seconds, seconds if up_to is None else up_to, Clients(user, agent))
         )
-        self._announce()
+        self._control.changed()
 
     def find_lag(self, request: Request) -> WatchLag | None:
         """Tell how late the stream is that is the answer to the request."""
@@ -299,13 +309,12 @@ class Faults:
 
     def cut_watches(self, *, clean: bool = False, user: str | None = None, agent: str | None = None) -> None:
         """End current watches now, of all clients or of some: by breaking the connections, or properly if clean."""
-        if self._control is not None:
-            self._control.cut(clean, Clients(user, agent))
+        self._control.cut(clean, Clients(user, agent))
 
     def silence_watches(self, silent: bool = True) -> None:
         """Let all watches, the current and the new ones, stay open and send nothing; or end that."""
         self.silent = silent
-        self._announce()
+        self._control.changed()
 
     def duplicate_events(self, enabled: bool = True) -> None:
         """Let all watches tell of every change twice, or end that."""
@@ -314,29 +323,26 @@ class Faults:
     def pause(self) -> None:
         """Hold all requests unanswered until resumed."""
         self.paused = True
-        self._announce()
+        self._control.changed()
 
     def resume(self) -> None:
         self.paused = False
-        self._announce()
+        self._control.changed()
 
     def compact(self) -> None:
         """Forget the history: whoever goes on from an older version gets the error 410."""
-        if self._control is not None:
-            self._control.compact()
+        self._control.compact()
 
     def expire_token(self) -> None:
         """Refuse the current token from now on (401). There is a new one in the kubeconfig."""
-        if self._control is not None:
-            self._control.expire_token()
+        self._control.expire_token()
 
     def restart(self, *, keep_data: bool = True) -> None:
         """Stop the server and start it again soon, at the same address, with the same data or with none.
 
         To wait until it is done, use the method of the cluster of the same name.
         """
-        if self._control is not None:
-            self._control.restart(keep_data)
+        self._control.restart(keep_data)
 
     def move_clock(self, seconds: float) -> None:
         """Move the clock of the server, forward or backward if negative: it is seen in the timestamps of objects.
@@ -372,7 +378,3 @@ class Faults:
                 self._used[id(rule)] = used + 1
             return rule
         return None
-
-    def _announce(self) -> None:
-        if self._control is not None:
-            self._control.changed()

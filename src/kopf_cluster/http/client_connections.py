@@ -80,9 +80,10 @@ class Listener:
             task.add_done_callback(self._beginning.discard)
 
     async def _begin(self, connection: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):  # the client has gone, or does not like our TLS
-            await loop.connect_accepted_socket(self._make_protocol, connection, **self._tls)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(self._make_protocol, connection, **self._tls)
+        except OSError:  # the client has gone, or does not like our TLS; or the server has gone
+            connection.close()
 
     async def close(self) -> None:
         """Stop listening, and break those connections that are only beginning."""
@@ -130,8 +131,7 @@ class PlainPort:
     """
 
     def __init__(self, accept: Callable[[], asyncio.Protocol]) -> None:
-        self._accept = accept
-        self._listener = Listener(self._greet)
+        self._listener = Listener(accept)
         self._port: int | None = None
 
     def open(self) -> None:
@@ -145,20 +145,6 @@ class PlainPort:
         if self._port is None:
             raise RuntimeError("the port is not open")
         return _KUBECONFIG.format(host=_HOST, port=self._port, token=token)
-
-    def _greet(self) -> asyncio.Protocol:
-        try:
-            return self._accept()
-        except ConnectionRefusedError:
-            return _Refusal()
-
-
-class _Refusal(asyncio.Protocol):
-    """Breaks the connection: the system accepts it, even if there is no server."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if isinstance(transport, asyncio.Transport):
-            transport.abort()
 
 
 def is_plain(transport: asyncio.BaseTransport | None) -> bool:

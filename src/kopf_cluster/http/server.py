@@ -27,7 +27,6 @@ from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDictProxy
 
 from kopf_cluster import encodings, statuses
-from kopf_cluster.access.authorizing import Attributes, Decision, forbidden
 from kopf_cluster.audit import Audit
 from kopf_cluster.faults.admin import PREFIX, Admin, KubeconfigIssuer
 from kopf_cluster.faults.clients import Clients
@@ -75,7 +74,16 @@ MIN_COMPRESSED: Final = 128 * 1024
 class HTTPServer:
     """Serves the application over TLS on one address."""
 
-    def __init__(self, application: Application, *, faults: Faults, audit: Audit) -> None:
+    def __init__(
+        self,
+        application: Application,
+        faults: Faults,
+        audit: Audit,
+        context: ssl.SSLContext,
+        *,
+        compact: Callable[[], None],
+        orders: Orders,
+    ) -> None:
         self._application = application
         self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
         """How many requests were answered, by verb, resource, and code."""
@@ -83,28 +91,15 @@ class HTTPServer:
         """Whether it takes requests, until it is stopped."""
         self._faults = faults
         self._audit = audit
-        self._admin: Admin | None = None
+        self._compact = compact
+        self._orders = orders
+        self._admin = Admin(faults, self.counters, audit, orders.issue_kubeconfig)
         self._changed = asyncio.Event()
         self._streams: dict[asyncio.Task[Any], tuple[Request, asyncio.Transport | None]] = {}
         self._ending: set[asyncio.Task[Any]] = set()
         self._asked: dict[asyncio.Task[Answer], None] = {}
         self._delays: dict[Delay, None] = {}
         self._watch_timer: asyncio.TimerHandle | None = None
-        self._server: Connections | None = None
-        self._listener: Listener | None = None
-
-    def start(
-        self,
-        host: str,
-        port: int,
-        context: ssl.SSLContext,
-        *,
-        compact: Callable[[], None],
-        orders: Orders,
-    ) -> int:
-        """Begin to listen; give the port. What faults need besides, is to be called in this loop."""
-        loop = asyncio.get_running_loop()
-        self._admin = Admin(self._faults, self.counters, self._audit, orders.issue_kubeconfig)
         self._server = Connections(
             self._handle,
             request_factory=self._make_request,
@@ -115,13 +110,17 @@ class HTTPServer:
             logger=connection_logger,
         )
         self._listener = Listener(self._server, context)
+
+    def start(self, host: str, port: int) -> int:
+        """Begin to listen; give the port. What faults need besides, is to be called in this loop."""
+        loop = asyncio.get_running_loop()
         port = self._listener.open(host, port)
         self._faults.bind(
             ServerControl(
                 cut=lambda clean, clients: _call_soon(loop, self._cut, clean, clients),
-                compact=lambda: _call_soon(loop, compact),
-                expire_token=lambda: _call_soon(loop, orders.expire_token),
-                restart=lambda keep_data: _call_soon(loop, orders.restart, keep_data),
+                compact=lambda: _call_soon(loop, self._compact),
+                expire_token=lambda: _call_soon(loop, self._orders.expire_token),
+                restart=lambda keep_data: _call_soon(loop, self._orders.restart, keep_data),
                 changed=lambda: _call_soon(loop, self._apply_faults),
             )
         )
@@ -130,8 +129,6 @@ class HTTPServer:
 
     def accept(self) -> RequestHandler:
         """Give the server's side of a connection that does not come by the network."""
-        if self._server is None:
-            raise ConnectionRefusedError("the local cluster is not running")
         return self._server()
 
     def ask(self, request: ShortRequest) -> asyncio.Task[Answer]:
@@ -151,17 +148,15 @@ class HTTPServer:
         self.is_open = False
         if self._watch_timer is not None:
             self._watch_timer.cancel()
-        if self._listener is not None:
-            await self._listener.close()
+        await self._listener.close()
         for task in [*self._streams, *self._asked]:
             task.cancel()
-        if self._server is not None:
-            self._server.is_over = True
-            # Idle connections would be waited for: clients keep them for later, and do not close them for us.
-            for handler in self._server.connections:
-                if handler.transport is not None:
-                    handler.transport.abort()
-            await self._server.shutdown(_SHUTDOWN_TIMEOUT)
+        self._server.is_over = True
+        # Idle connections would be waited for: clients keep them for later, and do not close them for us.
+        for handler in self._server.connections:
+            if handler.transport is not None:
+                handler.transport.abort()
+        await self._server.shutdown(_SHUTDOWN_TIMEOUT)
         # The transports report their ends to the loop in its next iterations.
         for _ in range(3):
             await asyncio.sleep(0)
@@ -190,7 +185,7 @@ class HTTPServer:
             request = await self._read(http)
             user = request.user
             call = resolve(request)
-            if request.path[:1] == (PREFIX,) and self._admin is not None:  # neither disturbed nor counted
+            if request.path[:1] == (PREFIX,):  # neither disturbed nor counted
                 _require_superuser(request)
                 return self._admin.answer(request)
             rule = self._faults.decide(call, request, http.path) if self._faults.is_active else None
@@ -369,9 +364,11 @@ def _read_impersonation(headers: CIMultiDictProxy[str]) -> Mapping[str, Sequence
 
 
 def _require_superuser(request: Request) -> None:
+    """Refuse all others, whatever the roles grant."""
     if SUPERUSERS not in request.user.groups:
-        asked = Attributes(request.method.lower(), path="/" + "/".join(request.path))
-        raise forbidden(request.user, asked, Decision(False))
+        who, what = statuses.quoted(request.user.name), statuses.quoted(f"/{'/'.join(request.path)}")
+        why = f"forbidden: User {who} cannot {request.method.lower()} path {what}"
+        raise statuses.APIStatus(403, "Forbidden", why, details={})
 
 
 def _disconnect(http: web.BaseRequest | ShortRequest) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kopf_cluster import ages, jsonpaths
+from kopf_cluster.codec import dig, dig_objects
 from kopf_cluster.kinds.kind import Obj
 
 NONE: Final = "<none>"
@@ -22,18 +23,6 @@ _SHOWN: Final = 3  # of hosts and endpoints: the others are only counted
 
 def age_of(obj: Obj) -> Any:
     return ages.age(obj["metadata"].get("creationTimestamp"))
-
-
-def dig(obj: Obj, *names: str) -> Any:
-    value: Any = obj
-    for name in names:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value
-
-
-def items(obj: Obj, *names: str) -> list[Any]:
-    value = dig(obj, *names)
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _count(obj: Obj, *names: str) -> int:
@@ -60,21 +49,21 @@ def _text(*names: str, default: str) -> Callable[[Obj], Any]:
 
 
 def _size(*names: str) -> Callable[[Obj], Any]:
-    return lambda obj: len(items(obj, *names))
+    return lambda obj: len(dig_objects(obj, *names))
 
 
 # --- Pods, and those who run them.
 
 
 def _pod_ready(obj: Obj) -> str:
-    statuses = items(obj, "status", "containerStatuses")
-    return f"{sum(bool(item.get('ready')) for item in statuses)}/{len(items(obj, 'spec', 'containers'))}"
+    statuses = dig_objects(obj, "status", "containerStatuses")
+    return f"{sum(bool(item.get('ready')) for item in statuses)}/{len(dig_objects(obj, 'spec', 'containers'))}"
 
 
 def _pod_status(obj: Obj) -> Any:
     if obj["metadata"].get("deletionTimestamp"):
         return "Terminating"
-    for item in items(obj, "status", "containerStatuses"):
+    for item in dig_objects(obj, "status", "containerStatuses"):
         reason = dig(item, "state", "waiting", "reason") or dig(item, "state", "terminated", "reason")
         if reason:
             return reason
@@ -82,12 +71,12 @@ def _pod_status(obj: Obj) -> Any:
 
 
 def _pod_restarts(obj: Obj) -> str:
-    return str(sum(_count(item, "restartCount") for item in items(obj, "status", "containerStatuses")))
+    return str(sum(_count(item, "restartCount") for item in dig_objects(obj, "status", "containerStatuses")))
 
 
 def _readiness_gates(obj: Obj) -> str:
-    gates = [gate.get("conditionType") for gate in items(obj, "spec", "readinessGates")]
-    true = {item.get("type") for item in items(obj, "status", "conditions") if item.get("status") == "True"}
+    gates = [gate.get("conditionType") for gate in dig_objects(obj, "spec", "readinessGates")]
+    true = {item.get("type") for item in dig_objects(obj, "status", "conditions") if item.get("status") == "True"}
     return f"{sum(gate in true for gate in gates)}/{len(gates)}" if gates else NONE
 
 
@@ -110,7 +99,7 @@ def _job_completions(obj: Obj) -> str:
 
 
 def _job_status(obj: Obj) -> str:
-    for condition in items(obj, "status", "conditions"):
+    for condition in dig_objects(obj, "status", "conditions"):
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed", "Suspended"):
             return str(condition["type"])
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else "Running"
@@ -133,7 +122,7 @@ def _last_schedule(obj: Obj) -> str:
 
 
 def _controller(obj: Obj) -> str:
-    for owner in items(obj, "metadata", "ownerReferences"):
+    for owner in dig_objects(obj, "metadata", "ownerReferences"):
         if owner.get("controller"):
             group, slash, _ = str(owner.get("apiVersion", "")).partition("/")
             kind = str(owner.get("kind", "")).lower()
@@ -141,8 +130,14 @@ def _controller(obj: Obj) -> str:
     return NONE
 
 
-def _scale_target(obj: Obj) -> str:
-    return f"{dig(obj, 'spec', 'scaleTargetRef', 'kind')}/{dig(obj, 'spec', 'scaleTargetRef', 'name')}"
+def _pair(*names: str, of: tuple[str, str], default: str = "") -> Callable[[Obj], Any]:
+    """Show two fields of what is there."""
+
+    def cell(obj: Obj) -> Any:
+        inner = dig(obj, *names)
+        return "/".join(str(inner.get(field)) for field in of) if isinstance(inner, dict) else default
+
+    return cell
 
 
 def _metrics(obj: Obj) -> str:
@@ -150,9 +145,9 @@ def _metrics(obj: Obj) -> str:
     old = dig(obj, "spec", "targetCPUUtilizationPercentage")
     if old is not None:
         return _show_metric("cpu", dig(obj, "status", "currentCPUUtilizationPercentage"), old, "%")
-    current = {str(dig(item, "resource", "name")): item for item in items(obj, "status", "currentMetrics")}
+    current = {str(dig(item, "resource", "name")): item for item in dig_objects(obj, "status", "currentMetrics")}
     shown = []
-    for metric in items(obj, "spec", "metrics"):
+    for metric in dig_objects(obj, "spec", "metrics"):
         source = next((value for value in metric.values() if isinstance(value, dict)), {})
         name = str(dig(source, "name") or dig(source, "metric", "name") or "")
         for field, unit in (("averageUtilization", "%"), ("averageValue", ""), ("value", "")):
@@ -175,12 +170,13 @@ def _ports(obj: Obj) -> str:
         node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
         return f"{port.get('port')}{node_port}/{port.get('protocol', 'TCP')}"
 
-    return _join(show(port) for port in items(obj, "spec", "ports"))
+    return _join(show(port) for port in dig_objects(obj, "spec", "ports"))
 
 
 def _addresses(obj: Obj) -> list[str]:
     return [
-        str(item.get("ip") or item.get("hostname") or "") for item in items(obj, "status", "loadBalancer", "ingress")
+        str(item.get("ip") or item.get("hostname") or "")
+        for item in dig_objects(obj, "status", "loadBalancer", "ingress")
     ]
 
 
@@ -195,21 +191,23 @@ def _service_addresses(obj: Obj) -> str:
 
 
 def _hosts(obj: Obj) -> str:
-    return _join((rule["host"] for rule in items(obj, "spec", "rules") if rule.get("host")), limit=_SHOWN, default="*")
+    return _join(
+        (rule["host"] for rule in dig_objects(obj, "spec", "rules") if rule.get("host")), limit=_SHOWN, default="*"
+    )
 
 
 def _endpoints(obj: Obj) -> str:
     shown = [
         f"{address.get('ip')}:{port.get('port')}"
-        for subset in items(obj, "subsets")
-        for port in items(subset, "ports")
-        for address in items(subset, "addresses")
+        for subset in dig_objects(obj, "subsets")
+        for port in dig_objects(subset, "ports")
+        for address in dig_objects(subset, "addresses")
     ]
     return _join(shown, limit=_SHOWN)
 
 
 def _slice_endpoints(obj: Obj) -> str:
-    shown = [address for item in items(obj, "endpoints") for address in item.get("addresses") or ()]
+    shown = [address for item in dig_objects(obj, "endpoints") for address in item.get("addresses") or ()]
     return _join(shown, limit=_SHOWN, default=_UNSET)
 
 
@@ -218,7 +216,7 @@ def _slice_endpoints(obj: Obj) -> str:
 
 def _node_status(obj: Obj) -> str:
     status = "Unknown"
-    for condition in items(obj, "status", "conditions"):
+    for condition in dig_objects(obj, "status", "conditions"):
         if condition.get("type") == "Ready":
             status = "Ready" if condition.get("status") == "True" else "NotReady"
     return f"{status},SchedulingDisabled" if dig(obj, "spec", "unschedulable") is True else status
@@ -232,7 +230,7 @@ def _node_roles(obj: Obj) -> str:
 
 def _node_address(kind: str) -> Callable[[Obj], Any]:
     return lambda obj: next(
-        (item.get("address") for item in items(obj, "status", "addresses") if item.get("type") == kind), NONE
+        (item.get("address") for item in dig_objects(obj, "status", "addresses") if item.get("type") == kind), NONE
     )
 
 
@@ -249,16 +247,7 @@ def _access_modes(part: str) -> Callable[[Obj], Any]:
     return cell
 
 
-def _claim(obj: Obj) -> str:
-    claim = dig(obj, "spec", "claimRef")
-    return f"{claim.get('namespace')}/{claim.get('name')}" if isinstance(claim, dict) else ""
-
-
 # --- Roles, quotas, requests, events.
-
-
-def _role(obj: Obj) -> str:
-    return f"{dig(obj, 'roleRef', 'kind')}/{dig(obj, 'roleRef', 'name')}"
 
 
 def _subjects(kind: str) -> Callable[[Obj], Any]:
@@ -266,7 +255,9 @@ def _subjects(kind: str) -> Callable[[Obj], Any]:
         name = str(subject.get("name"))
         return f"{subject.get('namespace')}/{name}" if kind == "ServiceAccount" else name
 
-    return lambda obj: _join((show(item) for item in items(obj, "subjects") if item.get("kind") == kind), default="")
+    return lambda obj: _join(
+        (show(item) for item in dig_objects(obj, "subjects") if item.get("kind") == kind), default=""
+    )
 
 
 def _quota(*, limits: bool) -> Callable[[Obj], Any]:
@@ -282,7 +273,7 @@ def _quota(*, limits: bool) -> Callable[[Obj], Any]:
 
 
 def _request_condition(obj: Obj) -> str:
-    kinds = {item.get("type") for item in items(obj, "status", "conditions")}
+    kinds = {item.get("type") for item in dig_objects(obj, "status", "conditions")}
     state = next((kind for kind in ("Denied", "Approved") if kind in kinds), "Pending")
     failed = ",Failed" if "Failed" in kinds else ""
     return state + failed + (",Issued" if dig(obj, "status", "certificate") else "")
@@ -295,7 +286,9 @@ def _requested_duration(obj: Obj) -> str:
 
 def _health(field: str) -> Callable[[Obj], Any]:
     def cell(obj: Obj) -> Any:
-        return next((item.get(field) or "" for item in items(obj, "conditions") if item.get("type") == "Healthy"), "")
+        return next(
+            (item.get(field) or "" for item in dig_objects(obj, "conditions") if item.get("type") == "Healthy"), ""
+        )
 
     return cell
 
@@ -306,22 +299,12 @@ def _component_status(obj: Obj) -> str:
 
 def _condition(kind: str, default: str) -> Callable[[Obj], Any]:
     return lambda obj: next(
-        (item.get("status") for item in items(obj, "status", "conditions") if item.get("type") == kind), default
+        (item.get("status") for item in dig_objects(obj, "status", "conditions") if item.get("type") == kind), default
     )
-
-
-def _api_service(obj: Obj) -> str:
-    service = dig(obj, "spec", "service")
-    return f"{service.get('namespace')}/{service.get('name')}" if isinstance(service, dict) else "Local"
 
 
 def _data_count(obj: Obj) -> int:
     return sum(len(value) for field in ("data", "binaryData") if isinstance(value := obj.get(field), dict))
-
-
-def _param_kind(obj: Obj) -> str:
-    kind = dig(obj, "spec", "paramKind")
-    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if isinstance(kind, dict) else _UNSET
 
 
 def _param_ref(obj: Obj) -> str:
@@ -363,7 +346,7 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "drivers": _size("spec", "drivers"),
     "validations": _size("spec", "validations"),
     "mutations": _size("spec", "mutations"),
-    "param-kind": _param_kind,
+    "param-kind": _pair("spec", "paramKind", of=("apiVersion", "kind"), default=_UNSET),
     "param-ref": _param_ref,
     "pod-ready": _pod_ready,
     "pod-status": _pod_status,
@@ -392,7 +375,7 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "active": _size("status", "active"),
     "last-schedule": _last_schedule,
     "controller": _controller,
-    "scale-target": _scale_target,
+    "scale-target": _pair("spec", "scaleTargetRef", of=("kind", "name")),
     "metrics": _metrics,
     "min-pods": _text("spec", "minReplicas", default=_UNSET),
     "hpa-replicas": _text("status", "currentReplicas", default="0"),
@@ -403,17 +386,19 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "service-addresses": _service_addresses,
     "hosts": _hosts,
     "addresses": lambda obj: _join(_addresses(obj), default=""),
-    "ingress-ports": lambda obj: "80, 443" if items(obj, "spec", "tls") else "80",
+    "ingress-ports": lambda obj: "80, 443" if dig_objects(obj, "spec", "tls") else "80",
     "endpoints": _endpoints,
     "slice-endpoints": _slice_endpoints,
-    "slice-ports": lambda obj: _join((item.get("port") for item in items(obj, "ports")), limit=_SHOWN, default=_UNSET),
+    "slice-ports": lambda obj: _join(
+        (item.get("port") for item in dig_objects(obj, "ports")), limit=_SHOWN, default=_UNSET
+    ),
     "parameters": lambda obj: _scoped_name(dig(obj, "spec", "parameters")),
     "node-status": _node_status,
     "node-roles": _node_roles,
     "internal-ip": _node_address("InternalIP"),
     "external-ip": _node_address("ExternalIP"),
     "capacity": _text("status", "capacity", "storage", default=""),
-    "claim": _claim,
+    "claim": _pair("spec", "claimRef", of=("namespace", "name")),
     "offered-modes": _access_modes("spec"),
     "granted-modes": _access_modes("status"),
     "volume": _text("spec", "volumeName", default=""),
@@ -424,7 +409,7 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "token-requests": lambda obj: (
         _UNSET
         if dig(obj, "spec", "tokenRequests") is None
-        else ",".join(str(item.get("audience", "")) for item in items(obj, "spec", "tokenRequests"))
+        else ",".join(str(item.get("audience", "")) for item in dig_objects(obj, "spec", "tokenRequests"))
     ),
     "attached": _text("status", "attached", default="false"),
     "global-default": _text("globalDefault", default="false"),
@@ -432,9 +417,9 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "health-message": _health("message"),
     "health-error": _health("error"),
     "is-dangling": _condition("Dangling", "?"),
-    "api-service": _api_service,
+    "api-service": _pair("spec", "service", of=("namespace", "name"), default="Local"),
     "is-available": _condition("Available", _UNKNOWN),
-    "role": _role,
+    "role": _pair("roleRef", of=("kind", "name")),
     "users": _subjects("User"),
     "groups": _subjects("Group"),
     "service-accounts": _subjects("ServiceAccount"),

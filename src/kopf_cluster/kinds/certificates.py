@@ -21,6 +21,8 @@ from kopf_cluster.statuses import (
     duplicate_value,
     forbidden_value,
     invalid_value,
+    needed,
+    one_of,
     required,
     unsupported_value,
 )
@@ -90,8 +92,7 @@ def validate_approval(new: Obj, old: Obj) -> Iterator[FieldError]:
     seen: set[Any] = set()
     for index, item in enumerate(conditions):
         kind, status, path = item.get("type") or "", item.get("status") or "", f"{_PATH}[{index}]"
-        if not kind:
-            yield required(f"{path}.type")
+        yield from needed(f"{path}.type", kind)
         allowed = ("True",) if kind in _FINAL else _STATUSES
         if not status:
             yield required(f"{path}.status")
@@ -174,11 +175,9 @@ def _validate(spec: Obj) -> Iterator[FieldError]:
     if why := _find_fault(spec.get("request") or ""):
         yield invalid_value("spec.request", spec.get("request") or "", why)
     usages = spec.get("usages") or []
-    if not usages:
-        yield required("spec.usages")
+    yield from needed("spec.usages", usages)
     for index, usage in enumerate(usages):
-        if usage not in _USAGES:
-            yield unsupported_value(f"spec.usages[{index}]", usage, _USAGES)
+        yield from one_of(f"spec.usages[{index}]", usage, _USAGES)
         if usage in usages[:index]:
             yield duplicate_value(f"spec.usages[{index}]", usage)
     signer = spec.get("signerName") or ""

@@ -57,17 +57,11 @@ _MUTABLE_IN_PODS: Final = ("activeDeadlineSeconds", "tolerations", "terminationG
 def validate(place: str, new: Obj, old: Obj) -> Iterator[FieldError]:
     """Give everything that is changed, but cannot be, in the bucket or in its subresource (``pods/resize``)."""
     for path in _FIELDS.get(place, ()):
-        value, before = _dig(new, path), _dig(old, path)
+        value, before = (codec.dig(obj, *path.split(".")) for obj in (new, old))
         if value != before and (before is not None or place != "endpointslices.discovery.k8s.io"):
             yield invalid_value(path, value, _TEXT)
     if place in _RULES:
         yield from _RULES[place](new, old)
-
-
-def _dig(obj: Any, path: str) -> Any:
-    for name in path.split("."):
-        obj = obj.get(name) if isinstance(obj, dict) else None
-    return obj
 
 
 def _validate_role_reference(new: Obj, old: Obj) -> Iterator[FieldError]:
@@ -93,7 +87,7 @@ def _validate_service(new: Obj, old: Obj) -> Iterator[FieldError]:
 
 
 def _validate_pod(new: Obj, old: Obj) -> Iterator[FieldError]:
-    if len(_list(new, "containers")) != len(_list(old, "containers")):
+    if len(codec.dig_objects(new, "spec", "containers")) != len(codec.dig_objects(old, "spec", "containers")):
         yield forbidden_value("spec.containers", "pod updates may not add or remove containers")
     elif _fixed_part(new) != _fixed_part(old):
         yield forbidden_value("spec", _POD_TEXT + _show_difference(_fixed_part(old), _fixed_part(new)))
@@ -101,8 +95,11 @@ def _validate_pod(new: Obj, old: Obj) -> Iterator[FieldError]:
 
 def _validate_ephemeral_containers(new: Obj, old: Obj) -> Iterator[FieldError]:
     """They are only added: what runs already cannot be changed or removed."""
-    path, left = "spec.ephemeralContainers", {item.get("name"): item for item in _list(new, "ephemeralContainers")}
-    for before in _list(old, "ephemeralContainers"):
+    path, left = (
+        "spec.ephemeralContainers",
+        {item.get("name"): item for item in codec.dig_objects(new, "spec", "ephemeralContainers")},
+    )
+    for before in codec.dig_objects(old, "spec", "ephemeralContainers"):
         name = before.get("name")
         if name not in left:
             yield forbidden_value(path, f'existing ephemeral containers "{name}" may not be removed\n')
@@ -116,7 +113,8 @@ def _fixed_part(pod: Obj) -> Obj:
     for field in ("containers", "initContainers"):
         if field in spec:
             spec[field] = [
-                {name: value for name, value in item.items() if name != "image"} for item in _list(pod, field)
+                {name: value for name, value in item.items() if name != "image"}
+                for item in codec.dig_objects(pod, "spec", field)
             ]
     return spec
 
@@ -136,10 +134,6 @@ def _without_size(spec: Obj) -> Obj:
     resources = spec.get("resources") or {}
     requests = {name: value for name, value in (resources.get("requests") or {}).items() if name != "storage"}
     return {**spec, "resources": {**resources, "requests": requests}}
-
-
-def _list(pod: Obj, field: str) -> list[Obj]:
-    return [item for item in (pod.get("spec") or {}).get(field) or () if isinstance(item, dict)]
 
 
 def _show_difference(old: Obj, new: Obj) -> str:

@@ -143,8 +143,8 @@ class Kind:
     def topology(self) -> topologies.Topology:
         """How the fields are merged when they are applied."""
         if self.schema is not None:
-            return topologies.SchemaTopology(self.schema.raw, root=True)
-        return topologies.BuiltinTopology(structures.of_definition(self.definition))
+            return topologies.of_schema(self.schema.raw, root=True)
+        return topologies.of_structure(structures.of_definition(self.definition))
 
     @functools.cached_property
     def bucket(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kopf_cluster import codec
 from kopf_cluster.kinds import pruning, structures
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.statuses import FieldError, bad_request, forbidden_value, invalid_value, required
+from kopf_cluster.statuses import FieldError, bad_request, forbidden_value, invalid_value, invalid_values, required
 from kopf_cluster.store.storage import Key, Record
 
 MAX_ANNOTATIONS: Final = 256 * 1024
@@ -23,17 +23,23 @@ HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
 
 MAX_OBJECT: Final = 3 * 512 * 1024  # etcd's limit of a request
 
-SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-SUBDOMAIN_RULE: Final = (
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN_RULE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
 )
-LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-LABEL_RULE: Final = (
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL_RULE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_OLD_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_OLD_LABEL_RULE: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _QUALIFIED_RULE: Final = (
@@ -54,7 +60,7 @@ def settle_metadata(raw: Any) -> Obj:
     Unknown fields are dropped, nulls and what is empty are left out, as in the API server.
     """
     if raw is not None and not isinstance(raw, dict):
-        raise ValueError("json: cannot unmarshal a non-object into Go struct field .metadata of type v1.ObjectMeta")
+        raise ValueError("json: cannot unmarshal what is no object into the field metadata of type v1.ObjectMeta")
     known = {name: value for name, value in (raw or {}).items() if name in structures.KNOWN_METADATA}
     kept: Obj = pruning.prune(known, structures.of_definition(structures.DEFINITION))[0]
     return kept
@@ -105,10 +111,32 @@ def key_of(metadata: Mapping[str, Any]) -> Key:
 
 def require_same_name(body: Obj, name: str) -> None:
     """Refuse an object that is not of the name as in the URL."""
-    metadata = body.get("metadata")
-    named = metadata.get("name") if isinstance(metadata, dict) else None
+    named = codec.dig(body, "metadata", "name")
     if named != name:
         raise bad_request(f"the name of the object ({named or ''}) does not match the name on the URL ({name})")
+
+
+def label(name: str) -> Iterator[str]:
+    """A label of DNS (RFC 1123): names of containers, volumes, ports of services."""
+    if len(name) > 63:
+        yield "must be no more than 63 bytes"
+    if not _LABEL.fullmatch(name):
+        yield _LABEL_RULE
+
+
+def old_label(name: str) -> Iterator[str]:
+    """A label of DNS that does not begin with a digit (RFC 1035)."""
+    if len(name) > 63:
+        yield "must be no more than 63 bytes"
+    if not _OLD_LABEL.fullmatch(name):
+        yield _OLD_LABEL_RULE
+
+
+def subdomain(name: str) -> Iterator[str]:
+    if len(name) > 253:
+        yield "must be no more than 253 bytes"
+    if not _SUBDOMAIN.fullmatch(name):
+        yield _SUBDOMAIN_RULE
 
 
 def validate_name(kind: Kind, name: str) -> Iterator[FieldError]:
@@ -116,12 +144,9 @@ def validate_name(kind: Kind, name: str) -> Iterator[FieldError]:
         if name in (".", "..") or "/" in name or "%" in name:
             yield invalid_value("metadata.name", name, "may not be '.' or '..', or contain '/' or '%'")
     elif kind.plural == "namespaces" and not kind.group:
-        if len(name) > 63 or not LABEL.fullmatch(name):
-            yield invalid_value("metadata.name", name, LABEL_RULE)
-    elif len(name) > 253:
-        yield invalid_value("metadata.name", name, "must be no more than 253 bytes")
-    elif not SUBDOMAIN.fullmatch(name):
-        yield invalid_value("metadata.name", name, SUBDOMAIN_RULE)
+        yield from invalid_values("metadata.name", name, label(name))
+    else:
+        yield from invalid_values("metadata.name", name, subdomain(name))
 
 
 def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -158,8 +183,8 @@ def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError
 
 def validate_qualified(field: str, key: str) -> Iterator[FieldError]:
     prefix, slash, name = key.rpartition("/")
-    if slash and (not prefix or len(prefix) > 253 or not SUBDOMAIN.fullmatch(prefix)):
-        what = "must be non-empty" if not prefix else SUBDOMAIN_RULE
+    if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+        what = "must be non-empty" if not prefix else _SUBDOMAIN_RULE
         yield invalid_value(field, key, f"prefix part {what}")
     if not name:
         yield invalid_value(field, key, "name part must be non-empty")

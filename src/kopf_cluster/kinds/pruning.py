@@ -3,29 +3,25 @@ What the API server keeps of an object of a built-in kind: only known fields, on
 
 The server decodes objects into typed structures, so what has no place there is lost: unknown fields and nulls;
 and empty values where they are no different from absent ones.
-Values of wrong types are refused, with the words of Go's JSON decoder. Quantities and timestamps are kept in their
+Values of wrong types are refused. Quantities and timestamps are kept in their
 canonical forms. Nothing is modified: what has to change is copied, all the rest is shared with the original.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime
 import functools
 import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
+from kopf_cluster import codec, quantities
 from kopf_cluster.json_fields import MAX_NOTES
-from kopf_cluster.kinds import quantities
 from kopf_cluster.kinds.structures import Shape, Structure
 
 _INTEGER_LIMITS: Final = {"int32": 2**31, "int64": 2**63, "": 2**63}
 _ZEROES: Final = {"string": "", "boolean": False, "integer": 0, "number": 0, "quantity": "0", "int-or-string": 0}
-_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=\r\n]")
 _DROPPED: Final = object()
 
 # Where we are: names of fields are texts, indices are numbers, and keys of maps are tuples.
@@ -33,12 +29,7 @@ _Path: TypeAlias = list[str | int | tuple[str]]
 
 
 class MistypedError(ValueError):
-    """A value of a wrong type; the text is what follows ``Pod in version "v1" cannot be handled as a Pod: ``."""
-
-    def __init__(self, text: str, conversion: str) -> None:
-        super().__init__(text)
-        self.conversion = conversion
-        """The same as told when it is not a text that is decoded, but a patched document that is converted."""
+    """A value has not the type that the API server needs there; the message is as of the server."""
 
 
 def prune(value: Any, structure: Structure) -> tuple[Any, list[str]]:
@@ -48,7 +39,7 @@ def prune(value: Any, structure: Structure) -> tuple[Any, list[str]]:
     the very same value is given back. Raise `MistypedError` on the first value of a wrong type.
     """
     pruner = _Pruner()
-    return pruner.visit(value, structure, structure), pruner.unknown
+    return pruner.visit(value, structure), pruner.unknown
 
 
 class _Pruner:
@@ -58,13 +49,13 @@ class _Pruner:
         self.unknown: list[str] = []
         self._path: _Path = []
 
-    def visit(self, value: Any, structure: Structure, owner: Structure) -> Any:
+    def visit(self, value: Any, structure: Structure) -> Any:
         """Give what is kept of a value that is not null; the owner is the innermost structure with fields around."""
-        return _VISITS[structure.shape](self, value, structure, owner)
+        return _VISITS[structure.shape](self, value, structure)
 
-    def _object(self, value: Any, structure: Structure, owner: Structure) -> Any:
+    def _object(self, value: Any, structure: Structure) -> Any:
         if type(value) is not dict:
-            raise self._mistyped(value, structure, owner)
+            raise self._mistyped(value, structure)
         fields, omitted, path, visits = structure.fields, structure.omitted, self._path, _VISITS  # faster; a hot loop
         changes: dict[str, Any] | None = None
         for name, item in value.items():
@@ -76,7 +67,7 @@ class _Pruner:
                     kept = _DROPPED
                 else:
                     path.append(name)
-                    kept = visits[field.shape](self, item, field, structure)
+                    kept = visits[field.shape](self, item, field)
                     path.pop()
                 if not kept and name in omitted:
                     kept = _DROPPED
@@ -92,47 +83,52 @@ class _Pruner:
             return value
         return {name: kept for name, item in value.items() if (kept := changes.get(name, item)) is not _DROPPED}
 
-    def _array(self, value: Any, structure: Structure, owner: Structure) -> Any:
+    def _array(self, value: Any, structure: Structure) -> Any:
         if type(value) is not list:
-            raise self._mistyped(value, structure, owner)
+            raise self._mistyped(value, structure)
         items = _need_items(structure)
         changed: list[Any] | None = None
         for index, item in enumerate(value):
             if items.exact is type(item):
                 continue
             self._path.append(index)
-            kept = _zero(items) if item is None else self.visit(item, items, owner)
+            kept = _zero(items) if item is None else self.visit(item, items)
             self._path.pop()
             if kept is not item:
                 changed = changed or list(value)
                 changed[index] = kept
         return value if changed is None else changed
 
-    def _map(self, value: Any, structure: Structure, owner: Structure) -> Any:
+    def _map(self, value: Any, structure: Structure) -> Any:
         if type(value) is not dict:
-            raise self._mistyped(value, structure, owner)
+            raise self._mistyped(value, structure)
         items = _need_items(structure)
         changes: dict[str, Any] = {}
         for key, item in value.items():
             if items.exact is type(item):
                 continue
             self._path.append((key,))
-            kept = _zero(items) if item is None else self.visit(item, items, owner)
+            kept = _zero(items) if item is None else self.visit(item, items)
             self._path.pop()
             if kept is not item:
                 changes[key] = kept
         return {**value, **changes} if changes else value
 
-    def _anything(self, value: Any, structure: Structure, owner: Structure) -> Any:
-        return value
+    def _anything(self, value: Any, structure: Structure) -> Any:
+        """Keep whatever it is; but what is a schema of a custom resource, is pruned, too."""
+        if structure.items is None:
+            return value
+        if type(value) is not dict:
+            raise self._mistyped(value, structure)
+        return self.visit(value, structure.items)
 
-    def _integer(self, value: Any, structure: Structure, owner: Structure) -> Any:
+    def _integer(self, value: Any, structure: Structure) -> Any:
         limit = _INTEGER_LIMITS[structure.format]
         if type(value) is int and -limit <= value < limit:
             return value
-        raise self._mistyped(value, structure, owner)
+        raise self._mistyped(value, structure)
 
-    def _scalar(self, value: Any, structure: Structure, owner: Structure) -> Any:
+    def _scalar(self, value: Any, structure: Structure) -> Any:
         shape, kind = structure.shape, type(value)
         try:
             if shape == "string" and kind is str:
@@ -144,20 +140,19 @@ class _Pruner:
             elif shape == "int-or-string":
                 return _int_or_string(value)
         except ValueError as error:
-            raise MistypedError(str(error), str(error)) from None
-        raise self._mistyped(value, structure, owner)
+            raise MistypedError(str(error)) from None
+        raise self._mistyped(value, structure)
 
-    def _mistyped(self, value: Any, structure: Structure, owner: Structure) -> MistypedError:
-        names = [name for name in self._path if isinstance(name, str)]
-        place = f"Go struct field {owner.go_type.rpartition('.')[2]}.{'.'.join(names)}" if names else "Go value"
-        shown = _go_value(value, fractional=structure.shape == "integer")
-        return MistypedError(
-            f"json: cannot unmarshal {shown} into {place} of type {structure.go_type}",
-            _explain_conversion(value, structure),
-        )
+    def _mistyped(self, value: Any, structure: Structure) -> MistypedError:
+        place = ".".join(name for name in self._path if isinstance(name, str))
+        shown = codec.type_name(value)
+        if shown == "number" and structure.shape == "integer":  # it could be one that fits
+            shown += f" {codec.encode(value).decode()}"
+        where = f"the field {place}" if place else "a value"
+        return MistypedError(f"json: cannot unmarshal {shown} into {where} of type {structure.go_type}")
 
 
-_VISITS: Final[dict[Shape, Callable[[_Pruner, Any, Structure, Structure], Any]]] = {
+_VISITS: Final[dict[Shape, Callable[[_Pruner, Any, Structure], Any]]] = {
     "object": _Pruner._object,
     "array": _Pruner._array,
     "map": _Pruner._map,
@@ -194,7 +189,7 @@ def _formatted(value: str, structure: Structure) -> str:
 def _quantity(value: Any) -> Any:
     if type(value) not in (str, int, float):
         raise ValueError(quantities.RULE)
-    kept = quantities.canonical(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    kept = quantities.canonical(value if isinstance(value, str) else codec.encode(value).decode())
     return value if kept == value else kept
 
 
@@ -202,55 +197,14 @@ def _int_or_string(value: Any) -> Any:
     limit = _INTEGER_LIMITS["int32"]
     if type(value) is str or (type(value) is int and -limit <= value < limit):
         return value
-    raise ValueError(f"json: cannot unmarshal {_go_value(value, fractional=True)} into Go value of type int32")
+    raise ValueError(f"json: cannot unmarshal {codec.type_name(value)} into a value of type int32")
 
 
 def _check_base64(value: str) -> None:
-    wrong = _NOT_BASE64.search(value)
-    if wrong is None:
-        try:
-            base64.b64decode(value, validate=not re.search(r"[\r\n]", value))
-        except binascii.Error:
-            raise ValueError(f"illegal base64 data at input byte {len(value) // 4 * 4}") from None
-    else:
-        raise ValueError(f"illegal base64 data at input byte {wrong.start()}")
-
-
-def _go_value(value: Any, *, fractional: bool) -> str:
-    """Name the type of a value as Go's decoder does; numbers that do not fit are shown."""
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case int() | float():
-            return f"number {msgspec.json.encode(value).decode()}" if fractional else "number"
-        case list():
-            return "array"
-        case None:
-            return "null"
-    return "object"
-
-
-_CONTAINERS: Final = {"object": "restore struct from:", "map": "restore map from", "array": "restore slice from"}
-_KINDS: Final[dict[type, str]] = {
-    dict: "map",
-    list: "slice",
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-}
-
-
-def _explain_conversion(value: Any, structure: Structure) -> str:
-    """Tell what the converter of documents says: numbers could be texts or other numbers in Go, but not in JSON."""
-    kind, target = _KINDS[type(value)], structure.go_type
-    if structure.shape in _CONTAINERS:
-        return f"cannot {_CONTAINERS[structure.shape]} {kind}"
-    if (kind, structure.shape) in (("int64", "string"), ("int64", "integer"), ("float64", "integer")):
-        return f"cannot convert {kind} to {target}"
-    return f"unrecognized type: {target}"
+    try:
+        base64.b64decode(re.sub(r"[\r\n]", "", value), validate=True)
+    except ValueError:
+        raise ValueError("illegal base64 data") from None
 
 
 def _show(path: _Path) -> str:
@@ -262,61 +216,23 @@ def _show(path: _Path) -> str:
 
 
 # Timestamps as the API server reads and keeps them: RFC 3339, in UTC, to a second or to a microsecond.
-#
-# The wording of the errors is that of Go, in which the server is written.
 
-_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_DATE: Final = (
-    ("2006", r"\d{4}"),
-    ("-", "-"),
-    ("01", r"\d\d"),
-    ("-", "-"),
-    ("02", r"\d\d"),
-    ("T", "T"),
-    ("15", r"\d\d"),
-    (":", ":"),
-    ("04", r"\d\d"),
-    (":", ":"),
-    ("05", r"\d\d"),
-)
-_ZONE: Final = ("Z07:00", r"Z|[+-]\d\d:\d\d")
-_LAYOUTS: Final = {
-    False: (*_DATE, ("", r"(?:[.,]\d+)?"), _ZONE),
-    True: (*_DATE, (".000000", r"\.\d{6}"), _ZONE),
+_SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_FORMS: Final = {
+    micro: re.compile(rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d{fraction}(Z|[+-]\d\d:\d\d)", re.ASCII)
+    for micro, fraction in ((False, r"([.,]\d+)?"), (True, r"\.\d{6}"))
 }
 
 
 @functools.lru_cache(maxsize=4096)
 def canonical(text: str, *, micro: bool) -> str:
-    """Give the timestamp in UTC, or raise `ValueError` with the message of the API server."""
-    _check_layout(text, micro)
-    if not micro and _SECONDS.fullmatch(text):
-        _parse(text)
-        return text
-    moment = _parse(text).astimezone(datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
-
-
-def _check_layout(text: str, micro: bool) -> None:
-    layout = _LAYOUTS[micro]
-    rest = text
-    for element, pattern in layout:
-        matched = re.match(pattern, rest, re.ASCII)
-        if matched is None:
-            raise ValueError(f'{_parsing(text, micro)}: cannot parse "{rest}" as "{element}"')
-        rest = rest[matched.end() :]
-    if rest:
-        raise ValueError(f'{_parsing(text, micro)}: extra text: "{rest}"')
-
-
-def _parse(text: str) -> datetime.datetime:
+    """Give the timestamp in UTC, or raise `ValueError`."""
+    if _FORMS[micro].fullmatch(text) is None:
+        raise ValueError(f'parsing time "{text}": it is not of RFC 3339{", to a microsecond" if micro else ""}')
     try:
-        return datetime.datetime.fromisoformat(text)
+        moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
     except ValueError as error:
-        what = str(error).partition(" ")[0]
-        raise ValueError(f'parsing time "{text}": {what} out of range') from None
-
-
-def _parsing(text: str, micro: bool) -> str:
-    layout = "".join(element for element, _ in _LAYOUTS[micro])
-    return f'parsing time "{text}" as "{layout}"'
+        raise ValueError(f'parsing time "{text}": {error}') from None
+    if not micro and _SECONDS.fullmatch(text):
+        return text
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")

@@ -4,6 +4,7 @@ All kinds that are served now, found by what stands in a URL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -94,16 +95,13 @@ class Registry:
                         yield self.find_any_version(kind.group, kind.plural) or kind
 
 
+_VERSION: Final = re.compile(r"v(?P<major>\d+)((?P<stage>alpha|beta)(?P<minor>\d+))?", re.ASCII)
+_STAGES: Final = {None: 0, "beta": 1, "alpha": 2}
+
+
 def version_priority(version: str) -> tuple[int, int, int, str]:
     """Order versions as Kubernetes does: GA, beta, alpha, each by numbers downwards; then all others by name."""
-    name, major, stage, minor = version, 0, "", 0
-    if name.startswith("v"):
-        digits = name[1:]
-        for word in ("alpha", "beta"):
-            head, found, tail = digits.partition(word)
-            if found and head.isdigit() and tail.isdigit():
-                major, stage, minor = int(head), word, int(tail)
-                return {"beta": 1, "alpha": 2}[stage], -major, -minor, ""
-        if digits.isdigit():
-            return 0, -int(digits), 0, ""
-    return 3, 0, 0, version
+    match = _VERSION.fullmatch(version)
+    if match is None:
+        return 3, 0, 0, version
+    return _STAGES[match["stage"]], -int(match["major"]), -int(match["minor"] or 0), ""

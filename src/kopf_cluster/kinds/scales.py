@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from kopf_cluster import statuses
+from kopf_cluster import codec, statuses
 from kopf_cluster.statuses import FieldError
 
 Obj: TypeAlias = dict[str, Any]
@@ -47,23 +47,16 @@ BUILTIN: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec
 """Where they are in all built-in kinds that can be scaled."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScaleKind:
-    """How a scale is named in refusals."""
-
-    group: str = "autoscaling"
-    kind: str = KIND
-    version: str = "v1"
-    plural: str = "scales"
+SCALE: Final = statuses.Naming(group="autoscaling", kind=KIND, plural="scales")
 
 
 def show(obj: Obj, paths: ScalePaths) -> Obj:
     """Give the scale of an object, or raise the error of the API if the object does not tell it."""
-    replicas = _dig(obj, paths.spec)
+    replicas = codec.dig(obj, *paths.spec)
     if replicas is None:
         raise statuses.internal(f"the spec replicas field {statuses.quoted('.' + '.'.join(paths.spec))} does not exist")
-    status: Obj = {"replicas": _dig(obj, paths.status) or 0}
-    if selector := _show_selector(_dig(obj, paths.selector) if paths.selector else None):
+    status: Obj = {"replicas": codec.dig(obj, *paths.status) or 0}
+    if selector := _show_selector(codec.dig(obj, *paths.selector) if paths.selector else None):
         status["selector"] = selector
     metadata = {name: obj["metadata"][name] for name in _SHOWN if name in obj["metadata"]}
     return {
@@ -86,7 +79,7 @@ def take(scale: Any, obj: Obj, paths: ScalePaths) -> Obj:
         )
     if replicas < 0:
         error: FieldError = statuses.invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise statuses.invalid(ScaleKind(), obj["metadata"]["name"], [error])
+        raise statuses.invalid(SCALE, obj["metadata"]["name"], [error])
     metadata = scale.get("metadata")
     known = (
         {name: metadata[name] for name in ("resourceVersion", "uid") if metadata.get(name)}
@@ -94,12 +87,6 @@ def take(scale: Any, obj: Obj, paths: ScalePaths) -> Obj:
         else {}
     )
     return {**_put(obj, paths.spec, replicas), "metadata": {**obj["metadata"], **known}}
-
-
-def _dig(obj: Any, path: Path) -> Any:
-    for name in path:
-        obj = obj.get(name) if isinstance(obj, dict) else None
-    return obj
 
 
 def _put(obj: Any, path: Path, value: Any) -> Obj:

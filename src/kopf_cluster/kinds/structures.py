@@ -37,6 +37,13 @@ Shape: TypeAlias = Literal[
 ListType: TypeAlias = Literal["", "atomic", "set", "map"]
 MapType: TypeAlias = Literal["", "atomic", "granular"]
 
+# What is a schema, or something else. Lists of schemas for items are not for structural schemas.
+_SCHEMAS_OR: Final[Mapping[str, type | None]] = {
+    f"{messages.SCHEMA}OrArray": None,
+    f"{messages.SCHEMA}OrBool": bool,
+    f"{messages.SCHEMA}OrStringArray": list,
+}
+
 _SCALARS: Final[Mapping[str, type | None]] = {"string": str, "boolean": bool}
 _GO_SCALARS: Final = {
     "string": "string",
@@ -96,28 +103,6 @@ class Structure:
     merge_key: str = ""
     """By which field a strategic merge patch knows the items."""
 
-    def find(self, *path: str) -> Structure:
-        """Find what is below; items of arrays and values of maps are `[]`. Raise `KeyError` if it does not exist."""
-        found = self
-        for name in path:
-            below = found.items if name == "[]" else found.fields.get(name)
-            if below is None:
-                raise KeyError(f"there is no {name!r} in {found.go_type}")
-            found = below
-        return found
-
-    def walk(self) -> Iterator[Structure]:
-        """Give this structure and everything below once, even if it contains itself."""
-        seen: set[int] = set()
-        pending = [self]
-        while pending:
-            structure = pending.pop()
-            if id(structure) not in seen:
-                seen.add(id(structure))
-                yield structure
-                pending.extend(structure.fields.values())
-                pending.extend([structure.items] if structure.items is not None else [])
-
 
 def of_definition(name: str) -> Structure:
     """Give the structure of a definition by its full name; raise `KeyError` if there is none."""
@@ -167,6 +152,8 @@ class _Compiler:
             node = read_node(name)
             found = self._compiled[name] = _make_shape(node, name)
             self._fill(found, node)
+            if name in _SCHEMAS_OR:
+                found.exact, found.items = _SCHEMAS_OR[name], self.compile(messages.SCHEMA)
         return found
 
     def _compile_node(self, node: Node) -> Structure:

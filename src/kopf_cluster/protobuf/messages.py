@@ -34,7 +34,7 @@ from kopf_cluster.protobuf.wire import (
 
 Obj: TypeAlias = dict[str, Any]
 
-_SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
+SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
 
@@ -206,8 +206,8 @@ def find_value(type_: str) -> Value:
     """Find the type of values by its name in the data."""
     if type_ in SCALARS:
         return SCALARS[type_]
-    schema = functools.partial(find_value, _SCHEMA)
-    match type_.removeprefix(_SCHEMA):
+    schema = functools.partial(find_value, SCHEMA)
+    match type_.removeprefix(SCHEMA):
         case "OrArray":
             return SchemaOr(schema, 1, schema, many=True)
         case "OrBool":
@@ -240,11 +240,6 @@ def find_omitted(name: str) -> Iterator[str]:
             yield from find_omitted(row.type)
         elif not Field(row).is_shown_empty:
             yield row.name
-
-
-def list_messages() -> list[str]:
-    """Give the names of all messages that consist of fields."""
-    return list(_data().messages)
 
 
 @functools.cache
@@ -294,14 +289,6 @@ def open_envelope(data: bytes) -> Envelope:
     return Envelope(
         meta.get(1, b"").decode(errors="replace"), meta.get(2, b"").decode(errors="replace"), parts.get(2, b"")
     )
-
-
-def decode_object(envelope: Envelope) -> dict[str, Any]:
-    """Decode the object, the kind of which is known by now; raise `ProtobufError` if it is broken."""
-    message = find_message(envelope.api_version, envelope.kind)
-    if message is None:
-        raise ProtobufError(f'no kind "{envelope.kind}" is registered for version "{envelope.api_version}"')
-    return {"kind": envelope.kind, "apiVersion": envelope.api_version, **message.decode(envelope.raw)}
 
 
 def encode_event(type_: str, obj: dict[str, Any]) -> bytes:

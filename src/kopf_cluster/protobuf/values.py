@@ -8,7 +8,9 @@ follow the documentation of their types in ``k8s.io/apimachinery`` and ``k8s.io/
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime
+import functools
 import math
 import struct
 from collections.abc import Callable, Mapping
@@ -19,7 +21,6 @@ from kopf_cluster.protobuf.wire import (
     ProtobufError,
     Raw,
     Wire,
-    read_double,
     read_fields,
     write_bytes,
     write_field,
@@ -31,19 +32,15 @@ from kopf_cluster.protobuf.wire import (
 class Value(Protocol):
     """Encodes and decodes values of one type."""
 
-    @property
-    def wire(self) -> Wire: ...
+    wire: Wire
+    is_structure: bool
+    """Whether it is one in Go: these are never empty, so that they are always there, on the wire and in JSON."""
 
-    @property
-    def is_structure(self) -> bool:
-        """Whether it is one in Go: these are never empty, so that they are always there, on the wire and in JSON."""
-        ...
-
-    def encode(self, value: Any) -> bytes:
+    def encode(self, value: Any, /) -> bytes:
         """Encode a value as it is in JSON: with its length if it consists of bytes, but without the key."""
         ...
 
-    def decode(self, raw: Raw) -> Any:
+    def decode(self, raw: Raw, /) -> Any:
         """Decode the bytes without their length, or the number; raise `ProtobufError` if they are wrong."""
         ...
 
@@ -52,205 +49,18 @@ class Value(Protocol):
         ...
 
 
-class Text:
-    """A string."""
+@dataclasses.dataclass(slots=True)
+class Scalar:
+    """A value that has no fields in JSON."""
 
-    wire = Wire.BYTES
-    is_structure = False
+    wire: Wire
+    encode: Callable[[Any], bytes]
+    decode: Callable[[Raw], Any]
+    empty: Any = None
+    is_structure: bool = False
 
-    def encode(self, value: Any) -> bytes:
-        return write_bytes(value.encode())
-
-    def decode(self, raw: Raw) -> str:
-        return need_bytes(raw).decode(errors="replace")  # as Go does when it writes JSON
-
-    def zero(self) -> str:
-        return ""
-
-
-class Integer:
-    """A number of so many bits."""
-
-    wire = Wire.VARINT
-    is_structure = False
-
-    def __init__(self, bits: int) -> None:
-        self._bits = bits
-
-    def encode(self, value: Any) -> bytes:
-        return write_varint(value)
-
-    def decode(self, raw: Raw) -> int:
-        value = _need_number(raw) & (1 << self._bits) - 1
-        return value - (1 << self._bits) if value >> self._bits - 1 else value
-
-    def zero(self) -> int:
-        return 0
-
-
-class Boolean:
-    """Yes or no."""
-
-    wire = Wire.VARINT
-    is_structure = False
-
-    def encode(self, value: Any) -> bytes:
-        return b"\1" if value else b"\0"
-
-    def decode(self, raw: Raw) -> bool:
-        return _need_number(raw) != 0
-
-    def zero(self) -> bool:
-        return False
-
-
-class Double:
-    """A number with a floating point; whole ones have no point in JSON."""
-
-    wire = Wire.FIXED64
-    is_structure = False
-
-    def encode(self, value: Any) -> bytes:
-        return struct.pack("<d", value)
-
-    def decode(self, raw: Raw) -> float:
-        value = read_double(raw)
-        if not math.isfinite(value):
-            raise ProtobufError(f"json: unsupported value: {value}")
-        return int(value) if value.is_integer() and abs(value) < 1e21 else value
-
-    def zero(self) -> float:
-        return 0
-
-
-class Binary:
-    """Bytes, which are in Base64 in JSON."""
-
-    wire = Wire.BYTES
-    is_structure = False
-
-    def encode(self, value: Any) -> bytes:
-        return write_bytes(base64.b64decode(value))
-
-    def decode(self, raw: Raw) -> str:
-        return base64.b64encode(need_bytes(raw)).decode()
-
-    def zero(self) -> None:
-        return None
-
-
-class Strings:
-    """A list of strings that is a message on its own."""
-
-    wire = Wire.BYTES
-    is_structure = False
-
-    def encode(self, value: Any) -> bytes:
-        return write_bytes(b"".join(write_field(1, item.encode()) for item in value))
-
-    def decode(self, raw: Raw) -> list[str]:
-        return [Text().decode(item) for number, _, item in read_fields(need_bytes(raw)) if number == 1]
-
-    def zero(self) -> None:
-        return None
-
-
-class Time:
-    """A timestamp: seconds, or microseconds. The absent one is the year 1 in Go, and null in JSON."""
-
-    wire = Wire.BYTES
-    is_structure = True
-
-    def __init__(self, *, precise: bool) -> None:
-        self._precise = precise
-
-    def encode(self, value: Any) -> bytes:
-        moment = datetime.datetime.fromisoformat(value)
-        since = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH
-        seconds, nanos = since.days * 86400 + since.seconds, since.microseconds * 1000 if self._precise else 0
-        return write_bytes(_SECONDS + write_varint(seconds) + _NANOS + write_varint(nanos))
-
-    def decode(self, raw: Raw) -> str | None:
-        parts = {number: value for number, wire, value in read_fields(need_bytes(raw)) if wire == Wire.VARINT}
-        if not parts:
-            return None
-        seconds, nanos = Integer(64).decode(parts.get(1, 0)), Integer(32).decode(parts.get(2, 0))
-        try:
-            moment = _EPOCH + datetime.timedelta(seconds=seconds, microseconds=nanos // 1000 if self._precise else 0)
-        except OverflowError:
-            raise ProtobufError("Time.MarshalJSON: year outside of range [0,9999]") from None
-        if moment.year == 1:
-            return None
-        text = moment.replace(tzinfo=None).isoformat(timespec="microseconds" if self._precise else "seconds")
-        return f"{text}Z"
-
-    def zero(self) -> None:
-        return None
-
-
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_SECONDS, _NANOS = write_key(1, Wire.VARINT), write_key(2, Wire.VARINT)
-
-
-class Quantity:
-    """An amount, e.g. ``100Mi``."""
-
-    wire = Wire.BYTES
-    is_structure = True
-
-    def encode(self, value: Any) -> bytes:
-        return write_bytes(write_field(1, str(value).encode()))
-
-    def decode(self, raw: Raw) -> str:
-        return Text().decode(_need_field(raw, 1) or b"0")
-
-    def zero(self) -> str:
-        return "0"
-
-
-class IntOrString:
-    """A number or a string; on the wire, there are always both, and which of them counts."""
-
-    wire = Wire.BYTES
-    is_structure = True
-
-    def encode(self, value: Any) -> bytes:
-        is_text = isinstance(value, str)
-        number, text = (0, value) if is_text else (value, "")
-        return write_bytes(
-            write_key(1, Wire.VARINT)
-            + write_varint(int(is_text))
-            + write_key(2, Wire.VARINT)
-            + write_varint(number)
-            + write_field(3, text.encode())
-        )
-
-    def decode(self, raw: Raw) -> int | str:
-        parts = {number: value for number, _, value in read_fields(need_bytes(raw))}
-        return Text().decode(parts.get(3, b"")) if parts.get(1) else Integer(32).decode(parts.get(2, 0))
-
-    def zero(self) -> int:
-        return 0
-
-
-class Json:
-    """Anything at all, as JSON in bytes."""
-
-    wire = Wire.BYTES
-    is_structure = True
-
-    def encode(self, value: Any) -> bytes:
-        return write_bytes(write_field(1, codec.encode(value)))
-
-    def decode(self, raw: Raw) -> Any:
-        data = _need_field(raw, 1)
-        try:
-            return codec.decode(data) if data else None
-        except codec.DecodeError as error:
-            raise ProtobufError(f"{error} (in embedded JSON)") from None
-
-    def zero(self) -> None:
-        return None
+    def zero(self) -> Any:
+        return self.empty
 
 
 class SchemaOr:
@@ -307,25 +117,151 @@ def _need_number(raw: Raw) -> int:
     return raw
 
 
-def _need_field(raw: Raw, wanted: int) -> bytes:
-    """Give the bytes of the only field that matters; none if it is absent."""
-    found = [value for number, _, value in read_fields(need_bytes(raw)) if number == wanted]
+def _encode_text(value: Any) -> bytes:
+    return write_bytes(value.encode())
+
+
+def _decode_text(raw: Raw) -> str:
+    return need_bytes(raw).decode(errors="replace")  # as Go does when it writes JSON
+
+
+def _decode_integer(bits: int, raw: Raw) -> int:
+    value = _need_number(raw) & (1 << bits) - 1
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
+def _encode_boolean(value: Any) -> bytes:
+    return b"\1" if value else b"\0"
+
+
+def _decode_boolean(raw: Raw) -> bool:
+    return _need_number(raw) != 0
+
+
+def _encode_double(value: Any) -> bytes:
+    return struct.pack("<d", value)
+
+
+def _decode_double(raw: Raw) -> float:
+    """Whole numbers have no point in JSON."""
+    [value] = struct.unpack("<d", need_bytes(raw))
+    if not math.isfinite(value):
+        raise ProtobufError(f"json: unsupported value: {value}")
+    return int(value) if value.is_integer() and abs(value) < 1e21 else float(value)
+
+
+def _encode_binary(value: Any) -> bytes:
+    return write_bytes(base64.b64decode(value))
+
+
+def _decode_binary(raw: Raw) -> str:
+    return base64.b64encode(need_bytes(raw)).decode()
+
+
+def _encode_strings(value: Any) -> bytes:
+    return write_bytes(b"".join(write_field(1, item.encode()) for item in value))
+
+
+def _decode_strings(raw: Raw) -> list[str]:
+    return [_decode_text(item) for number, _, item in read_fields(need_bytes(raw)) if number == 1]
+
+
+# Timestamps: seconds, or microseconds. The absent one is the year 1 in Go, and null in JSON.
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_SECONDS, _NANOS = write_key(1, Wire.VARINT), write_key(2, Wire.VARINT)
+
+
+def _encode_time(precise: bool, value: Any) -> bytes:
+    moment = datetime.datetime.fromisoformat(value)
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH
+    seconds, nanos = since.days * 86400 + since.seconds, since.microseconds * 1000 if precise else 0
+    return write_bytes(_SECONDS + write_varint(seconds) + _NANOS + write_varint(nanos))
+
+
+def _decode_time(precise: bool, raw: Raw) -> str | None:
+    parts = {number: value for number, wire, value in read_fields(need_bytes(raw)) if wire == Wire.VARINT}
+    if not parts:
+        return None
+    seconds, nanos = _decode_integer(64, parts.get(1, 0)), _decode_integer(32, parts.get(2, 0))
+    try:
+        moment = _EPOCH + datetime.timedelta(seconds=seconds, microseconds=nanos // 1000 if precise else 0)
+    except OverflowError:
+        raise ProtobufError("Time.MarshalJSON: year outside of range [0,9999]") from None
+    if moment.year == 1:
+        return None
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds' if precise else 'seconds')}Z"
+
+
+def _encode_quantity(value: Any) -> bytes:
+    return write_bytes(write_field(1, str(value).encode()))
+
+
+def _decode_quantity(raw: Raw) -> str:
+    return _decode_text(_need_field(raw) or b"0")
+
+
+def _encode_int_or_string(value: Any) -> bytes:
+    """On the wire, there are always both, and which of them counts."""
+    is_text = isinstance(value, str)
+    number, text = (0, value) if is_text else (value, "")
+    return write_bytes(
+        write_key(1, Wire.VARINT)
+        + write_varint(int(is_text))
+        + write_key(2, Wire.VARINT)
+        + write_varint(number)
+        + write_field(3, text.encode())
+    )
+
+
+def _decode_int_or_string(raw: Raw) -> int | str:
+    parts = {number: value for number, _, value in read_fields(need_bytes(raw))}
+    return _decode_text(parts.get(3, b"")) if parts.get(1) else _decode_integer(32, parts.get(2, 0))
+
+
+def _encode_json(value: Any) -> bytes:
+    return write_bytes(write_field(1, codec.encode(value)))
+
+
+def _decode_json(raw: Raw) -> Any:
+    data = _need_field(raw)
+    try:
+        return codec.decode(data) if data else None
+    except codec.DecodeError as error:
+        raise ProtobufError(f"{error} (in embedded JSON)") from None
+
+
+def _need_field(raw: Raw) -> bytes:
+    """Give the bytes of the only field, which is the first one; none if it is absent."""
+    found = [value for number, _, value in read_fields(need_bytes(raw)) if number == 1]
     return need_bytes(found[-1]) if found else b""
 
 
-SCALARS: Final[Mapping[str, Value]] = {
-    "string": Text(),
-    "bool": Boolean(),
-    "int32": Integer(32),
-    "int64": Integer(64),
-    "double": Double(),
-    "bytes": Binary(),
-    "strings": Strings(),
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": Quantity(),
-    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": Json(),
-    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": Time(precise=True),
-    "io.k8s.apimachinery.pkg.apis.meta.v1.Time": Time(precise=False),
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": Json(),
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": IntOrString(),
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON": Json(),
+def _make_integer(bits: int) -> Scalar:
+    return Scalar(Wire.VARINT, write_varint, functools.partial(_decode_integer, bits), 0)
+
+
+def _make_time(*, precise: bool) -> Scalar:
+    encode, decode = functools.partial(_encode_time, precise), functools.partial(_decode_time, precise)
+    return Scalar(Wire.BYTES, encode, decode, is_structure=True)
+
+
+_JSON: Final = Scalar(Wire.BYTES, _encode_json, _decode_json, is_structure=True)
+
+SCALARS: Final[Mapping[str, Scalar]] = {
+    "string": Scalar(Wire.BYTES, _encode_text, _decode_text, ""),
+    "bool": Scalar(Wire.VARINT, _encode_boolean, _decode_boolean, False),
+    "int32": _make_integer(32),
+    "int64": _make_integer(64),
+    "double": Scalar(Wire.FIXED64, _encode_double, _decode_double, 0),
+    "bytes": Scalar(Wire.BYTES, _encode_binary, _decode_binary),
+    "strings": Scalar(Wire.BYTES, _encode_strings, _decode_strings),
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": Scalar(Wire.BYTES, _encode_quantity, _decode_quantity, "0", True),
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": _JSON,
+    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": _make_time(precise=True),
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Time": _make_time(precise=False),
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": _JSON,
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": Scalar(
+        Wire.BYTES, _encode_int_or_string, _decode_int_or_string, 0, True
+    ),
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON": _JSON,
 }

@@ -7,7 +7,6 @@ See "Encoding" of the documentation of protocol buffers. What is wrong is worded
 from __future__ import annotations
 
 import enum
-import struct
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
@@ -25,8 +24,6 @@ class Wire(enum.IntEnum):
     VARINT = 0
     FIXED64 = 1
     BYTES = 2
-    START_GROUP = 3
-    END_GROUP = 4
     FIXED32 = 5
 
 
@@ -109,10 +106,3 @@ def read_varint(data: bytes, pos: int) -> tuple[int, int]:
                 raise ProtobufError("proto: integer overflow")
     except IndexError:
         raise ProtobufError("unexpected EOF") from None
-
-
-def read_double(raw: Raw) -> float:
-    """Decode a number of 64 bits with a floating point."""
-    if isinstance(raw, int):
-        raise ProtobufError("proto: wrong wireType = 0 for a double")
-    return float(struct.unpack("<d", raw)[0])

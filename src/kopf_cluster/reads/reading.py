@@ -175,12 +175,7 @@ def _look_up_in(kind: Kind) -> selectors.LookUp:
     return look_up
 
 
-class _ListOptions(msgspec.Struct, frozen=True):
-    """How the options of a list or a watch are named in refusals."""
-
-    group: str = "meta.k8s.io"
-    kind: str = "ListOptions"
-    plural: str = ""
+_OPTIONS: Final = statuses.Naming(group="meta.k8s.io", kind="ListOptions")
 
 
 def _check_list_options(request: Request) -> None:
@@ -200,7 +195,7 @@ def _check_list_options(request: Request) -> None:
     if query.get("sendInitialEvents"):
         errors.append(statuses.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if errors:
-        raise statuses.invalid(_ListOptions(), "", errors)
+        raise statuses.invalid(_OPTIONS, "", errors)
 
 
 def _check_watch_options(request: Request) -> None:
@@ -220,7 +215,7 @@ def _check_watch_options(request: Request) -> None:
             statuses.forbidden_value("sendInitialEvents", "sendInitialEvents requires allowWatchBookmarks to be set")
         )
     if errors:
-        raise statuses.invalid(_ListOptions(), "", errors)
+        raise statuses.invalid(_OPTIONS, "", errors)
 
 
 def _forbid(why: str) -> statuses.FieldError:

@@ -8,15 +8,24 @@ import importlib.util
 import re
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from kopf_cluster.cel import expressions
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.objects import validate_qualified
-from kopf_cluster.statuses import FieldError, duplicate_value, invalid_value, required, too_many, unsupported_value
+from kopf_cluster.statuses import (
+    FieldError,
+    duplicate_value,
+    invalid_value,
+    invalid_values,
+    needed,
+    one_of,
+    required,
+    too_many,
+    unsupported_value,
+)
 from kopf_cluster.validation import fields
-from kopf_cluster.validation.fields import validate_selector
-
-Obj: TypeAlias = dict[str, Any]
+from kopf_cluster.validation.fields import Obj, validate_selector
 
 _VARIABLES: Final = {"object": "dyn", "oldObject": "dyn", "request": "dyn"}
 _AUTHORIZER: Final = re.compile(r"\bauthorizer\b")  # its methods are not known here
@@ -65,7 +74,7 @@ def _validate_webhook(webhook: Obj, path: str) -> Iterator[FieldError]:
 
 
 def _validate_full_name(name: str, path: str) -> Iterator[FieldError]:
-    wrong = ",".join(fields.subdomain(name))
+    wrong = ",".join(objects.subdomain(name))
     if not name:
         yield required(path)
     elif wrong:
@@ -78,14 +87,12 @@ def validate_rule(rule: Obj, path: str) -> Iterator[FieldError]:
     operations: list[str] = rule.get("operations") or []
     yield from _validate_listed(operations, f"{path}.operations", "operations")
     for index, operation in enumerate(operations):
-        if operation not in _OPERATIONS:
-            yield unsupported_value(f"{path}.operations[{index}]", operation, _OPERATIONS)
+        yield from one_of(f"{path}.operations[{index}]", operation, _OPERATIONS)
     yield from _validate_listed(rule.get("apiGroups") or [], f"{path}.apiGroups", "API groups")
     versions: list[str] = rule.get("apiVersions") or []
     yield from _validate_listed(versions, f"{path}.apiVersions", "API versions")
     for index, version in enumerate(versions):
-        if not version:
-            yield required(f"{path}.apiVersions[{index}]")
+        yield from needed(f"{path}.apiVersions[{index}]", version)
     yield from _validate_resources(rule.get("resources") or [], f"{path}.resources")
     if rule.get("scope") not in (None, "*", "Cluster", "Namespaced"):
         yield unsupported_value(f"{path}.scope", rule["scope"], ("*", "Cluster", "Namespaced"))
@@ -99,14 +106,12 @@ def _validate_listed(values: list[str], path: str, what: str) -> Iterator[FieldE
 
 
 def _validate_resources(resources: list[str], path: str) -> Iterator[FieldError]:
-    if not resources:
-        yield required(path)
+    yield from needed(path, resources)
     whole_resources: set[str] = set()
     whole_subresources: set[str] = set()
     for index, item in enumerate(resources):
         resource, slash, subresource = item.partition("/")
-        if not item:
-            yield required(f"{path}[{index}]")
+        yield from needed(f"{path}[{index}]", item)
         if slash and resource in whole_resources:
             yield invalid_value(f"{path}[{index}]", item, f"if '{resource}/*' is present, must not specify {item}")
         if slash and subresource in whole_subresources:
@@ -152,8 +157,7 @@ def _validate_url(text: str, path: str) -> Iterator[FieldError]:
 
 def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
     for field in ("name", "namespace"):
-        if not service.get(field):
-            yield required(f"{path}.{field}", f"service {field} is required")
+        yield from needed(f"{path}.{field}", service.get(field), f"service {field} is required")
     port = service.get("port", 443)
     for why in fields.port(port):
         yield invalid_value(f"{path}.port", port, f"port is not valid: {why}")
@@ -166,7 +170,7 @@ def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
         if not step:
             yield invalid_value(f"{path}.path", url_path, f"segment[{index}] may not be empty")
         else:
-            for why in fields.subdomain(step):
+            for why in objects.subdomain(step):
                 yield invalid_value(f"{path}.path", url_path, f"segment[{index}]: {why}")
 
 
@@ -208,8 +212,7 @@ def _validate_versions(versions: list[str], path: str) -> Iterator[FieldError]:
         if version in versions[:index]:
             yield invalid_value(f"{path}[{index}]", version, "duplicate version")
         else:
-            for why in fields.old_label(version):
-                yield invalid_value(f"{path}[{index}]", version, why)
+            yield from invalid_values(f"{path}[{index}]", version, objects.old_label(version))
     if not set(versions) & set(_VERSIONS):
         yield invalid_value(path, versions, f"must include at least one of {', '.join(_VERSIONS)}")
 
@@ -236,8 +239,7 @@ def validate_policy(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield required("spec.matchConstraints")
     else:
         yield from _validate_matched(matched, "spec.matchConstraints")
-        if not matched.get("resourceRules"):
-            yield required("spec.matchConstraints.resourceRules")
+        yield from needed("spec.matchConstraints.resourceRules", matched.get("resourceRules"))
     known = dict.fromkeys((*_POLICY_VARIABLES, "params") if "paramKind" in spec else _POLICY_VARIABLES, "dyn")
     yield from validate_conditions(spec.get("matchConditions") or (), "spec.matchConditions")
     for index, variable in enumerate(spec.get("variables") or ()):
@@ -251,8 +253,7 @@ def validate_policy(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
-    if not spec.get("policyName"):
-        yield required("spec.policyName")
+    yield from needed("spec.policyName", spec.get("policyName"))
     if "matchResources" in spec:
         yield from _validate_matched(spec["matchResources"], "spec.matchResources")
     yield from _validate_actions(spec.get("validationActions") or [], "spec.validationActions")
@@ -260,19 +261,16 @@ def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 def _validate_actions(actions: Sequence[str], path: str) -> Iterator[FieldError]:
     for index, action in enumerate(actions):
-        if action not in _ACTIONS:
-            yield unsupported_value(f"{path}[{index}]", action, _ACTIONS)
+        yield from one_of(f"{path}[{index}]", action, _ACTIONS)
         if action in actions[:index]:
             yield duplicate_value(f"{path}[{index}]", action)
     if {"Deny", "Warn"} <= set(actions):
         yield invalid_value(path, actions, _BOTH)
-    if not actions:
-        yield required(path, "at least one validation action is required")
+    yield from needed(path, actions, "at least one validation action is required")
 
 
 def _validate_choice(obj: Obj, field: str, path: str) -> Iterator[FieldError]:
-    if obj.get(field) not in _CHOICES[field]:
-        yield unsupported_value(f"{path}.{field}", obj.get(field), _CHOICES[field])
+    yield from one_of(f"{path}.{field}", obj.get(field), _CHOICES[field])
 
 
 def _validate_parameters(kind: Obj, path: str) -> Iterator[FieldError]:
@@ -283,15 +281,15 @@ def _validate_parameters(kind: Obj, path: str) -> Iterator[FieldError]:
     elif "/" in group:
         yield invalid_value(f"{path}.apiVersion", api_version, f"unexpected GroupVersion string: {api_version}")
     else:
-        if group and (wrong := ",".join(fields.subdomain(group))):
+        if group and (wrong := ",".join(objects.subdomain(group))):
             yield invalid_value(f"{path}.apiVersion", group, wrong)
         if not version:
             yield invalid_value(f"{path}.apiVersion", api_version, "version must be specified")
-        elif wrong := ",".join(fields.old_label(version)):
+        elif wrong := ",".join(objects.old_label(version)):
             yield invalid_value(f"{path}.apiVersion", version, wrong)
     if not name:
         yield required(f"{path}.kind")
-    elif wrong := ",".join(fields.old_label(name.lower())):
+    elif wrong := ",".join(objects.old_label(name.lower())):
         yield invalid_value(f"{path}.kind", name, f"may have mixed case, but should otherwise match: {wrong}")
 
 

@@ -7,8 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from kopf_cluster.kinds import quantities
-from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
+from kopf_cluster import quantities
+from kopf_cluster.statuses import (
+    FieldError,
+    forbidden_value,
+    invalid_value,
+    needed,
+    one_of,
+    required,
+)
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -68,8 +75,7 @@ def _validate_version(reference: Obj, path: str, *, grouped: bool) -> Iterator[F
 
 def _validate_segment(name: str, path: str, missing: str) -> Iterator[FieldError]:
     """Whatever is asked for by its name, has a name that fits in a URL."""
-    if not name:
-        yield required(path, missing)
+    yield from needed(path, name, missing)
     if name in (".", ".."):
         yield invalid_value(path, name, f"may not be '{name}'")
     for char in "/%":
@@ -79,10 +85,8 @@ def _validate_segment(name: str, path: str, missing: str) -> Iterator[FieldError
 
 def _validate_metric(metric: Obj, path: str) -> Iterator[FieldError]:
     kind = metric.get("type") or ""
-    if not kind:
-        yield required(f"{path}.type", "must specify a metric source type")
-    if kind not in _TYPES:
-        yield unsupported_value(f"{path}.type", kind, _TYPES)
+    yield from needed(f"{path}.type", kind, "must specify a metric source type")
+    yield from one_of(f"{path}.type", kind, _TYPES)
     present = [source for source in _SOURCES if metric.get(source) is not None]
     if present:
         yield from _validate_source(present[0], metric[present[0]], f"{path}.{present[0]}")
@@ -101,8 +105,7 @@ def _validate_source(kind: str, source: Obj, path: str) -> Iterator[FieldError]:
         yield from _validate_reference(source.get("describedObject") or {}, f"{path}.describedObject")
         yield from _validate_version(source.get("describedObject") or {}, f"{path}.describedObject", grouped=False)
     if kind in ("resource", "containerResource"):
-        if not source.get("name"):
-            yield required(f"{path}.name", "must specify a resource name")
+        yield from needed(f"{path}.name", source.get("name"), "must specify a resource name")
         if kind == "containerResource" and not source.get("container"):
             yield required(f"{path}.container", "must specify a container")
     else:
@@ -114,8 +117,7 @@ def _validate_source(kind: str, source: Obj, path: str) -> Iterator[FieldError]:
 
 def _validate_target(target: Obj, path: str) -> Iterator[FieldError]:
     kind = target.get("type") or ""
-    if not kind:
-        yield required(f"{path}.type", "must specify a metric target type")
+    yield from needed(f"{path}.type", kind, "must specify a metric target type")
     if kind not in _TARGETS:
         yield invalid_value(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue")
     for field in ("value", "averageValue"):
@@ -131,15 +133,21 @@ def _validate_choice(kind: str, target: Obj, path: str) -> Iterator[FieldError]:
     if kind == "object" and not given & {"value", "averageValue"}:
         yield required(f"{path}.averageValue", "must set either a target value or averageValue")
     if kind == "external":
-        if not given & {"value", "averageValue"}:
-            yield required(f"{path}.averageValue", "must set either a target value for metric or a per-pod target")
+        yield from needed(
+            f"{path}.averageValue",
+            given & {"value", "averageValue"},
+            "must set either a target value for metric or a per-pod target",
+        )
         if given >= {"value", "averageValue"}:
             yield forbidden_value(f"{path}.value", "may not set both a target value for metric and a per-pod target")
     if kind == "pods" and "averageValue" not in given:
         yield required(f"{path}.averageValue", "must specify a positive target averageValue")
     if kind in ("resource", "containerResource"):
-        if not given & {"averageValue", "averageUtilization"}:
-            yield required(f"{path}.averageUtilization", "must set either a target raw value or a target utilization")
+        yield from needed(
+            f"{path}.averageUtilization",
+            given & {"averageValue", "averageUtilization"},
+            "must set either a target raw value or a target utilization",
+        )
         if given >= {"averageValue", "averageUtilization"}:
             yield forbidden_value(
                 f"{path}.averageValue", "may not set both a target raw value and a target utilization"

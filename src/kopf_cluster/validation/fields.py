@@ -11,42 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from kopf_cluster.kinds.objects import LABEL, LABEL_RULE, SUBDOMAIN, SUBDOMAIN_RULE, validate_labels, validate_qualified
+from kopf_cluster.kinds.objects import label, validate_labels, validate_qualified
 from kopf_cluster.statuses import FieldError, duplicate_value, forbidden_value, invalid_value, required
 
-_OLD_LABEL: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_OLD_LABEL_RULE: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-    "and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
-    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
 _VARIABLE_RULE: Final = (
     "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
 _PORT_CHARACTERS: Final = re.compile(r"[-a-z0-9]*")
-
-
-def label(name: str) -> Iterator[str]:
-    """A label of DNS (RFC 1123): names of containers, volumes, ports of services."""
-    if len(name) > 63:
-        yield "must be no more than 63 bytes"
-    if not LABEL.fullmatch(name):
-        yield LABEL_RULE
-
-
-def old_label(name: str) -> Iterator[str]:
-    """A label of DNS that does not begin with a digit (RFC 1035)."""
-    if len(name) > 63:
-        yield "must be no more than 63 bytes"
-    if not _OLD_LABEL.fullmatch(name):
-        yield _OLD_LABEL_RULE
-
-
-def subdomain(name: str) -> Iterator[str]:
-    if len(name) > 253:
-        yield "must be no more than 253 bytes"
-    if not SUBDOMAIN.fullmatch(name):
-        yield SUBDOMAIN_RULE
 
 
 def port(number: Any) -> Iterator[str]:

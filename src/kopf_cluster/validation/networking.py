@@ -7,14 +7,21 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.objects import validate_labels
-from kopf_cluster.statuses import FieldError, duplicate_value, forbidden_value, invalid_value, required
+from kopf_cluster.statuses import (
+    FieldError,
+    duplicate_value,
+    forbidden_value,
+    invalid_value,
+    invalid_values,
+    needed,
+    required,
+)
 from kopf_cluster.validation import fields
-from kopf_cluster.validation.fields import validate_item_name, validate_selector
-
-Obj: TypeAlias = dict[str, Any]
+from kopf_cluster.validation.fields import Obj, validate_item_name, validate_selector
 
 _CLASS: Final = "kubernetes.io/ingress.class"  # the annotation from before there was the field
 _BAD_PARTS: Final = ("//", "/./", "/../", "%2f", "%2F")
@@ -39,11 +46,9 @@ def validate_ingress(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         for number, host in enumerate(tls.get("hosts") or ()):
             yield from _validate_host(host, f"spec.tls[{index}].hosts[{number}]")
         if secret := tls.get("secretName"):
-            for why in fields.subdomain(secret):
-                yield invalid_value(f"spec.tls[{index}].secretName", secret, why)
+            yield from invalid_values(f"spec.tls[{index}].secretName", secret, objects.subdomain(secret))
     named = spec.get("ingressClassName")
-    for why in fields.subdomain(named) if named is not None else ():
-        yield invalid_value("spec.ingressClassName", named, why)
+    yield from invalid_values("spec.ingressClassName", named, objects.subdomain(named) if named is not None else ())
     annotated = (new["metadata"].get("annotations") or {}).get(_CLASS)
     if old is None and named is not None and annotated is not None and annotated != named:
         yield invalid_value(f"annotations.{_CLASS}", annotated, "must match `ingressClassName` when both are specified")
@@ -56,8 +61,7 @@ def _validate_rule(rule: Obj, path: str) -> Iterator[FieldError]:
         yield from _validate_host(host, f"{path}.host")
     http = rule.get("http")
     if http is not None:
-        if not http.get("paths"):
-            yield required(f"{path}.http.paths")
+        yield from needed(f"{path}.http.paths", http.get("paths"))
         for index, item in enumerate(http.get("paths") or ()):
             yield from _validate_path(item, f"{path}.http.paths[{index}]")
 
@@ -72,8 +76,7 @@ def _is_address(host: str) -> bool:
 
 def _validate_host(host: str, path: str) -> Iterator[FieldError]:
     if "*" not in host:
-        for why in fields.subdomain(host):
-            yield invalid_value(path, host, why)
+        yield from invalid_values(path, host, objects.subdomain(host))
     elif not _WILDCARD.fullmatch(host):
         yield invalid_value(path, host, _WILDCARD_RULE)
 
@@ -105,27 +108,21 @@ def _validate_backend(backend: Obj, path: str) -> Iterator[FieldError]:
         yield invalid_value(path, "", "resource or service backend is required")
     else:
         for field in ("kind", "name"):
-            if not resource.get(field):
-                yield required(f"{path}.resource.{field}")
+            yield from needed(f"{path}.resource.{field}", resource.get(field))
         if group := resource.get("apiGroup"):
-            for why in fields.subdomain(group):
-                yield invalid_value(f"{path}.resource.apiGroup", group, why)
+            yield from invalid_values(f"{path}.resource.apiGroup", group, objects.subdomain(group))
 
 
 def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
     name, port = service.get("name") or "", service.get("port") or {}
-    if not name:
-        yield required(f"{path}.service.name")
-    for why in fields.old_label(name) if name else ():
-        yield invalid_value(f"{path}.service.name", name, why)
+    yield from needed(f"{path}.service.name", name)
+    yield from invalid_values(f"{path}.service.name", name, objects.old_label(name) if name else ())
     if port.get("name") and port.get("number"):
         yield invalid_value(path, "", "cannot set both port name & port number")
     elif port.get("name"):
-        for why in fields.port_name(port["name"]):
-            yield invalid_value(f"{path}.service.port.name", port["name"], why)
+        yield from invalid_values(f"{path}.service.port.name", port.get("name"), fields.port_name(port["name"]))
     elif port.get("number"):
-        for why in fields.port(port["number"]):
-            yield invalid_value(f"{path}.service.port.number", port["number"], why)
+        yield from invalid_values(f"{path}.service.port.number", port.get("number"), fields.port(port["number"]))
     else:
         yield required(path, "port name or number is required")
 
@@ -135,17 +132,16 @@ def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
 
 def validate_service(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     name, spec = new["metadata"].get("name") or "", new.get("spec") or {}
-    for why in fields.old_label(name) if name and old is None else ():
-        yield invalid_value("metadata.name", name, why)
+    yield from invalid_values("metadata.name", name, objects.old_label(name) if name and old is None else ())
     is_external, ports = spec.get("type") == "ExternalName", spec.get("ports") or []
     if not ports and not is_external and spec.get("clusterIP") != "None":
         yield required("spec.ports")
     if is_external:
         target = (spec.get("externalName") or "").removesuffix(".")
-        if not target:
-            yield required("spec.externalName")
-        for why in fields.subdomain(target) if target else ():
-            yield invalid_value("spec.externalName", spec["externalName"], why)
+        yield from needed("spec.externalName", target)
+        yield from invalid_values(
+            "spec.externalName", spec.get("externalName"), objects.subdomain(target) if target else ()
+        )
     yield from _validate_ports(ports)
     yield from validate_labels(spec.get("selector") or {}, "spec.selector")
 
@@ -155,11 +151,11 @@ def _validate_ports(ports: Sequence[Obj]) -> Iterator[FieldError]:
     for index, port in enumerate(ports):
         path, name = f"spec.ports[{index}]", port.get("name") or ""
         yield from validate_item_name(name, f"{path}.name", names, needed=len(ports) > 1)
-        for why in fields.port(port.get("port") or 0):
-            yield invalid_value(f"{path}.port", port.get("port") or 0, why)
+        yield from invalid_values(f"{path}.port", port.get("port") or 0, fields.port(port.get("port") or 0))
         target = port.get("targetPort", 1)
-        for why in fields.port_name(target) if isinstance(target, str) else fields.port(target):
-            yield invalid_value(f"{path}.targetPort", target, why)
+        yield from invalid_values(
+            f"{path}.targetPort", target, fields.port_name(target) if isinstance(target, str) else fields.port(target)
+        )
     taken: set[tuple[Any, Any]] = set()
     for index, port in enumerate(ports):
         key = port.get("protocol") or "TCP", port.get("port")
@@ -191,8 +187,9 @@ def validate_network_policy(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 def _validate_port(port: Obj, path: str) -> Iterator[FieldError]:
     number, last = port.get("port"), port.get("endPort")
     if number is not None:
-        for why in fields.port_name(number) if isinstance(number, str) else fields.port(number):
-            yield invalid_value(f"{path}.port", number, why)
+        yield from invalid_values(
+            f"{path}.port", number, fields.port_name(number) if isinstance(number, str) else fields.port(number)
+        )
     if last is None:
         return
     if number is None:
@@ -201,8 +198,7 @@ def _validate_port(port: Obj, path: str) -> Iterator[FieldError]:
         yield invalid_value(f"{path}.endPort", last, "may not be specified when `port` is non-numeric")
     elif last < number:
         yield invalid_value(f"{path}.endPort", last, "must be greater than or equal to `port`")
-    for why in fields.port(last):
-        yield invalid_value(f"{path}.endPort", last, why)
+    yield from invalid_values(f"{path}.endPort", last, fields.port(last))
 
 
 def _validate_peer(peer: Obj, path: str) -> Iterator[FieldError]:

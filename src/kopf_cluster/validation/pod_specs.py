@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from kopf_cluster.kinds import quantities
+from kopf_cluster import quantities
+from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.objects import validate_labels
-from kopf_cluster.statuses import FieldError, duplicate_value, forbidden_value, invalid_value, not_found_value, required
+from kopf_cluster.statuses import (
+    FieldError,
+    duplicate_value,
+    forbidden_value,
+    invalid_value,
+    invalid_values,
+    needed,
+    not_found_value,
+    required,
+)
 from kopf_cluster.validation import fields
-from kopf_cluster.validation.fields import not_negative, validate_item_name
+from kopf_cluster.validation.fields import Obj, not_negative, validate_item_name
 from kopf_cluster.validation.scheduling import validate_affinity, validate_spread, validate_tolerations
-from kopf_cluster.validation.security_contexts import validate_container_context, validate_pod_context
-
-Obj: TypeAlias = dict[str, Any]
 
 _DEFAULT_GRACE: Final = 30  # seconds
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -49,14 +56,18 @@ def validate_spec(spec: Obj, path: str, more_volumes: Collection[str] = ()) -> I
     yield from validate_pod_context(spec.get("securityContext") or {}, f"{path}.securityContext")
     yield from validate_affinity(spec.get("affinity") or {}, f"{path}.affinity")
     yield from validate_spread(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
-    for why in fields.subdomain(spec.get("serviceAccountName") or "default"):
-        yield invalid_value(f"{path}.serviceAccountName", spec["serviceAccountName"], why)
+    yield from invalid_values(
+        f"{path}.serviceAccountName",
+        spec.get("serviceAccountName"),
+        objects.subdomain(spec.get("serviceAccountName") or "default"),
+    )
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline < 2**31:
         yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
     for field in ("hostname", "subdomain"):
-        for why in fields.label(spec[field]) if spec.get(field) else ():
-            yield invalid_value(f"{path}.{field}", spec[field], why)
+        yield from invalid_values(
+            f"{path}.{field}", spec.get(field), objects.label(spec[field]) if spec.get(field) else ()
+        )
     yield from not_negative(spec, path, "terminationGracePeriodSeconds")
     yield from validate_tolerations(spec.get("tolerations") or [], f"{path}.tolerations")
 
@@ -80,12 +91,9 @@ def _validate_containers(spec: Obj, path: str, mountable: Collection[Any]) -> It
 
 def _validate_container(container: Obj, path: str, mountable: Collection[Any]) -> Iterator[FieldError]:
     name, image = container.get("name") or "", container.get("image") or ""
-    if not name:
-        yield required(f"{path}.name")
-    for why in fields.label(name) if name else ():
-        yield invalid_value(f"{path}.name", name, why)
-    if not image:
-        yield required(f"{path}.image")
+    yield from needed(f"{path}.name", name)
+    yield from invalid_values(f"{path}.name", name, objects.label(name) if name else ())
+    yield from needed(f"{path}.image", image)
     yield from _validate_ports(container.get("ports") or (), f"{path}.ports")
     for index, variable in enumerate(container.get("env") or ()):
         yield from _validate_variable(variable, f"{path}.env[{index}]")
@@ -99,25 +107,21 @@ def _validate_ports(ports: Sequence[Obj], path: str) -> Iterator[FieldError]:
     for index, port in enumerate(ports):
         name, number = port.get("name") or "", port.get("containerPort") or 0
         wrong = list(fields.port_name(name)) if name else []
-        for why in wrong:
-            yield invalid_value(f"{path}[{index}].name", name, why)
+        yield from invalid_values(f"{path}[{index}].name", name, wrong)
         if name and not wrong and name in names:
             yield duplicate_value(f"{path}[{index}].name", name)
         names.add(name)
-        if not number:
-            yield required(f"{path}[{index}].containerPort")
-        for why in fields.port(number) if number else ():
-            yield invalid_value(f"{path}[{index}].containerPort", number, why)
-        for why in fields.port(port.get("hostPort") or 1):
-            yield invalid_value(f"{path}[{index}].hostPort", port["hostPort"], why)
+        yield from needed(f"{path}[{index}].containerPort", number)
+        yield from invalid_values(f"{path}[{index}].containerPort", number, fields.port(number) if number else ())
+        yield from invalid_values(
+            f"{path}[{index}].hostPort", port.get("hostPort"), fields.port(port.get("hostPort") or 1)
+        )
 
 
 def _validate_variable(variable: Obj, path: str) -> Iterator[FieldError]:
     name, source = variable.get("name") or "", variable.get("valueFrom")
-    if not name:
-        yield required(f"{path}.name")
-    for why in fields.variable(name):
-        yield invalid_value(f"{path}.name", name, why)
+    yield from needed(f"{path}.name", name)
+    yield from invalid_values(f"{path}.name", name, fields.variable(name))
     if source is not None:
         if not source:
             yield invalid_value(f"{path}.valueFrom", "", _SOURCES)
@@ -134,12 +138,10 @@ def _validate_mounts(mounts: Sequence[Obj], path: str, mountable: Collection[Any
     places: set[str] = set()
     for index, mount in enumerate(mounts):
         name, place = mount.get("name") or "", mount.get("mountPath") or ""
-        if not name:
-            yield required(f"{path}[{index}].name")
+        yield from needed(f"{path}[{index}].name", name)
         if name not in mountable:
             yield not_found_value(f"{path}[{index}].name", name)
-        if not place:
-            yield required(f"{path}[{index}].mountPath")
+        yield from needed(f"{path}[{index}].mountPath", place)
         if place in places:
             yield invalid_value(f"{path}[{index}].mountPath", place, "must be unique")
         places.add(place)
@@ -267,8 +269,7 @@ def _validate_handler(owner: Obj, path: str, grace: int) -> Iterator[FieldError]
 
 def _validate_action(kind: str, action: Obj, path: str, grace: int) -> Iterator[FieldError]:
     if kind == "exec":
-        if not action.get("command"):
-            yield required(f"{path}.command")
+        yield from needed(f"{path}.command", action.get("command"))
     elif kind == "sleep":
         seconds = action.get("seconds") or 0
         if not 0 <= seconds <= grace:
@@ -277,8 +278,71 @@ def _validate_action(kind: str, action: Obj, path: str, grace: int) -> Iterator[
             )
     else:
         port = action.get("port", 0)
-        for why in fields.port_name(port) if isinstance(port, str) else fields.port(port):
-            yield invalid_value(f"{path}.port", port, why)
+        yield from invalid_values(
+            f"{path}.port", port, fields.port_name(port) if isinstance(port, str) else fields.port(port)
+        )
         for header in action.get("httpHeaders") or ():
             if not _HEADER.fullmatch(header.get("name") or ""):
                 yield invalid_value(f"{path}.httpHeaders", header.get("name") or "", _HEADER_RULE)
+
+
+# Security contexts: as whom the processes run, and what they may do.
+
+
+_ID_RULE: Final = "must be between 0 and 2147483647, inclusive"
+
+
+# The fields of the server's own type, in whose form the value is shown.
+def validate_pod_context(context: Obj, path: str) -> Iterator[FieldError]:
+    yield from _validate_ids(context, path, "fsGroup", "runAsUser", "runAsGroup")
+    for index, group in enumerate(context.get("supplementalGroups") or ()):
+        yield from _validate_id(group, f"{path}.supplementalGroups[{index}]")
+    names: set[str] = set()
+    for index, setting in enumerate(context.get("sysctls") or ()):
+        name = setting.get("name") or ""
+        if name in names:
+            yield duplicate_value(f"{path}.sysctls[{index}].name", name)
+        names.add(name)
+    yield from _validate_profiles(context, path)
+
+
+def validate_container_context(context: Obj, path: str) -> Iterator[FieldError]:
+    yield from _validate_ids(context, path, "runAsUser", "runAsGroup")
+    yield from _validate_profiles(context, path)
+    if context.get("allowPrivilegeEscalation") is False:
+        if context.get("privileged"):
+            yield invalid_value(
+                path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+            )
+        if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
+            yield invalid_value(
+                path,
+                context,
+                "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
+            )
+
+
+def _validate_ids(context: Obj, path: str, *fields: str) -> Iterator[FieldError]:
+    for field in fields:
+        if (number := context.get(field)) is not None:
+            yield from _validate_id(number, f"{path}.{field}")
+
+
+def _validate_id(number: int, path: str) -> Iterator[FieldError]:
+    if not 0 <= number < 2**31:
+        yield invalid_value(path, number, _ID_RULE)
+
+
+def _validate_profiles(context: Obj, path: str) -> Iterator[FieldError]:
+    for field, name in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
+        profile = context.get(field)
+        if profile is None:
+            continue
+        kind, local = profile.get("type") or "", profile.get("localhostProfile")
+        yield from needed(f"{path}.{field}.type", kind, f"type is required when {field} is set")
+        if kind == "Localhost" and not local:
+            yield required(f"{path}.{field}.localhostProfile", f"must be set when {name} type is Localhost")
+        elif kind != "Localhost" and local is not None:
+            yield invalid_value(
+                f"{path}.{field}.localhostProfile", local, f"can only be set when {name} type is Localhost"
+            )

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from kopf_cluster.kinds import quantities
+from kopf_cluster import codec, quantities
+from kopf_cluster.kinds import objects
 from kopf_cluster.statuses import quoted
-from kopf_cluster.validation import fields
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -47,22 +47,16 @@ _OLD_VOLUMES: Final = {
 def find_warnings(plural: str, new: Obj, old: Obj | None) -> Iterator[str]:
     """Tell what is odd in a new pod, or in a template that is new or changed."""
     if plural == "pods" and old is None:
-        if reasons := list(fields.label(new["metadata"]["name"])):
+        if reasons := list(objects.label(new["metadata"]["name"])):
             yield (
                 "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
                 f"a DNS label is recommended: [{' '.join(reasons)}]"
             )
         yield from _look_at(new["spec"], "spec")
     elif path := _TEMPLATES.get(plural):
-        template = _dig(new, path)
-        if template is not None and template != _dig(old, path):
+        template = codec.dig(new, *path.split("."))
+        if template is not None and template != codec.dig(old, *path.split(".")):
             yield from _look_at(template.get("spec") or {}, f"{path}.spec")
-
-
-def _dig(obj: Any, path: str) -> Any:
-    for name in path.split("."):
-        obj = (obj or {}).get(name)
-    return obj
 
 
 def _look_at(spec: Obj, path: str) -> Iterator[str]:

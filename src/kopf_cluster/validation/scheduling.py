@@ -7,19 +7,19 @@ See "Assigning Pods to Nodes", "Taints and Tolerations", and "Pod Topology Sprea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from kopf_cluster.kinds.objects import validate_labels, validate_qualified
 from kopf_cluster.statuses import (
     FieldError,
     duplicate_value,
     invalid_value,
+    needed,
+    one_of,
     required,
     unsupported_value,
 )
-from kopf_cluster.validation.fields import validate_requirement, validate_selector
-
-Obj: TypeAlias = dict[str, Any]
+from kopf_cluster.validation.fields import Obj, validate_requirement, validate_selector
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -45,8 +45,7 @@ def _validate_node_affinity(affinity: Obj, path: str) -> Iterator[FieldError]:
     if (selector := affinity.get(_REQUIRED)) is not None:
         place = f"{path}.{_REQUIRED}.nodeSelectorTerms"
         terms = selector.get("nodeSelectorTerms") or []
-        if not terms:
-            yield required(place, "must have at least one node selector term")
+        yield from needed(place, terms, "must have at least one node selector term")
         for index, term in enumerate(terms):
             yield from _validate_node_term(term, f"{place}[{index}]")
     for index, weighted in enumerate(affinity.get(_PREFERRED) or ()):
@@ -86,8 +85,7 @@ def _validate_pod_term(term: Obj, path: str) -> Iterator[FieldError]:
     for field in ("labelSelector", "namespaceSelector"):
         yield from validate_selector(term.get(field) or {}, f"{path}.{field}")
     key = term.get("topologyKey") or ""
-    if not key:
-        yield required(f"{path}.topologyKey", "can not be empty")
+    yield from needed(f"{path}.topologyKey", key, "can not be empty")
     yield from validate_qualified(f"{path}.topologyKey", key)
 
 
@@ -98,10 +96,8 @@ def validate_spread(constraints: list[Obj], path: str) -> Iterator[FieldError]:
         skew, domains = constraint.get("maxSkew") or 0, constraint.get("minDomains")
         if skew <= 0:
             yield invalid_value(f"{place}.maxSkew", skew, "must be greater than zero")
-        if not key:
-            yield required(f"{place}.topologyKey", "can not be empty")
-        if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            yield unsupported_value(f"{place}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
+        yield from needed(f"{place}.topologyKey", key, "can not be empty")
+        yield from one_of(f"{place}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
         if kinds[index] in kinds[index + 1 :]:
             yield duplicate_value(f"{place}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         if domains is not None and domains <= 0:
@@ -130,21 +126,8 @@ def validate_tolerations(tolerations: list[Obj], path: str) -> Iterator[FieldErr
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             yield invalid_value(f"{place}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
         if operator == "Exists" and value:
-            yield invalid_value(
-                f"{place}.operator", _show(toleration), "value must be empty when `operator` is 'Exists'"
-            )
+            yield invalid_value(f"{place}.operator", toleration, "value must be empty when `operator` is 'Exists'")
         elif operator in ("", "Equal"):
             yield from validate_labels({"key": value}, f"{place}.operator")  # values are as of labels
         if effect and effect not in _EFFECTS:
             yield unsupported_value(f"{place}.effect", effect, _EFFECTS)
-
-
-def _show(toleration: Obj) -> Obj:
-    """Show a toleration as the server does: in its own form, with its own names."""
-    return {
-        "Key": toleration.get("key") or "",
-        "Operator": toleration.get("operator") or "",
-        "Value": toleration.get("value") or "",
-        "Effect": toleration.get("effect") or "",
-        "TolerationSeconds": toleration.get("tolerationSeconds"),
-    }

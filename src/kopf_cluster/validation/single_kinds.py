@@ -8,24 +8,23 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from kopf_cluster import codec
+from kopf_cluster import codec, quantities
 from kopf_cluster.access.authorizing import GROUP
-from kopf_cluster.kinds import quantities
+from kopf_cluster.kinds import objects
 from kopf_cluster.statuses import (
     FieldError,
     duplicate_value,
     forbidden_value,
     invalid_value,
+    invalid_values,
+    needed,
     required,
     too_long,
     unsupported_value,
 )
-from kopf_cluster.validation import fields
-from kopf_cluster.validation.fields import not_negative, number_or_percent, validate_selector
-
-Obj: TypeAlias = dict[str, Any]
+from kopf_cluster.validation.fields import Obj, not_negative, number_or_percent, validate_selector
 
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _MAX_PRIORITY: Final = 1_000_000_000  # of those that users make
@@ -63,18 +62,15 @@ def validate_api_service(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield invalid_value("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"')
     if not group and version != "v1":
         yield required("spec.group", "only v1 may have an empty group and it better be legacy kube")
-    for why in fields.subdomain(group) if group else ():
-        yield invalid_value("spec.group", group, why)
-    for why in fields.old_label(version):
-        yield invalid_value("spec.version", version, why)
+    yield from invalid_values("spec.group", group, objects.subdomain(group) if group else ())
+    yield from invalid_values("spec.version", version, objects.old_label(version))
     for field, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
         if not 0 < (spec.get(field) or 0) <= most:
             yield invalid_value(f"spec.{field}", spec.get(field) or 0, f"must be positive and less than {most}")
     yield from _validate_trust(spec, is_local=service is None)
     if service is not None:
         for field in ("namespace", "name"):
-            if not service.get(field):
-                yield required(f"spec.service.{field}")
+            yield from needed(f"spec.service.{field}", service.get(field))
 
 
 def _validate_trust(spec: Obj, *, is_local: bool) -> Iterator[FieldError]:
@@ -101,8 +97,7 @@ def validate_role(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     namespaced = bool(new["metadata"].get("namespace"))
     for index, rule in enumerate(new.get("rules") or ()):
         path = f"rules[{index}]"
-        if not rule.get("verbs"):
-            yield required(f"{path}.verbs", "verbs must contain at least one value")
+        yield from needed(f"{path}.verbs", rule.get("verbs"), "verbs must contain at least one value")
         if paths := rule.get("nonResourceURLs"):
             if namespaced:
                 yield invalid_value(
@@ -115,10 +110,12 @@ def validate_role(new: Obj, old: Obj | None) -> Iterator[FieldError]:
                     "rules cannot apply to both regular resources and non-resource URLs",
                 )
             continue
-        if not rule.get("apiGroups"):
-            yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
-        if not rule.get("resources"):
-            yield required(f"{path}.resources", "resource rules must supply at least one resource")
+        yield from needed(
+            f"{path}.apiGroups", rule.get("apiGroups"), "resource rules must supply at least one api group"
+        )
+        yield from needed(
+            f"{path}.resources", rule.get("resources"), "resource rules must supply at least one resource"
+        )
 
 
 def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -128,8 +125,7 @@ def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield unsupported_value("roleRef.apiGroup", reference.get("apiGroup") or "", (GROUP,))
     if reference.get("kind") not in kinds:
         yield unsupported_value("roleRef.kind", reference.get("kind") or "", kinds)
-    if not reference.get("name"):
-        yield required("roleRef.name")
+    yield from needed("roleRef.name", reference.get("name"))
     for index, subject in enumerate(new.get("subjects") or ()):
         yield from _validate_subject(subject, f"subjects[{index}]", namespaced)
 
@@ -137,8 +133,7 @@ def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 def _validate_subject(subject: Obj, path: str, namespaced: bool) -> Iterator[FieldError]:
     """Give what is wrong with a subject; accounts without a namespace are of that of the binding."""
     kind, group = subject.get("kind") or "", subject.get("apiGroup") or ""
-    if not subject.get("name"):
-        yield required(f"{path}.name")
+    yield from needed(f"{path}.name", subject.get("name"))
     if kind not in _SUBJECTS:
         yield unsupported_value(f"{path}.kind", kind, _SUBJECTS)
     elif kind == "ServiceAccount":
@@ -213,13 +208,7 @@ def validate_budget(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if least is not None and most is not None:
-        shown = {
-            "MinAvailable": least,
-            "MaxUnavailable": most,
-            "Selector": spec.get("selector"),
-            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
-        }
-        yield invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+        yield invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     for field in ("minAvailable", "maxUnavailable"):
         if field in spec:
             yield from number_or_percent(spec[field], f"spec.{field}", most=100)
@@ -336,9 +325,9 @@ def _validate_key(key: str, field: str) -> Iterator[FieldError]:
 
 def _find_fault(text: bytes) -> str:
     """Tell why it is no JSON object; nothing if it is one."""
-    kinds = {str: "string", list: "array", bool: "bool", int: "number", float: "number"}
     try:
-        found = kinds.get(type(codec.decode(text)))
+        data = codec.decode(text)
     except (codec.DecodeError, RecursionError) as error:
         return str(error)
-    return f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}" if found else ""
+    is_fit = data is None or isinstance(data, dict)
+    return "" if is_fit else f"json: cannot unmarshal {codec.type_name(data)} into an object"

@@ -6,15 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from fractions import Fraction
-from typing import Any, Final, TypeAlias
+from typing import Final
 
-from kopf_cluster.kinds import quantities, selectors
+from kopf_cluster import quantities
+from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.objects import validate_labels
-from kopf_cluster.statuses import FieldError, forbidden_value, invalid_value, required, unsupported_value
-from kopf_cluster.validation.fields import not_negative, number_or_percent, validate_selector
+from kopf_cluster.statuses import (
+    FieldError,
+    forbidden_value,
+    invalid_value,
+    needed,
+    one_of,
+    required,
+    unsupported_value,
+)
+from kopf_cluster.validation.fields import Obj, not_negative, number_or_percent, validate_selector
 from kopf_cluster.validation.pod_specs import validate_spec
-
-Obj: TypeAlias = dict[str, Any]
 
 MISMATCH: Final = "`selector` does not match template `labels`"
 """What is wrong with a template whose pods would not be found."""
@@ -56,8 +63,7 @@ def validate_replication_controller(new: Obj, old: Obj | None) -> Iterator[Field
     spec = new.get("spec") or {}
     selector, template = spec.get("selector") or {}, spec.get("template")
     yield from not_negative(spec, "spec", "minReadySeconds")
-    if not selector:
-        yield required("spec.selector")
+    yield from needed("spec.selector", selector)
     yield from not_negative(spec, "spec", "replicas")
     if template is None:
         yield required("spec.template")
@@ -293,8 +299,7 @@ def validate_volume(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     yield from _validate_modes(spec, "spec", "")
     capacity = spec.get("capacity") or {}
-    if not capacity:
-        yield required("spec.capacity")
+    yield from needed("spec.capacity", capacity)
     if capacity.keys() != {"storage"}:
         yield unsupported_value("spec.capacity", capacity or None, ("storage",))
     for name, size in capacity.items():
@@ -303,17 +308,14 @@ def validate_volume(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     sources = [name for name in spec if name not in _COMMON]
     for name in sources[1:]:
         yield forbidden_value(f"spec.{name}", "may not specify more than 1 volume type")
-    if not sources:
-        yield required("spec", "must specify a volume type")
+    yield from needed("spec", sources, "must specify a volume type")
 
 
 def _validate_modes(spec: Obj, path: str, missing: str) -> Iterator[FieldError]:
     modes = spec.get("accessModes") or []
-    if not modes:
-        yield required(f"{path}.accessModes", missing)
+    yield from needed(f"{path}.accessModes", modes, missing)
     for mode in modes:
-        if mode not in _MODES:
-            yield unsupported_value(f"{path}.accessModes", mode, _MODES)
+        yield from one_of(f"{path}.accessModes", mode, _MODES)
     if "ReadWriteOncePod" in modes and len(modes) > 1:
         yield forbidden_value(f"{path}.accessModes", "may not use ReadWriteOncePod with other access modes")
 

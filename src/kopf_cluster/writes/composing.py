@@ -87,9 +87,8 @@ def _read_metadata(kind: Kind, raw: Any) -> Obj:
     try:
         return objects.settle_metadata(raw)
     except ValueError as error:
-        found = _find_mistyped(kind, raw)
-        why, conversion = (str(error), "") if found is None else (str(found), found.conversion)
-        raise statuses.Undecodable(kind.kind, kind.version, why, conversion) from None
+        why = str(_find_mistyped(kind, raw) or error)
+        raise statuses.Undecodable(kind.kind, kind.version, why) from None
 
 
 def _find_mistyped(kind: Kind, raw: Any) -> pruning.MistypedError | None:
@@ -206,15 +205,12 @@ def settle_body(
             del new[key]
         new.update(body)
         errors += _validate(kind.schema, new, old)
+    blocked = any(error.reason in _BLOCKING for error in errors)
     if kind.rules is not None:
-        errors += cel_rules.validate(kind.rules, new, old) if not _are_blocking(errors) else [_UNCHECKED]
+        errors += [_UNCHECKED] if blocked else cel_rules.validate(kind.rules, new, old)
     if kind.strategy is not None:
         errors += kind.strategy(new, old, unknown)
     return errors
-
-
-def _are_blocking(errors: list[statuses.FieldError]) -> bool:
-    return any(error.reason in _BLOCKING for error in errors)
 
 
 def _validate(schema: schemas.Schema, new: Obj, old: Obj | None) -> list[statuses.FieldError]:
@@ -228,7 +224,7 @@ def _refuse_strictly(kind: Kind, new: Obj, notes: Iterable[str], options: WriteO
     """Make the refusal of what is unknown or repeated: the object is to blame, or the patch."""
     why = f"strict decoding error: {', '.join(notes)}"
     if options.patching:
-        return blame_patch(new, options.strategic, why)
+        return blame_patch(new, why)
     return statuses.Undecodable(kind.kind, kind.version, why)
 
 
@@ -294,11 +290,15 @@ def _take_approval(kind: Kind, old: Obj, new: Obj) -> Obj:
     return {**old, "status": certificates.settle(status, old.get("status") or {})}
 
 
-def _take_finalizers(kind: Kind, old: Obj, new: Obj) -> Obj:
-    """Only the finalizers in the spec are taken: those of namespaces."""
-    spec, wanted = dict(old.get("spec") or {}), new.get("spec")
-    copy_field(wanted if isinstance(wanted, dict) else {}, spec, "finalizers")
-    return {**old, "spec": spec}
+def _take_from_spec(field: str) -> Callable[[Kind, Obj, Obj], Obj]:
+    """Only this field in the spec is taken."""
+
+    def take(kind: Kind, old: Obj, new: Obj) -> Obj:
+        spec, wanted = dict(old.get("spec") or {}), new.get("spec")
+        copy_field(wanted if isinstance(wanted, dict) else {}, spec, field)
+        return {**old, "spec": spec}
+
+    return take
 
 
 def _take_binding(kind: Kind, old: Obj, new: Obj) -> Obj:
@@ -306,28 +306,18 @@ def _take_binding(kind: Kind, old: Obj, new: Obj) -> Obj:
     return new
 
 
-def _take_ephemeral_containers(kind: Kind, old: Obj, new: Obj) -> Obj:
-    spec, wanted = dict(old.get("spec") or {}), new.get("spec")
-    copy_field(wanted if isinstance(wanted, dict) else {}, spec, "ephemeralContainers")
-    return {**old, "spec": spec}
-
-
 def _take_sizes(kind: Kind, old: Obj, new: Obj) -> Obj:
     """Only the resources of the containers are taken."""
     spec, wanted = dict(old.get("spec") or {}), new.get("spec")
     for field in ("containers", "initContainers"):
-        sizes = {item.get("name"): item for item in _dicts(wanted.get(field) if isinstance(wanted, dict) else None)}
+        sizes = {item.get("name"): item for item in codec.dig_objects(wanted, field)}
         if field in spec:
-            spec[field] = [_resize(item, sizes.get(item.get("name"), {})) for item in _dicts(spec[field])]
+            spec[field] = [_resize(item, sizes.get(item.get("name"), {})) for item in codec.dig_objects(spec, field)]
     return {**old, "spec": spec}
 
 
 def _resize(container: Obj, wanted: Obj) -> Obj:
     return {**container, **{name: wanted[name] for name in ("resources", "resizePolicy") if name in wanted}}
-
-
-def _dicts(value: Any) -> list[Obj]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def copy_field(source: Obj, target: Obj, field: str) -> None:
@@ -342,7 +332,7 @@ _TAKERS: Final[dict[str, Callable[[Kind, Obj, Obj], Obj]]] = {
     "status": _take_status,
     "approval": _take_approval,
     "binding": _take_binding,
-    "finalize": _take_finalizers,
-    "ephemeralcontainers": _take_ephemeral_containers,
+    "finalize": _take_from_spec("finalizers"),
+    "ephemeralcontainers": _take_from_spec("ephemeralContainers"),
     "resize": _take_sizes,
 }

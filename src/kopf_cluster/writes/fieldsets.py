@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
 Tree: TypeAlias = dict[str, Any]
@@ -33,13 +33,6 @@ class FieldSet:
     def from_json(cls, value: Any) -> FieldSet:
         """Read a set from ``fieldsV1``, or raise `ValueError` if it is not one."""
         return cls(_read_children(value))
-
-    @classmethod
-    def from_paths(cls, paths: Iterable[Path]) -> FieldSet:
-        tree: Tree = {}
-        for path in paths:
-            insert(tree, path, {})
-        return cls(tree)
 
     def to_json(self) -> Tree:
         """Give the JSON with its elements in the order of the API server."""
@@ -135,28 +128,21 @@ def _unite(left: Tree, right: Tree) -> Tree:
 
 
 def _subtract(left: Tree, right: Tree) -> Tree | None:
-    owned = is_owned(left) and not is_owned(right)
-    result: Tree = {}
-    for element, node in left.items():
-        if element == _SELF:
-            continue
-        rest = _subtract(node, right[element]) if element in right else node
-        if rest is not None:
-            result[element] = rest
-    return _finish(result, owned)
+    return _finish(_reduce(left, right, _subtract), is_owned(left) and not is_owned(right))
 
 
 def _cut(left: Tree, right: Tree) -> Tree | None:
-    if is_owned(right):
-        return None
+    return None if is_owned(right) else _finish(_reduce(left, right, _cut), is_owned(left))
+
+
+def _reduce(left: Tree, right: Tree, operation: Callable[[Tree, Tree], Tree | None]) -> Tree:
+    """Give the children of a node with the operation done to those that are in both, and without what becomes none."""
     result: Tree = {}
     for element, node in left.items():
-        if element == _SELF:
-            continue
-        rest = _cut(node, right[element]) if element in right else node
-        if rest is not None:
+        rest = operation(node, right[element]) if element in right else node
+        if element != _SELF and rest is not None:
             result[element] = rest
-    return _finish(result, is_owned(left))
+    return result
 
 
 def _intersect(left: Tree, right: Tree) -> Tree | None:

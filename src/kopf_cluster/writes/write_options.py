@@ -5,7 +5,7 @@ How to write: the options of creations, updates, and patches, and those of delet
 from __future__ import annotations
 
 import datetime
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -76,8 +76,6 @@ class WriteOptions(msgspec.Struct, frozen=True):
     """Whether the managed fields are settled already."""
     patching: bool = False
     """Whether the new state is made by a patch, so that it is the patch to blame for what is wrong."""
-    strategic: dict[str, Any] | None = None
-    """The strategic merge-patch by which the new state is made, if it is one."""
 
 
 DEFAULT: Final = WriteOptions()

@@ -118,14 +118,12 @@ class Writer:
         try:
             new = composing.take_part(kind, subresource, old, dict(new))
             new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version))
-            is_same = _is_same_body(old, new) and not options.repeated and not _has_transitions(kind)
+            is_same = _is_same_body(old, new) and not options.repeated and not (kind.rules and kind.rules.transitional)
             wrong = [] if is_same else composing.settle(kind, new, old, sent, options)
         except statuses.Undecodable as error:
             if not options.patching or options.applied:
                 raise
-            raise blame_patch(
-                outcome, options.strategic, error.why if options.strategic is None else error.conversion
-            ) from None
+            raise blame_patch(outcome, error.why) from None
         if self._gate:
             mutated = self._gate.mutate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
             mutated = {**composing.take_part(kind, subresource, old, dict(mutated)), "metadata": mutated["metadata"]}
@@ -344,11 +342,6 @@ def _now() -> str:
 
 def _is_same_body(old: Obj, new: Obj) -> bool:
     return all(old.get(key) == new.get(key) for key in {*old, *new} if key != "metadata")
-
-
-def _has_transitions(kind: Kind) -> bool:
-    """Whether an update can be wrong even if it changes nothing: by rules that compare to the old value."""
-    return kind.rules is not None and kind.rules.transitional
 
 
 def _is_new_generation(kind: Kind, old: Obj, new: Obj) -> bool:

@@ -3,7 +3,6 @@ Nobody can grant what they do not have, unless they may do exactly that.
 """
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,10 +20,7 @@ OWN: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[LocalCluster]:
-    async with LocalCluster(authorization="rbac") as cluster:
-        yield cluster
+CLUSTER = {"authorization": "rbac"}
 
 
 def grant(cluster: LocalCluster, *rules: dict[str, Any]) -> None:

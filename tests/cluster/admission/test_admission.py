@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import pathlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,12 +16,6 @@ from tests.ports import find_free_port
 NAMESPACES = "/api/v1/namespaces"
 ANY_RULE = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
 CONFIG_MAP_RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
-
-
-@pytest.fixture
-async def hooks(tmp_path: pathlib.Path) -> AsyncIterator[Hooks]:
-    async with serve_hooks(tmp_path) as hooks:
-        yield hooks
 
 
 def webhook(config: Obj, name: str = "x.example.com", **fields: Any) -> Obj:

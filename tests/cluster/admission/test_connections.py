@@ -3,8 +3,6 @@ Connections to containers: webhooks are asked about them, even if there is nothi
 """
 from __future__ import annotations
 
-import pathlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,15 +10,9 @@ import pytest
 from kopf_cluster import LocalCluster
 from tests.cluster.admission.test_admission import configure, webhook
 from tests.cluster.conftest import Client, Obj
-from tests.cluster.webhooks import Hooks, add, allow, deny, patch, serve_hooks
+from tests.cluster.webhooks import Hooks, add, allow, deny, patch
 
 POD = "/api/v1/namespaces/default/pods/one"
-
-
-@pytest.fixture
-async def hooks(tmp_path: pathlib.Path) -> AsyncIterator[Hooks]:
-    async with serve_hooks(tmp_path) as hooks:
-        yield hooks
 
 
 def rule(resource: str) -> Obj:

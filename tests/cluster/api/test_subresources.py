@@ -228,10 +228,10 @@ APPROVED, DENIED = ({"type": kind, "status": "True"} for kind in ("Approved", "D
      'status.conditions[0].status: Unsupported value: "False": supported values: "True"'),
     ("approval", [APPROVED, {"type": "Other", "status": "Maybe"}],
      'status.conditions[1].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"'),
-    ("approval", [{**APPROVED, "type": []}], "cannot unmarshal array into Go struct field"),
-    ("status", [{**APPROVED, "status": {}}], "cannot unmarshal object into Go struct field"),
-    ("approval", [1], "cannot unmarshal number into Go struct field"),
-    ("status", "x", "cannot unmarshal string into Go struct field"),
+    ("approval", [{**APPROVED, "type": []}], "cannot unmarshal array into the field"),
+    ("status", [{**APPROVED, "status": {}}], "cannot unmarshal object into the field"),
+    ("approval", [1], "cannot unmarshal number into the field"),
+    ("status", "x", "cannot unmarshal string into the field"),
     ("approval", [APPROVED, {"type": "", "status": "True"}], "status.conditions[1].type: Required value"),
 ])
 async def test_decisions_on_certificates_are_final(

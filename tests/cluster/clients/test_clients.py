@@ -5,14 +5,14 @@ import concurrent.futures
 import pathlib
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from kopf_cluster import APIStatus, LocalCluster
 from tests.cluster.conftest import connect, make_config_map, make_definition, make_kex
-from tests.cluster.webhooks import Hooks, add, allow, deny, patch, serve_hooks
+from tests.cluster.webhooks import Hooks, add, allow, deny, patch
 from tests.patience import PATIENCE
 
 KIND = "configmaps"
@@ -23,12 +23,6 @@ def threaded() -> Iterator[LocalCluster]:
     """A cluster in a thread of its own."""
     with LocalCluster(bare=True) as cluster:
         yield cluster
-
-
-@pytest.fixture
-async def hooks(tmp_path: pathlib.Path) -> AsyncIterator[Hooks]:
-    async with serve_hooks(tmp_path) as hooks:
-        yield hooks
 
 
 def configure(config: dict[str, Any], *, mutating: bool = False, name: str = "hooks") -> dict[str, Any]:

@@ -4,7 +4,6 @@ What every cluster has from the beginning.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,10 +16,7 @@ NAMESPACES = "/api/v1/namespaces"
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[LocalCluster]:
-    async with LocalCluster() as cluster:
-        yield cluster
+CLUSTER: dict[str, object] = {}
 
 
 async def wait_there(client: Client, path: str) -> object:

@@ -4,7 +4,6 @@ Controllers with no kubelet: they create and delete pods, and the test decides w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -14,10 +13,7 @@ from tests.cluster.control.test_pods_ending import make_pod, make_workload
 pytestmark = pytest.mark.fastforward
 
 
-@pytest.fixture
-async def cluster(shared_certificates: None) -> AsyncIterator[LocalCluster]:
-    async with LocalCluster(simulate="controllers") as cluster:
-        yield cluster
+CLUSTER = {"simulate": "controllers"}
 
 
 async def test_there_are_no_nodes_and_pods_stay_as_they_are(cluster: LocalCluster) -> None:

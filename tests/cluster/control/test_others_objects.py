@@ -4,7 +4,6 @@ What controllers make of the objects and the words of others: they adopt pods, l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,10 +15,7 @@ from tests.cluster.control.test_pods_ending import CONTAINERS, is_running, make_
 pytestmark = pytest.mark.fastforward
 
 
-@pytest.fixture
-async def cluster(shared_certificates: None) -> AsyncIterator[LocalCluster]:
-    async with LocalCluster(simulate=True) as cluster:
-        yield cluster
+CLUSTER = {"simulate": True}
 
 
 def make_controller(kind: str, replicas: int) -> Obj:

@@ -10,9 +10,9 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import Obj
-from tests.cluster.control.test_pods_ending import cluster, is_running, make_pod
+from tests.cluster.control.test_pods_ending import CLUSTER, is_running, make_pod
 
-__all__ = ["cluster"]
+__all__ = ["CLUSTER"]
 
 pytestmark = pytest.mark.fastforward
 

@@ -4,7 +4,6 @@ How simulated pods end: they are told to, take a moment, and go; whoever must no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,10 +16,7 @@ pytestmark = pytest.mark.fastforward
 CONTAINERS = [{"name": "main", "image": "nginx:1"}]
 
 
-@pytest.fixture
-async def cluster(shared_certificates: None) -> AsyncIterator[LocalCluster]:
-    async with LocalCluster(simulate=True) as cluster:
-        yield cluster
+CLUSTER = {"simulate": True}
 
 
 def make_pod(**metadata: Any) -> Obj:

@@ -1,8 +1,6 @@
 """When claims are bound: at once, or when their class wants to know the first consumer before."""
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 
 from kopf_cluster import LocalCluster
@@ -32,10 +30,7 @@ spec:
 """
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[LocalCluster]:
-    async with LocalCluster(simulate=True) as cluster:
-        yield cluster
+CLUSTER = {"simulate": True}
 
 
 async def test_claims_wait_for_consumers_if_their_class_does(cluster: LocalCluster) -> None:

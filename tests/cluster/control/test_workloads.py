@@ -6,13 +6,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from kopf_cluster import LocalCluster
-from tests.cluster.conftest import Client, Obj, connect
+from tests.cluster.conftest import Client, Obj
 from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.fastforward
@@ -22,16 +21,7 @@ BATCH = "/apis/batch/v1/namespaces/default"
 CORE = "/api/v1/namespaces/default"
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[LocalCluster]:
-    async with LocalCluster(simulate=True) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def client(cluster: LocalCluster) -> AsyncIterator[Client]:
-    async with connect(cluster) as client:
-        yield client
+CLUSTER = {"simulate": True}
 
 
 async def wait_for(client: Client, path: str, check: Callable[[Any], object], limit: float = 600) -> Any:

@@ -5,24 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CRDS, Client, Obj, causes, connect, make_definition
-from tests.cluster.webhooks import Hooks, serve_hooks
+from tests.cluster.webhooks import Hooks
 from tests.patience import PATIENCE
 
 V1 = "/apis/example.com/v1/namespaces/default/kexes"
 V2 = "/apis/example.com/v2/namespaces/default/kexes"
-
-
-@pytest.fixture
-async def hooks(tmp_path: pathlib.Path) -> AsyncIterator[Hooks]:
-    async with serve_hooks(tmp_path) as hooks:
-        yield hooks
 
 
 def convert(review: Obj) -> Obj:

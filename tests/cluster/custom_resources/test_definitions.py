@@ -42,7 +42,6 @@ async def test_definitions_are_completed_and_established(client: Client) -> None
     (["spec", "scope"], "Galaxy", [("spec.scope", "FieldValueNotSupported")]),
     (["spec", "scope"], "", [("spec.scope", "FieldValueRequired")]),
     (["spec", "versions"], [], [("spec.versions", "FieldValueRequired")]),
-    (["spec", "versions"], 5, [("spec", "FieldValueTypeInvalid")]),
     (["spec", "versions", 0, "storage"], False, [("spec.versions", "FieldValueInvalid")]),
     (["spec", "versions", 0, "schema"], None, [("spec.versions[0].schema.openAPIV3Schema", "FieldValueRequired")]),
     (["spec", "versions", 0, "schema", "openAPIV3Schema"], {"type": "string"},
@@ -54,24 +53,50 @@ async def test_definitions_are_completed_and_established(client: Client) -> None
     (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"],
      {"type": "string", "pattern": "("},
      [("spec.versions[0].schema.openAPIV3Schema.properties[spec].pattern", "FieldValueInvalid")]),
-    (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"],
-     {"type": "integer", "minimum": "many"}, [("spec", "FieldValueTypeInvalid")]),
     (["spec", "versions", 0, "additionalPrinterColumns"], [{"name": "A", "type": "string", "jsonPath": ".a["}],
      [("spec.versions[0].additionalPrinterColumns[0].jsonPath", "FieldValueInvalid")]),
     (["spec", "conversion"], {"strategy": "Other"}, [("spec.conversion.strategy", "FieldValueNotSupported")]),
-    (["spec", "names", "shortNames"], "kx", [("spec", "FieldValueTypeInvalid")]),
 ])
 async def test_wrong_definitions_are_invalid(
         client: Client, path: list[Any], value: Any, expected: list[tuple[str, str]],
 ) -> None:
+    reply = await client.call("POST", CRDS, json=spoil(path, value))
+    assert causes(reply) == expected
+    assert (await client.call("GET", KEXES)).status == 404
+
+
+def spoil(path: list[Any], value: Any) -> Any:
     definition: Any = make_definition()
     place = definition
     for step in path[:-1]:
         place = place[step]
     place[path[-1]] = value
-    reply = await client.call("POST", CRDS, json=definition)
-    assert causes(reply) == expected
-    assert (await client.call("GET", KEXES)).status == 404
+    return definition
+
+
+SPEC = ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"]
+
+
+@pytest.mark.parametrize(("path", "value", "why"), [
+    (["spec", "versions"], 5, "number into the field spec.versions of type []v1.CustomResourceDefinitionVersion"),
+    (["spec", "names", "shortNames"], "kx", "string into the field spec.names.shortNames of type []string"),
+    (SPEC, {"type": "integer", "minimum": "many"}, "of type float64"),
+    (SPEC, {"type": "array", "items": []}, "of type v1.JSONSchemaPropsOrArray"),
+    (SPEC, {"type": "array", "items": {"type": 5}}, "number into the field "),
+    (SPEC, {"type": "object", "additionalProperties": "x"}, "of type v1.JSONSchemaPropsOrBool"),
+    (SPEC, {"type": "object", "additionalProperties": {"nullable": "x"}}, "of type bool"),
+])
+async def test_mistyped_definitions_are_refused(client: Client, path: list[Any], value: Any, why: str) -> None:
+    reply = await client.call("POST", CRDS, json=spoil(path, value))
+    assert (reply.status, why in reply.body["message"]) == (400, True), reply
+
+
+async def test_what_is_unknown_in_schemas_is_lost_at_any_depth(client: Client) -> None:
+    items = {"type": "object", "additionalProperties": {"type": "string", "alien": 1}, "alien": 1}
+    await client.create(CRDS, spoil(SPEC, {"type": "array", "items": items}))
+    definition = await client.get(f"{CRDS}/kexes.example.com")
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert schema["items"] == {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 @pytest.mark.parametrize("conditions", [[{}], [{"status": "True"}], [{"type": "Terminating"}], [None]])

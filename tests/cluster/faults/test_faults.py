@@ -12,6 +12,8 @@ from kopf_cluster import FaultRule, LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, Client, connect, make_config_map
 from tests.patience import PATIENCE
 
+CONNECT = connect
+
 
 async def test_answers_by_rules(client: Client, cluster: LocalCluster) -> None:
     cluster.faults.inject(429, verb="list", resource="configmaps", retry_after=7)

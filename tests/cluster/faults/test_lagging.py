@@ -14,6 +14,8 @@ import pytest
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, Client, Obj, Stream, connect, make_config_map
 
+CONNECT = connect
+
 pytestmark = pytest.mark.fastforward
 
 

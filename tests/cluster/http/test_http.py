@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
 import ssl
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +15,8 @@ from hypothesis import strategies as st
 from kopf_cluster import LocalCluster
 from kopf_cluster.access.gate import Authorization
 from tests.cluster.conftest import CONFIG_MAPS, Client, connect, make_config_map
+
+CONNECT = connect
 
 
 async def test_wrong_tokens_are_unauthorized(client: Client) -> None:
@@ -191,6 +196,19 @@ async def test_broken_http_does_not_break_the_server(
     assert (await client.get("/version"))["minor"] == "36"
 
 
+@pytest.fixture
+def lasting() -> Iterator[tuple[asyncio.Runner, Client]]:
+    """A loop with a cluster for all examples of a test, and a client of it."""
+    async def enter() -> Client:
+        cluster = await stack.enter_async_context(LocalCluster())
+        return await stack.enter_async_context(connect(cluster))
+
+    stack = contextlib.AsyncExitStack()
+    with asyncio.Runner() as runner:
+        yield runner, runner.run(enter())
+        runner.run(stack.aclose())
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
@@ -212,18 +230,21 @@ queries = st.dictionaries(
 @given(st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE"]), paths, queries, content_types, json_values)
 @settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
 def test_whatever_is_sent_a_status_or_an_object_is_answered(
-        method: str, path: list[str], query: dict[str, str], content_type: str, body: Any,
+        lasting: tuple[asyncio.Runner, Client], method: str, path: list[str], query: dict[str, str], content_type: str,
+        body: Any,
 ) -> None:
     async def attempt() -> None:
-        async with LocalCluster() as cluster, connect(cluster) as client:
-            cluster.apply(make_config_map("one"))
-            reply = await client.call(method, "/" + "/".join(path), params=query, data=json.dumps(body).encode(),
-                                      headers={"Content-Type": content_type})
-            assert reply.status < 500 or reply.status in (501, 504) or reply.body["message"] in EXPECTED, reply
-            assert (await client.get("/version"))["minor"] == "36"
-    asyncio.run(attempt())
+        await client.call("POST", CONFIG_MAPS, json=make_config_map("one"))  # if it is gone
+        reply = await client.call(method, "/" + "/".join(path), params=query, data=json.dumps(body).encode(),
+                                  headers={"Content-Type": content_type})
+        assert reply.status < 500 or reply.status in (501, 504) or reply.body["message"] in EXPECTED, reply
+        assert (await client.get("/version"))["minor"] == "36"
+
+    runner, client = lasting
+    runner.run(attempt())
 
 
+NUMBERS = itertools.count()
 EXPECTED = {"resourceVersion should not be set on objects to be created"}
 
 
@@ -236,19 +257,21 @@ EXPECTED = {"resourceVersion should not be set on objects to be created"}
 ]))
 @settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
 def test_whatever_is_in_objects_they_are_accepted_or_refused(
-        value: Any, field: str, kind: tuple[str, str, str],
+        lasting: tuple[asyncio.Runner, Client], value: Any, field: str, kind: tuple[str, str, str],
 ) -> None:
     async def attempt() -> None:
-        async with LocalCluster() as cluster, connect(cluster) as client:
-            obj = {"apiVersion": kind[1], "kind": kind[0], "metadata": {"name": "one"}, field: value}
-            reply = await client.call("POST", kind[2], json=obj)
-            assert reply.status in (201, 400, 403, 404, 409, 422) or reply.body["message"] in EXPECTED, reply
-            table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-            assert (await client.call("GET", kind[2], headers=table)).status == 200
-            name = reply.body["metadata"]["name"] if reply.status == 201 else "one"
-            reply = await client.send_patch(f"{kind[2]}/{name}", {field: value, "metadata": {"labels": {"a": "b"}}},
-                                            "application/strategic-merge-patch+json")
-            assert reply.status in (200, 400, 404, 422), reply
-            reply = await client.call("DELETE", f"{kind[2]}/{name}")
-            assert reply.status in (200, 404), reply
-    asyncio.run(attempt())
+        name = f"one-{next(NUMBERS)}"
+        obj = {"apiVersion": kind[1], "kind": kind[0], "metadata": {"name": name}, field: value}
+        reply = await client.call("POST", kind[2], json=obj)
+        assert reply.status in (201, 400, 403, 404, 409, 422) or reply.body["message"] in EXPECTED, reply
+        table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+        assert (await client.call("GET", kind[2], headers=table)).status == 200
+        name = reply.body["metadata"]["name"] if reply.status == 201 else name
+        reply = await client.send_patch(f"{kind[2]}/{name}", {field: value, "metadata": {"labels": {"a": "b"}}},
+                                        "application/strategic-merge-patch+json")
+        assert reply.status in (200, 400, 404, 422), reply
+        reply = await client.call("DELETE", f"{kind[2]}/{name}")
+        assert reply.status in (200, 404), reply
+
+    runner, client = lasting
+    runner.run(attempt())

@@ -1,13 +1,36 @@
 """
-Objects of built-in kinds for property-based tests, drawn from their structures.
+Objects of built-in kinds for property-based tests, drawn from their structures; and the ways through these.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds.structures import Structure
+
+
+def find(structure: Structure, *path: str) -> Structure:
+    """Give what is at this path: names of fields, and ``[]`` for what is in an array or in a map."""
+    for name in path:
+        below = structure.items if name == "[]" else structure.fields.get(name)
+        assert below is not None, f"there is no {name!r} in {structure.go_type}"
+        structure = below
+    return structure
+
+
+def walk(structure: Structure) -> Iterator[Structure]:
+    """Give the structure and all that is in it, each once, even if it contains itself."""
+    seen: set[int] = set()
+    pending = [structure]
+    while pending:
+        one = pending.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            pending += [*one.fields.values(), *([one.items] if one.items is not None else [])]
+
 
 _NAMES = st.text("abcXYZ-_", min_size=1, max_size=8)
 _SCALARS: dict[str, st.SearchStrategy[Any]] = {
@@ -34,6 +57,8 @@ def values(structure: Structure, depth: int = 5) -> st.SearchStrategy[Any]:
             return st.lists(_inner(structure, depth), max_size=2 if depth > 0 else 0)
         case "map":
             return st.dictionaries(_NAMES, _inner(structure, depth), max_size=2 if depth > 0 else 0)
+    if structure.shape == "any" and structure.items is not None:  # a schema, or something else
+        return _inner(structure, depth)
     if structure.go_type.endswith("MicroTime"):
         return st.just("2024-02-29T10:20:30.123456Z")
     if structure.enum:
@@ -72,6 +97,8 @@ def _spoil(draw: st.DrawFn, value: Any, structure: Structure, path: str, paths: 
             made["noSuchField"] = draw(_SCALARS["any"])
             paths.append(f"{path}.noSuchField".removeprefix("."))
         return made
+    if structure.items is not None and structure.shape == "any":
+        return _spoil(draw, value, structure.items, path, paths)
     if structure.items is not None and structure.shape == "array":
         return [_spoil(draw, item, structure.items, f"{path}[{index}]", paths) for index, item in enumerate(value)]
     if structure.items is not None:

@@ -66,29 +66,29 @@ def test_whatever_is_accepted_is_clean_the_second_time(value: Any, definition: s
 
 @pytest.mark.parametrize(("obj", "message"), [
     ({"spec": {"containers": [{"env": [{"name": "A", "value": 1}]}]}},
-     "json: cannot unmarshal number into Go struct field EnvVar.spec.containers.env.value of type string"),
-    ({"spec": []}, "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec"),
+     "json: cannot unmarshal number into the field spec.containers.env.value of type string"),
+    ({"spec": []}, "json: cannot unmarshal array into the field spec of type v1.PodSpec"),
     ({"spec": {"containers": {}}},
-     "json: cannot unmarshal object into Go struct field PodSpec.spec.containers of type []v1.Container"),
+     "json: cannot unmarshal object into the field spec.containers of type []v1.Container"),
     ({"metadata": {"labels": {"a": True}}},
-     "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string"),
+     "json: cannot unmarshal bool into the field metadata.labels of type string"),
     ({"metadata": {"labels": "a"}},
-     "json: cannot unmarshal string into Go struct field ObjectMeta.metadata.labels of type map[string]string"),
+     "json: cannot unmarshal string into the field metadata.labels of type map[string]string"),
     ({"spec": {"priority": "5"}},
-     "json: cannot unmarshal string into Go struct field PodSpec.spec.priority of type int32"),
+     "json: cannot unmarshal string into the field spec.priority of type int32"),
     ({"spec": {"priority": 1.5}},
-     "json: cannot unmarshal number 1.5 into Go struct field PodSpec.spec.priority of type int32"),
+     "json: cannot unmarshal number 1.5 into the field spec.priority of type int32"),
     ({"spec": {"priority": 3_000_000_000}},
-     "json: cannot unmarshal number 3000000000 into Go struct field PodSpec.spec.priority of type int32"),
+     "json: cannot unmarshal number 3000000000 into the field spec.priority of type int32"),
     ({"spec": {"hostNetwork": "true"}},
-     "json: cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool"),
+     "json: cannot unmarshal string into the field spec.hostNetwork of type bool"),
     ({"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": True}}}]}},
-     "json: cannot unmarshal bool into Go value of type int32"),
+     "json: cannot unmarshal bool into a value of type int32"),
     ({"spec": {"containers": [{"resources": {"limits": {"cpu": "much"}}}]}},
      "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
     ({"status": {"startTime": "today"}},
-     'parsing time "today" as "2006-01-02T15:04:05Z07:00": cannot parse "today" as "2006"'),
-    ([], "json: cannot unmarshal array into Go value of type v1.Pod"),
+     'parsing time "today": it is not of RFC 3339'),
+    ([], "json: cannot unmarshal array into a value of type v1.Pod"),
 ])
 def test_wrong_types_are_refused_in_the_words_of_the_server(obj: Any, message: str) -> None:
     with pytest.raises(MistypedError) as caught:
@@ -96,9 +96,9 @@ def test_wrong_types_are_refused_in_the_words_of_the_server(obj: Any, message: s
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(("data", "position"), [("*", 0), ("YWJj!", 4), ("YWJ", 0), ("YQ==YQ", 4)])
-def test_broken_base64_is_refused(data: str, position: int) -> None:
-    with pytest.raises(MistypedError, match=f"^illegal base64 data at input byte {position}$"):
+@pytest.mark.parametrize("data", ["*", "YWJj!", "YWJ", "YQ==YQ"])
+def test_broken_base64_is_refused(data: str) -> None:
+    with pytest.raises(MistypedError, match="^illegal base64 data$"):
         prune({"data": {"key": data}}, structures.of_definition("io.k8s.api.core.v1.Secret"))
 
 

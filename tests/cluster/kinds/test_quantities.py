@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils import quantity as reference
 
-from kopf_cluster.kinds.quantities import canonical
+from kopf_cluster.quantities import canonical
 
 
 @pytest.mark.parametrize(("text", "expected"), [

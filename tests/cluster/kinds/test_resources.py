@@ -11,6 +11,7 @@ import pytest
 
 from kopf_cluster.kinds import resources, structures
 from kopf_cluster.kinds.resources import Resource
+from tests.cluster.kinds import strategies
 from tests.patience import PATIENCE
 
 ALL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -133,7 +134,7 @@ def test_selectable_fields_exist() -> None:
         structure = structures.of_definition(resource.definition)
         for field in resource.fields:
             if (resource.plural, field) != ("jobs", "status.successful"):  # the only one that is not a field
-                structure.find(*field.split("."))
+                strategies.find(structure, *field.split("."))
 
 
 def test_the_data_are_small_and_loaded_only_when_needed() -> None:

@@ -84,7 +84,7 @@ async def test_wrong_types_are_bad_requests(client: Client) -> None:
     assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
     assert reply.body["message"] == (
         'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal object into '
-        "Go struct field PodSpec.spec.containers of type []v1.Container")
+        "the field spec.containers of type []v1.Container")
 
 
 async def test_wrong_contents_are_invalid(client: Client) -> None:

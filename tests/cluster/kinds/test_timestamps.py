@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from kopf_cluster.kinds.pruning import canonical
@@ -24,15 +22,15 @@ def test_microseconds(text: str, expected: str) -> None:
     assert canonical(text, micro=True) == expected
 
 
-@pytest.mark.parametrize(("text", "micro", "tail"), [
-    ("", False, 'cannot parse "" as "2006"'),
-    ("2024-02-29", False, 'cannot parse "" as "T"'),
-    ("2024-02-29 10:20:30Z", False, 'cannot parse " 10:20:30Z" as "T"'),
-    ("2024-02-29T10:20:30", False, 'cannot parse "" as "Z07:00"'),
-    ("2024-02-29T10:20:30Zoo", False, 'extra text: "oo"'),
-    ("2024-02-29T10:20:30Z", True, 'cannot parse "Z" as ".000000"'),
-    ("2024-02-30T10:20:30Z", False, "day out of range"),
+@pytest.mark.parametrize(("text", "micro"), [
+    ("", False),
+    ("2024-02-29", False),
+    ("2024-02-29 10:20:30Z", False),
+    ("2024-02-29T10:20:30", False),
+    ("2024-02-29T10:20:30Zoo", False),
+    ("2024-02-29T10:20:30Z", True),
+    ("2024-02-30T10:20:30Z", False),
 ])
-def test_nonsense(text: str, micro: bool, tail: str) -> None:
-    with pytest.raises(ValueError, match=f"^parsing time \"{text}\".*{re.escape(tail)}$"):
+def test_nonsense(text: str, micro: bool) -> None:
+    with pytest.raises(ValueError, match=f'^parsing time "{text}"'):
         canonical(text, micro=micro)

@@ -4,11 +4,14 @@ Objects of all kinds, with random fields of the right types.
 from __future__ import annotations
 
 import base64
+import gzip
+import importlib.resources
+import json
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kopf_cluster.protobuf.messages import Message, Row, find_value, read_rows
+from kopf_cluster.protobuf.messages import Message, Row, find_message, find_value, open_envelope, read_rows
 
 SCHEMA = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
@@ -65,6 +68,19 @@ def without_empty(value: Any) -> Any:
         left = {name: without_empty(item) for name, item in value.items()}
         return {name: item for name, item in left.items() if item not in ("", "0", 0, False, None, {}, [])}
     return [without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def list_messages() -> list[str]:
+    packed = importlib.resources.files("kopf_cluster.protobuf").joinpath("data/messages.json.gz").read_bytes()
+    return list(json.loads(gzip.decompress(packed))["messages"])
+
+
+def decode_object(data: bytes) -> dict[str, Any]:
+    """Give what is in the envelope."""
+    envelope = open_envelope(data)
+    message = find_message(envelope.api_version, envelope.kind)
+    assert message is not None
+    return {"kind": envelope.kind, "apiVersion": envelope.api_version, **message.decode(envelope.raw)}
 
 
 def find(definition: str) -> Message:

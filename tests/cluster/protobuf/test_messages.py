@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kopf_cluster.builtin_kinds import read_kinds
-from kopf_cluster.protobuf.messages import decode_object, encode_object, list_messages, open_envelope
+from kopf_cluster.protobuf.messages import encode_object, open_envelope
 from kopf_cluster.protobuf.wire import ProtobufError
 
-from .samples import find, make, without_empty
+from .samples import decode_object, find, list_messages, make, without_empty
 from .witness import find_class, unwrap
 
 DEFINITIONS = sorted(kind.definition for kind in read_kinds())
@@ -71,11 +71,11 @@ def test_objects_are_in_envelopes() -> None:
     assert (api_version, kind) == ("v1", "Pod")
     assert find_class("io.k8s.api.core.v1.Pod").FromString(raw).metadata.name == "one"
     assert data.endswith(b"\x1a\x00\x22\x00")  # as kube-apiserver ends it
-    assert decode_object(open_envelope(data))["metadata"] == {"name": "one"}
+    assert decode_object(data)["metadata"] == {"name": "one"}
 
 
 def decode(kind: str, api_version: str, **fields: Any) -> dict[str, Any]:
-    return decode_object(open_envelope(encode_object({"kind": kind, "apiVersion": api_version, **fields})))
+    return decode_object(encode_object({"kind": kind, "apiVersion": api_version, **fields}))
 
 
 def test_what_is_empty_is_shown_as_by_go() -> None:

@@ -10,7 +10,9 @@ from google.protobuf import descriptor_pb2
 from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.kinds import structures
 from kopf_cluster.kinds.structures import Structure
-from kopf_cluster.protobuf.messages import Row, find_message, list_messages, read_rows
+from kopf_cluster.protobuf.messages import Row, find_message, read_rows
+from tests.cluster.kinds.strategies import walk
+from tests.cluster.protobuf.samples import list_messages
 
 from .witness import name_of, read_files
 
@@ -66,7 +68,7 @@ def test_the_fields_are_those_of_the_definitions() -> None:
     known = set(list_messages())
     checked: set[str] = set()
     for kind in read_kinds():
-        for structure in structures.of_definition(kind.definition).walk():
+        for structure in walk(structures.of_definition(kind.definition)):
             if structure.definition in known and structure.definition not in checked:
                 checked.add(structure.definition)
                 compare(structure)

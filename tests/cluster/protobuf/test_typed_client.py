@@ -11,11 +11,10 @@ import pytest
 
 from kopf_cluster import LocalCluster
 from kopf_cluster.builtin_kinds import read_kinds
-from kopf_cluster.protobuf.messages import decode_object, open_envelope
 from tests.patience import PATIENCE
 
 from ..conftest import CRDS, Client, connect, make_definition, make_request
-from .samples import without_empty
+from .samples import decode_object, without_empty
 from .typed import ACCEPT, CORE, META, PROTOBUF, Typed, TypedClient, make
 
 APPS = "io.k8s.api.apps.v1"
@@ -204,7 +203,7 @@ async def test_definitions_and_metadata_of_custom_resources(typed: TypedClient, 
     await client.create(CRDS, make_definition(spec={"type": "object", "properties": {"n": {
         "default": 3, "maximum": 5, "x-kubernetes-int-or-string": True}}}))
     definitions = await client.call("GET", CRDS, headers={"Accept": ACCEPT})
-    decoded = decode_object(open_envelope(definitions.body))
+    decoded = decode_object(definitions.body)
     in_json = await client.get(CRDS)
     assert without_empty(decoded["items"]) == without_empty(in_json["items"])
     await client.create(KEXES, {"apiVersion": "example.com/v1", "kind": "Kex", "metadata": {"name": "one"}})
@@ -230,7 +229,7 @@ async def test_everything_is_the_same_in_both_encodings() -> None:
             if "list" in kind.verbs:
                 prefix = f"/apis/{kind.api_version}" if kind.group else "/api/v1"
                 reply = await typed.call("GET", f"{prefix}/{kind.plural}")
-                decoded = decode_object(open_envelope(reply.body))
+                decoded = decode_object(reply.body)
                 assert (decoded["apiVersion"], decoded["kind"]) == (kind.api_version, f"{kind.kind}List")
                 version = decoded["metadata"]["resourceVersion"]
                 exactly = {"resourceVersion": version, "resourceVersionMatch": "Exact"}

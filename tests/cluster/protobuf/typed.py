@@ -30,7 +30,6 @@ class TypedClient:
     """Requests with messages; the package of the answers is told, or that of the request."""
 
     def __init__(self, client: Client) -> None:
-        super().__init__()
         self._client = client
 
     async def call(self, method: str, path: str, body: Typed | None = None, **kwargs: Any) -> Reply:
@@ -68,7 +67,6 @@ class Events:
     """A watch stream, read event by event."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
-        super().__init__()
         self._content = response.content
 
     async def next(self, package: str) -> tuple[str, Typed]:

@@ -258,12 +258,9 @@ async def test_versions_of_the_near_future_are_answered_when_they_come(client: C
     assert names(await reading) == ["one", "three", "two"]
 
 
-@pytest.mark.parametrize(("timeout", "why"), [
-    ("soon", 'time: invalid duration "soon"'), ("10", 'time: missing unit in duration "10"'),
-    ("10y", 'time: unknown unit "y" in duration "10y"'), ("-", 'time: invalid duration "-"'),
-    (".s", 'time: invalid duration ".s"'), ("1s,", 'time: unknown unit "s," in duration "1s,"'),
-])
-async def test_timeouts_that_are_no_durations_are_bad_requests(client: Client, timeout: str, why: str) -> None:
+@pytest.mark.parametrize("timeout", ["soon", "10", "10y", "-", ".s", "1s,"])
+async def test_timeouts_that_are_no_durations_are_bad_requests(client: Client, timeout: str) -> None:
+    why = f'time: invalid duration "{timeout}"'
     await client.create(CONFIG_MAPS, make_config_map())
     for method, path in (("GET", CONFIG_MAPS), ("DELETE", f"{CONFIG_MAPS}/one"), ("GET", "/api")):
         reply = await client.call(method, path, params={"timeout": timeout})

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import pytest
 
@@ -9,11 +8,8 @@ from kopf_cluster import LocalCluster
 from tests.cluster.conftest import (
     CONFIG_MAPS,
     CRDS,
-    KEXES,
     Client,
-    connect,
     make_config_map,
-    make_definition,
     make_kex,
 )
 
@@ -188,49 +184,3 @@ async def test_other_forms_of_objects(client: Client) -> None:
             await created
             assert f'"kind":"{kind}"'.encode() in line
             assert b'"type":"ADDED"' in line
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_nothing_is_lost_or_repeated_through_reconnects(seed: int) -> None:
-    """Random writers, and watchers that reconnect at random; each of them sees every version in order."""
-    rnd = random.Random(seed)
-    async with LocalCluster(seed=seed) as cluster, connect(cluster) as client:
-        cluster.apply(make_definition())
-        start = await version_of(client, KEXES)
-        written: list[tuple[str, str, str]] = []
-
-        async def write(worker: int) -> None:
-            for number in range(150):
-                name = f"obj-{worker}-{rnd.randrange(5)}"
-                if rnd.random() < 0.1:
-                    reply = await client.call("DELETE", f"{KEXES}/{name}")
-                    continue
-                reply = await client.send_patch(f"{KEXES}/{name}", {"spec": {"n": number}})
-                if reply.status == 404:
-                    reply = await client.call("POST", KEXES, json=make_kex(name, spec={"n": number}))
-                assert reply.status in (200, 201)
-                written.append((name, reply.body["metadata"]["resourceVersion"], str(number)))
-
-        async def watch(seen: list[tuple[str, str, str]]) -> None:
-            version = start
-            while True:
-                async with client.watch(KEXES, resourceVersion=version) as stream:
-                    for _ in range(rnd.randrange(1, 60)):
-                        event = await stream.next()
-                        if event is None:
-                            break
-                        metadata = event["object"]["metadata"]
-                        version = metadata["resourceVersion"]
-                        if metadata["name"] == "last":
-                            return
-                        if event["type"] != "DELETED":
-                            seen.append((metadata["name"], version, str(event["object"]["spec"]["n"])))
-
-        logs: list[list[tuple[str, str, str]]] = [[] for _ in range(4)]
-        watchers = [asyncio.create_task(watch(log)) for log in logs]
-        await asyncio.gather(*(write(worker) for worker in range(5)))
-        await client.create(KEXES, make_kex("last"))
-        await asyncio.gather(*watchers)
-        expected = sorted(written, key=lambda item: int(item[1]))
-        for log in logs:
-            assert log == expected

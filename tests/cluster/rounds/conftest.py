@@ -10,6 +10,7 @@ import pytest
 
 from kopf.testing import LocalCluster
 from tests.cluster.rounds import widgets
+from tests.cluster.rounds.malformed import check_alive, prepare
 from tests.cluster.rounds.wire import Wire
 
 
@@ -52,3 +53,11 @@ def wire(server: LocalCluster) -> Iterator[Wire]:
     finally:
         logging.getLogger().removeHandler(complaints)
     assert complaints.messages == []
+
+
+@pytest.fixture
+def objects(server: LocalCluster, wire: Wire) -> Iterator[None]:
+    """Something to be addressed by malformed requests, which must be there afterwards, too."""
+    prepare(server)
+    yield
+    check_alive(wire)

@@ -30,7 +30,6 @@ class Pipeline:
     """One connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, token: str) -> None:
-        super().__init__()
         self._reader = reader
         self._writer = writer
         self._common = f"Host: localhost\r\nAuthorization: Bearer {token}\r\n"

@@ -89,7 +89,6 @@ class Console:
     """Executes the steps of one tool with one configuration, in one directory."""
 
     def __init__(self, tool: str, kubeconfig: pathlib.Path, directory: pathlib.Path) -> None:
-        super().__init__()
         self._tool = tool
         self._directory = directory
         self._env = {"PATH": os.environ["PATH"], "HOME": str(directory), "KUBECONFIG": str(kubeconfig),

@@ -22,7 +22,6 @@ class World:
     """The things as they are, and as they were at all the versions."""
 
     def __init__(self, wire: Wire) -> None:
-        super().__init__()
         self._wire = wire
         assert wire.send("DELETE", FREE_PATH).status == 200
         self.state: State = {}

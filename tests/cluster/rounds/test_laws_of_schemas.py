@@ -119,7 +119,6 @@ class Kind:
     """A new custom resource with the schema for the spec."""
 
     def __init__(self, wire: Wire, schema: dict[str, Any]) -> None:
-        super().__init__()
         self._wire = wire
         self._name = f"kind{next(numbers)}s"
         self._path = f"/apis/{GROUP}/v1/namespaces/default/{self._name}"

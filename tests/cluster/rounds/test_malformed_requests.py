@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kopf.testing import LocalCluster
 from tests.cluster.rounds import widgets
 from tests.cluster.rounds.malformed import (
     APPLY,
@@ -25,24 +24,16 @@ from tests.cluster.rounds.malformed import (
     MERGE,
     STRATEGIC,
     check,
-    check_alive,
     check_refusal,
     distort,
     encode,
     mutate,
-    prepare,
 )
 from tests.cluster.rounds.widgets import make_config_map, make_widget
 from tests.cluster.rounds.wire import Wire
 
+pytestmark = pytest.mark.usefixtures("objects")
 fuzz = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-@pytest.fixture(autouse=True)
-def _objects(server: LocalCluster, wire: Wire) -> Iterator[None]:
-    prepare(server)
-    yield
-    check_alive(wire)
 
 
 REQUESTS: dict[str, tuple[str, str, str, bytes]] = {
@@ -131,12 +122,12 @@ def test_bodies_of_other_types(name: str, wire: Wire) -> None:
      "Widgets"),
     (widgets.PATH, None, {"kind": "Widget", "metadata": {"name": "x"}}, 400, "apiVersion"),
     (widgets.PATH, None, {"apiVersion": widgets.API_VERSION, "metadata": {"name": "x"}}, 400, "'Kind' is missing"),
-    (f"{widgets.PATH}/one", MERGE, [], 400, "cannot unmarshal"),
+    (f"{widgets.PATH}/one", MERGE, [], 400, "error decoding patch"),
     (f"{widgets.PATH}/one", MERGE, {"metadata": {"name": "two"}}, 400, "the name of the object (two)"),
     (f"{widgets.PATH}/one", MERGE, {"spec": 5}, 422, "must be of type object"),
     (f"{widgets.PATH}/one", MERGE, {"kind": "Other"}, 400, "Other"),
     (f"{widgets.PATH}/one", STRATEGIC, {}, 415, "the body of the request was in an unknown format"),
-    (f"{widgets.PATH}/one", JSON_PATCH, {}, 400, "cannot unmarshal"),
+    (f"{widgets.PATH}/one", JSON_PATCH, {}, 400, "error decoding patch"),
     (f"{widgets.PATH}/one", JSON_PATCH, [{"op": "test", "path": "/spec/size", "value": "x"}], 422,
      "the server rejected our request due to an error in our request"),
     (f"{widgets.PATH}/one", JSON_PATCH, [{"op": "remove", "path": ""}], 422, ""),
@@ -144,7 +135,7 @@ def test_bodies_of_other_types(name: str, wire: Wire) -> None:
     (f"{DEPLOYMENTS}/one", STRATEGIC, {"spec": {"template": {"spec": {"containers": [{"image": "x"}]}}}}, 400,
      "does not contain declared merge key: name"),
     (f"{DEPLOYMENTS}/one", STRATEGIC, {"spec": {"$patch": "nosuch"}}, 400, "nosuch"),
-    (f"{DEPLOYMENTS}/one", STRATEGIC, [], 400, "cannot unmarshal"),
+    (f"{DEPLOYMENTS}/one", STRATEGIC, [], 400, "error decoding patch"),
     (f"{widgets.PATH}/one?fieldManager=x", APPLY, {"apiVersion": widgets.API_VERSION, "kind": "Widget", "metadata": {
         "name": "one", "managedFields": [{"manager": "x"}]}}, 400, "metadata.managedFields must be nil"),
     (f"{widgets.PATH}/one", APPLY, make_widget("one"), 422, "fieldManager"),

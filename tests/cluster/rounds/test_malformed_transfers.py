@@ -4,22 +4,15 @@ Requests that are malformed as HTTP, too large, or never finished: whatever come
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 
-from kopf.testing import LocalCluster
 from tests.cluster.rounds import widgets
-from tests.cluster.rounds.malformed import CONFIG_MAPS, MERGE, check_alive, check_refusal, encode, mutate, prepare
+from tests.cluster.rounds.malformed import CONFIG_MAPS, MERGE, check_alive, check_refusal, encode, mutate
 from tests.cluster.rounds.widgets import make_config_map
 from tests.cluster.rounds.wire import Wire
 
-
-@pytest.fixture(autouse=True)
-def _objects(server: LocalCluster, wire: Wire) -> Iterator[None]:
-    prepare(server)
-    yield
-    check_alive(wire)
+pytestmark = pytest.mark.usefixtures("objects")
 
 
 def test_huge_bodies(wire: Wire) -> None:

@@ -84,7 +84,6 @@ class Watcher:
     """Remembers everything that is told, and goes on from the last version, be it of an event or of a bookmark."""
 
     def __init__(self, session: aiohttp.ClientSession, rnd: random.Random, version: int, **params: str) -> None:
-        super().__init__()
         self.log: list[Event] = []
         self.connections = 0
         self.bookmarks = 0

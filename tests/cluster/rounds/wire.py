@@ -28,7 +28,6 @@ class Wire:
     """One connection at a time, which is opened anew if the server has closed it."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        super().__init__()
         host, _, port = cluster.url.removeprefix("https://").partition(":")
         self._address = host, int(port)
         self._context = ssl.create_default_context(cadata=cluster.ca_data.decode())

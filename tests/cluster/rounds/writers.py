@@ -72,7 +72,6 @@ class Writer:
     """Creates, updates, and deletes its objects at random."""
 
     def __init__(self, number: int, objects: int, seed: int) -> None:
-        super().__init__()
         self.facts: dict[str, list[Fact]] = collections.defaultdict(list)
         self.count = 0
         self._rnd = random.Random(f"{seed}-{number}")

@@ -34,6 +34,8 @@ from tests.cluster.conftest import (
 )
 from tests.patience import PATIENCE
 
+CONNECT = connect
+
 KEXES = "/apis/example.com/v1/namespaces/default/kexes"
 
 

@@ -148,8 +148,8 @@ WRONG: Final[list[tuple[str, Obj, list[str]]]] = [
     ("secrets", {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": "no"}}, [
         'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": Input data was truncated']),
     ("secrets", {"type": "kubernetes.io/dockercfg", "stringData": {".dockercfg": "[]"}}, [
-        'data[.dockercfg]: Invalid value: "<secret contents redacted>": json: cannot unmarshal array into Go value of '
-        "type map[string]interface {}"]),
+        'data[.dockercfg]: Invalid value: "<secret contents redacted>": json: cannot unmarshal array into '
+        "an object"]),
     ("secrets", {"type": "kubernetes.io/basic-auth"}, [
         "data[username]: Required value", "data[password]: Required value"]),
     ("secrets", {"type": "kubernetes.io/ssh-auth", "data": {"ssh-privatekey": ""}}, [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.kinds.topologies import WITHOUT_SCHEMA, SchemaTopology
+from kopf_cluster.kinds.topologies import of_schema
 from kopf_cluster.statuses import APIStatus
 from kopf_cluster.writes import owners
 from kopf_cluster.writes.applying import apply, update
@@ -17,7 +17,8 @@ from kopf_cluster.writes.fieldsets import FieldSet, path_text
 
 T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
 
-SCHEMA = SchemaTopology({"type": "object", "properties": {
+WITHOUT_SCHEMA = of_schema({"x-kubernetes-preserve-unknown-fields": True}, root=True)
+SCHEMA = of_schema({"type": "object", "properties": {
     "spec": {"type": "object", "properties": {
         "replicas": {"type": "integer"},
         "paused": {"type": "boolean"},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -8,7 +9,16 @@ from hypothesis import strategies as st
 
 from kopf_cluster.kinds import topologies
 from kopf_cluster.writes import comparing
-from kopf_cluster.writes.fieldsets import FieldSet, field_element, key_element, path_text, value_element
+from kopf_cluster.writes.fieldsets import (
+    FieldSet,
+    Path,
+    Tree,
+    field_element,
+    insert,
+    key_element,
+    path_text,
+    value_element,
+)
 
 ELEMENTS = st.sampled_from([
     "f:a", "f:b", "f:c", 'k:{"name":"x"}', 'k:{"name":"y","port":80}', 'v:"x"', "v:1", "i:0", "i:10"])
@@ -16,9 +26,16 @@ PATHS = st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple)
 PATH_SETS = st.sets(PATHS, max_size=8)
 
 
+def make_set(paths: Iterable[Path]) -> FieldSet:
+    tree: Tree = {}
+    for path in paths:
+        insert(tree, path, {})
+    return FieldSet(tree)
+
+
 @given(PATH_SETS)
 def test_a_set_consists_of_its_paths(paths: set[tuple[str, ...]]) -> None:
-    fields = FieldSet.from_paths(paths)
+    fields = make_set(paths)
     assert set(fields.paths()) == paths
     assert len(list(fields.paths())) == len(paths)
     assert all(path in fields for path in paths)
@@ -27,37 +44,37 @@ def test_a_set_consists_of_its_paths(paths: set[tuple[str, ...]]) -> None:
 
 @given(PATH_SETS)
 def test_the_json_is_read_as_it_was_written(paths: set[tuple[str, ...]]) -> None:
-    fields = FieldSet.from_paths(paths)
+    fields = make_set(paths)
     assert FieldSet.from_json(fields.to_json()) == fields
 
 
 @given(PATH_SETS, PATH_SETS)
 def test_operations_are_those_of_sets(left: set[tuple[str, ...]], right: set[tuple[str, ...]]) -> None:
-    one, two = FieldSet.from_paths(left), FieldSet.from_paths(right)
+    one, two = make_set(left), make_set(right)
     assert set((one | two).paths()) == left | right
     assert set((one - two).paths()) == left - right
     assert set((one & two).paths()) == left & right
-    assert (one | two) == FieldSet.from_paths(left | right)
-    assert (one - two) == FieldSet.from_paths(left - right)
-    assert (one & two) == FieldSet.from_paths(left & right)
+    assert (one | two) == make_set(left | right)
+    assert (one - two) == make_set(left - right)
+    assert (one & two) == make_set(left & right)
 
 
 @given(PATH_SETS, PATH_SETS)
 def test_operations_leave_the_sets_as_they_are(left: set[tuple[str, ...]], right: set[tuple[str, ...]]) -> None:
-    one, two = FieldSet.from_paths(left), FieldSet.from_paths(right)
+    one, two = make_set(left), make_set(right)
     (one | two).to_json(), (one - two).to_json(), (one & two).to_json(), one.without(two).to_json()
-    assert (one, two) == (FieldSet.from_paths(left), FieldSet.from_paths(right))
+    assert (one, two) == (make_set(left), make_set(right))
 
 
 @given(PATH_SETS, PATH_SETS)
 def test_fields_are_cut_with_everything_inside(left: set[tuple[str, ...]], right: set[tuple[str, ...]]) -> None:
     expected = {path for path in left if not any(path[:len(prefix)] == prefix for prefix in right)}
-    assert set(FieldSet.from_paths(left).without(FieldSet.from_paths(right)).paths()) == expected
+    assert set(make_set(left).without(make_set(right)).paths()) == expected
 
 
 def test_the_json_has_the_order_of_the_server() -> None:
     key = 'k:{"name":"x"}'
-    fields = FieldSet.from_paths([("i:10",), ("i:9",), ('v:"x"',), (key, "f:b"), (key,), ("f:b",)])
+    fields = make_set([("i:10",), ("i:9",), ('v:"x"',), (key, "f:b"), (key,), ("f:b",)])
     assert list(fields.to_json()) == ["f:b", 'k:{"name":"x"}', 'v:"x"', "i:9", "i:10"]
     assert fields.to_json()['k:{"name":"x"}'] == {".": {}, "f:b": {}}
 
@@ -85,7 +102,7 @@ def test_paths_are_shown_as_by_the_server() -> None:
     assert path_text(("f:a", "i:3")) == ".a[3]"
 
 
-SCHEMA = topologies.SchemaTopology({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+SCHEMA = topologies.of_schema({"type": "object", "properties": {"spec": {"type": "object", "properties": {
     "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
               "items": {"type": "object", "properties": {
                   "port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"},
@@ -137,7 +154,7 @@ def test_misfits_are_refused(spec: Any, message: str) -> None:
 def test_the_structure_of_built_in_kinds() -> None:
     from kopf_cluster.kinds import structures
 
-    pod = topologies.BuiltinTopology(structures.of_definition("io.k8s.api.core.v1.Pod"))
+    pod = topologies.of_structure(structures.of_definition("io.k8s.api.core.v1.Pod"))
     fields = comparing.fields_of({
         "metadata": {"finalizers": ["a/b"], "labels": {"a": "b"}, "ownerReferences": [{"uid": "u", "name": "n"}]},
         "spec": {"containers": [{"name": "main", "args": ["x"], "ports": [{"containerPort": 80}],
