@@ -173,6 +173,7 @@ async def test_regular_functions_are_not_interrupted() -> None:
         return 123
 
     handler = IndexingHandler(id=HandlerId("fn"), fn=lambda **_: sleep(), selector=None, timeout=10)
+    executor = HandlerExecutor(ExecutionSettings())  # its threads are of one event loop
     assert await executor.execute(handler, CAUSE, Attempt.first(STARTED)) == Outcome(final=True, result=123)
 
 
