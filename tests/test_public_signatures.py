@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import collections.abc
-import dataclasses
 import enum
 import inspect
 import typing
@@ -235,7 +234,7 @@ def test_commands_are_offered_to_python(name: str) -> None:
 
 def describe(registry: kopf.OperatorRegistry) -> list[dict[str, Any]]:
     return [
-        {field.name: getattr(handler, field.name) for field in dataclasses.fields(handler)}
+        {name: getattr(handler, name) for name in handler.__struct_fields__}
         for handler in [*registry.activities, *registry.resources, *registry.webhooks]
     ]
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import datetime
 import logging
 from typing import Any
@@ -17,6 +16,7 @@ from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._settings.settings import ExecutionSettings
 from kopf._values.ids import HandlerId
+from kopf._values.records import replace
 from tests.handlers.builders import (
     logger,
     make_activity_handler,
@@ -44,7 +44,7 @@ async def execute(handler: Handler, result: Any = None, *, retry: int = 0, runti
             raise result
         return result
 
-    return await executor.execute(dataclasses.replace(handler, fn=fn), CAUSE, attempt)
+    return await executor.execute(replace(handler, fn=fn), CAUSE, attempt)
 
 
 @pytest.fixture(autouse=True)

@@ -117,7 +117,7 @@ class Memos:
     def release(self, key: str) -> None:
         """The object is not handled at the moment: idle objects keep nothing of their own, if nothing was put there."""
         entry = self._entries.get(key)
-        if entry is not None:
+        if entry is not None and entry.is_handled:  # mostly, nobody has looked at it
             entry.is_handled = False
             self._drop_if_unused(key, entry)
 

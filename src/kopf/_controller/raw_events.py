@@ -141,7 +141,7 @@ class RawEvents:
         patch = Patch(body=body)
         cause = WatchingCause(
             logger=LocalObjectLogger(body=body, settings=self._runtime.settings),
-            memo=self._runtime.memos.recall(obj.head.key),
+            memo=self._runtime.memos.defer(obj.head.key),
             indices=self._runtime.indices,
             resource=self._resource,
             body=body,

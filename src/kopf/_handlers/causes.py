@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kopf._handlers.handlers import (
     ChangingHandler,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kopf._values.reviews import Headers, SSLPeer
 
 Kwargs = dict[str, Any]
+Getter = Callable[[Any], Any]
 
 
 class Deferred(FrozenRecord, frozen=True):
@@ -83,24 +84,13 @@ class ActivityCause(Cause, kw_only=True, eq=False):
         return {**super()._make_kwargs(), "activity": self.activity, "settings": self.settings}
 
 
-class ResourceCause(Cause, kw_only=True, eq=False):
-    """Something happens to an object."""
-
-    resource: Resource
-    body: Body
-    patch: Patch
-
-    def _make_kwargs(self) -> Kwargs:
-        return {name: get(self) for name, get in _KWARGS_OF_OBJECT.items()}
-
-
 def _get_memo(cause: Cause) -> Any:
     if type(cause.memo) is Deferred:
         cause.memo = cause.memo.make()
     return cause.memo
 
 
-_KWARGS_OF_OBJECT: Mapping[str, Callable[[Any], Any]] = {
+_KWARGS_OF_OBJECT: Mapping[str, Getter] = {
     "logger": attrgetter("logger"),
     "memo": _get_memo,
     "resource": attrgetter("resource"),
@@ -115,32 +105,70 @@ _KWARGS_OF_OBJECT: Mapping[str, Callable[[Any], Any]] = {
     "labels": attrgetter("body.metadata.labels"),
     "annotations": attrgetter("body.metadata.annotations"),
 }
-"""How to get them of the cause."""
+
+
+class ResourceCause(Cause, kw_only=True, eq=False):
+    """Something happens to an object."""
+
+    getters: ClassVar[Mapping[str, Getter]] = _KWARGS_OF_OBJECT
+    """How to get each of the kwargs of the cause."""
+
+    resource: Resource
+    body: Body
+    patch: Patch
+
+    def _make_kwargs(self) -> Kwargs:
+        return {name: get(self) for name, get in self.getters.items()}
+
+    def kwargs_read_by(self, handler: Handler) -> Kwargs:
+        reads, getters = handler.reads, self.getters
+        if reads is None or not reads.isdisjoint(self.indices):
+            return self.kwargs_for(handler)
+        kwargs: Kwargs = {"param": handler.param}
+        for name in reads:
+            if (get := getters.get(name)) is not None:
+                kwargs[name] = get(self)
+        return kwargs
 
 
 class BackgroundCause(ResourceCause, kw_only=True, eq=False):
     """It is time for a daemon or a timer of an object."""
 
+    getters: ClassVar[Mapping[str, Getter]] = {**_KWARGS_OF_OBJECT, "stopped": attrgetter("stopped")}
+
     stopped: object
     """How its function asks whether it is to exit."""
-
-    def _make_kwargs(self) -> Kwargs:
-        return {**super()._make_kwargs(), "stopped": self.stopped}
 
 
 class WatchingCause(ResourceCause, kw_only=True, eq=False):
     """A raw event has arrived."""
 
-    type: RawEventType
+    getters: ClassVar[Mapping[str, Getter]] = {**_KWARGS_OF_OBJECT, "type": attrgetter("type")}
 
-    def _make_kwargs(self) -> Kwargs:
-        return {**super()._make_kwargs(), "type": self.type}
+    type: RawEventType
 
     def kwargs_for_filters(self, handler: Handler) -> Kwargs:
         kwargs = super().kwargs_for_filters(handler)
         if isinstance(handler, WatchingHandler) and handler.reads_event:  # mostly, nobody looks at it
-            kwargs.setdefault("event", {"type": self.type, "object": dict(self.body.object)})
+            self._add_event(kwargs)
         return kwargs
+
+    def kwargs_read_by(self, handler: Handler) -> Kwargs:
+        kwargs = super().kwargs_read_by(handler)
+        if handler.reads is not None and "event" in handler.reads:
+            self._add_event(kwargs)
+        return kwargs
+
+    def _add_event(self, kwargs: Kwargs) -> None:
+        if "event" not in kwargs:
+            kwargs["event"] = {"type": self.type, "object": dict(self.body.object)}
+
+
+_KWARGS_OF_FIELD: Mapping[str, Getter] = {
+    "old": attrgetter("old"),
+    "new": attrgetter("new"),
+    "diff": attrgetter("diff"),
+}
 
 
 class Change(FrozenRecord, frozen=True):
@@ -153,6 +181,8 @@ class Change(FrozenRecord, frozen=True):
 
 class ChangingCause(ResourceCause, kw_only=True, eq=False):
     """The object was created, essentially changed, marked for deletion, or seen for the first time."""
+
+    getters: ClassVar[Mapping[str, Getter]] = {**_KWARGS_OF_OBJECT, "reason": attrgetter("reason"), **_KWARGS_OF_FIELD}
 
     reason: Reason
     initial: bool = False
@@ -185,19 +215,10 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
         """What is different."""
         return self.change.diff
 
-    def _make_kwargs(self) -> Kwargs:
-        return {name: get(self) for name, get in _KWARGS_OF_CHANGE.items()}
-
     def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        reads = handler.reads
-        if reads is None or not reads.isdisjoint(self.indices):
-            return self.kwargs_for(handler)
-        kwargs: Kwargs = {"param": handler.param}
-        for name in reads:
-            if (get := _KWARGS_OF_CHANGE.get(name)) is not None:
-                kwargs[name] = get(self)
+        kwargs, reads = super().kwargs_read_by(handler), handler.reads
         path = handler.field or handler.scope if isinstance(handler, ChangingHandler) else ()
-        if path and not reads.isdisjoint(_KWARGS_OF_FIELD):
+        if path and reads is not None and not reads.isdisjoint(_KWARGS_OF_FIELD):
             _narrow_to_field(kwargs, path, self)
         return kwargs
 
@@ -209,23 +230,12 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
 
     def kwargs_for_filters(self, handler: Handler) -> Kwargs:
         if isinstance(handler, SpawningHandler):  # it is for the object, whether it is changed or not
-            return {"param": handler.param, **super()._make_kwargs(), **self.indices}
+            kwargs = {name: get(self) for name, get in _KWARGS_OF_OBJECT.items()}
+            return {"param": handler.param, **kwargs, **self.indices}
         kwargs = {"param": handler.param, **self.kwargs}
         if isinstance(handler, ChangingHandler) and handler.scope:
             _narrow_to_field(kwargs, handler.scope, self)
         return kwargs
-
-
-_KWARGS_OF_FIELD: Mapping[str, Callable[[Any], Any]] = {
-    "old": attrgetter("old"),
-    "new": attrgetter("new"),
-    "diff": attrgetter("diff"),
-}
-_KWARGS_OF_CHANGE: Mapping[str, Callable[[Any], Any]] = {
-    **_KWARGS_OF_OBJECT,
-    "reason": attrgetter("reason"),
-    **_KWARGS_OF_FIELD,
-}
 
 
 class WebhookCause(ResourceCause, kw_only=True, eq=False):
@@ -271,6 +281,9 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
         if not (isinstance(handler, WebhookHandler) and handler.type is WebhookType.MUTATING):
             kwargs.update({"patch": self.discarded, **self.indices})
         return kwargs
+
+    def kwargs_read_by(self, handler: Handler) -> Kwargs:
+        return self.kwargs_for(handler)  # they are not the same for all handlers
 
 
 def _narrow_to_field(kwargs: Kwargs, path: FieldPath, cause: ChangingCause | WebhookCause) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from kopf._handlers.handler_errors import ErrorsMode
 from kopf._values.fields import FieldPath
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
+from kopf._values.records import FrozenRecord, force_setattr
 from kopf._values.selectors import Selector
 from kopf._values.user_functions import list_read_arguments
 
@@ -24,8 +24,7 @@ def is_async(fn: HandlerFn) -> bool:
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class Handler:
+class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
     """What all kinds of handlers have in common: a function, and how to retry it."""
 
     id: HandlerId
@@ -35,10 +34,13 @@ class Handler:
     timeout: float | None = None
     retries: int | None = None
     backoff: float | None = None
-    is_async: bool = dataclasses.field(init=False)
-    reads: frozenset[str] | None = dataclasses.field(init=False, repr=False)
+
+    # These are found out, whatever is passed.
+    is_async: bool = False
+    """Whether the function is to be awaited."""
+    reads: frozenset[str] | None = None
     """The arguments that its function can look at; ``None`` for all of them."""
-    identity: tuple[int, int, str] = dataclasses.field(init=False, repr=False)
+    identity: tuple[int, int, str] = (0, 0, "")
     """What is considered the same handler: the same function (a method of the same instance) under the same id."""
 
     success_level: ClassVar[int] = logging.INFO
@@ -50,16 +52,15 @@ class Handler:
 
     def __post_init__(self) -> None:
         identity = id(getattr(self.fn, "__func__", self.fn)), id(getattr(self.fn, "__self__", None)), self.id
-        object.__setattr__(self, "is_async", is_async(self.fn))
-        object.__setattr__(self, "reads", list_read_arguments(self.fn))
-        object.__setattr__(self, "identity", identity)
+        force_setattr(self, "is_async", is_async(self.fn))
+        force_setattr(self, "reads", list_read_arguments(self.fn))
+        force_setattr(self, "identity", identity)
 
     def __str__(self) -> str:
         return f"Handler {self.id!r}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class ActivityHandler(Handler):
+class ActivityHandler(Handler, frozen=True, kw_only=True, eq=False):
     """A handler of the operator's own life: startup, cleanup, login, probes."""
 
     activity: Activity
@@ -68,8 +69,7 @@ class ActivityHandler(Handler):
         return f"Activity {self.id!r}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class ResourceHandler(Handler):
+class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
     """A handler of objects, with filters for them."""
 
     selector: Selector | None
@@ -80,32 +80,29 @@ class ResourceHandler(Handler):
     value: ValueFilter = None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class WatchingHandler(ResourceHandler):
+class WatchingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """A handler of the raw watch-events."""
 
     stores_result = True
 
-    reads_event: bool = dataclasses.field(init=False)
+    reads_event: bool = False  # it is found out, too
     """Whether its function, or any of the callbacks, could look at the raw event: then it is decoded for them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         filters = (self.when, self.value, *(self.labels or {}).values(), *(self.annotations or {}).values())
         reads = (self.reads, *(list_read_arguments(item) for item in filters if callable(item)))
-        object.__setattr__(self, "reads_event", any(names is None or "event" in names for names in reads))
+        force_setattr(self, "reads_event", any(names is None or "event" in names for names in reads))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class IndexingHandler(ResourceHandler):
+class IndexingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """A handler that says what of an object goes to an index."""
 
     def __str__(self) -> str:
         return f"Indexer {self.id!r}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class SpawningHandler(ResourceHandler):
+class SpawningHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """A handler that runs in the background for as long as an object exists."""
 
     stores_result = True
@@ -116,8 +113,7 @@ class SpawningHandler(ResourceHandler):
     """In how many seconds after the object is noticed to begin."""
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class DaemonHandler(SpawningHandler):
+class DaemonHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
     """A handler that runs once and for long."""
 
     is_endless = True
@@ -133,8 +129,7 @@ class DaemonHandler(SpawningHandler):
         return f"Daemon {self.id!r}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class TimerHandler(SpawningHandler):
+class TimerHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
     """A handler that runs again and again."""
 
     success_level = logging.DEBUG  # it would be most of the log, and of the events
@@ -150,8 +145,7 @@ class TimerHandler(SpawningHandler):
         return f"Timer {self.id!r}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class WebhookHandler(ResourceHandler):
+class WebhookHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """A handler of the changes that are not made yet, and depend on it."""
 
     success_level = logging.DEBUG  # it is in the way of everybody's changes
@@ -172,8 +166,7 @@ class WebhookHandler(ResourceHandler):
         return f"Webhook {self.id!r}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class ChangingHandler(ResourceHandler):
+class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """A handler of the detected changes."""
 
     stores_result = True

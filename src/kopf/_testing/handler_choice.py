@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from kopf._handlers.handlers import (
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.fields import parse_field
 from kopf._values.reasons import Activity, Reason, WebhookType
+from kopf._values.records import replace
 from kopf._values.selectors import EVERYTHING
 from kopf._values.user_functions import describe_function
 
@@ -85,7 +85,7 @@ def find_handlers(
         raise LookupError(f"{describe_function(fn)} is not declared with {wanted}, but for {_describe(declared)}.")
     if "field" in options:
         options = {**options, "field": parse_field(options["field"])}
-    return [dataclasses.replace(handler, **options) for handler in suitable]
+    return [replace(handler, **options) for handler in suitable]
 
 
 def _declare(fn: HandlerFn, reasons: Collection[str], options: Mapping[str, Any]) -> Sequence[Handler]:

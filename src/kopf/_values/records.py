@@ -20,5 +20,8 @@ class FrozenRecord(msgspec.Struct, frozen=True):
 replace = msgspec.structs.replace
 """Make another record with some fields changed."""
 
+force_setattr = msgspec.structs.force_setattr
+"""Set a field of a frozen record, while it is being made: in its ``__post_init__``."""
+
 field = msgspec.field
 """Describe a field whose default is made anew for each record: ``field(default_factory=list)``."""

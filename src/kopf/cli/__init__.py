@@ -64,7 +64,10 @@ class LazyCommands(collections.UserDict[str, click.Command]):
     def __getitem__(self, name: str) -> click.Command:
         if self.data.get(name) is _UNLOADED:
             module, _, attribute = _COMMANDS[name][0].partition(":")
-            self.data[name] = getattr(importlib.import_module(module), attribute)
+            from kopf.cli.memory import collecting_nothing  # not for the help
+
+            with collecting_nothing():  # what is imported, stays
+                self.data[name] = getattr(importlib.import_module(module), attribute)
         return self.data[name]
 
     def describe(self, name: str, width: int) -> str:

@@ -97,6 +97,18 @@ def collect_rarely() -> None:
 
 
 @contextlib.contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """Look for no garbage for a moment in which there is hardly any."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextlib.contextmanager
 def collecting_rarely() -> Iterator[None]:
     """Do the same for as long as the context lasts, as in a test that begins operators by the hundred."""
     before, frozen = gc.get_threshold(), gc.get_freeze_count()

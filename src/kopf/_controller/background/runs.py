@@ -182,7 +182,8 @@ class BackgroundRun(abc.ABC, Generic[H]):
         outcome = await runtime.executor.execute(self.handler, cause, attempt)
         self.retries.note(outcome)
         deliver_result(self.handler, outcome, cause.patch)
-        await deliver_patch(background, self.handler, cause.patch, self.stopper)
+        if cause.patch:
+            await deliver_patch(background, self.handler, cause.patch, self.stopper)
         try:
             return outcome
         finally:

@@ -71,7 +71,11 @@ class TimerRun(BackgroundRun[TimerHandler]):
             delay = max(delay, self._background.changed_at + self.handler.idle - loop.time())
         self._planned = loop.time() + delay
         # Not in the context of the previous run: it would be kept in memory for as long as the timer waits.
-        self._tick = loop.call_at(self._planned, self._begin, context=self._background.runtime.context)
+        context = self._background.runtime.context
+        if delay > 0:
+            self._tick = loop.call_at(self._planned, self._begin, context=context)
+        else:  # as it is for each object at the start: not through the heap of all the others
+            self._tick = loop.call_soon(self._begin, context=context)
 
     def _begin(self) -> None:
         self._tick = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_handlers
 from kopf._values.ids import HandlerId, get_callable_id
+from kopf._values.records import replace
 
 Fns = Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]]
 
@@ -78,7 +78,7 @@ def _select_handlers(
     called = selection.select_called(selection.select_accompanying(plan.changing))
     for error in selection.failures.values():
         raise error
-    return [dataclasses.replace(handler, id=_make_id(context, handler.id)) for handler in called]
+    return [replace(handler, id=_make_id(context, handler.id)) for handler in called]
 
 
 def _make_id(context: SubhandlingContext, name: str) -> HandlerId:

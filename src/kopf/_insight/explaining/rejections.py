@@ -7,7 +7,6 @@ So, nothing of the matching is repeated here, and it costs nothing to operators 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +24,7 @@ from kopf._insight.explaining.explanation import Rejection
 from kopf._insight.explaining.redacted_texts import RedactedTexts, show_path
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.reasons import Reason
+from kopf._values.records import replace
 from kopf._values.user_functions import FilterError
 
 Criterion = Callable[[Any, Any], bool]
@@ -117,7 +117,7 @@ class Filters:
     def _reduce(self, only: dict[str, Any]) -> ResourceHandler:
         """Make the handler with nothing but these options of the filters."""
         absent = {**_NOTHING, **_NO_CHANGE} if isinstance(self._handler, ChangingHandler) else _NOTHING
-        return dataclasses.replace(self._handler, **{**absent, **only})
+        return replace(self._handler, **{**absent, **only})
 
     def _reject(
         self,
