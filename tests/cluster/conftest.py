@@ -61,26 +61,30 @@ class Client:
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.session = session
 
-    async def call(self, method: str, path: str, **kwargs: Any) -> Reply:
+    async def call(self, method: str, path: str, expected: int | None = None, **kwargs: Any) -> Reply:
         async with self.session.request(method, path, **kwargs) as response:
             raw = await response.read()
             is_json = response.content_type == "application/json"
-            return Reply(response.status, json.loads(raw) if is_json else raw, response.headers)
+            reply = Reply(response.status, json.loads(raw) if is_json else raw, response.headers)
+        assert expected in (None, reply.status), reply
+        return reply
 
     async def get(self, path: str, **kwargs: Any) -> Any:
-        return self._expect(200, await self.call("GET", path, **kwargs))
+        return (await self.call("GET", path, 200, **kwargs)).body
 
     async def create(self, path: str, obj: Obj) -> Any:
-        return self._expect(201, await self.call("POST", path, json=obj))
+        return (await self.call("POST", path, 201, json=obj)).body
 
     async def patch(self, path: str, patch: Any, content_type: str = MERGE) -> Any:
-        return self._expect(200, await self.send_patch(path, patch, content_type))
+        return (await self.send_patch(path, patch, content_type, 200)).body
 
-    async def send_patch(self, path: str, patch: Any, content_type: str = MERGE) -> Reply:
-        return await self.call("PATCH", path, data=json.dumps(patch), headers={"Content-Type": content_type})
+    async def send_patch(
+            self, path: str, patch: Any, content_type: str = MERGE, expected: int | None = None,
+    ) -> Reply:
+        return await self.call("PATCH", path, expected, data=json.dumps(patch), headers={"Content-Type": content_type})
 
     async def delete(self, path: str, **options: Any) -> Any:
-        return self._expect(200, await self.call("DELETE", path, json=options or None))
+        return (await self.call("DELETE", path, 200, json=options or None)).body
 
     async def wait_gone(self, path: str) -> None:
         async with asyncio.timeout(PATIENCE):
@@ -92,11 +96,6 @@ class Client:
         async with self.session.get(path, params={"watch": "1", **params}) as response:
             assert response.status == 200, await response.text()
             yield Stream(response)
-
-    @staticmethod
-    def _expect(status: int, reply: Reply) -> Any:
-        assert reply.status == status, reply
-        return reply.body
 
 
 @contextlib.asynccontextmanager

@@ -29,8 +29,7 @@ async def test_the_requester_is_told_by_the_server(client: Client, cluster: Loca
 async def test_the_requester_can_be_impersonated(client: Client) -> None:
     headers = {"Impersonate-User": "jane", "Impersonate-Uid": "u-1", "Impersonate-Group": "devs",
                "Impersonate-Extra-Scopes": "view"}
-    reply = await client.call("POST", REQUESTS, json=make_object(username="root"), headers=headers)
-    assert reply.status == 201
+    reply = await client.call("POST", REQUESTS, json=make_object(username="root"), headers=headers, expected=201)
     spec = reply.body["spec"]
     assert (spec["username"], spec["uid"], spec["groups"], spec["extra"]) == (
         "jane", "u-1", ["devs", "system:authenticated"], {"scopes": ["view"]})
@@ -52,6 +51,5 @@ async def test_requests_are_never_changed(client: Client) -> None:
         "spec.expirationSeconds: Invalid value: 5: may not specify a duration less than 600 seconds (10 minutes)"]),
 ])
 async def test_wrong_requests_are_refused(client: Client, spec: Any, expected: list[str]) -> None:
-    reply = await client.call("POST", REQUESTS, json=make_object(**spec))
-    assert reply.status == 422
+    reply = await client.call("POST", REQUESTS, json=make_object(**spec), expected=422)
     assert [f"{cause['field']}: {cause['message']}" for cause in reply.body["details"]["causes"]] == expected

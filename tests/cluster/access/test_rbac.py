@@ -88,8 +88,7 @@ async def test_default_roles_are_there(client: Client) -> None:
 async def test_impersonation_needs_a_permission(client: Client, cluster: LocalCluster) -> None:
     token = cluster.create_token("default", "worker")
     headers = {"Authorization": f"Bearer {token}", "Impersonate-User": "boss"}
-    refused = await client.call("GET", CONFIG_MAPS, headers=headers)
-    assert refused.status == 403
+    refused = await client.call("GET", CONFIG_MAPS, headers=headers, expected=403)
     assert f'users "boss" is forbidden: User "{WORKER}" cannot impersonate resource "users"' in refused.body["message"]
 
 

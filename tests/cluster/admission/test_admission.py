@@ -77,8 +77,7 @@ async def test_each_object_of_a_deleted_collection_is_reviewed_before_any_goes(
         await client.create(CONFIG_MAPS, make_config_map(name))
     configure(cluster, webhook(hooks.on("/", lambda review: respond(
         review, allowed=review["request"]["name"] != "c"))))
-    reply = await client.call("DELETE", CONFIG_MAPS)
-    assert reply.status == 400
+    reply = await client.call("DELETE", CONFIG_MAPS, expected=400)
     assert len((await client.get(CONFIG_MAPS))["items"]) == 3
     hooks.on("/", allow)
     reply = await client.call("DELETE", CONFIG_MAPS)
@@ -137,8 +136,7 @@ async def test_warnings_are_passed_to_the_client(cluster: LocalCluster, client: 
     configure(cluster, webhook(hooks.on("/", lambda review: respond(
         review, allowed=review["request"]["name"] == "one", warnings=["beware", 'of "quotes"']))))
     for name, status in (("one", 201), ("two", 400)):
-        reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(name))
-        assert reply.status == status
+        reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(name), expected=status)
         assert reply.headers["Warning"] == r'299 - "beware", 299 - "of \"quotes\""'
 
 
@@ -158,8 +156,7 @@ async def test_patched_objects_are_validated_and_pruned(cluster: LocalCluster, c
     rule = {**CONFIG_MAP_RULE, "apiGroups": ["example.com"], "resources": ["kexes"]}
     configure(cluster, webhook(config, rules=[rule]), mutating=True)
     kexes = "/apis/example.com/v1/namespaces/default/kexes"
-    reply = await client.call("POST", kexes, json=make_kex())
-    assert reply.status == 422
+    await client.call("POST", kexes, json=make_kex(), expected=422)
     assert hooks.requests()[0]["object"]["spec"] == {"size": 5}, "webhooks see the defaults"
     hooks.on("/", patch(add("/spec/unknown", "x"), add("/spec/size", 6)))
     assert (await client.create(kexes, make_kex()))["spec"] == {"size": 6}
@@ -411,8 +408,7 @@ async def test_nobody_listening_is_a_failure(
         cluster: LocalCluster, client: Client, hooks: Hooks) -> None:
     port = find_free_port()
     configure(cluster, webhook({"url": f"https://127.0.0.1:{port}/x", "caBundle": hooks.bundle}))
-    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map())
-    assert reply.status == 500
+    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(), expected=500)
     assert reply.body["message"].startswith(
         'Internal error occurred: failed calling webhook "x.example.com": failed to call webhook: '
         f'Post "https://127.0.0.1:{port}/x?timeout=10s": ')
@@ -425,8 +421,7 @@ async def test_slow_webhooks_time_out(cluster: LocalCluster, client: Client, hoo
         await over.wait()
         return respond(review)
     configure(cluster, webhook(hooks.on("/", hang), timeoutSeconds=1))
-    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map())
-    assert reply.status == 500
+    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(), expected=500)
     over.set()
     assert reply.body["message"].endswith('?timeout=1s": context deadline exceeded')
 
@@ -472,8 +467,7 @@ async def test_certificates_of_services_are_for_their_names(
 @pytest.mark.parametrize("effects", ["None", "NoneOnDryRun"])
 async def test_dry_runs_are_reviewed_as_such(cluster: LocalCluster, client: Client, hooks: Hooks, effects: str) -> None:
     configure(cluster, webhook(hooks.on("/", allow), sideEffects=effects))
-    reply = await client.call("POST", f"{CONFIG_MAPS}?dryRun=All", json=make_config_map())
-    assert reply.status == 201
+    await client.call("POST", f"{CONFIG_MAPS}?dryRun=All", json=make_config_map(), expected=201)
     assert hooks.requests()[0]["dryRun"] is True
     assert hooks.requests()[0]["options"]["dryRun"] == ["All"]
     assert (await client.get(CONFIG_MAPS))["items"] == []

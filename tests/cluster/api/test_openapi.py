@@ -146,8 +146,7 @@ async def test_embedded_objects_have_the_head_of_objects(client: Client, cluster
 
 
 async def test_the_binary_form_is_of_its_own_type(client: Client) -> None:
-    reply = await client.call("GET", "/openapi/v2", headers={"Accept": PROTOBUF})
-    assert reply.status == 200
+    reply = await client.call("GET", "/openapi/v2", headers={"Accept": PROTOBUF}, expected=200)
     assert reply.headers["Content-Type"] == PROTOBUF.replace("@", ".")
     assert POD.encode() in reply.body
 

@@ -124,8 +124,7 @@ async def test_pods_are_bound_once(client: Client, path: str) -> None:
     pod = await client.get(f"{CORE}/pods/p")
     assert pod["spec"]["nodeName"] == "n"
     assert [(item["type"], item["status"]) for item in pod["status"]["conditions"]] == [("PodScheduled", "True")]
-    reply = await client.call("POST", f"{CORE}/{path}", json=body)
-    assert reply.status == 409
+    reply = await client.call("POST", f"{CORE}/{path}", json=body, expected=409)
     assert reply.body["message"].endswith('pod p is already assigned to node "n"')
     reply = await client.call("POST", f"{CORE}/{path}", json={"metadata": {"name": "p"}, "target": {}})
     assert causes(reply) == [("target.name", "FieldValueRequired")]
@@ -134,11 +133,9 @@ async def test_pods_are_bound_once(client: Client, path: str) -> None:
 async def test_pods_are_evicted(client: Client) -> None:
     await client.create(f"{CORE}/pods", make_pod())
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    reply = await client.call("POST", f"{CORE}/pods/p/eviction?dryRun=All", json=body)
-    assert reply.status == 201
+    reply = await client.call("POST", f"{CORE}/pods/p/eviction?dryRun=All", json=body, expected=201)
     reply = await client.call("POST", f"{CORE}/pods/p/eviction", json={**body, "deleteOptions": {
-        "preconditions": {"uid": "other"}}})
-    assert reply.status == 409
+        "preconditions": {"uid": "other"}}}, expected=409)
     reply = await client.call("POST", f"{CORE}/pods/p/eviction", json=body)
     assert (reply.status, reply.body["status"]) == (201, "Success")
     assert (await client.call("POST", f"{CORE}/pods/p/eviction", json=body)).status == 404
@@ -240,8 +237,7 @@ async def test_decisions_on_certificates_are_final(
     await client.create(path, {"metadata": {"name": "r"}, "spec": {
         "request": make_request(), "signerName": "example.com/x", "usages": ["client auth"]}})
     await client.patch(f"{path}/r/approval", {"status": {"conditions": [APPROVED]}})
-    reply = await client.send_patch(f"{path}/r/{subresource}", {"status": {"conditions": conditions}})
-    assert reply.status == 422, reply
+    reply = await client.send_patch(f"{path}/r/{subresource}", {"status": {"conditions": conditions}}, expected=422)
     assert expected in reply.body["message"]
 
 
@@ -251,8 +247,7 @@ async def test_namespaces_are_finalized(client: Client) -> None:
     obj = await client.get("/api/v1/namespaces/n")
     obj["spec"]["finalizers"] = []
     obj["metadata"]["labels"] = {"a": "b"}
-    reply = await client.call("PUT", "/api/v1/namespaces/n/finalize", json=obj)
-    assert reply.status == 200
+    await client.call("PUT", "/api/v1/namespaces/n/finalize", json=obj, expected=200)
     assert (await client.call("GET", "/api/v1/namespaces/n")).status == 404
 
 
@@ -281,6 +276,5 @@ async def test_images_of_pods_can_be_changed(client: Client) -> None:
 
 @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
 async def test_some_namespaces_are_forever(client: Client, cluster: LocalCluster, name: str) -> None:
-    reply = await client.call("DELETE", f"/api/v1/namespaces/{name}")
-    assert reply.status == 403
+    reply = await client.call("DELETE", f"/api/v1/namespaces/{name}", expected=403)
     assert reply.body["message"] == f'namespaces "{name}" is forbidden: this namespace may not be deleted'

@@ -59,8 +59,7 @@ async def test_what_is_wrong_is_told_in_the_order_of_the_server(client: Client, 
     name = {"type": "string", "maxLength": 5, "pattern": "^[a-z]+$"}
     await client.create(CRDS, make_definition(spec={
         "type": "object", "required": ["tier"], "properties": {"tier": tier, "name": name}}))
-    refused = await client.call("POST", KEXES, json=make_kex(spec=spec))
-    assert refused.status == 422
+    refused = await client.call("POST", KEXES, json=make_kex(spec=spec), expected=422)
     assert refused.body["message"] == f'Kex.example.com "one" is invalid: {expected}'
 
 
@@ -104,8 +103,7 @@ async def test_without_the_library_definitions_with_rules_are_refused(
         return real(name, *args, **kwargs)
     monkeypatch.setattr(builtins, "__import__", without_library)
     monkeypatch.delitem(sys.modules, "cel_expr_python", raising=False)
-    refused = await client.call("POST", CRDS, json=make_ruled({"rule": "self.size > 3"}, size=INT))
-    assert refused.status == 422
+    refused = await client.call("POST", CRDS, json=make_ruled({"rule": "self.size > 3"}, size=INT), expected=422)
     assert "cel-expr-python is not installed" in refused.body["message"]
 
 

@@ -155,8 +155,7 @@ async def test_deleted_namespaces_take_their_contents(client: Client, kexes: str
     assert marked["status"]["phase"] == "Terminating"
     assert marked["metadata"]["deletionTimestamp"]
 
-    reply = await client.call("POST", mine, json=make_kex("two"))
-    assert reply.status == 403
+    reply = await client.call("POST", mine, json=make_kex("two"), expected=403)
     assert reply.body["reason"] == "Forbidden"
     assert reply.body["message"] == ('kexes.example.com "two" is forbidden: unable to create new content in '
                                      "namespace ns1 because it is being terminated")

@@ -261,8 +261,7 @@ async def test_failures_are_told(client: Client, converted: Hooks, answer: Any, 
     await client.create(V1, kex(1))
     converted.on("/", answer)
     for path in (f"{V2}/one", V2):
-        reply = await client.call("GET", path)
-        assert reply.status == 500
+        reply = await client.call("GET", path, expected=500)
         assert reply.body["message"].startswith("conversion webhook for example.com/v1, Kind=Kex failed: ")
         assert why in reply.body["message"]
     async with client.watch(V2) as stream:

@@ -119,8 +119,7 @@ async def test_spoiled_conditions_do_not_hold_the_deletion(client: Client, condi
 ])
 async def test_mistyped_statuses_are_refused(client: Client, status: Any) -> None:
     await client.create(CRDS, make_definition())
-    reply = await client.send_patch(f"{CRDS}/kexes.example.com/status", {"status": status})
-    assert reply.status == 422
+    reply = await client.send_patch(f"{CRDS}/kexes.example.com/status", {"status": status}, expected=422)
     assert "json: cannot unmarshal" in reply.body["message"]
 
 
@@ -218,15 +217,14 @@ async def test_schemas_can_tell_of_the_head_of_objects(client: Client) -> None:
 
 async def test_unknown_fields_are_warned_of_or_refused(client: Client) -> None:
     await client.create(CRDS, make_definition(spec={"type": "object", "properties": {}}))
-    reply = await client.call("POST", KEXES, json=make_kex(spec={'al"ien\n': 1}))
-    assert reply.status == 201
+    reply = await client.call("POST", KEXES, json=make_kex(spec={'al"ien\n': 1}), expected=201)
     assert reply.headers["Warning"].startswith('299 - "unknown field ')
-    reply = await client.call("POST", f"{KEXES}?fieldValidation=Strict", json=make_kex("two", spec={"alien": 1}))
-    assert reply.status == 400
+    reply = await client.call("POST", f"{KEXES}?fieldValidation=Strict", json=make_kex("two", spec={"alien": 1}),
+                              expected=400)
     assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: '
                                      'strict decoding error: unknown field "spec.alien"')
-    reply = await client.call("POST", f"{KEXES}?fieldValidation=Ignore", json=make_kex("two", spec={"alien": 1}))
-    assert reply.status == 201
+    reply = await client.call("POST", f"{KEXES}?fieldValidation=Ignore", json=make_kex("two", spec={"alien": 1}),
+                              expected=201)
     assert "Warning" not in reply.headers
     assert (await client.call("POST", f"{KEXES}?fieldValidation=Nosuch", json=make_kex("three"))).status == 422
 
@@ -313,8 +311,7 @@ async def test_finalizers_of_objects_hold_the_definition(client: Client) -> None
     async with asyncio.timeout(PATIENCE):
         while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
             await asyncio.sleep(0)
-    reply = await client.call("POST", KEXES, json=make_kex("two"))
-    assert reply.status == 405
+    reply = await client.call("POST", KEXES, json=make_kex("two"), expected=405)
     assert reply.body["message"] == "create not allowed while custom resource definition is terminating"
     conditions = (await client.get(f"{CRDS}/kexes.example.com"))["status"]["conditions"]
     assert {"Terminating": "True"}.items() <= {item["type"]: item["status"] for item in conditions}.items()
@@ -382,8 +379,7 @@ async def test_paths_are_required(client: Client, field: str) -> None:
 async def test_conversion_is_none_by_default(client: Client, conversion: Any, status: int) -> None:
     definition = make_definition()
     definition["spec"]["conversion"] = conversion
-    reply = await client.call("POST", CRDS, json=definition)
-    assert reply.status == status
+    reply = await client.call("POST", CRDS, json=definition, expected=status)
     if status == 422:
         assert causes(reply) == [("spec.conversion.strategy", "FieldValueRequired")]
     else:

@@ -17,8 +17,7 @@ CONNECT = connect
 
 async def test_answers_by_rules(client: Client, cluster: LocalCluster) -> None:
     cluster.faults.inject(429, verb="list", resource="configmaps", retry_after=7)
-    reply = await client.call("GET", CONFIG_MAPS)
-    assert reply.status == 429
+    reply = await client.call("GET", CONFIG_MAPS, expected=429)
     assert reply.headers["Retry-After"] == "7"
     assert reply.body["reason"] == "TooManyRequests"
     assert reply.body["details"] == {"retryAfterSeconds": 7}
@@ -216,8 +215,7 @@ async def test_paused_servers_answer_later(client: Client, cluster: LocalCluster
 async def test_administration_over_http(client: Client, cluster: LocalCluster) -> None:
     rules = [{"status": 503, "verb": "list", "times": 1}]
     answer = await client.call("PUT", "/_kopf/faults", json={
-        "rules": rules, "seed": 3, "watch_lifetime": 5.5, "watch_lag": [0.25, 0.5]})
-    assert answer.status == 200
+        "rules": rules, "seed": 3, "watch_lifetime": 5.5, "watch_lag": [0.25, 0.5]}, expected=200)
     assert answer.body["watch_lifetime"] == 5.5
     assert answer.body["watch_lag"] == [0.25, 0.5]
     assert cluster.faults.rules == (FaultRule(status=503, verb="list", times=1),)

@@ -22,8 +22,7 @@ CONNECT = connect
 async def test_wrong_tokens_are_unauthorized(client: Client) -> None:
     for method, path in [("GET", CONFIG_MAPS), ("GET", "/nosuch"), ("POST", "/_kopf/compact"), ("GET", "/api"),
                          ("GET", "/readyz")]:
-        reply = await client.call(method, path, headers={"Authorization": "Bearer wrong"})
-        assert reply.status == 401
+        reply = await client.call(method, path, headers={"Authorization": "Bearer wrong"}, expected=401)
         assert reply.body == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                               "message": "Unauthorized", "reason": "Unauthorized", "code": 401}
 
@@ -36,8 +35,7 @@ async def test_strangers_are_anonymous(headers: dict[str, str], authorization: A
     """A real server knows the anonymous user, who may do nothing but look whether it lives."""
     who = 'User "system:anonymous" cannot'
     async with LocalCluster(authorization=authorization) as cluster, connect(cluster) as client:
-        reply = await client.call("GET", CONFIG_MAPS, headers=headers)
-        assert reply.status == 403
+        reply = await client.call("GET", CONFIG_MAPS, headers=headers, expected=403)
         assert reply.body == {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Forbidden",
             "message": f'configmaps is forbidden: {who} list resource "configmaps" in API group "" '
@@ -118,16 +116,14 @@ async def test_unknown_paths_are_not_found(client: Client, path: str) -> None:
     ("GET", "/api/v1/namespaces/default/finalize"),
 ])
 async def test_other_methods_are_not_allowed(client: Client, method: str, path: str) -> None:
-    reply = await client.call(method, path, json=make_config_map())
-    assert reply.status == 405
+    reply = await client.call(method, path, json=make_config_map(), expected=405)
     assert reply.body["reason"] == "MethodNotAllowed"
 
 
 @pytest.mark.parametrize("path", ["pods/one/log", "pods/one/exec", "pods/one/attach", "pods/one/proxy/a/b",
                                   "pods/one/portforward", "services/one/proxy"])
 async def test_what_is_not_supported_is_said_so(client: Client, path: str) -> None:
-    reply = await client.call("GET", f"/api/v1/namespaces/default/{path}")
-    assert reply.status == 501
+    reply = await client.call("GET", f"/api/v1/namespaces/default/{path}", expected=501)
     assert reply.body["reason"] == "NotImplemented"
     assert "is not supported by the local cluster" in reply.body["message"]
 
@@ -159,8 +155,8 @@ async def test_malformed_bodies_are_refused(
 
 
 async def test_bad_json_is_told_as_by_the_api_server(client: Client) -> None:
-    reply = await client.call("POST", CONFIG_MAPS, data=b"{nope", headers={"Content-Type": "application/json"})
-    assert reply.status == 400
+    reply = await client.call("POST", CONFIG_MAPS, data=b"{nope", headers={"Content-Type": "application/json"},
+                              expected=400)
     assert reply.body["reason"] == "BadRequest"
     assert reply.body["message"].startswith(
         "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; "
@@ -170,8 +166,7 @@ async def test_bad_json_is_told_as_by_the_api_server(client: Client) -> None:
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "application/cbor"])
 async def test_unknown_content_types_are_refused(client: Client, content_type: str) -> None:
-    reply = await client.call("POST", CONFIG_MAPS, data=b"{}", headers={"Content-Type": content_type})
-    assert reply.status == 415
+    reply = await client.call("POST", CONFIG_MAPS, data=b"{}", headers={"Content-Type": content_type}, expected=415)
     assert reply.body["reason"] == "UnsupportedMediaType"
 
 

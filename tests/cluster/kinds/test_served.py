@@ -105,8 +105,7 @@ async def test_definitions_are_pruned_as_well(client: Client, kexes: str) -> Non
 async def test_keys_are_names_of_files(client: Client, plural: str) -> None:
     path = f"/api/v1/namespaces/default/{plural}"
     for key in ("a b", "..", "x" * 254, ""):
-        reply = await client.call("POST", path, json={"metadata": {"name": "x"}, "data": {key: "eA=="}})
-        assert reply.status == 422
+        reply = await client.call("POST", path, json={"metadata": {"name": "x"}, "data": {key: "eA=="}}, expected=422)
         assert reply.body["details"]["causes"][0]["field"] == f"data[{key}]"
     await client.create(path, {"metadata": {"name": "x"}, "data": {"a.b_c-D": "eA=="}})
 
@@ -117,8 +116,7 @@ async def test_definitions_that_are_too_deep_are_refused(client: Client, depth: 
     definition["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": "DEEP"}
     deep = '{"type":"object","properties":{"a":' * depth + '{"type":"object"}' + "}}" * depth
     body = json.dumps(definition).replace('"DEEP"', deep)
-    reply = await client.call("POST", CRDS, data=body, headers={"Content-Type": "application/json"})
-    assert reply.status == 400
+    reply = await client.call("POST", CRDS, data=body, headers={"Content-Type": "application/json"}, expected=400)
     assert reply.body["message"].endswith("json: exceeded max depth")
 
 

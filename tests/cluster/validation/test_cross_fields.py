@@ -259,16 +259,16 @@ async def test_what_fits_is_taken(client: Client, plural: str, obj: dict[str, An
 async def test_what_does_not_fit_is_refused(
         client: Client, plural: str, obj: dict[str, Any], expected: list[str],
 ) -> None:
-    reply = await client.call("POST", KINDS[plural], json={"metadata": {"name": "one"}, **copy.deepcopy(obj)})
-    assert reply.status == 422
+    reply = await client.call("POST", KINDS[plural], json={"metadata": {"name": "one"}, **copy.deepcopy(obj)},
+                              expected=422)
     assert [f"{cause['field']}: {cause['message']}" for cause in reply.body["details"]["causes"]] == expected
 
 
 async def test_changes_are_checked_the_same(client: Client) -> None:
     path = KINDS["deployments"]
     await client.create(path, {"metadata": {"name": "one"}, "spec": workload()})
-    reply = await client.send_patch(f"{path}/one", {"spec": {"template": {"metadata": {"labels": {"app": "new"}}}}})
-    assert reply.status == 422
+    reply = await client.send_patch(f"{path}/one", {"spec": {"template": {"metadata": {"labels": {"app": "new"}}}}},
+                                    expected=422)
     assert "`selector` does not match template `labels`" in reply.body["message"]
 
 

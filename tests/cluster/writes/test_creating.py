@@ -42,8 +42,7 @@ async def test_generated_names(client: Client) -> None:
 
 async def test_existing_objects_are_not_created_again(client: Client) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
-    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map())
-    assert reply.status == 409
+    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(), expected=409)
     assert reply.body == {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 409,
         "reason": "AlreadyExists", "message": 'configmaps "one" already exists',
@@ -52,16 +51,14 @@ async def test_existing_objects_are_not_created_again(client: Client) -> None:
 
 
 async def test_missing_namespaces_accept_nothing(client: Client) -> None:
-    reply = await client.call("POST", "/api/v1/namespaces/nosuch/configmaps", json=make_config_map())
-    assert reply.status == 404
+    reply = await client.call("POST", "/api/v1/namespaces/nosuch/configmaps", json=make_config_map(), expected=404)
     assert reply.body["message"] == 'namespaces "nosuch" not found'
     assert reply.body["details"] == {"name": "nosuch", "kind": "namespaces"}
 
 
 async def test_the_namespace_of_the_url_is_the_namespace(client: Client) -> None:
     obj = make_config_map(metadata={"namespace": "other"})
-    reply = await client.call("POST", CONFIG_MAPS, json=obj)
-    assert reply.status == 400
+    reply = await client.call("POST", CONFIG_MAPS, json=obj, expected=400)
     assert reply.body["message"] == ("the namespace of the provided object does not match the namespace sent on "
                                      "the request")
 
@@ -92,8 +89,7 @@ async def test_wrong_metadata_is_invalid(client: Client, metadata: dict[str, Any
 async def test_the_size_of_annotations_is_limited_as_in_reality(client: Client) -> None:
     fits = {"a": "x" * (256 * 1024 - 1)}
     await client.create(CONFIG_MAPS, make_config_map(metadata={"annotations": fits}))
-    reply = await client.send_patch(f"{CONFIG_MAPS}/one", {"metadata": {"annotations": {"b": "y"}}})
-    assert reply.status == 422
+    reply = await client.send_patch(f"{CONFIG_MAPS}/one", {"metadata": {"annotations": {"b": "y"}}}, expected=422)
     assert reply.body["message"] == ('ConfigMap "one" is invalid: metadata.annotations: Too long: '
                                      "may not be more than 262144 bytes")
 
@@ -103,8 +99,7 @@ async def test_the_size_of_annotations_is_limited_as_in_reality(client: Client) 
     {"ownerReferences": ["x"]}, {"generation": "x"},
 ])
 async def test_metadata_of_wrong_types_is_bad(client: Client, metadata: dict[str, Any]) -> None:
-    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(metadata=metadata))
-    assert reply.status == 400
+    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(metadata=metadata), expected=400)
     assert reply.body["reason"] == "BadRequest"
     assert 'ConfigMap in version "v1" cannot be handled as a ConfigMap: json: ' in reply.body["message"]
 
@@ -121,8 +116,7 @@ async def test_several_mistakes_are_told_at_once(client: Client) -> None:
     ({"kind": "Secret"}, 'Secret in version "v1" cannot be handled as a ConfigMap'),
 ])
 async def test_other_kinds_are_bad_requests(client: Client, change: dict[str, Any], message: str) -> None:
-    reply = await client.call("POST", CONFIG_MAPS, json={**make_config_map(), **change})
-    assert reply.status == 400
+    reply = await client.call("POST", CONFIG_MAPS, json={**make_config_map(), **change}, expected=400)
     assert message in reply.body["message"]
 
 
@@ -133,14 +127,13 @@ async def test_builtin_kinds_are_known_by_the_url(client: Client, absent: str) -
 
 
 async def test_a_resource_version_cannot_be_created(client: Client) -> None:
-    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(metadata={"resourceVersion": "1"}))
-    assert reply.status == 500
+    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(metadata={"resourceVersion": "1"}),
+                              expected=500)
     assert reply.body["message"] == "resourceVersion should not be set on objects to be created"
 
 
 async def test_dry_runs_change_nothing(client: Client) -> None:
-    reply = await client.call("POST", f"{CONFIG_MAPS}?dryRun=All", json=make_config_map())
-    assert reply.status == 201
+    reply = await client.call("POST", f"{CONFIG_MAPS}?dryRun=All", json=make_config_map(), expected=201)
     assert reply.body["metadata"]["uid"]
     assert (await client.call("GET", f"{CONFIG_MAPS}/one")).status == 404
 
@@ -154,8 +147,8 @@ async def test_dry_runs_change_nothing(client: Client) -> None:
 
 async def test_yaml_is_accepted(client: Client) -> None:
     text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}, data: {a: b}}"
-    reply = await client.call("POST", CONFIG_MAPS, data=text, headers={"Content-Type": "application/yaml"})
-    assert reply.status == 201
+    reply = await client.call("POST", CONFIG_MAPS, data=text, headers={"Content-Type": "application/yaml"},
+                              expected=201)
     assert reply.body["data"] == {"a": "b"}
 
 

@@ -100,8 +100,7 @@ async def test_custom_kinds_are_validated_the_same(client: Client, cluster: Loca
     path = "/apis/example.com/v1/namespaces/default/kexes"
     body = '{"apiVersion": "example.com/v1", "kind": "Kex", "metadata": {"name": "x", "y": 1}, "spec": {"color": 1}}'
     reply = await client.call("POST", f"{path}?fieldValidation=Strict", data=body,
-                              headers={"Content-Type": "application/json"})
-    assert reply.status == 400
+                              headers={"Content-Type": "application/json"}, expected=400)
     assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
                                      'unknown field "metadata.y", unknown field "spec.color"')
 
@@ -139,8 +138,7 @@ async def test_repeated_fields_of_applied_configurations(
 
 async def test_repeated_fields_in_yaml(client: Client, kexes: str) -> None:
     headers = {"Content-Type": "application/yaml"}
-    reply = await client.call("POST", f"{kexes}?fieldValidation=Strict", data=REPEATED, headers=headers)
-    assert reply.status == 400
+    reply = await client.call("POST", f"{kexes}?fieldValidation=Strict", data=REPEATED, headers=headers, expected=400)
     assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
                                      "yaml: unmarshal errors:\n  " + "\n  ".join(LINES))
     reply = await client.call("POST", f"{kexes}?fieldValidation=Warn", data=REPEATED, headers=headers)
@@ -199,9 +197,8 @@ async def test_flows_of_yaml_can_have_tabs(
 @pytest.mark.parametrize("body", ["a: [", "*x", "", "&a [*a]", "? [a]\n: 1", "a: 2000-99-99"])
 async def test_strict_validation_of_broken_yaml(client: Client, kexes: str, body: str) -> None:
     for method, path, kind in (("PATCH", f"{kexes}/one", "apply-patch+yaml"), ("POST", kexes, "yaml")):
-        reply = await client.call(method, f"{path}?fieldManager=me&fieldValidation=Strict", data=body,
-                                  headers={"Content-Type": f"application/{kind}"})
-        assert reply.status == 400
+        await client.call(method, f"{path}?fieldManager=me&fieldValidation=Strict", data=body,
+                          headers={"Content-Type": f"application/{kind}"}, expected=400)
 
 
 # ------------------------------------------------------------------------------------------ embedded objects
@@ -221,8 +218,7 @@ async def test_unknown_fields_of_embedded_metadata(client: Client) -> None:
     unknown = [f'unknown field "{path}"' for path in (
         "metadata.alien", "spec.template.spec.more", "spec.template.metadata.alien",
         "spec.templates[0].metadata.alien", "spec.templates[1].metadata.alien")]
-    refused = await client.call("POST", f"{KEXES}?fieldValidation=Strict", json=kex)
-    assert refused.status == 400
+    refused = await client.call("POST", f"{KEXES}?fieldValidation=Strict", json=kex, expected=400)
     assert refused.body["message"].endswith("strict decoding error: " + ", ".join(unknown))
     warned = await client.call("POST", KEXES, json=kex)
     assert (warned.status, warnings(warned)) == (201, unknown)

@@ -23,8 +23,7 @@ async def test_updates_replace_everything_but_the_status(client: Client, kexes: 
     fresh = await client.get(f"{kexes}/one")
     new = make_kex(spec={"b": 2}, status={"t": 2},
                    metadata={"resourceVersion": fresh["metadata"]["resourceVersion"]})
-    reply = await client.call("PUT", f"{kexes}/one", json=new)
-    assert reply.status == 200
+    reply = await client.call("PUT", f"{kexes}/one", json=new, expected=200)
     assert reply.body["spec"] == {"b": 2}
     assert reply.body["status"] == {"s": 1}
     assert reply.body["metadata"]["uid"] == old["metadata"]["uid"]
@@ -36,8 +35,7 @@ async def test_updates_of_the_status_take_only_the_status(client: Client, kexes:
     old = await client.create(kexes, make_kex(spec={"a": 1}))
     new = make_kex(spec={"b": 2}, status={"t": 2}, metadata={
         "resourceVersion": old["metadata"]["resourceVersion"], "labels": {"a": "b"}})
-    reply = await client.call("PUT", f"{kexes}/one/status", json=new)
-    assert reply.status == 200
+    reply = await client.call("PUT", f"{kexes}/one/status", json=new, expected=200)
     assert reply.body["spec"] == {"a": 1}
     assert reply.body["status"] == {"t": 2}
     assert "labels" not in reply.body["metadata"]
@@ -91,8 +89,7 @@ async def test_stale_updates_are_conflicts(client: Client, kexes: str) -> None:
     old = await client.create(kexes, make_kex())
     await client.patch(f"{kexes}/one", {"spec": {"a": 1}})
     for path in (f"{kexes}/one", f"{kexes}/one/status"):
-        reply = await client.call("PUT", path, json={**old, "spec": {"b": 1}})
-        assert reply.status == 409
+        reply = await client.call("PUT", path, json={**old, "spec": {"b": 1}}, expected=409)
         assert reply.body["reason"] == "Conflict"
         assert reply.body["message"] == (
             'Operation cannot be fulfilled on kexes.example.com "one": the object has been modified; '
@@ -104,8 +101,7 @@ async def test_stale_updates_are_conflicts(client: Client, kexes: str) -> None:
 
 async def test_another_object_of_the_same_name_is_a_conflict(client: Client, kexes: str) -> None:
     await client.create(kexes, make_kex())
-    reply = await client.send_patch(f"{kexes}/one", {"metadata": {"uid": "other"}})
-    assert reply.status == 409
+    reply = await client.send_patch(f"{kexes}/one", {"metadata": {"uid": "other"}}, expected=409)
     assert "Precondition failed: UID in precondition: other" in reply.body["message"]
 
 
@@ -136,15 +132,13 @@ async def test_the_version_zero_is_none(client: Client, kexes: str) -> None:
 
 async def test_builtin_objects_are_updated_without_versions(client: Client) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
-    reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map(data={"a": "b"}))
-    assert reply.status == 200
+    reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map(data={"a": "b"}), expected=200)
     assert reply.body["data"] == {"a": "b"}
 
 
 async def test_the_names_in_the_body_and_in_the_url_must_match(client: Client) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
-    reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map("two"))
-    assert reply.status == 400
+    reply = await client.call("PUT", f"{CONFIG_MAPS}/one", json=make_config_map("two"), expected=400)
     assert reply.body["message"] == "the name of the object (two) does not match the name on the URL (one)"
     reply = await client.send_patch(f"{CONFIG_MAPS}/one", {"metadata": {"name": "two"}})
     assert (reply.status, reply.body["message"]) == (
@@ -159,8 +153,7 @@ async def test_absent_objects_are_not_found(client: Client, kexes: str, method: 
     body = {"json": make_kex(metadata={"resourceVersion": "1"})} if method == "PUT" else {}
     headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
     data = {"data": "{}"} if method == "PATCH" else {}
-    reply = await client.call(method, f"{kexes}/one", **body, **data, headers=headers)
-    assert reply.status == 404
+    reply = await client.call(method, f"{kexes}/one", **body, **data, headers=headers, expected=404)
     assert reply.body == {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
         "reason": "NotFound", "message": 'kexes.example.com "one" not found',
@@ -194,8 +187,7 @@ async def test_without_the_subresource_the_status_is_like_the_rest(client: Clien
     obj = await client.patch(f"{kexes}/one", {"status": {"a": 2}})
     assert obj["status"] == {"a": 2}
     assert obj["metadata"]["generation"] == 2
-    reply = await client.send_patch(f"{kexes}/one/status", {"status": {"a": 3}})
-    assert reply.status == 404
+    reply = await client.send_patch(f"{kexes}/one/status", {"status": {"a": 3}}, expected=404)
     assert reply.body["message"] == "the server could not find the requested resource"
 
 
@@ -211,8 +203,7 @@ async def test_json_patches_are_guarded_by_tests(client: Client, kexes: str) -> 
                {"op": "remove", "path": "/metadata/finalizers/0"}]
     obj = await client.patch(f"{kexes}/one", guarded, JSON)
     assert obj["metadata"]["finalizers"] == ["c/d"]
-    reply = await client.send_patch(f"{kexes}/one", guarded, JSON)
-    assert reply.status == 422
+    reply = await client.send_patch(f"{kexes}/one", guarded, JSON, expected=422)
     assert reply.body == {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 422, "reason": "Invalid",
         "message": "the server rejected our request due to an error in our request", "details": {},
@@ -224,8 +215,7 @@ async def test_json_patches_can_be_guarded_by_the_version(client: Client, kexes:
     version = old["metadata"]["resourceVersion"]
     guard = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     await client.patch(f"{kexes}/one", [guard, {"op": "add", "path": "/spec/a", "value": 1}], JSON)
-    reply = await client.send_patch(f"{kexes}/one", [guard, {"op": "add", "path": "/spec/a", "value": 2}], JSON)
-    assert reply.status == 422
+    await client.send_patch(f"{kexes}/one", [guard, {"op": "add", "path": "/spec/a", "value": 2}], JSON, expected=422)
     replacement = [{"op": "replace", "path": "/metadata/resourceVersion", "value": version},
                    {"op": "add", "path": "/spec/a", "value": 2}]
     assert (await client.send_patch(f"{kexes}/one", replacement, JSON)).status == 409
@@ -245,8 +235,7 @@ async def test_builtin_objects_are_patched_strategically(client: Client) -> None
 ])
 async def test_unsupported_patches_are_refused(client: Client, kexes: str, content_type: str, status: int) -> None:
     await client.create(kexes, make_kex())
-    reply = await client.send_patch(f"{kexes}/one", {"spec": {"a": 1}}, content_type)
-    assert reply.status == status
+    reply = await client.send_patch(f"{kexes}/one", {"spec": {"a": 1}}, content_type, expected=status)
     assert reply.body["kind"] == "Status"
     assert reply.body["message"]
 
@@ -263,8 +252,7 @@ async def test_patches_into_something_else_are_bad(client: Client, kexes: str, p
 @pytest.mark.parametrize("value", [5, None, "x", []])
 async def test_patches_into_no_object_at_all_are_unprocessable(client: Client, kexes: str, value: Any) -> None:
     await client.create(kexes, make_kex())
-    reply = await client.send_patch(f"{kexes}/one", [{"op": "replace", "path": "", "value": value}], JSON)
-    assert reply.status == 422
+    await client.send_patch(f"{kexes}/one", [{"op": "replace", "path": "", "value": value}], JSON, expected=422)
     assert await client.get(f"{kexes}/one")
 
 
