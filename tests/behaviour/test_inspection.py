@@ -111,23 +111,6 @@ async def test_objects_that_are_being_handled(operator: Operator, kex: Objects, 
     await kex.wait_handled()
 
 
-async def test_objects_in_the_queue(operator: Operator, kex: Objects, ask: Ask) -> None:
-    released = asyncio.Event()
-
-    @kopf.on.create("kopfexamples")
-    async def create_fn(**_: Any) -> None:
-        await released.wait()
-
-    operator.set("queueing.worker_limit", 1)
-    await operator.start()
-    await kex.create_all(("first", "second", "obj"))
-    answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "queued")
-    assert answer["state"]["position"] == 2
-    assert answer["state"]["text"] == "waits in the queue, number 2 of 2"
-    released.set()
-    await kex.wait_handled()
-
-
 async def test_daemons_and_timers(operator: Operator, kex: Objects, ask: Ask, calls: Calls) -> None:
     @kopf.daemon("kopfexamples", id="daemon_fn")
     async def daemon_fn(stopped: Any, **_: Any) -> None:
@@ -214,15 +197,6 @@ async def test_questions_with_no_answer(operator: Operator, kex: Objects, ask: A
     await kex.create()
     for name in ("kopfexample", "KopfExample", "kopfexamples.kopf.dev", "kopfexamples.v1.kopf.dev", "kopfEXAMPLE"):
         assert (await ask(name))["object"]["name"] == "obj"
-
-
-async def test_the_truth_is_partial_if_the_object_cannot_be_read(operator: Operator, kex: Objects, ask: Ask) -> None:
-    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
-    await operator.start_and_handle(kex)
-    operator.cluster.faults.inject(verb="list", resource="kopfexamples", status=403, times=1)
-    answer = await ask()
-    assert "cannot get the object" in answer["notes"][0]
-    assert answer["decisions"][-1]["called"] == ["create_fn"]
 
 
 async def test_the_truth_is_partial_if_the_cluster_does_not_answer(
