@@ -41,7 +41,7 @@ UNKNOWN_STATE = StateInfo(
 def explain(facts: Facts) -> Explanation:
     """Explain all that is known of the object."""
     texts = RedactedTexts(facts.resource)
-    answer = make_frame(facts, describe_object(facts.resource, facts.obj))
+    answer = make_frame(facts)
     if facts.obj.pruned:
         answer["object"]["problem"] = facts.obj.pruned
     else:
@@ -53,7 +53,7 @@ def explain(facts: Facts) -> Explanation:
     return scrubbed
 
 
-def make_frame(facts: Facts, about: ObjectInfo) -> Explanation:
+def make_frame(facts: Facts) -> Explanation:
     """Make the answer with all that needs no look at the object."""
     live = facts.live
     return Explanation(
@@ -61,7 +61,7 @@ def make_frame(facts: Facts, about: ObjectInfo) -> Explanation:
         at=show_time(facts.now) or "",
         source="object" if live is None else "operator",
         notes=[*facts.notes],
-        object=about,
+        object=_describe_object(facts.resource, facts.obj),
         operator=None if live is None else live.operator,
         state=UNKNOWN_STATE if live is None else live.state,
         handled=None,
@@ -73,7 +73,7 @@ def make_frame(facts: Facts, about: ObjectInfo) -> Explanation:
     )
 
 
-def describe_object(resource: Resource, obj: KubeObject) -> ObjectInfo:
+def _describe_object(resource: Resource, obj: KubeObject) -> ObjectInfo:
     """Say which object it is."""
     head = obj.head
     return ObjectInfo(

@@ -24,7 +24,7 @@ from kopf._health.watchdog import describe_culprit
 from kopf._insight.backlog import Backlog
 from kopf._insight.endpoint.console_server import Routes
 from kopf._insight.explaining.dry_run import Facts, LiveFacts
-from kopf._insight.explaining.explaining import describe_object, explain, find_resources, make_frame
+from kopf._insight.explaining.explaining import explain, find_resources, make_frame
 from kopf._insight.explaining.explanation import Explanation, OperatorInfo, Query, StateInfo
 from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.object_activity import ObjectActivity
@@ -222,7 +222,6 @@ class Inspector(Observer):
                 live=live,
                 notes=[note],
             ),
-            describe_object(resource, obj),
         )
 
 
