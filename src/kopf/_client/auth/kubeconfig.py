@@ -164,8 +164,9 @@ def _check_types(kind: str, name: str | None, entry: Mapping[str, Any], where: s
 def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
     import yaml  # pods have service accounts instead
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # compiled with libyaml, it takes a tenth of the time
     try:
-        content = yaml.safe_load(path.read_bytes())
+        content = yaml.load(path.read_bytes(), loader)
     except FileNotFoundError:
         return None
     except OSError as exc:
