@@ -23,6 +23,7 @@ import hypothesis
 import pytest
 import uvloop
 
+import kopf
 from tests.certificates import shared_certificates as shared_certificates
 from tests.collecting import import_share
 from tests.fastforward import make_loop
@@ -144,6 +145,21 @@ def _no_hypothesis_elsewhere() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
         yield
+
+
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    """The default registry of the test."""
+    return kopf.OperatorRegistry()
+
+
+@pytest.fixture(autouse=True)
+def _default_registry(_no_leaked_tasks: None, registry: kopf.OperatorRegistry) -> Iterator[None]:
+    """What a test declares with no registry, goes to the registry of this test, and is not seen by others."""
+    previous = kopf.get_default_registry()
+    kopf.set_default_registry(registry)
+    yield
+    kopf.set_default_registry(previous)
 
 
 @pytest.fixture(autouse=True)

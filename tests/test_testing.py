@@ -32,13 +32,9 @@ def make_registry() -> kopf.OperatorRegistry:
     return registry
 
 
-@pytest.fixture(autouse=True)
-def default_registry() -> Iterator[kopf.OperatorRegistry]:
-    """The default registry for the duration of the test, so that the loaded handlers do not get into others."""
-    previous, registry = kopf.get_default_registry(), make_registry()
-    kopf.set_default_registry(registry)
-    yield registry
-    kopf.set_default_registry(previous)
+@pytest.fixture
+def registry() -> kopf.OperatorRegistry:
+    return make_registry()
 
 
 @pytest.fixture

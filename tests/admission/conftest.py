@@ -8,7 +8,6 @@ import pytest
 from tests.admission.configurations import Configurations, Tunnel
 from tests.admission.reviewing import Reviewer
 from tests.behaviour.conftest import (  # noqa: F401  # fixtures
-    _default_registry,
     api,
     as_users_run_it,
     calls,

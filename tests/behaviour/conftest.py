@@ -18,7 +18,7 @@ import sys
 import textwrap
 import types
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -63,7 +63,7 @@ async def cluster(
     async with LocalCluster(seed=zlib.crc32(request.node.name.encode()), bare=True) as cluster:
         if watch_lag:
             cluster.faults.lag_watches(0, up_to=watch_lag)
-        if watch_lag or "in_memory" in request.fixturenames:
+        if watch_lag or "by_network" not in request.fixturenames:
             connect_in_memory(cluster, monkeypatch)
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
@@ -72,8 +72,8 @@ async def cluster(
 
 
 @pytest.fixture
-def in_memory() -> None:
-    """Let the operators connect with no TCP and no TLS, in tests of what handlers do: others test the connections."""
+def by_network() -> None:
+    """Let the operators connect by TCP and TLS: in tests of connections, and of what becomes of them in trouble."""
 
 
 @pytest.fixture
@@ -150,15 +150,6 @@ async def operator(
 async def calls() -> Calls:
     """What the handlers of the test note down when they are called."""
     return Calls()
-
-
-@pytest.fixture(autouse=True)
-def _default_registry(registry: kopf.OperatorRegistry) -> Iterator[None]:
-    """What a test declares with no registry, goes to the registry of this test, and is not seen by others."""
-    previous = kopf.get_default_registry()
-    kopf.set_default_registry(registry)
-    yield
-    kopf.set_default_registry(previous)
 
 
 @pytest.fixture

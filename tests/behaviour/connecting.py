@@ -1,7 +1,7 @@
 """
 Connections of the operator with no TCP and no TLS: the same client, the same HTTP, the same server.
 
-They are for tests of what handlers do, and for those runs with a lag that are also done with none and by the network.
+Tests of behaviour use them, unless they are about the connections: see the fixture ``by_network``.
 """
 from __future__ import annotations
 

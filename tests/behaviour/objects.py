@@ -209,15 +209,18 @@ class Objects:
     async def record(self, started: asyncio.Event) -> None:
         """Remember everything that happens to the objects, until cancelled; whatever happens to the API meanwhile."""
         version = (await self.api.request("GET", self._path))["metadata"]["resourceVersion"]
+        pause = 0.01
         while True:
             try:
                 async for event in self._stream(version, started):
                     version = event["object"]["metadata"]["resourceVersion"]
                     self._remember(event["type"], event["object"])
+                    pause = 0.01
             except Expired:
                 version = await self._catch_up()
             except (aiohttp.ClientError, Refused):
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 1)  # some tests refuse everything for minutes
 
     async def _stream(self, version: str, started: asyncio.Event) -> AsyncIterator[Obj]:
         url = f"{self.api.cluster.url}{self._path}?watch=1&resourceVersion={version}"

@@ -13,6 +13,8 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.patience import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 
 @pytest.fixture
 def mute(change_kubeconfig: Callable[..., None]) -> Iterator[socket.socket]:

@@ -16,7 +16,7 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.peerings import PeeringObject
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing, get_pauses, now
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("as_users_run_it")]
+pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("as_users_run_it", "by_network")]
 
 REFUSED = "the login has brought nothing new. The reason: .* 401 Unauthorized"
 

@@ -14,6 +14,8 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.client.plugins import Plugin
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 Change = Callable[..., None]
 
 

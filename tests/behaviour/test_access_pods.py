@@ -16,6 +16,8 @@ from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[LocalCluster]:

@@ -14,6 +14,8 @@ from tests.behaviour.running import Logs, Operator, do_nothing
 from tests.client.certificates import Authority
 from tests.client.proxying import HttpProxy, Proxy, SocksProxy, TlsRelay
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 
 @pytest.fixture(autouse=True)
 def _default_login(as_users_run_it: None) -> None:

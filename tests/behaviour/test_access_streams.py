@@ -10,6 +10,8 @@ import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Journal, Logs, Operator
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 
 @pytest.fixture(autouse=True)
 def _handlers(calls: Calls) -> None:

@@ -9,8 +9,6 @@ import kopf
 from tests.behaviour.objects import Objects, get_essence
 from tests.behaviour.running import Calls, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 @pytest.fixture(autouse=True)
 def _handlers(calls: Calls) -> None:

@@ -20,7 +20,9 @@ from tests.behaviour.objects import API, Obj, Refused, is_handled
 from tests.behaviour.running import Logs, Operator
 from tests.patience import PATIENCE
 
-OBJECTS_OF_FAILING_API = int(os.environ.get("KOPF_TEST_FAILURES", "1000"))
+pytestmark = pytest.mark.usefixtures("by_network")
+
+OBJECTS_OF_FAILING_API = int(os.environ.get("KOPF_TEST_FAILURES", "300"))
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
 
 Pair = tuple[str, str]

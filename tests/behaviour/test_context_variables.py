@@ -11,7 +11,7 @@ import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Operator
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("in_memory")]
+pytestmark = pytest.mark.fastforward
 
 variable: contextvars.ContextVar[str | None] = contextvars.ContextVar("variable", default=None)
 

@@ -11,8 +11,6 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
 from tests.behaviour.running import Calls, Decorator, Logs, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 async def test_they_are_started_for_every_created_object(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.daemon("kopfexamples")(calls.accompanying(lambda name, **_: name))

@@ -10,7 +10,7 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Calls, Logs, Operator, get_pauses, now
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("in_memory")]
+pytestmark = pytest.mark.fastforward
 
 
 async def test_daemons_that_exit_are_not_started_again_in_this_operator(

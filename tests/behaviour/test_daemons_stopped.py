@@ -11,8 +11,6 @@ import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 R = kopf.DaemonStoppingReason
 
 

@@ -9,8 +9,6 @@ import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Decorator, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 @pytest.mark.parametrize("options", [{}, {"field": "spec.field"}], ids=["object", "field"])
 async def test_creation_and_resuming_by_one_function(

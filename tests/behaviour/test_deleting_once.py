@@ -14,7 +14,7 @@ from tests.behaviour.running import Calls, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
-COUNT = int(os.environ.get("KOPF_TEST_DELETIONS") or 10)
+COUNT = int(os.environ.get("KOPF_TEST_DELETIONS") or 5)
 """How many objects are deleted at once in each of the tests."""
 
 

@@ -10,7 +10,7 @@ import kopf
 from tests.behaviour.objects import Objects, get_progress, has_progress
 from tests.behaviour.running import Calls, Operator
 
-pytestmark = pytest.mark.lagging
+pytestmark = [pytest.mark.lagging, pytest.mark.usefixtures("by_network")]
 
 
 async def test_changes_are_handled_together(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -9,8 +9,6 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_annotations, get_finalizers
 from tests.behaviour.running import Calls, Decorator, Logs, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 FILTERS: dict[str, dict[str, Any]] = {
     "label": {"labels": {"match": "yes"}},
     "label-present": {"labels": {"match": kopf.PRESENT}},

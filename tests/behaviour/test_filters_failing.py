@@ -10,7 +10,7 @@ import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
 from tests.behaviour.running import Calls, Logs, Operator, now
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("in_memory")]
+pytestmark = pytest.mark.fastforward
 
 
 async def test_callbacks_see_the_whole_change_after_the_field_is_checked(

@@ -9,8 +9,6 @@ import kopf
 from tests.behaviour.objects import Objects, get_annotations, get_essence
 from tests.behaviour.running import Calls, Decorator, Operator, do_nothing
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 ABSENT, PRESENT = kopf.ABSENT, kopf.PRESENT
 Change = tuple[Any, Any]
 

@@ -12,8 +12,6 @@ from kopf._logging.once import Once
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 WARNING = "JSON has no form for some values of .*"
 VALUES: list[tuple[Any, Any, str]] = [
     (datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC), "2026-01-02T03:04:05Z", "datetime"),

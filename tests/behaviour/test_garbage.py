@@ -16,6 +16,8 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Operator
 from tests.patience import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 REGISTRIES: dict[str, Callable[[kopf.OperatorRegistry, Callable[[Any], None]], None]] = {}
 """What declares handlers that tell of the logger that each of them gets: it lives and dies with all that they get."""
 

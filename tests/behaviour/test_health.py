@@ -25,6 +25,8 @@ from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.patience import PATIENCE
 from tests.ports import find_free_port
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 Answer = tuple[int, Any]
 
 

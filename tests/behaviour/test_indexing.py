@@ -12,8 +12,6 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Operator
 from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 Content = dict[Any, list[Any]]
 
 

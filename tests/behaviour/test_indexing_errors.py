@@ -11,7 +11,7 @@ import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("in_memory")]
+pytestmark = pytest.mark.fastforward
 MODES = kopf.ErrorsMode
 
 

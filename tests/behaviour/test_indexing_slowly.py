@@ -16,8 +16,6 @@ from tests.behaviour.peerings import PeeringObject
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 class Gates(collections.defaultdict[str, threading.Event]):
     """What the functions wait for, by the names of the objects; for not so long that a blocked loop hangs forever."""

@@ -21,8 +21,6 @@ from tests.behaviour.running import Calls, Operator, do_nothing
 from tests.patience import PATIENCE
 from tests.ports import find_free_port
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 Ask = Callable[..., Any]
 
 

@@ -14,8 +14,6 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 async def test_async_handlers_run_in_the_loop_of_the_operator(operator: Operator, kex: Objects, calls: Calls) -> None:
     fn = calls.noting(lambda **_: (threading.get_ident(), asyncio.get_running_loop()))

@@ -26,7 +26,7 @@ from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, Obj, get_progress, is_handled
 from tests.patience import PATIENCE
 
-KILLS = int(os.environ.get("KOPF_TEST_KILLS", "100"))
+KILLS = int(os.environ.get("KOPF_TEST_KILLS", "60"))
 PROCESSES = max(10, KILLS // 10)
 OBJECTS = max(50, KILLS // 2)
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"

@@ -15,8 +15,6 @@ from kopf._handlers.signatures import get_callbacks_kwargs, get_kwargs
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Decorator, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 OBJECT_KWARGS = {
     "logger", "memo", "param", "resource", "patch", "body", "spec", "meta", "status", "uid", "name", "namespace",
     "labels", "annotations",

@@ -80,14 +80,14 @@ async def test_running_handlers_are_not_interrupted(
         def sync_fn(retry: int, **_: Any) -> None:
             calls.append(("begun", retry))
             loop.call_soon_threadsafe(declare)
-            time.sleep(1.5)
+            time.sleep(0.5)
             calls.append(("done", retry))
     else:
         @kopf.on.create("kopfexamples")
         async def async_fn(retry: int, **_: Any) -> None:
             calls.append(("begun", retry))
             declare()
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(0.5)
             calls.append(("done", retry))
 
     await operator.start()

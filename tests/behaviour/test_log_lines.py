@@ -14,8 +14,6 @@ from kopf._logging.configuration import make_formatter
 from tests.behaviour.objects import Objects, get_finalizers
 from tests.behaviour.running import Logs, Operator, do_nothing
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 HIGH = logging.INFO
 
 

@@ -20,6 +20,8 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.patience import PATIENCE
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 LIBRARIES = ("kubernetes", "kubernetes_asyncio", "pykube")
 
 

@@ -12,7 +12,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Obj, Objects
 from tests.behaviour.running import Logs, Operator
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("in_memory")]
+pytestmark = pytest.mark.fastforward
 
 NAMES = [f"obj{number}" for number in range(8)]
 
@@ -101,11 +101,10 @@ def list_items(obj: Obj) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("backoffs", [(), (1, 1, 2, 3, 5)], ids=["not-repeated", "repeated"])
-@pytest.mark.parametrize("rate", [0.35, 0.6])
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("declare", DECLARATIONS.values(), ids=DECLARATIONS)
 async def test_functions_are_applied_once(
-        operator: Operator, cluster: LocalCluster, objects: Objects, logs: Logs, declare: Any, change: str, rate: float,
+        operator: Operator, cluster: LocalCluster, objects: Objects, logs: Logs, declare: Any, change: str,
         backoffs: tuple[float, ...],
 ) -> None:
     if declare is declare_event and not backoffs:
@@ -115,7 +114,7 @@ async def test_functions_are_applied_once(
     operator.set("networking.error_backoffs", backoffs)
     for name in NAMES:
         await objects.create(name)
-    cluster.faults.inject(action="lose-answer", verb="patch", rate=rate)
+    cluster.faults.inject(action="lose-answer", verb="patch", rate=0.6)
     await operator.start(watching=(objects.plural,))
     for name in NAMES:
         await objects.wait(lambda obj: all(

@@ -10,8 +10,6 @@ import kopf
 from tests.behaviour.objects import Objects, get_finalizers
 from tests.behaviour.running import Calls, Decorator, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 @pytest.mark.fastforward
 async def test_the_documented_example(operator: Operator, kex: Objects, calls: Calls) -> None:

@@ -16,8 +16,6 @@ from tests.behaviour.peerings import make_other, running
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 PLURAL = "kopfstatusexamples"
 
 

@@ -25,6 +25,8 @@ from tests.insight.metrics.exposed import DESIGNED, Exposed
 from tests.patience import PATIENCE
 from tests.ports import find_free_port
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 KEX = "kopfexamples.kopf.dev"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

@@ -156,7 +156,6 @@ async def test_conflicting_functions_are_applied_to_the_fresh_state_without_runn
 
 
 @pytest.mark.fastforward
-@pytest.mark.usefixtures("in_memory")
 async def test_after_many_conflicts_the_fresh_state_is_gone_on_from_at_once(
         operator: Operator, kex: Objects, cluster: LocalCluster, logs: Logs,
 ) -> None:

@@ -15,6 +15,8 @@ from tests.behaviour.objects import API, Obj, Objects
 from tests.behaviour.peerings import create_peering, make_other, running
 from tests.behaviour.running import Calls, Logs, Operator
 
+pytestmark = pytest.mark.usefixtures("by_network")
+
 ROUNDS = 12
 NAMES = [f"obj{number}" for number in range(30)]
 

@@ -12,8 +12,6 @@ from tests.behaviour.objects import API, Obj, Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 @pytest.fixture(autouse=True)
 def _posting(operator: Operator) -> None:

@@ -15,8 +15,6 @@ from tests.behaviour.objects import API, Obj, Objects, get_patience
 from tests.behaviour.resources import create_in, define_namespaces
 from tests.behaviour.running import Logs, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 EVENTS = "/api/v1/namespaces/default/events"
 
 

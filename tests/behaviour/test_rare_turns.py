@@ -13,7 +13,7 @@ from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, Objects, get_finalizers, get_progress, watch
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
-pytestmark = [pytest.mark.fastforward]
+pytestmark = pytest.mark.fastforward
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ from tests.behaviour.objects import API, LAST_HANDLED, Objects, get_annotations,
 from tests.behaviour.replica_sets import COPIED, OWN, create_replica_set, is_handled, make_spec
 from tests.behaviour.running import Calls, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 @pytest.fixture
 async def replica_sets(api: API) -> AsyncIterator[Objects]:

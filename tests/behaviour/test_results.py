@@ -9,8 +9,6 @@ import kopf
 from tests.behaviour.objects import Objects, get_progress
 from tests.behaviour.running import Calls, Logs, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 
 @pytest.mark.parametrize("value", [
     100, 0, -1.5, True, False, "text", "", [1, "two", None], [], {"field": {"deep": "value"}},

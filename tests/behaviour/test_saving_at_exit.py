@@ -15,7 +15,7 @@ from tests.behaviour.running import Calls, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
-EXITS = int(os.environ.get("KOPF_TEST_EXITS") or 12)
+EXITS = int(os.environ.get("KOPF_TEST_EXITS") or 6)
 """How many times the operator exits in the middle of everything."""
 
 

@@ -12,7 +12,7 @@ from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, Objects, watch
 from tests.behaviour.running import Calls, Logs, Operator
 
-pytestmark = [pytest.mark.fastforward, pytest.mark.usefixtures("in_memory")]
+pytestmark = pytest.mark.fastforward
 
 
 @pytest.fixture(params=[True, False], ids=["subresource", "regular"])

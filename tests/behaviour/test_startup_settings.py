@@ -13,8 +13,6 @@ from tests.behaviour.objects import API, Objects
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Logs, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 Configure = Callable[[Callable[[kopf.OperatorSettings], None]], None]
 
 

@@ -252,7 +252,7 @@ def _watched() -> Iterator[None]:
 @pytest.mark.timeout(0 if EXAMPLES else 300)
 def test_random_lives() -> None:
     run_state_machine_as_test(Machine, settings=hypothesis.settings(
-        max_examples=EXAMPLES or 100, stateful_step_count=STEPS, deadline=None, derandomize=not EXAMPLES,
+        max_examples=EXAMPLES or 60, stateful_step_count=STEPS, deadline=None, derandomize=not EXAMPLES,
         phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],
         suppress_health_check=list(hypothesis.HealthCheck),
         database=None,

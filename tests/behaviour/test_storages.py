@@ -10,8 +10,6 @@ import kopf
 from tests.behaviour.objects import FINALIZER, LAST_HANDLED, Objects, get_annotations, get_progress
 from tests.behaviour.running import Calls, Operator
 
-pytestmark = pytest.mark.usefixtures("in_memory")
-
 BASE = {"started": "2020-01-01T00:00:00.000000+00:00", "purpose": "create", "retries": 1}
 SUCCESS = {**BASE, "stopped": "2020-01-01T00:00:01.000000+00:00", "success": True, "failure": False}
 

@@ -5,22 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
 from kopf_cluster import LocalCluster
 from tests.cli.processes import ROOT, Forge, Process, run_forge
 
 EXAMPLE = ROOT / "examples" / "01-minimal"
 
 Starter = Callable[..., Process]
-
-
-@pytest.fixture
-def registry() -> Iterator[OperatorRegistry]:
-    """The default registry for the duration of the test, so that the loaded handlers do not get into others."""
-    previous, registry = get_default_registry(), OperatorRegistry()
-    set_default_registry(registry)
-    yield registry
-    set_default_registry(previous)
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-import kopf
 from kopf.cli import main
 from kopf_cluster import LocalCluster
 from tests.cli.api import request
@@ -43,14 +42,6 @@ HANDLERS = """
 """
 
 Explain = Callable[..., Result]
-
-
-@pytest.fixture(autouse=True)
-def _registry() -> Iterator[None]:
-    previous = kopf.get_default_registry()
-    kopf.set_default_registry(kopf.OperatorRegistry())
-    yield
-    kopf.set_default_registry(previous)
 
 
 @pytest.fixture

@@ -187,19 +187,16 @@ def test_misused_decorators_are_shown_with_no_frames_of_the_framework(
     assert "Traceback" not in e.value.message
 
 
-def test_handlers_of_a_file_that_is_loaded_again_replace_the_former_ones(folder: pathlib.Path) -> None:
+def test_handlers_of_a_file_that_is_loaded_again_replace_the_former_ones(
+        folder: pathlib.Path, registry: kopf.OperatorRegistry,
+) -> None:
     for name in ("a_file.py", "b_file.py"):
         (folder / name).write_text(
             "import kopf\n"
             f"@kopf.on.startup(id={name!r})\n@kopf.on.create('pods')\n@kopf.on.validate('pods')\n"
             "def fn(**_):\n    pass\n")
-    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
-    kopf.set_default_registry(registry)
-    try:
-        for _ in range(3):
-            load(["a_file.py", "b_file.py"], [])
-    finally:
-        kopf.set_default_registry(previous)
+    for _ in range(3):
+        load(["a_file.py", "b_file.py"], [])
     assert [handler.id for handler in registry.activities] == ["a_file.py", "b_file.py"]
     assert len(registry.resources) == 2
     assert len(registry.webhooks) == 2

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -141,15 +140,8 @@ def test_a_function_is_not_called_twice_under_the_same_id() -> None:
 # --- the default registry ---
 
 
-@pytest.fixture
-def _default_registry() -> Iterator[None]:
-    original = kopf.get_default_registry()
-    yield
-    kopf.set_default_registry(original)
-
-
-@pytest.mark.usefixtures("_default_registry")
-def test_there_is_one_default_registry_until_it_is_replaced() -> None:
+def test_there_is_one_default_registry_until_it_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kopf._handlers.registry._default_registry", None)  # as after the import
     registry = kopf.get_default_registry()
     assert isinstance(registry, kopf.OperatorRegistry)
     assert kopf.get_default_registry() is registry
@@ -158,7 +150,6 @@ def test_there_is_one_default_registry_until_it_is_replaced() -> None:
     assert kopf.get_default_registry() is another
 
 
-@pytest.mark.usefixtures("_default_registry")
 def test_decorators_fill_the_default_registry_of_their_moment() -> None:
     first, second = OperatorRegistry(), OperatorRegistry()
     kopf.set_default_registry(first)

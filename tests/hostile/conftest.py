@@ -11,10 +11,7 @@ import pytest
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.behaviour.conftest import (  # the fixtures are used where they are imported
-    _default_registry as _default_registry,
-)
-from tests.behaviour.conftest import api as api
+from tests.behaviour.conftest import api as api  # the fixtures are used where they are imported
 from tests.behaviour.conftest import calls as calls
 from tests.behaviour.conftest import cluster as cluster
 from tests.behaviour.conftest import kex as kex

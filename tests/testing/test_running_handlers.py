@@ -7,7 +7,6 @@ import functools
 import logging
 import pathlib
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,14 +19,6 @@ from kopf.testing import LocalCluster, LogLine, ReportedEvent, run_handler, run_
 from tests.cli.conftest import EXAMPLE
 
 BODY = {"spec": {"size": 1}, "metadata": {"labels": {"app": "x"}}}
-
-
-@pytest.fixture(autouse=True)
-def default_registry() -> Iterator[kopf.OperatorRegistry]:
-    previous, registry = kopf.get_default_registry(), kopf.OperatorRegistry()
-    kopf.set_default_registry(registry)
-    yield registry
-    kopf.set_default_registry(previous)
 
 
 def do_nothing(**_: Any) -> None:
