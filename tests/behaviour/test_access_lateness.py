@@ -134,9 +134,9 @@ async def test_wrong_credentials_of_the_first_login_end_the_operator_at_once(
 
 
 async def test_handlers_that_give_up_are_not_asked_again(
-        operator: Operator, calls: Calls, logs: Logs,
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
 ) -> None:
-    """Those who know that it is in vain, say so."""
+    """Those who know that it is in vain, say so; and the operator ends properly."""
     @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
@@ -144,14 +144,17 @@ async def test_handlers_that_give_up_are_not_asked_again(
             raise kopf.PermanentError("the account is locked")
         return kopf.login_with_kubeconfig(**kwargs)
 
-    kopf.on.create("kopfexamples")(do_nothing)
+    @kopf.on.create("kopfexamples")
+    async def fn(**_: Any) -> None:
+        operator.cluster.faults.inject(401)  # for what is saved of it, too
+        operator.cluster.faults.cut_watches()
+
+    kopf.on.cleanup()(calls.noting("cleaned"))
     logs.expected.append(".")
-    await operator.start()
-    operator.cluster.faults.inject(401)
-    operator.cluster.faults.cut_watches()
+    await operator.start_and_create(kex)
     with pytest.raises(kopf.LoginError, match="the account is locked"):
         await operator.wait()
-    assert calls == ["login", "login"]
+    assert calls == ["login", "login", "cleaned"]
 
 
 async def test_expired_credentials_are_waited_for(

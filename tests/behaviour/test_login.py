@@ -1,7 +1,6 @@
 """Login: where the credentials come from, and what if there are none or they are refused."""
 from __future__ import annotations
 
-import asyncio
 import base64
 import dataclasses
 import importlib
@@ -18,7 +17,6 @@ import kopf
 from kopf._operator.login import login_by_default
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
-from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("by_network")
 
@@ -224,41 +222,3 @@ async def test_refused_credentials_are_renewed_and_nothing_is_lost(
     await kex.create_and_wait()
     assert calls.items.count("obj") == 2
     assert calls.items.count("login") == 3
-
-
-@pytest.mark.fastforward
-async def test_credentials_refused_forever_end_the_operator(operator: Operator, logs: Logs) -> None:
-    """The same credentials are brought again and again: there is no sense in going on with them."""
-    @kopf.on.login(id="login")
-    async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_kubeconfig(**kwargs)
-
-    kopf.on.event("kopfexamples")(lambda **_: None)
-    operator.cluster.faults.inject(401, path="kopf.dev")
-    logs.expected.append(".")
-    await operator.launch()
-    with pytest.raises(kopf.LoginError):
-        await operator.wait()
-
-
-async def test_refused_credentials_in_the_middle_end_the_operator(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
-) -> None:
-    @kopf.on.login(id="login")
-    async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        if calls:
-            raise kopf.PermanentError("the account is locked")
-        return kopf.login_with_kubeconfig(**kwargs)
-
-    @kopf.on.create("kopfexamples")
-    async def fn(**_: Any) -> None:
-        calls.append("called")
-        operator.cluster.faults.inject(401, resource="kopfexamples", verb="patch")
-        operator.cluster.faults.inject(401, resource="kopfexamples", verb="watch")
-
-    kopf.on.cleanup()(calls.noting("cleaned"))
-    logs.expected.append(".")
-    await operator.start_and_create(kex)
-    with pytest.raises(kopf.LoginError, match="the account is locked"):
-        await asyncio.wait_for(operator.wait(), PATIENCE)
-    assert calls == ["called", "cleaned"]
