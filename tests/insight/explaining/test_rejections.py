@@ -107,6 +107,11 @@ def test_filters_of_the_change(options: Mapping[str, Any], option: str, expected
     assert f"the {option} value of the field 'spec.size'" in rejection["text"] or "says no" in rejection["text"]
 
 
+def test_those_who_own_are_called_for_more() -> None:
+    info = ask_about(make_object(CHANGED, old=HANDLED), kopf.on.create, owns=["deployments", "pods.v1"])
+    assert info["text"].endswith("it is also called when 'deployments' or 'pods' of v1 that the object owns are changed")
+
+
 def test_fields_that_have_not_changed() -> None:
     info = ask_about(make_object(CHANGED, old=HANDLED), kopf.on.update, field="spec.kind")
     assert info["verdict"] == "rejected"

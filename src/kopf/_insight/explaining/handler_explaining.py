@@ -80,6 +80,14 @@ def name_kind(handler: Handler) -> str:
 
 def explain_other_reason(handler: ChangingHandler, reason: Reason) -> str:
     """Say why the handler, which is for the object, is not called for what has happened to it."""
+    text = _explain_own_reason(handler, reason)
+    if handler.owns and reason is not Reason.DELETE:
+        owned = " or ".join(map(str, handler.owns))
+        return f"{text}; it is also called when {owned} that the object owns are changed"
+    return text
+
+
+def _explain_own_reason(handler: ChangingHandler, reason: Reason) -> str:
     kind = name_kind(handler)
     purpose = f"is for {_PURPOSES[kind]}"
     if kind == "delete" and reason is not Reason.FREE:
