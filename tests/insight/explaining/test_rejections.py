@@ -109,7 +109,8 @@ def test_filters_of_the_change(options: Mapping[str, Any], option: str, expected
 
 def test_those_who_own_are_called_for_more() -> None:
     info = ask_about(make_object(CHANGED, old=HANDLED), kopf.on.create, owns=["deployments", "pods.v1"])
-    assert info["text"].endswith("it is also called when 'deployments' or 'pods' of v1 that the object owns are changed")
+    expected = "it is also called when 'deployments' or 'pods' of v1 that the object owns are changed"
+    assert info["text"].endswith(expected)
 
 
 def test_fields_that_have_not_changed() -> None:
