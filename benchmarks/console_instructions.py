@@ -66,7 +66,7 @@ async def _explain(query: Query) -> Explanation:
 
 async def _run(mode: str, rounds: int) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    bench = Bench(_declare, handled=True)
+    bench = Bench(_declare, handled=True, changed=True)
     await bench.rehearse()
     console = None
     if mode != "silent":

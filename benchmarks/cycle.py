@@ -64,6 +64,9 @@ BUDGETS: Mapping[str, float] = {
     "echo": 5.0,
     "further handler": 40.0,
     "thread": 40.0,
+    "listed": 30.0,
+    "timer": 60.0,
+    "raw event": 40.0,
 }
 """What is asked of our own code: µs per object, per event, per handler."""
 
@@ -136,14 +139,15 @@ class CannedAPI(APIClient):
 class Bench:
     """An operator of one resource with everything but the transport, and the objects for it."""
 
-    def __init__(self, declare: Declare, *, handled: bool, lifecycle: LifeCycleFn = asap) -> None:
+    def __init__(self, declare: Declare, lifecycle: LifeCycleFn = asap, **kinds: bool) -> None:
+        """The kinds of the objects are those of :func:`_make_raw`."""
         self._lifecycle = lifecycle
         self.observers = Observers()
         self._registry = OperatorRegistry()
         declare(self._registry)
         self._settings = OperatorSettings()
         self._api = CannedAPI(self._settings, self.observers)
-        self._raws = [_make_raw(index, handled=handled) for index in range(OBJECTS)]
+        self._raws = [_make_raw(index, **kinds) for index in range(OBJECTS)]
         self._paths = [_get_path(index) for index in range(OBJECTS)]
         for path, raw in zip(self._paths, self._raws, strict=True):
             self._api.prepare(path, raw)
@@ -173,8 +177,15 @@ class Bench:
         """The same, and then take in what our own patches have made of the objects; give the seconds per event."""
         return (await self._run())[1]
 
+    async def run_events(self, type: RawEventType, wait: Callable[[], Awaitable[Any]]) -> float:
+        """Take in one event of each object for which nothing is written; give the seconds per event."""
+        controller = self._make_controller()
+        spent = await self._take(controller, _make_events(type, self._raws), wait)
+        await controller.stop()
+        return spent / OBJECTS
+
     async def run_bare(self) -> float:
-        """The same with none of our code: a task for each object, which only sends something."""
+        """Handle all objects with none of our code: a task for each object, which only sends something."""
         self._api.rewind()
         gc.collect()
         started = time.process_time()
@@ -233,9 +244,9 @@ def _make_events(type: RawEventType, raws: Iterable[bytes]) -> list[WatchEvent]:
     return [WatchEvent(type, KubeObject.from_json(raw)) for raw in raws]
 
 
-def _make_raw(index: int, *, handled: bool) -> bytes:
-    widget = make_widget(f"widget-{index:06}", "created", handled=handled)
-    if handled:
+def _make_raw(index: int, *, handled: bool = False, changed: bool = False, blocked: bool = False) -> bytes:
+    widget = make_widget(f"widget-{index:06}", "created", handled=handled, blocked=blocked)
+    if changed:
         widget["spec"] |= {"phase": "updated"}
     widget["metadata"] |= {
         "namespace": "default",
@@ -249,6 +260,26 @@ def _make_raw(index: int, *, handled: bool) -> bytes:
 
 def _get_path(index: int) -> str:
     return WIDGETS.get_url(namespace="default", name=f"widget-{index:06}")
+
+
+class Calls:
+    """The calls of a handler that is called once for each object in a round."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._is_done = asyncio.Event()
+
+    async def note(self, name: str, **_: Any) -> None:
+        """Be such a handler."""
+        self._count += 1
+        if self._count == OBJECTS:
+            self._is_done.set()
+
+    async def wait(self) -> None:
+        """Wait until the round is over, and begin with the next one."""
+        await self._is_done.wait()
+        self._is_done.clear()
+        self._count = 0
 
 
 async def _handle(**_: Any) -> Any:
@@ -304,14 +335,21 @@ async def measure_cycles(rounds: int = ROUNDS) -> dict[str, float]:
 
     ``calibration`` is what 100 iterations of the calibrating loop take; the rounds of all figures are interleaved.
     Further handlers are called in the same cycle; by the default lifecycle, there is a further patch for each of them.
+    A listed object was handled before the operator has started. A timer is started for such an object, and runs once.
     """
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    creation = Bench(declare_creation, handled=False)
-    update = Bench(_declare_update, handled=True)
-    several = Bench(_declare_several, handled=False, lifecycle=all_at_once)
-    chain = Bench(_declare_several, handled=False)
-    sync = Bench(_declare_sync, handled=False)
-    bare_sync = Bench(_declare_bare_sync, handled=False)
+    creation = Bench(declare_creation)
+    update = Bench(_declare_update, handled=True, changed=True)
+    several = Bench(_declare_several, all_at_once)
+    chain = Bench(_declare_several)
+    sync = Bench(_declare_sync)
+    bare_sync = Bench(_declare_bare_sync)
+    calls = Calls()
+    listed = Bench(declare_creation, handled=True)
+    timers = Bench(
+        lambda registry: kopf.timer(WIDGETS.plural, interval=3600, registry=registry)(calls.note), blocked=True
+    )
+    spy = Bench(lambda registry: kopf.on.event(WIDGETS.plural, registry=registry)(calls.note))
     actions: dict[str, Callable[[], Awaitable[float]]] = {
         CALIBRATION: calibrate,
         "bare task": creation.run_bare,
@@ -322,6 +360,9 @@ async def measure_cycles(rounds: int = ROUNDS) -> dict[str, float]:
         "chain": chain.run_cycles,
         "sync": sync.run_cycles,
         "bare sync": bare_sync.run_cycles,
+        "listed": lambda: listed.run_events(None, _settle),
+        "timer": lambda: timers.run_events(None, calls.wait),
+        "raw event": lambda: spy.run_events("MODIFIED", calls.wait),
     }
     for bench in (creation, update, several, chain, sync, bare_sync):
         await bench.rehearse()

@@ -43,7 +43,7 @@ def _count(is_heard: bool, rounds: int) -> int:
 
 async def _run(is_heard: bool, rounds: int) -> None:
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    bench, registry = Bench(declare_creation, handled=False), OperatorRegistry()
+    bench, registry = Bench(declare_creation), OperatorRegistry()
     declare_creation(registry)
     metrics = Metrics(bench.observers, registry, OperatorSettings()) if is_heard else None
     await bench.rehearse()

@@ -72,7 +72,7 @@ def measure_silence() -> float:
 async def measure_cycle() -> tuple[float, float]:
     """Get what a creation takes with nobody observing, and with the metrics; in seconds."""
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    silent, heard = Bench(declare_creation, handled=False), Bench(declare_creation, handled=False)
+    silent, heard = Bench(declare_creation), Bench(declare_creation)
     metrics = make_metrics(heard.observers)
     collect_rarely()
     best = [float("inf"), float("inf")]

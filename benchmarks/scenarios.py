@@ -86,6 +86,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "life": Scenario("create + update + delete", "create_update_delete.py", _live),
     "six": Scenario("six create handlers", "create_six.py", _create),
     "sync": Scenario("one synchronous create handler", "create_sync.py", _create),
+    "posted": Scenario("one create handler, two events posted", "create_posted.py", _create),
     "events": Scenario("raw events, two per object", "raw_events.py", _create_and_change, by_reports=True),
     "resume": Scenario("resuming of handled objects", "resume.py", None, by_reports=True),
     "index": Scenario(
