@@ -2,7 +2,8 @@
 The floor of a handled object: what any operator on ``aiohttp`` has to do, and nothing else.
 
 It watches the objects of the benchmark; for each new one, it logs two lines, as the framework does, and saves the last
-handled configuration by a patch. No retries, no filters, no memory of what was done.
+handled configuration by a patch. With several handlers (the argument), each but the last one logs a line and saves that
+it is done. No retries, no filters, no memory of what was done.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import os
 import pathlib
 import ssl
+import sys
 
 import aiohttp
 import msgspec
@@ -23,6 +25,9 @@ from benchmarks.loading import API, LAST_HANDLED, Metadata
 
 logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s")
 logger = logging.getLogger("bare")
+
+HANDLERS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+_PROGRESS = '{"started":"2026-01-01T00:00:00.000000+00:00","purpose":"create","retries":1,"success":true}'
 
 
 class Widget(msgspec.Struct):
@@ -42,9 +47,17 @@ class Event(msgspec.Struct):
 async def handle(session: aiohttp.ClientSession, widget: Widget) -> None:
     """Log as if it were handled, and save that."""
     name = widget.metadata.name
+    for number in range(1, HANDLERS):
+        logger.info("[default/%s] Handler 'create_fn' succeeded.", name)
+        await save(session, name, {f"bare.example.com/handler-{number}": _PROGRESS})
     logger.info("[default/%s] Handler 'create_fn' succeeded.", name)
     logger.info("[default/%s] Creation is processed: 1 succeeded; 0 failed.", name)
-    patch = {"metadata": {"annotations": {LAST_HANDLED: bytes(widget.spec).decode()}}}
+    await save(session, name, {LAST_HANDLED: bytes(widget.spec).decode()})
+
+
+async def save(session: aiohttp.ClientSession, name: str, annotations: dict[str, str]) -> None:
+    """Patch the object."""
+    patch = {"metadata": {"annotations": annotations}}
     headers = {"Content-Type": "application/merge-patch+json"}
     path = f"{API}/namespaces/default/widgets/{name}"
     async with session.patch(path, data=msgspec.json.encode(patch), headers=headers) as response:

@@ -2,6 +2,7 @@
 Compare what an object takes in calm operators: each is woken up for it, so that nothing is in the caches anymore.
 
     .venv/bin/python -m benchmarks.calm
+    .venv/bin/python -m benchmarks.calm --handlers 6
     .venv/bin/python -m benchmarks.calm --beside ../other/.venv/bin/python   # e.g. of another version
 
 The operator runs beside the floor (``bare_operator.py``), or beside the same operator under another Python, each on
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import os
 import pathlib
 import statistics
@@ -31,6 +33,9 @@ INTERVAL = 0.02
 OBJECTS = 200
 """For each of the two, in every round."""
 
+FILES = {1: "create_one.py", 6: "create_six.py"}
+"""The operators by the number of their handlers."""
+
 WARM_UP = 50
 ROUNDS = 5
 _SETTLING = 3.0
@@ -40,7 +45,7 @@ _LAST_WORDS = 0.5
 
 @contextlib.asynccontextmanager
 async def running(
-    python: pathlib.Path | None, arguments: Sequence[str] = (), *, file: str = "create_one.py"
+    python: pathlib.Path | None, arguments: Sequence[str] = (), *, file: str = "create_one.py", handlers: int = 1
 ) -> AsyncIterator[tuple[Client, Meter]]:
     """Run this operator by this Python with these arguments, or the bare one, on a cluster of its own."""
     async with contextlib.AsyncExitStack() as stack:
@@ -48,7 +53,7 @@ async def running(
         place = await stack.enter_async_context(local_place(folder))
         log = folder / "operator.log"
         if python is None:
-            meter = await stack.enter_async_context(_running_bare(place.kubeconfig, log))
+            meter = await stack.enter_async_context(_running_bare(place.kubeconfig, log, handlers))
         else:
             pipe = Pipe()
             await stack.enter_async_context(pipe.reader())
@@ -62,11 +67,11 @@ async def running(
 
 
 @contextlib.asynccontextmanager
-async def _running_bare(kubeconfig: str, log: pathlib.Path) -> AsyncIterator[Meter]:
+async def _running_bare(kubeconfig: str, log: pathlib.Path, handlers: int) -> AsyncIterator[Meter]:
     environ = {**os.environ, "KUBECONFIG": kubeconfig}
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "benchmarks.bare_operator", env=environ, stdout=output, stderr=output
+            sys.executable, "-m", "benchmarks.bare_operator", str(handlers), env=environ, stdout=output, stderr=output
         )
     try:
         yield Meter(process.pid)
@@ -102,9 +107,11 @@ async def main(args: Sequence[str]) -> None:
     """Measure, and print the rounds and the median."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calm")
     parser.add_argument("--beside", type=pathlib.Path, metavar="PYTHON", help="the floor by default")
+    parser.add_argument("--handlers", type=int, choices=FILES, default=1, help="how many there are (default: 1)")
     options = parser.parse_args(args)
     ratios = []
-    async with running(pathlib.Path(sys.executable)) as ours, running(options.beside) as other:
+    operator = functools.partial(running, file=FILES[options.handlers], handlers=options.handlers)
+    async with operator(pathlib.Path(sys.executable)) as ours, operator(options.beside) as other:
         meters = [ours[1], other[1]]
         clients = [ours[0], other[0]]
         await asyncio.sleep(_SETTLING)

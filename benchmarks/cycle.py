@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import functools
 import gc
 import logging
 import time
@@ -315,6 +316,14 @@ def _declare_bare_sync(registry: OperatorRegistry) -> None:
     kopf.on.create(WIDGETS.plural, id="create", registry=registry)(_handle_in_bare_thread)
 
 
+def _declare_timer(calls: Calls, registry: OperatorRegistry) -> None:
+    kopf.timer(WIDGETS.plural, interval=3600, registry=registry)(calls.note)
+
+
+def _declare_spy(calls: Calls, registry: OperatorRegistry) -> None:
+    kopf.on.event(WIDGETS.plural, registry=registry)(calls.note)
+
+
 async def calibrate() -> float:
     """Run the fixed piece of pure Python: about as many calls, attributes and small objects as in a cycle."""
     started = time.process_time()
@@ -346,10 +355,8 @@ async def measure_cycles(rounds: int = ROUNDS) -> dict[str, float]:
     bare_sync = Bench(_declare_bare_sync)
     calls = Calls()
     listed = Bench(declare_creation, handled=True)
-    timers = Bench(
-        lambda registry: kopf.timer(WIDGETS.plural, interval=3600, registry=registry)(calls.note), blocked=True
-    )
-    spy = Bench(lambda registry: kopf.on.event(WIDGETS.plural, registry=registry)(calls.note))
+    timers = Bench(functools.partial(_declare_timer, calls), blocked=True)
+    spy = Bench(functools.partial(_declare_spy, calls))
     actions: dict[str, Callable[[], Awaitable[float]]] = {
         CALIBRATION: calibrate,
         "bare task": creation.run_bare,
