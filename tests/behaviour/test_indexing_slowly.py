@@ -60,6 +60,38 @@ def pick(calls: Calls, kind: str, name: str) -> list[Any]:
 
 
 @pytest.mark.loops
+@pytest.mark.parametrize("is_filtered", [False, True])
+async def test_listings_do_not_hold_the_event_loop(operator: Operator, is_filtered: bool) -> None:
+    """Not even with functions that wait for nothing, or with filters that reject everything."""
+    indexed, most = 0, 0
+
+    def count(name: str, **_: Any) -> bool:
+        nonlocal indexed
+        indexed += 1
+        return not is_filtered
+
+    @kopf.index("kopfexamples", when=count)
+    async def idx(name: str, **_: Any) -> str:
+        return name
+
+    async def attend() -> None:
+        nonlocal most
+        while indexed < 2000:
+            before = indexed
+            await asyncio.sleep(0)
+            most = max(most, indexed - before)
+
+    for i in range(2000):
+        operator.cluster.apply({"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {
+            "name": f"obj{i}", "namespace": "default"}})
+    starting = asyncio.create_task(operator.start())
+    async with asyncio.timeout(PATIENCE):
+        await attend()
+    await starting
+    assert most <= 400  # some of one turn, and some of the next one
+
+
+@pytest.mark.loops
 async def test_other_objects_go_on(
         operator: Operator, kex: Objects, sub: Objects, calls: Calls, gates: Gates, declare: Callable[..., None],
 ) -> None:

@@ -27,6 +27,9 @@ _PATIENCE = 1.0
 _WORKERS = 50
 """How many objects are indexed at once, so that their functions go to threads together; the overtaken do not count."""
 
+_TURN = 200
+"""How many objects are indexed until others have their turn in the event loop: mostly in about 20 ms."""
+
 _CAPACITY = 1000
 """How many events there can be until no more are taken in: so many objects are listed at once, and more."""
 
@@ -60,6 +63,29 @@ class _Barrier:
         self._count -= 1
         if not self._count:
             self._callback()
+
+
+class _Entrance:
+    """Lets so many events in, in each turn of the event loop: functions that wait for nothing would hold it."""
+
+    def __init__(self) -> None:
+        self.line: deque[_Place] = deque()
+        """Those that wait to be indexed."""
+        self._count = 0
+
+    async def take(self) -> _Place | None:
+        """Let the next event in; there is none if others were faster."""
+        while self._count == _TURN:  # noqa: ASYNC110  # it is for one turn of the event loop
+            await asyncio.sleep(0)
+        if not self.line:
+            return None
+        if not self._count:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._count += 1
+        return self.line.popleft()
+
+    def _begin_turn(self) -> None:
+        self._count = 0
 
 
 class _Exit:
@@ -132,7 +158,7 @@ class IndexingLine:
         self._name = f"indexing of {resource!r}"
         self._feeder = IndexFeeder(runtime, resource, handlers)
         self._exit = _Exit(accept)
-        self._fresh: deque[_Place] = deque()
+        self._entrance = _Entrance()
         self._begun: dict[str, list[_Place]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -153,12 +179,12 @@ class IndexingLine:
             return
         places = [_Place(event) for event in events if event is not LISTED]
         self._exit.add(places)
-        self._fresh.extend(places)
+        self._entrance.line.extend(places)
         self._add_workers()
 
     def _add_workers(self) -> None:
         limit = _WORKERS + sum(places[0].is_overtaken for places in self._begun.values())
-        for _ in range(min(limit - len(self._workers), len(self._fresh))):
+        for _ in range(min(limit - len(self._workers), len(self._entrance.line))):
             # In the context of the start, as other workers: it is not to see what others have set.
             loop, context = asyncio.get_running_loop(), self._context.copy()
             self._workers.add(loop.create_task(self._work(), name=self._name, context=context))
@@ -167,8 +193,7 @@ class IndexingLine:
         """Index one object after another, as long as there are any, and others do not do it instead."""
         is_overtaken = False
         try:
-            while self._fresh and not is_overtaken:
-                place = self._fresh.popleft()
+            while not is_overtaken and (place := await self._entrance.take()) is not None:
                 key = place.event.object.head.key
                 if (others := self._begun.get(key)) is not None:
                     others.append(place)
@@ -227,7 +252,7 @@ class IndexingLine:
 
     def call_when_indexed(self, callback: Callable[[], None]) -> None:
         """Call it when all events that are there now, are indexed: at once, if there are none."""
-        places = {*self._fresh, *(place for places in self._begun.values() for place in places)}
+        places = {*self._entrance.line, *(place for places in self._begun.values() for place in places)}
         if places:
             _Barrier(callback, places)
         else:
@@ -237,7 +262,7 @@ class IndexingLine:
         """Forget everything that is not indexed yet. The threads of those functions that hang are left alone."""
         if self._timer is not None:
             self._timer.cancel()
-        self._fresh.clear()
+        self._entrance.line.clear()
         for worker in self._workers:
             worker.cancel()
         if self._workers:
