@@ -80,25 +80,19 @@ async def test_contexts_of_threads_are_isolated(threads: ThreadPools) -> None:
     assert variable.get() == "unset"
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_exceptions_go_through(threads: ThreadPools, is_async: bool) -> None:
-    async def fail_in_the_loop() -> None:
-        raise ZeroDivisionError("boom")
-
-    def fail_in_a_thread() -> None:
-        raise ZeroDivisionError("boom")
-
-    handler = make_handler(fn=fail_in_the_loop if is_async else fail_in_a_thread)
-    with pytest.raises(ZeroDivisionError, match="boom"):
-        await invoke(handler, {}, threads=threads)
+ERRORS = [
+    (ZeroDivisionError("boom"), ZeroDivisionError, "boom"),
+    *((error, RuntimeError, f"raised {type(error).__name__}" + (": boom" if error.args else "")) for error in (
+        StopIteration(), asyncio.CancelledError("boom"), concurrent.futures.CancelledError("boom"))),
+]
+"""Those that mean something else in event loops, become other ones; the last one means nothing in coroutines."""
 
 
-@pytest.mark.parametrize("error", [
-    StopIteration(), asyncio.CancelledError("boom"), concurrent.futures.CancelledError("boom"),
-], ids=repr)
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_exceptions_that_mean_something_else_in_event_loops_become_errors(
-    threads: ThreadPools, error: BaseException, is_async: bool
+@pytest.mark.parametrize(("is_async", "error", "expected", "text"), [
+    *((False, *row) for row in ERRORS), *((True, *row) for row in ERRORS[:-1]),
+])
+async def test_exceptions(
+    threads: ThreadPools, is_async: bool, error: BaseException, expected: type[Exception], text: str
 ) -> None:
     async def fail_in_the_loop() -> None:
         raise error
@@ -106,14 +100,11 @@ async def test_exceptions_that_mean_something_else_in_event_loops_become_errors(
     def fail_in_a_thread() -> None:
         raise error
 
-    if is_async and isinstance(error, concurrent.futures.CancelledError):
-        pytest.skip("It means nothing there.")
     handler = make_handler(fn=fail_in_the_loop if is_async else fail_in_a_thread)
-    what = "coroutine" if is_async else "function"
-    text = f"{what} raised {type(error).__name__}" + (": boom" if error.args else "")
-    with pytest.raises(RuntimeError, match=f"^{text}$") as e:
+    what = "" if expected is type(error) else "coroutine " if is_async else "function "
+    with pytest.raises(expected, match=f"^{what}{text}$") as e:
         await asyncio.wait_for(invoke(handler, {}, threads=threads), timeout=PATIENCE)
-    assert e.value.__cause__ is error
+    assert e.value is error or e.value.__cause__ is error
 
 
 async def test_cancellations_of_the_handler_itself_go_through(threads: ThreadPools) -> None:

@@ -80,12 +80,6 @@ def test_any_ids_make_names_that_are_valid_for_kubernetes(id: str, prefix: str) 
         assert QUALIFIED_NAME.fullmatch(name[len(prefix) + 1:])
 
 
-@settings(deadline=None)
-@given(id=st.text(), prefix=prefixes)
-def test_names_are_the_same_after_restarts(id: str, prefix: str) -> None:
-    assert AnnotationNaming(prefix=prefix).make_keys(id) == AnnotationNaming(prefix=prefix).make_keys(id)
-
-
 @pytest.mark.parametrize(("one", "two"), [
     ("fn a", "fn b"),
     ("fn a", "fn-a"),

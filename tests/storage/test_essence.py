@@ -117,27 +117,20 @@ ESSENCE = BodyEssence(
 )
 
 
-def test_dropping_annotations_by_their_prefix() -> None:
-    assert drop_annotations(ESSENCE, prefix="own.com")["metadata"] == {
-        "annotations": {"own.community/x": "3", "own.com": "4"}
-    }
+@pytest.mark.parametrize(("options", "annotations"), [
+    ({"prefix": "own.com"}, {"own.community/x": "3", "own.com": "4"}),
+    ({"names": ["own.com/x", "own.com", "absent"]}, {"own.com/y": "2", "own.community/x": "3"}),
+    ({"prefix": "own.com", "names": ["own.com", "own.community/x"]}, None),
+])
+def test_dropping_annotations(options: Any, annotations: Any) -> None:
+    assert drop_annotations(ESSENCE, **options).get("metadata") == (annotations and {"annotations": annotations})
 
 
-def test_dropping_annotations_by_their_names() -> None:
-    assert drop_annotations(ESSENCE, names=["own.com/x", "own.com", "absent"])["metadata"] == {
-        "annotations": {"own.com/y": "2", "own.community/x": "3"}
-    }
-
-
-def test_dropping_all_annotations_drops_their_stanza() -> None:
-    essence = BodyEssence(metadata={"annotations": {"own.com/x": "1"}}, spec={})
-    assert drop_annotations(essence, prefix="own.com") == {"spec": {}}
-
-
-def test_dropping_fields() -> None:
-    assert drop_field(ESSENCE, ("spec", "a", "b"))["spec"] == {"c": 2}
-    assert drop_field(ESSENCE, ("spec", "c"))["spec"] == {"a": {"b": 1}}
-    assert "spec" not in drop_field(ESSENCE, ("spec",))
+@pytest.mark.parametrize(("path", "spec"), [
+    (("spec", "a", "b"), {"c": 2}), (("spec", "c"), {"a": {"b": 1}}), (("spec",), None),
+])
+def test_dropping_fields(path: tuple[str, ...], spec: Any) -> None:
+    assert drop_field(ESSENCE, path).get("spec") == spec
 
 
 def test_nothing_is_copied_if_there_is_nothing_to_drop() -> None:
