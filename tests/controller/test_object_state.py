@@ -513,3 +513,36 @@ def test_states_are_small() -> None:
     """There are as many of them as there are objects that wait for something."""
     assert not hasattr(make_state(make_rules()), "__dict__")
     assert not hasattr(make_state(make_rules()).memory, "__dict__")
+
+
+def test_handlers_are_woken_for_the_last_known_state(state: ObjectState) -> None:
+    obj = start(state, make())
+    state.on_result(Result(obj=obj), 0)
+    state.on_wake(obj, [HandlerId("one")])
+    state.on_wake(obj, [HandlerId("two")])
+    assert state.memory.woken == {"one": False, "two": False}
+    assert is_ready(state)
+    assert state.on_start() is obj
+
+
+def test_those_that_are_woken_meanwhile_are_called_after_that(state: ObjectState) -> None:
+    obj = start(state, make())
+    state.memory.woken = {HandlerId("zero"): True}
+    state.on_wake(obj, [HandlerId("one")])
+    state.on_wake(obj, [HandlerId("two")])
+    assert state.memory.woken == {"zero": True}
+    state.on_result(Result(obj=obj), 0)
+    assert state.memory.woken == {"zero": True, "one": False, "two": False}
+    assert is_ready(state)
+
+
+@pytest.mark.parametrize("times", [0, 1])
+def test_to_be_woken_interrupts_delays_but_is_no_cure_of_errors(state: ObjectState, times: int) -> None:
+    obj = start(state, make())
+    if times:
+        state.on_failure(obj, 0)
+    else:
+        state.on_result(Result(obj=obj, requeue_after=100), 0)
+    assert get_alarm(state) is not None
+    state.on_wake(obj, [HandlerId("one")])
+    assert is_ready(state) is not bool(times)

@@ -412,3 +412,11 @@ def test_it_does_the_same_as_the_model(actions: bytes) -> None:
     model = Model()
     for number in actions:
         model.play(number)
+
+
+def test_positions_of_those_who_wait(bench: Bench) -> None:
+    for key, urgent in [("a", False), ("b", False), ("c", True), ("a", True)]:
+        bench.queue.add(key, urgent=urgent)
+    assert [bench.queue.get_position(key) for key in "cabx"] == [0, 1, 2, None]
+    assert bench.queue.take() == "c"
+    assert [bench.queue.get_position(key) for key in "cab"] == [None, 0, 1]

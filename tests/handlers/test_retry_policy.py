@@ -98,6 +98,17 @@ def test_delays(error: Exception, backoff: float | None, delay: float | None) ->
     assert judge_it(make_handler(backoff=backoff), error).outcome == Outcome(False, delay, None, error)
 
 
+@pytest.mark.parametrize(("limits", "plan"), [
+    ({"retries": 1}, "exceed 1 retries"), ({"timeout": 10, "retries": 2}, "time out after 10 seconds"),
+])
+def test_temporary_errors_before_the_limits(limits: Any, plan: str) -> None:
+    error = kopf.TemporaryError("later", delay=10)
+    message = "%s failed temporarily but will %s: %s"
+    assert judge_it(make_handler(**limits), error) == Judgement(
+        Outcome(True, exception=error), logging.ERROR, message, (plan, "later")
+    )
+
+
 def test_no_delay_is_never_beyond_the_timeout() -> None:
     error = kopf.TemporaryError(delay=None)
     assert not judge_it(make_handler(timeout=10), error, runtime=9).outcome.final

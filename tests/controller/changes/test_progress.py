@@ -662,3 +662,44 @@ def test_storages_with_caches_are_flushed_once_for_each_saving() -> None:
     assert len(flushes) == 1
     progress.purge([], Patch())
     assert len(flushes) == 2
+
+
+# --- the state as of the beginning of the creation ---
+
+
+def list_baselines(progress: Progress) -> list[str | None]:
+    return [state.baseline for key in KEYS if (state := progress.recall(key)) is not None]
+
+
+def test_the_baseline_goes_to_one_of_the_records_that_are_saved_anyway() -> None:
+    progress = make_progress()
+    progress.keep_baseline(b"{}", HANDLERS)
+    assert save(progress) == NOTHING
+    progress.note(TWO, RETRY, NOW, (), None)
+    progress.note(THREE, RETRY, NOW, (), None)
+    progress.keep_baseline(b"{}", HANDLERS)
+    assert list_baselines(make_progress(save(progress))) == [None, "{}", None]
+
+
+def test_the_baseline_stays_where_it_is() -> None:
+    progress = make_progress()
+    progress.note(TWO, RETRY, NOW, (), None)
+    progress.keep_baseline(b"{}", HANDLERS)
+    later = make_progress(save(progress))
+    later.note(ONE, RETRY, NOW, (), None)
+    later.keep_baseline(b"{}", HANDLERS)
+    assert list_baselines(later) == [None, "{}", None]
+    assert later.unsaved.keys() == {ONE.id}
+    later.keep_baseline(b"{1}", HANDLERS)
+    assert list_baselines(later) == [None, "{1}", None]
+    assert later.unsaved.keys() == {ONE.id, TWO.id}
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(64 * 1024, True), (64 * 1024 + 1, False)])
+def test_large_baselines_are_not_kept(size: int, is_kept: bool) -> None:
+    progress = make_progress()
+    progress.note(ONE, RETRY, NOW, (), None)
+    progress.keep_baseline(b"x" * size, HANDLERS)
+    state = progress.recall(ONE.id)
+    assert state is not None
+    assert (state.baseline is not None) is is_kept

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._controller.changes.selection import Candidates, Selection, could_match, select_background
+from kopf._controller.changes.selection import Candidates, Selection, could_match, list_followed, select_background
 from kopf._controller.changes.selection import select as select_for_object
 from kopf._handlers.criteria import ABSENT, PRESENT
 from kopf._handlers.handlers import ChangingHandler
@@ -377,3 +377,26 @@ def test_subhandlers_of_updates_look_at_the_change() -> None:
     ]
     cause = make_changing_cause({}, UPDATE, old={"spec": {"a": 1, "b": "x"}}, new={"spec": {"a": 1, "b": "z"}})
     assert get_ids(Selection(cause).select_subhandlers(handlers)) == ["b"]
+
+
+# --- what affects the matching of a handler, besides the essence ---
+
+
+@pytest.mark.parametrize(("options", "stanzas"), [
+    ({}, set()),
+    ({"labels": {"l": "v"}}, set()),
+    ({"annotations": {"a": "v"}}, {"metadata"}),
+    ({"field": ("spec", "x")}, set()),
+    ({"field": ("status", "x")}, {"status"}),
+    ({"field": ("metadata", "name"), "value": "v"}, {"metadata"}),
+    ({"when": lambda spec, labels, name, **_: True}, set()),
+    ({"when": lambda status, **_: True}, {"status"}),
+    ({"when": lambda meta, **_: True}, {"metadata"}),
+    ({"labels": {"l": lambda value, status, **_: True}}, {"status"}),
+    ({"annotations": {"a": lambda value, status, **_: True}}, {"metadata", "status"}),
+    ({"field": ("spec",), "value": lambda value, annotations, **_: True}, {"metadata"}),
+    ({"when": lambda body, **_: True}, {"metadata", "status"}),
+    ({"when": lambda **kwargs: bool(kwargs)}, {"metadata", "status"}),
+])
+def test_stanzas_that_filters_look_at(options: dict[str, Any], stanzas: set[str]) -> None:
+    assert list_followed(make_watching_handler(**options)) == stanzas
