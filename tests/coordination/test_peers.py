@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kopf._coordination.peers import MAX_LIFETIME, Peer, Peers, make_identity, name_peers
+from kopf._coordination.identity import make_identity
+from kopf._coordination.peers import MAX_LIFETIME, Peer, Peers, name_peers
 from kopf._settings.settings import MAX_PRIORITY
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

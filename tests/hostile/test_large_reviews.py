@@ -16,7 +16,7 @@ import ssl
 
 import aiohttp
 
-from kopf._admission.servers.handler import MAX_BODY
+from kopf._admission.servers.review_server import MAX_BODY
 from tests.admission.reviewing import make_review
 from tests.hostile.oracle import PROMPTNESS
 from tests.hostile.sieges import Answers, Victim, living, measuring, wait_until

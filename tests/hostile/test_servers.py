@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kopf._admission.servers.handler import MAX_BODY, Endpoint, Limits
+from kopf._admission.servers.review_server import MAX_BODY, Limits, ReviewServer
 from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import EncodedReview, MalformedReviewError, parse_review
@@ -91,7 +91,7 @@ class Served:
 
 @contextlib.asynccontextmanager
 async def serve(fn: Any, **limits: Any) -> AsyncIterator[Served]:
-    endpoint = Endpoint(fn, limits=Limits(**limits))
+    endpoint = ReviewServer(fn, limits=Limits(**limits))
     sockets = open_sockets("127.0.0.1", 0)
     served = Served(sockets[0].getsockname()[1])
     try:

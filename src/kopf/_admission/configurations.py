@@ -1,7 +1,7 @@
 """
 The content of the managed webhook configurations: what the API servers are told about the admission handlers.
 
-There is one webhook for each handler, with an endpoint of its own. The handlers whose resources do not exist (yet)
+There is one webhook for each handler, with a path of its own. The handlers whose resources do not exist (yet)
 are left out.
 """
 
@@ -13,8 +13,8 @@ import urllib.parse
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kopf._admission.endpoints import Endpoints
 from kopf._admission.match_conditions import list_conditions, select_objects
+from kopf._admission.webhook_paths import WebhookPaths
 from kopf._handlers.handlers import WebhookHandler
 from kopf._values.reasons import WebhookType
 from kopf._values.resources import Resource
@@ -53,11 +53,11 @@ class Declaration:
 
     def list_webhooks(self, type: WebhookType, *, persistent_only: bool = False) -> list[WebhookRecord]:
         """Make the webhooks for one of the configurations, in the order of declaration."""
-        endpoints = Endpoints(self.handlers)
+        paths = WebhookPaths(self.handlers)
         handlers = [handler for handler in self.handlers if handler.type == type]
         names = dict(zip(handlers, _make_names(handlers, self.managed), strict=True))
         return [
-            self._make_webhook(handler, names[handler], endpoints, resources)
+            self._make_webhook(handler, names[handler], paths, resources)
             for handler in handlers
             if (resources := self._list_resources(handler)) and (handler.persistent or not persistent_only)
         ]
@@ -66,11 +66,11 @@ class Declaration:
         return sorted((resource for resource, handlers in self.plan.items() if handler in handlers), key=repr)
 
     def _make_webhook(
-        self, handler: WebhookHandler, name: str, endpoints: Endpoints, resources: Sequence[Resource]
+        self, handler: WebhookHandler, name: str, paths: WebhookPaths, resources: Sequence[Resource]
     ) -> WebhookRecord:
         webhook: WebhookRecord = {
             "name": name,
-            "clientConfig": _extend_path(self.client_config, handler, endpoints),
+            "clientConfig": _extend_path(self.client_config, handler, paths),
             "rules": _make_rules(handler, resources),
             "objectSelector": select_objects(handler),
             "namespaceSelector": {},
@@ -99,15 +99,15 @@ def _make_names(handlers: Iterable[WebhookHandler], managed: str) -> Iterator[st
         yield f"{name}.{managed}"
 
 
-def _extend_path(config: WebhookClientConfig, handler: WebhookHandler, endpoints: Endpoints) -> dict[str, Any]:
-    """Append the endpoint to the path of the URL or of the service."""
+def _extend_path(config: WebhookClientConfig, handler: WebhookHandler, paths: WebhookPaths) -> dict[str, Any]:
+    """Append the path of the webhook to the path of the URL or of the service."""
     result: dict[str, Any] = {key: value for key, value in config.items() if value is not None}
     if url := config.get("url"):
-        result["url"] = f"{url.rstrip('/')}/{urllib.parse.quote(endpoints.get_name(handler), safe='/:')}"
+        result["url"] = f"{url.rstrip('/')}/{urllib.parse.quote(paths.get(handler), safe='/:')}"
     if service := config.get("service"):
         fields = {key: value for key, value in service.items() if value is not None}
         base = (service.get("path") or "").rstrip("/")
-        result["service"] = {**fields, "path": f"{base}/{endpoints.get_service_name(handler)}"}
+        result["service"] = {**fields, "path": f"{base}/{paths.get_of_service(handler)}"}
     return result
 
 

@@ -33,8 +33,11 @@ from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
 from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
+from kopf._handlers.registry import OperatorRegistry
 from kopf._values.errors import OperatorError
 from kopf._values.reasons import WebhookType
+from kopf._values.resources import Resource
+from kopf._values.reviews import WebhookClientConfig
 
 logger = logging.getLogger(__name__)
 
@@ -135,12 +138,8 @@ class Publisher:
                 self._exists = event.type != "DELETED"
                 annotations = event.object.head.annotations or {}
                 is_fine = self._exists and self._configuration.is_in_good_hands(annotations)
-            if not is_fine:
-                self._restore()
-
-    def _restore(self) -> None:
-        if self._published:
-            self.reclaim()
+            if not is_fine and self._published:
+                self.reclaim()
 
     def reclaim(self) -> None:
         """Publish again after a pause: another operator could have worked meanwhile, and be gone without a trace."""
@@ -171,3 +170,46 @@ class Publisher:
                 configuration.name,
                 str(e) or type(e).__name__,
             )
+
+
+class Publication:
+    """
+    The configurations with the name ``managed``, of all types.
+
+    There is one publisher for each type of webhooks, also if there are no handlers of that type now: earlier versions
+    of the operator could have left their webhooks there.
+    """
+
+    def __init__(self, runtime: Runtime, registry: OperatorRegistry, managed: str) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._managed = managed
+        types = {handler.type for handler in registry.webhooks}
+        self._publishers = [Publisher(runtime, type, managed, is_used=type in types) for type in WebhookType]
+        runtime.pause.subscribe(self._accept_pause)
+
+    def declare(self, resources: Collection[Resource], client_config: WebhookClientConfig) -> None:
+        """Take what is to be published: the webhooks of all handlers for these resources."""
+        declaration = Declaration(
+            managed=self._managed,
+            handlers=self._registry.webhooks,
+            plan=self._registry.plan_webhooks(resources),
+            client_config=client_config,
+        )
+        for publisher in self._publishers:
+            publisher.declare(declaration)
+
+    async def run(self) -> None:
+        """Keep the configurations as they are declared, forever."""
+        async with asyncio.TaskGroup() as group:
+            for publisher in self._publishers:
+                group.create_task(publisher.run())
+
+    def _accept_pause(self) -> None:
+        if not self._runtime.pause.is_on:
+            for publisher in self._publishers:
+                publisher.reclaim()
+
+    async def retire(self) -> None:
+        """Remove the webhooks that are not persistent."""
+        await asyncio.gather(*(publisher.retire() for publisher in self._publishers))

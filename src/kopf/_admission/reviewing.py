@@ -14,9 +14,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kopf._admission.endpoints import Endpoints
-from kopf._admission.readiness import AdmissionReadiness
 from kopf._admission.verdicts import judge
+from kopf._admission.webhook_paths import WebhookPaths
 from kopf._controller.observer import Review
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import WebhookCause
@@ -47,6 +46,45 @@ MAX_TIMEOUT = 30
 _TIMEOUT_CODE = 504
 
 
+class AdmissionReadiness:
+    """
+    Lets the reviews wait until it is known enough to answer them, at the start of the operator and after its pauses.
+
+    It must be known which resources there are, and the indices must be filled: an answer that is based on a half of the
+    knowledge would be wrong. While the operator is paused, the indices are not filled, nobody knows for how long, and
+    the reviews are answered with what there is.
+    """
+
+    def __init__(self, runtime: Runtime, settle_peering: Callable[[], Awaitable[None]]) -> None:
+        self._runtime = runtime
+        self._settle_peering = settle_peering
+        self._waiting: set[asyncio.Event] = set()
+        self._discovered = asyncio.Event()
+        runtime.pause.subscribe(self._accept_pause)
+
+    def note_discovery(self) -> None:
+        """It is known which resources there are."""
+        self._discovered.set()
+
+    async def wait(self) -> None:
+        """Wait until all that is needed to answer is known."""
+        await self._discovered.wait()
+        if not self._runtime.index_readiness.is_open:
+            await self._settle_peering()  # at the start, it is on hold anyway, until it is known if it is paused
+        while not (self._runtime.index_readiness.is_open or self._runtime.pause.is_on):
+            changed = asyncio.Event()
+            self._runtime.index_readiness.call_when_open(changed.set)
+            self._waiting.add(changed)
+            try:
+                await changed.wait()
+            finally:
+                self._waiting.discard(changed)
+
+    def _accept_pause(self) -> None:
+        for changed in self._waiting:
+            changed.set()
+
+
 class _Caller(NamedTuple):
     """Who sends the review."""
 
@@ -63,7 +101,7 @@ class Admission:
         self._runtime = runtime
         self._registry = registry
         self._readiness = AdmissionReadiness(runtime, settle_peering)
-        self._endpoints = Endpoints(registry.webhooks)
+        self._paths = WebhookPaths(registry.webhooks)
         self._handlers: dict[Resource, tuple[Resource, Sequence[WebhookHandler]]] = {}
         self._handled: Collection[Resource] = ()
         self._active = 0
@@ -95,7 +133,7 @@ class Admission:
     ) -> Response:
         """Answer the review; see :class:`WebhookFn`."""
         parsed = parse_review(request)
-        if webhook is not None and not self._endpoints.find(webhook):
+        if webhook is not None and not self._paths.find(webhook):
             raise UnknownWebhookError(f"There is no admission handler {webhook!r:.200}.")
         self._active += 1
         self._idle.clear()
@@ -150,7 +188,7 @@ class Admission:
             resource, candidates = self._handlers[key]
         except KeyError:
             raise UnknownResourceError(f"There are no admission handlers for the resource {key!r:.200}.") from None
-        called = candidates if webhook is None else self._endpoints.find(webhook)
+        called = candidates if webhook is None else self._paths.find(webhook)
         return resource, [
             handler
             for handler in candidates

@@ -14,7 +14,7 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 
-from kopf._admission.publication import Publication
+from kopf._admission.publishing import Publication
 from kopf._admission.reviewing import Admission
 from kopf._client.resources.discovery import Discovery
 from kopf._controller.runtime import Runtime

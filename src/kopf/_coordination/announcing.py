@@ -35,7 +35,7 @@ _LEAVING_TIMEOUT = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Audience:
+class AnnouncementCallbacks:
     """Those who decide by what comes of the announcements; the announcer itself knows nothing of that."""
 
     accept_response: Callable[[KubeObject | None], None]
@@ -47,7 +47,7 @@ class Audience:
 
 
 @dataclasses.dataclass
-class _Standing:
+class _RecordState:
     """What is known of our record after the last attempt to put it."""
 
     is_announced: bool = False
@@ -61,12 +61,12 @@ class _Standing:
 class Announcer:
     """Keeps our record in one peering object."""
 
-    def __init__(self, site: Site, resource: Resource, peers: Peers, audience: Audience) -> None:
+    def __init__(self, site: Site, resource: Resource, peers: Peers, callbacks: AnnouncementCallbacks) -> None:
         self._site = site
         self._resource = resource
         self._peers = peers
-        self._audience = audience
-        self._standing = _Standing()
+        self._callbacks = callbacks
+        self._state = _RecordState()
         self._tried_at = 0.0
         self._hurry = asyncio.Event()
         self.tried = asyncio.Event()
@@ -75,12 +75,12 @@ class Announcer:
     @property
     def is_announced(self) -> bool:
         """Whether the record is there."""
-        return self._standing.is_announced
+        return self._state.is_announced
 
     @property
     def is_denied(self) -> bool:
         """Whether it is not permitted to put the record."""
-        return self._standing.is_denied
+        return self._state.is_denied
 
     async def run(self) -> None:
         """Renew the record in time, forever."""
@@ -98,15 +98,15 @@ class Announcer:
 
     def note_absence(self) -> None:
         """The peering object is not there, and so is not our record."""
-        self._standing.is_announced = False
+        self._state.is_announced = False
 
     def _get_interval(self) -> float | None:
         """How long until the next keep-alive: safely before we seem dead, and not at the same time as the others."""
-        if self._standing.is_denied:
+        if self._state.is_denied:
             return RETRYING_INTERVAL
-        if self._standing.is_failing:
+        if self._state.is_failing:
             return _SOON
-        if self._audience.can_wait():
+        if self._callbacks.can_wait():
             return None
         lifetime = float(self._site.settings.lifetime)
         return max(_SOONEST / 2, lifetime / 2, lifetime - 10 + random.uniform(0, 5))
@@ -116,31 +116,31 @@ class Announcer:
         self._tried_at = asyncio.get_running_loop().time()
         records: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self._peers.get_remains(time=self._tried_at))
         records[self._site.identity] = self._site.describe_us().make_record()
-        standing = self._standing
-        standing.can_be_there = True
+        state = self._state
+        state.can_be_there = True
         try:
             obj = await self._patch(records)
         except APINotFoundError:
             self._log("not found")
-            standing.can_be_there = standing.is_announced = standing.is_denied = False
-            self._audience.accept_response(None)
+            state.can_be_there = state.is_announced = state.is_denied = False
+            self._callbacks.accept_response(None)
         except APIForbiddenError as e:
-            standing.is_denied = True
-            standing.can_be_there = standing.is_announced = False
-            self._audience.accept_denial(e)
+            state.is_denied = True
+            state.can_be_there = state.is_announced = False
+            self._callbacks.accept_denial(e)
         except (APIError, APINetworkError) as e:
-            is_told = standing.is_failing or (isinstance(e, APINetworkError) and e.is_told)
+            is_told = state.is_failing or (isinstance(e, APINetworkError) and e.is_told)
             level = logging.DEBUG if is_told else logging.WARNING
             place = self._site.place
             logger.log(level, "Keep-alive in %s has failed, other attempts will be made: %s", place, e)
-            standing.is_failing = True
+            state.is_failing = True
             return
         else:
             self._log("ok")
-            standing.is_announced, standing.is_denied = True, False
-            self._audience.accept_response(obj)
+            state.is_announced, state.is_denied = True, False
+            self._callbacks.accept_response(obj)
             self._check_schema()
-        standing.is_failing = False
+        state.is_failing = False
 
     async def _patch(self, records: Mapping[str, Mapping[str, Any] | None]) -> KubeObject:
         site = self._site
@@ -162,7 +162,7 @@ class Announcer:
 
     async def withdraw(self) -> None:
         """Remove the record, if it could be there."""
-        if not self._standing.can_be_there:
+        if not self._state.can_be_there:
             return
         try:
             async with asyncio.timeout(_LEAVING_TIMEOUT):

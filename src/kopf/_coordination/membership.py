@@ -20,9 +20,10 @@ from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
 from kopf._controller.supervision import keep_running
-from kopf._coordination.announcing import Announcer, Audience
+from kopf._coordination.announcing import AnnouncementCallbacks, Announcer
+from kopf._coordination.peering_pause import PeeringPause
+from kopf._coordination.peers import Part, choose_part
 from kopf._coordination.records import Site, get_records, get_subresource
-from kopf._coordination.turns import Turn
 from kopf._values.objects import KubeObject
 from kopf._values.permissions import format_advice
 from kopf._values.resource_versions import is_newer
@@ -52,7 +53,7 @@ class Membership:
     def __init__(self, site: Site, host: Host) -> None:
         self._site = site
         self._host = host
-        self._turn = Turn(site, on_death=self._check_death)
+        self._pause = PeeringPause(site, on_death=self._check_death)
         self._announcer: Announcer | None = None
         self._informer: Informer | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -63,7 +64,7 @@ class Membership:
 
     def hold(self) -> None:
         """Pause the operator until that is decided."""
-        self._turn.await_check()
+        self._pause.await_check()
 
     def start(self, group: asyncio.TaskGroup, resource: Resource | None) -> None:
         """Begin with the kind of peering that is found, or knowing that there is none."""
@@ -85,8 +86,8 @@ class Membership:
             return self._version == _ABSENT and not informer.is_denied("list") and not informer.is_denied("watch")
 
         self._informer = informer
-        audience = Audience(self._accept, accept_denial, can_wait)
-        self._announcer = announcer = Announcer(self._site, resource, self._turn.peers, audience)
+        callbacks = AnnouncementCallbacks(self._accept, accept_denial, can_wait)
+        self._announcer = announcer = Announcer(self._site, resource, self._pause.peers, callbacks)
 
         async def watch() -> None:
             await announcer.tried.wait()
@@ -101,12 +102,12 @@ class Membership:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._turn.stop_timer()
+        self._pause.stop_timer()
 
     def stop(self) -> None:
         """Take no part anymore; the operator is not held because of this."""
         self.interrupt()
-        self._turn.go_on()
+        self._pause.go_on()
         self.decided.set()
 
     async def leave(self) -> None:
@@ -130,7 +131,7 @@ class Membership:
 
     def _accept(self, obj: KubeObject | None) -> None:
         """Look at the peering object, or at the absence of it."""
-        peers, runtime = self._turn.peers, self._site.runtime
+        peers, runtime = self._pause.peers, self._site.runtime
         was_present, was_there = bool(self._version), peers.has_us
         records = None if obj is None else get_records(obj)
         shown = records if isinstance(records, Mapping) else {}
@@ -163,21 +164,26 @@ class Membership:
 
     def _decide(self) -> None:
         """Pause or resume by what is known now."""
-        is_mandatory = self._site.settings.mandatory
-        is_denied = self._announcer is not None and self._announcer.is_denied
-        is_invisible = self._informer is not None and self._informer.is_denied("list")
-        if is_mandatory and is_denied:
-            self._turn.hold("not permitted to take part in it")
-        elif self._version:
-            self._turn.compare()
-        elif self._version is _UNKNOWN and not (is_denied and is_invisible):
-            return  # it is not known yet
-        elif is_mandatory:
-            self._turn.hold(_explain_absence(self._site, None if self._informer is None else self._informer.resource))
-        else:
-            if self._version == _ABSENT:
-                self._host.fall_back()
-            self._turn.go_on()
+        part = choose_part(
+            is_present=None if self._version is _UNKNOWN else self._version != _ABSENT,
+            is_mandatory=self._site.settings.mandatory,
+            is_denied=self._announcer is not None and self._announcer.is_denied,
+            is_invisible=self._informer is not None and self._informer.is_denied("list"),
+        )
+        match part:
+            case Part.UNDECIDED:
+                return
+            case Part.DENIED:
+                self._pause.hold("not permitted to take part in it")
+            case Part.COMPARED:
+                self._pause.compare()
+            case Part.ABSENT:
+                resource = None if self._informer is None else self._informer.resource
+                self._pause.hold(_explain_absence(self._site, resource))
+            case Part.ALONE:
+                if self._version == _ABSENT:
+                    self._host.fall_back()
+                self._pause.go_on()
         self.decided.set()
 
 

@@ -13,12 +13,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from kopf._client.errors import APIError, APINetworkError
+from kopf._client.http.api import APIClient
+from kopf._client.resources.discovery import discover
 from kopf._client.resources.targets import Scope
 from kopf._controller.runtime import Runtime
-from kopf._coordination.kinds import find_peering_resource
 from kopf._logging.log_levels import get_internal_level
 from kopf._settings.settings import PeeringSettings
 from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
 
 if TYPE_CHECKING:
     from kopf._coordination.membership import Membership
@@ -27,6 +29,19 @@ logger = logging.getLogger(__name__)
 
 _RESCANNING_INTERVAL = 10.0
 """How often to look for the kind of the mandatory peering, or to try again to discover it, in seconds."""
+
+
+PEERING_GROUPS = ("kopf.dev", "zalando.org")
+"""The API groups of the peering kinds, the preferred one first; the second one is of the earliest versions of Kopf."""
+
+
+async def find_peering_resource(api: APIClient, *, clusterwide: bool) -> Resource | None:
+    """Find the kind of the peering objects for the scope, if it is defined in the cluster; of the preferred group."""
+    plural = "clusterkopfpeerings" if clusterwide else "kopfpeerings"
+    selectors = [Selector(group=group, plural=plural) for group in PEERING_GROUPS]
+    found = [resource for resource in (await discover(api, selectors)).resources if resource.plural == plural]
+    found = [resource for resource in found if resource.preferred and resource.namespaced is not clusterwide]
+    return min(found, key=lambda resource: PEERING_GROUPS.index(resource.group), default=None)
 
 
 class Peering:
@@ -56,8 +71,8 @@ class Peering:
         if self._settings.standalone:
             return
         # Standalone operators have nothing of that in their memory.
+        from kopf._coordination.identity import make_identity
         from kopf._coordination.membership import Membership
-        from kopf._coordination.peers import make_identity
         from kopf._coordination.records import Site
 
         if self._identity is None:

@@ -13,12 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import getpass
+import enum
 import math
-import os
-import random
-import socket
-import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -132,6 +128,31 @@ class Standing:
         return seniors, rivals
 
 
+class Part(enum.Enum):
+    """Which part the operator takes in the work, by the state of one peering object."""
+
+    UNDECIDED = "it is not known yet"
+    COMPARED = "it works or is paused by who else is there"
+    DENIED = "it is paused, as it must take part, and is not permitted to"
+    ABSENT = "it is paused, as there must be such an object, and there is none"
+    ALONE = "it works, as there is nobody to look at"
+
+
+def choose_part(*, is_present: bool | None, is_mandatory: bool, is_denied: bool, is_invisible: bool) -> Part:
+    """
+    Decide by whether there is such an object (``None`` if it is not known yet), and whether there must be one.
+
+    ``is_denied`` is for those who may not put their records there, ``is_invisible`` for those who may not look at it.
+    """
+    if is_mandatory and is_denied:
+        return Part.DENIED
+    if is_present:
+        return Part.COMPARED
+    if is_present is None and not (is_denied and is_invisible):
+        return Part.UNDECIDED
+    return Part.ABSENT if is_mandatory else Part.ALONE
+
+
 @dataclasses.dataclass
 class _Sighting:
     peer: Peer
@@ -206,24 +227,3 @@ class Peers:
             for key, item in self._sightings.items()
             if max(item.since, item.deadline) + max(0.0, item.peer.lifetime) <= time
         ]
-
-
-def make_identity(*, manual: bool = False) -> str:
-    """
-    Decide how to call ourselves: as the pod if it is known, or by the user, the host, the time, and some randomness.
-
-    Those who act by hand (``manual``) are only known by the user & host, so that they can undo what they have done.
-    """
-    pod = os.environ.get("POD_ID")
-    if pod and not manual:  # it can be the same pod by hand, and it is in use by the operator itself
-        return pod
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # containers often run as users without names
-        user = str(os.getuid())
-    origin = f"{user}@{socket.gethostname()}"
-    if manual:
-        return origin
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d%H%M%S")
-    rnd = "".join(random.choices(string.ascii_lowercase + string.digits, k=3))
-    return f"{origin}/{now}/{rnd}"

@@ -171,7 +171,7 @@ def _warn_of_ignored(**options: Any) -> None:
 
 
 def _make_identity() -> str:
-    from kopf._coordination.peers import make_identity  # those who are alone, need none of that
+    from kopf._coordination.identity import make_identity  # those who are alone, need none of that
 
     return make_identity()
 

@@ -8,7 +8,7 @@ from typing import Any
 from kopf._client.errors import APINotFoundError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.targets import Scope
-from kopf._coordination.kinds import find_peering_resource
+from kopf._coordination.peering import find_peering_resource
 from kopf._coordination.records import patch_records
 from kopf._operator.access import Access
 from kopf._operator.namespaces import list_matching

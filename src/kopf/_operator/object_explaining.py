@@ -18,7 +18,7 @@ from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.targets import Target
-from kopf._coordination.kinds import find_peering_resource
+from kopf._coordination.peering import find_peering_resource
 from kopf._coordination.peers import Peers, name_peers
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry

@@ -16,8 +16,7 @@ from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.runtime import Runtime
-from kopf._coordination.kinds import PEERING_GROUPS
-from kopf._coordination.peering import Peering
+from kopf._coordination.peering import PEERING_GROUPS, Peering
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.permissions import format_advice
 from kopf._values.resources import CRDS

@@ -53,7 +53,7 @@ class Acceptor:
         if not self._listeners:
             self._listeners = tuple(sockets)
             # Two batches are fewer than the largest group, so nobody is pushed out before it is known if they speak.
-            self._batch = max(1, min(_BATCH, self._connections.limit // (16 * len(sockets))))
+            self._batch = max(1, min(_BATCH, self._connections.table.limit // (16 * len(sockets))))
             self._resume()
 
     def hear_out(self) -> None:
@@ -73,7 +73,7 @@ class Acceptor:
             self._hearing -= 1
             return
         for _ in range(self._batch):
-            if self._connections.is_busy:
+            if self._connections.table.is_busy:
                 self._warn_of_limit()
                 self._pause()
                 return
@@ -88,7 +88,7 @@ class Acceptor:
                 self._connections.drop_oldest()
                 self._pause()
                 return
-            if self._connections.is_full:
+            if self._connections.table.is_full:
                 self._warn_of_limit()
                 self._connections.drop_oldest()
             self._open(sock)
@@ -97,7 +97,7 @@ class Acceptor:
         self._logger.warning(
             "%s has %s connections, which is the limit; the oldest silent ones are closed.",
             self._title,
-            self._connections.limit,
+            self._connections.table.limit,
         )
 
     def _pause(self) -> None:

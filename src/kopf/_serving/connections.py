@@ -42,19 +42,21 @@ class ConnectionTable(Generic[C]):
     """All open connections of one server; new ones are ``MUTE``."""
 
     def __init__(self, limit: int) -> None:
-        """``limit`` is how many of them to keep."""
-        self._limit = limit
+        self.limit = limit
+        """How many of them to keep."""
         self._stages: dict[C, Stage] = {}
         # Those that are silent, with their deadlines; ordered by the time when they have come to their stages.
         self._silent: tuple[dict[C, float], ...] = tuple({} for _ in Stage)
 
-    def __contains__(self, connection: object) -> bool:
-        return connection in self._stages
-
     @property
     def is_full(self) -> bool:
         """Whether one has to go before another one comes."""
-        return len(self._stages) >= self._limit
+        return len(self._stages) >= self.limit
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether nobody can come, as nobody can go: with all of them, it is our turn."""
+        return self.is_full and self.find_evictable() is None
 
     def add(self, connection: C, deadline: float) -> None:
         """Take notice of a new connection, which is to say something until the deadline."""
@@ -67,22 +69,26 @@ class ConnectionTable(Generic[C]):
         if stage is not None:
             self._silent[stage].pop(connection, None)
 
-    def advance(self, connection: C, stage: Stage) -> None:
-        """Move the silent connection to another stage; it has no more time because of that."""
+    def advance(self, connection: C, stage: Stage) -> bool:
+        """Move the silent connection to another stage, with no more time; tell if it was not too late for that."""
+        if connection not in self._stages:
+            return False
         deadline = self._silent[self._stages[connection]].pop(connection)
         self._stages[connection] = stage
         self._silent[stage][connection] = deadline
+        return True
 
     def silence(self, connection: C, stage: Stage, deadline: float) -> None:
-        """Give the connection its turn until the deadline; its stage can become later, never earlier."""
-        stage = max(stage, self._stages[connection])
-        self.engage(connection)
-        self._stages[connection] = stage
-        self._silent[stage][connection] = deadline
+        """Give the connection, if it is known, its turn until the deadline; its stage can become later, not earlier."""
+        if connection in self._stages:
+            self.engage(connection)
+            stage = self._stages[connection] = max(stage, self._stages[connection])
+            self._silent[stage][connection] = deadline
 
     def engage(self, connection: C) -> None:
-        """Take the turn: the connection is not closed, however long it lasts."""
-        self._silent[self._stages[connection]].pop(connection, None)
+        """Take the turn, if the connection is known: it is not closed, however long it lasts."""
+        if connection in self._stages:
+            self._silent[self._stages[connection]].pop(connection, None)
 
     def list_mute(self) -> list[C]:
         """List the connections that have sent nothing."""

@@ -4,8 +4,8 @@ HTTP server: what is open to everybody who can reach it, and is to be exhausted 
 The connections that their clients keep waiting are limited in time and number: see :mod:`kopf._serving.connections`.
 Those who only connect cost as little as possible: nothing is made for a connection until something comes from there.
 
-The life of a connection: :mod:`~kopf._serving.accepting`, :mod:`~kopf._serving.opening`, and then, the requests; all
-that time, it is among :mod:`~kopf._serving.timed_connections`.
+The life of a connection: it is accepted (:mod:`~kopf._serving.accepting`), opened, and then, there are the requests;
+all that time, it is among :mod:`~kopf._serving.timed_connections`.
 
 Everything that is logged about the clients is limited in rate, as it is them who decide how much of it there is.
 """
@@ -28,13 +28,60 @@ from aiohttp.web_protocol import RequestHandler
 from kopf._serving.accepting import Acceptor
 from kopf._serving.connections import Stage
 from kopf._serving.limited_logs import RateLimitedLogger
-from kopf._serving.opening import Opener
 from kopf._serving.timed_connections import FAREWELL_TIMEOUT, Connection, TimedConnections
 
 logger = logging.getLogger(__name__)
 
 OPENING_TIMEOUT = 5.0
 """How long a new connection may take until the first headers are there, in seconds, including the TLS handshake."""
+
+
+class Opener:
+    """
+    Makes transports that speak HTTP of accepted sockets, with TLS in between, in the background.
+
+    If it fails, it calls the function with the handler of the connection.
+    """
+
+    def __init__(self, on_failure: Callable[[RequestHandler], None], *, title: str, logger: RateLimitedLogger) -> None:
+        """``title`` is of the server, for the logs."""
+        self._on_failure = on_failure
+        self._title = title
+        self._logger = logger
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.context: ssl.SSLContext | None = None
+        """What new connections use; ``None`` is for no TLS."""
+
+    def open(self, handler: RequestHandler, connection: Connection) -> None:
+        """Begin to open the connection; the handler is told when it is open."""
+        connection.opening = task = asyncio.get_running_loop().create_task(self._make_transport(handler, connection))
+        self._tasks.add(task)
+        task.add_done_callback(lambda task: self._finish(task, handler, connection))
+
+    async def _make_transport(self, handler: RequestHandler, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        timeout = None if self.context is None else FAREWELL_TIMEOUT
+        try:
+            await loop.connect_accepted_socket(
+                lambda: handler, connection.sock, ssl=self.context, ssl_shutdown_timeout=timeout
+            )
+        except OSError as e:  # those of TLS, too
+            self._logger.debug("%s could not open a connection: %r", self._title, e)
+
+    def _finish(self, task: asyncio.Task[None], handler: RequestHandler, connection: Connection) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._logger.error("%s could not open a connection.", self._title, exc_info=error)
+        if connection.transport is None:  # it has not come to a transport that would close it
+            connection.sock.close()
+            self._on_failure(handler)
+
+    async def cancel(self) -> None:
+        """Give up those that are not open yet."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
 
 def limit_connections(*, most: int, share: int) -> int:
@@ -115,7 +162,7 @@ class HTTPServer:
         # What has come by now, is served; as well as what arrives at the connections that are not idle.
         for _ in range(6):
             await asyncio.sleep(0)
-        self._connections.drop_mute()
+        self._connections.drop(*self._connections.table.list_mute())
         self._http.pre_shutdown()
         for _ in range(3):
             await asyncio.sleep(0)
@@ -140,7 +187,7 @@ class HTTPServer:
         """Mark the connection as not silent: the whole request is there, and it is our turn."""
         connection = self._by_handler.get(request.protocol)
         if connection is not None:
-            self._connections.engage(connection)
+            self._connections.table.engage(connection)
         try:
             yield
         finally:
@@ -167,7 +214,7 @@ class HTTPServer:
             return
         asyncio.get_running_loop().remove_reader(connection.sock)
         self._acceptor.hear_out()
-        self._connections.advance(connection, Stage.GREETING)
+        self._connections.table.advance(connection, Stage.GREETING)
         handler = self._http()
         self._by_handler[handler] = connection
         self._opener.open(handler, connection)
@@ -176,13 +223,13 @@ class HTTPServer:
         """Take notice that the connection is open, with the TLS handshake."""
         connection = self._by_handler[handler]
         connection.transport = transport
-        if not self._connections.advance(connection, Stage.STRANGER):  # it was too late
+        if not self._connections.table.advance(connection, Stage.STRANGER):  # it was too late
             transport.abort()
 
     def forget(self, handler: RequestHandler) -> None:
         """Take notice that the connection is closed."""
         connection = self._by_handler.pop(handler)
-        self._connections.remove(connection)
+        self._connections.table.remove(connection)
         if not self._by_handler:
             self._emptied.set()
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from kopf._coordination.peers import MAX_LIFETIME, Peer, make_identity
+from kopf._coordination.identity import make_identity
+from kopf._coordination.peers import MAX_LIFETIME, Peer
 from kopf._operator.freezing import put_record
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf.cli.options import DEV_PRIORITY, CLIControls, logging_options, make_access, run_to_end

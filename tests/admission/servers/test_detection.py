@@ -12,8 +12,7 @@ import pytest
 from aiohttp import web
 
 import kopf
-from kopf._admission.servers.cluster_kinds import ClusterDetector
-from kopf._admission.servers.local import WebhookK3dServer
+from kopf._admission.servers.local import ClusterDetector, WebhookK3dServer
 from kopf._client.http.api import APIClient
 from tests.admission.servers.inside import connecting
 from tests.admission.servers.serving import get_port, send, serving

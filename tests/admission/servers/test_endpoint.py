@@ -15,8 +15,8 @@ import pytest
 import yarl
 
 import kopf
-from kopf._admission.servers.handler import Endpoint, Limits
 from kopf._admission.servers.identities import Identity
+from kopf._admission.servers.review_server import Limits, ReviewServer
 from kopf._admission.servers.tls_contexts import load_identity, make_context
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import MalformedReviewError, UnknownWebhookError, WebhookClientConfig, WebhookFn
@@ -29,7 +29,7 @@ SECRET = "very-secret-value"
 class Served:
     """A running endpoint."""
 
-    def __init__(self, endpoint: Endpoint, port: int) -> None:
+    def __init__(self, endpoint: ReviewServer, port: int) -> None:
         super().__init__()
         self.endpoint = endpoint
         self.port = port
@@ -43,7 +43,7 @@ class Served:
 async def serve(
     fn: WebhookFn, context: ssl.SSLContext | None = None, path: str = "", **limits: Any
 ) -> AsyncIterator[Served]:
-    endpoint = Endpoint(fn, path=path, limits=Limits(**limits))
+    endpoint = ReviewServer(fn, path=path, limits=Limits(**limits))
     sockets = open_sockets("127.0.0.1", 0)
     try:
         endpoint.listen(sockets, context)

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 import kopf
-from kopf._admission.servers.certificate_reads import READS
+from kopf._admission.servers.identities import READS
 from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
 from kopf._client.errors import APINetworkError, APISilenceError, make_error
 from kopf._client.resources.targets import Target

@@ -7,10 +7,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator
 
-from kopf._admission.servers.cluster_kinds import ClusterDetector
-from kopf._admission.servers.managing import WebhookContextManager
+from kopf._admission.servers.local import ClusterDetector
 from kopf._admission.servers.ngrok import WebhookNgrokTunnel
-from kopf._admission.servers.webhook_server import WebhookServer
+from kopf._admission.servers.webhook_server import WebhookContextManager, WebhookServer
 from kopf._values.reviews import WebhookClientConfig, WebhookFn
 
 

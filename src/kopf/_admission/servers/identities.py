@@ -30,6 +30,17 @@ class IdentitySource(Protocol):
         """Tell when it must be asked again at the latest; ``None`` for any time."""
 
 
+class CertificateReads:
+    """How often the servers of this process have read their certificates, and could not; the metrics show it."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.errors = 0
+
+
+READS = CertificateReads()
+
+
 def join_pems(*pems: bytes | None) -> bytes:
     """Join PEM blocks, each one once."""
     unique = dict.fromkeys(pem.strip() + b"\n" for pem in pems if pem is not None and pem.strip())

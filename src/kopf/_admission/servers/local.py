@@ -1,12 +1,26 @@
 """
 Local clusters: those that run on the same machine as the operator, in containers or in virtual machines.
 
-All of them have a host name for the machine that runs them, and forward the traffic there by themselves.
+All of them have a host name for the machine that runs them, and forward the traffic there by themselves. Which kind of
+a cluster it is, is detected by what it tells about itself.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from typing import Any
+
 from kopf._admission.servers.webhook_server import WebhookServer
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.http.api import get_current_api
+from kopf._values import codec
+
+logger = logging.getLogger(__name__)
+
+_NODES = {"limit": "20"}  # local clusters have only a few
+_MINIKUBE_LABEL = "minikube.k8s.io/name"
+_DOCKER_DESKTOP_NODES = ("docker-desktop", "desktop-control-plane")
 
 
 class WebhookK3dServer(WebhookServer):
@@ -37,3 +51,34 @@ class WebhookDockerDesktopServer(WebhookServer):
     """
 
     DEFAULT_HOST = "host.docker.internal"
+
+
+class ClusterDetector:
+    """Knows how the machine of the operator is called in local clusters of several kinds."""
+
+    @staticmethod
+    async def guess_host() -> str | None:
+        """
+        Give the host name by which the cluster can reach this machine; ``None`` if it is another kind of a cluster.
+
+        It works inside of a running operator, and raises :class:`LookupError` elsewhere.
+        """
+        api = get_current_api()
+        try:
+            version = codec.decode_answer(await api.get("/version"))
+            if "+k3s" in version.get("gitVersion", ""):
+                return WebhookK3dServer.DEFAULT_HOST
+            nodes = codec.decode_answer(await api.get("/api/v1/nodes", params=_NODES))
+        except (APIError, APINetworkError) as e:
+            logger.warning("The kind of the cluster cannot be detected: %s", e)
+            return None
+        return next(filter(None, map(_recognize, nodes["items"])), None)
+
+
+def _recognize(node: Mapping[str, Any]) -> str | None:
+    metadata = node["metadata"]
+    if _MINIKUBE_LABEL in (metadata.get("labels") or {}):
+        return WebhookMinikubeServer.DEFAULT_HOST
+    if metadata["name"] in _DOCKER_DESKTOP_NODES:
+        return WebhookDockerDesktopServer.DEFAULT_HOST
+    return None

@@ -9,7 +9,6 @@ import functools
 import pathlib
 from collections.abc import Callable, Collection
 
-from kopf._admission.servers.dependencies import MissingDependencyError
 from kopf._admission.servers.identities import Identity
 from kopf._admission.servers.rotation import Certificate, Issue, Rotation, advance
 from kopf._admission.servers.tls_contexts import Path
@@ -20,6 +19,10 @@ _NEEDED = (
     "Or make a certificate by other means, and use it with certfile= & pkeyfile= of the server. "
     "Or use insecure=True for HTTP instead of HTTPS, which Kubernetes does not support."
 )
+
+
+class MissingDependencyError(Exception):
+    """A library is needed that is not a dependency of the framework itself; the text tells how to get it."""
 
 
 class CertificateFiles:

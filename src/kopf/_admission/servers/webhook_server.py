@@ -1,9 +1,10 @@
 """
-The server: an HTTPS endpoint, its certificates, and its configuration for the API servers, all kept up to date.
+The server of webhooks over HTTPS, its certificates, and its configuration for the API servers, all kept up to date.
 """
 
 from __future__ import annotations
 
+import abc
 import base64
 import contextlib
 import dataclasses
@@ -12,11 +13,11 @@ import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
-from typing import ClassVar
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator
+from types import TracebackType
+from typing import ClassVar, Self
 
 from kopf._admission.servers.identities import IdentitySource
-from kopf._admission.servers.managing import WebhookContextManager
 from kopf._admission.servers.renewal import Renewal
 from kopf._admission.servers.rotation import LIFETIME
 from kopf._admission.servers.sources import CertificateFiles, GeneratedCertificates, Issuer
@@ -29,6 +30,37 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PORT = 9443
 _LOCALHOST = "localhost"
+
+
+class WebhookContextManager(abc.ABC):
+    """
+    A server or a tunnel whose iterators are closed on leaving the context.
+
+    Iterators end in the ``finally`` blocks of their own. But they are hardly ever closed explicitly: neither by
+    those who leave loops early, nor by the iterators of users that are made of ours.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._generators: list[AsyncGenerator[WebhookClientConfig, None]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        while self._generators:
+            await self._generators.pop().aclose()
+
+    def __call__(self, fn: WebhookFn, /) -> AsyncIterator[WebhookClientConfig]:
+        """Serve with this function, until closed. Give a config when it is ready, and when the config changes."""
+        generator = self._serve(fn)
+        self._generators.append(generator)
+        return generator
+
+    @abc.abstractmethod
+    def _serve(self, fn: WebhookFn) -> AsyncGenerator[WebhookClientConfig, None]: ...
 
 
 class WebhookServer(WebhookContextManager):
@@ -141,16 +173,19 @@ class WebhookServer(WebhookContextManager):
         return certificate.certificate, certificate.key
 
     async def _serve(self, fn: WebhookFn) -> AsyncGenerator[WebhookClientConfig, None]:
-        from kopf._admission.servers.handler import Endpoint, Limits  # it takes memory, and most operators need none
+        from kopf._admission.servers.review_server import (  # it takes memory, and most operators need none
+            Limits,
+            ReviewServer,
+        )
 
         setup = TLSSetup(self._get_tls_options(), await self._make_source())
         trust = await setup.examine()
         path = _normalize_path(self.path)
         limits = Limits(max_body=self.max_body, max_connections=self.max_connections)
-        endpoint = Endpoint(fn, path=path, limits=limits)
+        server = ReviewServer(fn, path=path, limits=limits)
         with _listening(self._get_addr(), DEFAULT_PORT if self.port is None else self.port) as sockets:
             try:
-                endpoint.listen(sockets, setup.make_context(trust))
+                server.listen(sockets, setup.make_context(trust))
                 config = await self._make_config(sockets[0].getsockname()[1], path)
                 setup.dump(trust.bundle)
                 logger.info("The webhook server is listening for %s", _describe(config))
@@ -158,7 +193,7 @@ class WebhookServer(WebhookContextManager):
                 renewal = Renewal(
                     setup,
                     trust,
-                    lambda context: endpoint.listen(sockets, context),
+                    lambda context: server.listen(sockets, context),
                     interval=self.file_check_interval,
                     delay=self.PROPAGATION_DELAY,
                 )
@@ -166,7 +201,7 @@ class WebhookServer(WebhookContextManager):
                     async for bundle in bundles:
                         yield self._publish(config, bundle)
             finally:
-                await endpoint.close(self.EXIT_TIMEOUT)
+                await server.close(self.EXIT_TIMEOUT)
 
     def _get_tls_options(self) -> TLSOptions:
         return TLSOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(TLSOptions)})

@@ -58,7 +58,7 @@ class DirectSession:
         self._idle: dict[Wire, None] = {}  # the last one was used last
         self._is_retired = False
         self._all_closed: asyncio.Future[None] | None = None
-        self.deadlines = Deadlines(self._loop)
+        self.deadlines = Deadlines()
         """Those of the requests."""
         self.closed = False
         """Whether it cannot be used anymore."""

@@ -23,7 +23,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from kopf._admission.servers.certificate_reads import READS
+from kopf._admission.servers.identities import READS
 from kopf._controller.observer import Observers
 from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.metrics.families import Snapshot, merge

@@ -1,5 +1,5 @@
 """
-Endpoint: takes the reviews out of HTTP requests, and puts the responses into HTTP responses.
+The server of reviews: takes the reviews out of HTTP requests, and puts the responses into HTTP responses.
 
 It is open to everybody who can reach it, so it limits everything that a client can exhaust: connections (by the HTTP
 server), bytes (by the bodies), and the time of handling. Whatever comes, the client gets a response, and the log gets a
@@ -21,8 +21,7 @@ from typing import Any
 
 from aiohttp import web
 
-from kopf._admission.servers.decoding_budget import DecodingBudget
-from kopf._admission.servers.request_bodies import Bodies, Refusal
+from kopf._admission.servers.request_limits import Bodies, DecodingBudget, Refusal
 from kopf._serving.http_server import OPENING_TIMEOUT, HTTPServer, limit_connections
 from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._values import codec
@@ -76,7 +75,7 @@ class Limits:
     body_timeout: float = BODY_TIMEOUT
 
 
-class Endpoint:
+class ReviewServer:
     """One address where reviews are accepted, under one path."""
 
     def __init__(self, fn: WebhookFn, *, path: str = "", limits: Limits | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Turns: whether it is ours to work, as far as one peering object is concerned; otherwise, the operator is paused."""
+"""The pause because of one peering object: whether it is our turn to work, as far as that object is concerned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_SHOWN = 10
 """How many of those in whose favour the operator is paused are shown in the health."""
 
 
-class Turn:
+class PeeringPause:
     """
     Holds and releases the pause of the operator because of one peering object, and says so.
 
