@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter
+from kopf._handlers.criteria import ABSENT, PRESENT
 from kopf._handlers.handlers import WebhookHandler
 
 _LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -46,21 +46,13 @@ def select_objects(handler: WebhookHandler) -> Expression:
 
 def list_conditions(handler: WebhookHandler) -> list[Expression]:
     """Make the ``matchConditions`` (Kubernetes 1.28 and up; older servers ignore them)."""
-    conditions = [*_list_annotation_conditions(handler.annotations or {}), *_list_field_conditions(handler)]
-    return [{"name": f"filter-{index}", "expression": text} for index, text in enumerate(conditions, start=1)]
-
-
-def _list_annotation_conditions(annotations: Mapping[str, MetaFilter]) -> Iterator[str]:
-    for key, expected in annotations.items():
-        if (text := _make_condition(("metadata", "annotations", key), expected)) is not None:
-            yield text
-
-
-def _list_field_conditions(handler: WebhookHandler) -> Iterator[str]:
+    filters: list[tuple[Sequence[str], object]] = [
+        (("metadata", "annotations", key), expected) for key, expected in (handler.annotations or {}).items()
+    ]
     if handler.field:
-        expected = PRESENT if handler.value is None else handler.value
-        if (text := _make_condition(handler.field, expected)) is not None:
-            yield text
+        filters.append((handler.field, PRESENT if handler.value is None else handler.value))
+    conditions = [text for path, expected in filters if (text := _make_condition(path, expected)) is not None]
+    return [{"name": f"filter-{index}", "expression": text} for index, text in enumerate(conditions, start=1)]
 
 
 def _make_condition(path: Sequence[str], expected: object) -> str | None:

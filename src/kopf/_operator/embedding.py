@@ -137,7 +137,9 @@ async def operator(
         if patterns and clusterwide:
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
         if record is not None and identity is None:
-            identity = _make_identity()  # it is to be known in advance: the records of the peering have it
+            from kopf._coordination.identity import make_identity  # those who are alone, need none of that
+
+            identity = make_identity()  # it is to be known in advance: the records of the peering have it
         kept = {
             "standalone": standalone,
             "peering_name": peering_name,
@@ -168,12 +170,6 @@ def _warn_of_ignored(**options: Any) -> None:
             logger.warning("The option %s= of operators is ignored: it was an internal one of Kopf 1.", name)
             if asyncio.iscoroutine(value):
                 value.close()
-
-
-def _make_identity() -> str:
-    from kopf._coordination.identity import make_identity  # those who are alone, need none of that
-
-    return make_identity()
 
 
 def _recording(
@@ -207,13 +203,7 @@ async def _run_until_stopped(running: Operator, stop_flag: Flag | None, settings
     if stop_flag is not None:
         tasks.append(asyncio.create_task(wait_flag(stop_flag), name="waiting for the stop-flag"))
     with stopping_by_signals(stopped, settings.process):
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await cancel(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()
+        await run_tasks(tasks)
 
 
 def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Unpack[OperatorOptions]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError, PluginError
@@ -51,9 +51,9 @@ def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | Awaitable
     the libraries know, and a library is installed, it is asked.
     """
     try:
-        for name in _LIBRARIES:
-            if name in sys.modules and (info := _login_via_library(name, kwargs)) is not None:
-                return info
+        imported = [name for name in _LIBRARIES if name in sys.modules]
+        if imported and (info := _login_via_libraries(imported, kwargs)) is not None:
+            return info
         if "kubernetes_asyncio" in sys.modules:
             return _login_asynchronously(retry, kwargs)
         return _login_natively(kwargs)
@@ -85,7 +85,7 @@ def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
         return login_with_kubeconfig(**kwargs)
     except AuthProviderError as e:
         try:
-            info = _login_via_installed_library(kwargs)
+            info = _login_via_libraries(_LIBRARIES, kwargs)
         except LoginError as library_error:
             raise LoginError(f"{e} {library_error}") from library_error
         if info is None:
@@ -93,17 +93,15 @@ def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
         return info
 
 
-def _login_via_installed_library(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
-    for name in _LIBRARIES:
-        if (info := _login_via_library(name, kwargs)) is not None:
-            return info
-    return None
-
-
-def _login_via_library(name: str, kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+def _login_via_libraries(names: Iterable[str], kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
+    """Log in via the first of the libraries that is installed."""
     from kopf._client.auth.piggyback import login_via_client, login_via_pykube  # most operators use no library
 
-    return login_via_client(**kwargs) if name == "kubernetes" else login_via_pykube(**kwargs)
+    for name in names:
+        info = login_via_client(**kwargs) if name == "kubernetes" else login_via_pykube(**kwargs)
+        if info is not None:
+            return info
+    return None
 
 
 _DEFAULT_HANDLER = ActivityHandler(

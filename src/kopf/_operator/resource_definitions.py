@@ -47,14 +47,12 @@ class Definitions:
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Watch for changes in the background, unless it is done already, disabled, or there can be none."""
-        if not self._is_started and not self._runtime.settings.scanning.disabled and self._can_change():
+        # Built-in groups are never extended at runtime, so there is no need to watch for that.
+        can_change = any(group is None or "." in group for group in self._get_groups())
+        if can_change and not self._is_started and not self._runtime.settings.scanning.disabled:
             self._is_started = True
             informer = Informer(self._runtime, Target(CRDS), explain=self._explain)
             group.create_task(informer.run(self._take), name="watcher of the resource definitions")
-
-    def _can_change(self) -> bool:
-        """Built-in groups are never extended at runtime, so there is no need to watch for that."""
-        return any(group is None or "." in group for group in self._get_groups())
 
     def _get_groups(self) -> Collection[str | None]:
         return {selector.group for selector in self._registry.get_selectors()}
@@ -62,8 +60,9 @@ class Definitions:
     async def _take(self, events: Collection[WatchEvent]) -> None:
         if self._is_listed or any(self._is_unknown(event) for event in events):
             self.changed.set()
-        if self._is_listed or not self._peering.is_defined:
-            self._look_for_peering(events)
+        is_about_peering = any(event.object.head.name.endswith(PEERING_GROUPS) for event in events)
+        if is_about_peering and (self._is_listed or not self._peering.is_defined):
+            self._peering.rescan()
         self._is_listed = self._is_listed or any(event is LISTED for event in events)
 
     def _is_unknown(self, event: WatchEvent) -> bool:
@@ -72,10 +71,6 @@ class Definitions:
         groups = self._get_groups()
         is_relevant = None in groups or name.partition(".")[2] in groups
         return event is not LISTED and is_relevant and name not in self.discovered
-
-    def _look_for_peering(self, events: Collection[WatchEvent]) -> None:
-        if any(event.object.head.name.endswith(PEERING_GROUPS) for event in events):
-            self._peering.rescan()
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
         """Say what will not work: nothing of importance if all that is needed is there already."""

@@ -70,7 +70,8 @@ class ThreadedServer:
             await asyncio.wrap_future(self._started)
         except OSError as e:
             self._thread.join()
-            raise ServingError(f"{_capitalize(self._subject)} cannot be served at {self._endpoint}: {e}") from e
+            subject = self._subject[:1].upper() + self._subject[1:]
+            raise ServingError(f"{subject} cannot be served at {self._endpoint}: {e}") from e
         logger.debug("Serving %s at %s", self._subject, self.endpoint)
         return self
 
@@ -120,7 +121,3 @@ class ThreadedServer:
             response = await self._answer(request)
         response.force_close()  # those who ask do not come again soon
         return response
-
-
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:]

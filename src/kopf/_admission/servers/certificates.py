@@ -48,11 +48,10 @@ def issue(names: Iterable[str], *, lifetime: datetime.timedelta, password: str |
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id), critical=False)
         .sign(key, hashes.SHA256())
     )
+    encryption = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
     return Certificate(
         certificate=certificate.public_bytes(serialization.Encoding.PEM),
-        key=key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, _choose_encryption(password)
-        ),
+        key=key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption),
         names=_list_names(certificate),
         issued_at=now,
         expires_at=now + lifetime,
@@ -109,12 +108,6 @@ def _choose_common_name(alternatives: Iterable[x509.DNSName | x509.IPAddress]) -
     """The first name; if there are only addresses, the first address. The real check is by the alternative names."""
     ordered = sorted(alternatives, key=lambda name: isinstance(name, x509.IPAddress))
     return next((str(name.value) for name in ordered if len(str(name.value)) <= _MAX_COMMON_NAME), "kopf")
-
-
-def _choose_encryption(password: str | None) -> serialization.KeySerializationEncryption:
-    if not password:
-        return serialization.NoEncryption()
-    return serialization.BestAvailableEncryption(password.encode())
 
 
 def _list_names(certificate: x509.Certificate) -> tuple[str, ...]:

@@ -110,9 +110,10 @@ def _check(plugin: Mapping[str, Any], what: str) -> None:
     args, variables = plugin.get("args") or [], plugin.get("env") or []
     if not isinstance(plugin["command"], str) or not isinstance(args, list):
         raise LoginError(f"{what} has a command or arguments of wrong types in the kubeconfig.")
-    if not isinstance(variables, list) or not all(_is_variable(item) for item in variables):
+    if not isinstance(variables, list) or not all(map(_is_variable, variables)):
         raise LoginError(f"{what} has 'env' in the kubeconfig that is not a list of names and values.")
-    if any("\0" in text for text in [plugin["command"], *map(str, args), *_list_texts(variables)]):
+    texts = [str(item[key]) for item in variables for key in ("name", "value")]
+    if any("\0" in text for text in [plugin["command"], *map(str, args), *texts]):
         raise LoginError(f"{what} has zero bytes in its command, arguments, or variables.")
     version = plugin.get("apiVersion")
     if version not in _API_VERSIONS:
@@ -137,10 +138,6 @@ def _is_variable(item: object) -> bool:
         and "value" in item
         and ("=" not in str(item["name"]))
     )
-
-
-def _list_texts(variables: list[Mapping[str, Any]]) -> list[str]:
-    return [str(item[key]) for item in variables for key in ("name", "value")]
 
 
 def _warn_of_blocking(what: str) -> None:

@@ -86,7 +86,8 @@ def patch_object(
     if not obj.head.uid and obj.head.resourceVersion:
         requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
     sending = _Sending(api, resource, patch, on_saved, logger)
-    if is_superseded is not None and has_status and _is_exclusive(requests):
+    is_split = any(item.subresource for item in requests) and not any(item.guarded for item in requests)
+    if is_superseded is not None and has_status and is_split:
         return _send_exclusively(sending.send, obj, requests, is_superseded, logger)
     return sending.send(obj, requests)
 
@@ -105,10 +106,6 @@ def _warn_of_foreign_values(
         authors = ", ".join(authorship.find_authors(patch, [value.path for value in found]))
         if api.warnings.is_new((obj.head.key, authors)):
             logger.warning(WARNING, authors, name_foreign_values(found))
-
-
-def _is_exclusive(requests: Sequence[PatchRequest]) -> bool:
-    return any(item.subresource for item in requests) and not any(item.guarded for item in requests)
 
 
 async def _send_exclusively(
