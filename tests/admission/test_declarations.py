@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._admission.endpoints import Endpoints
+from kopf._admission.webhook_paths import WebhookPaths
 from kopf._handlers.handlers import WebhookHandler
 from kopf._values.reasons import WebhookType
 from kopf._values.selectors import Selector
@@ -99,17 +99,17 @@ def test_the_registry_with_webhooks_only_is_not_empty() -> None:
 
 def test_endpoints_are_the_ids() -> None:
     handlers = [declare(id="a"), declare(kopf.on.mutate, id="b"), declare(id="c", field="spec.x"), declare(id="a")]
-    endpoints = Endpoints(handlers)
-    assert [endpoints.get_name(handler) for handler in handlers] == ["a", "b", "c/spec.x", "a"]
-    assert endpoints.find("a") == [handlers[0], handlers[3]]
-    assert endpoints.find("b") == [handlers[1]]
-    assert list(endpoints.find("x")) == []
+    paths = WebhookPaths(handlers)
+    assert [paths.get(handler) for handler in handlers] == ["a", "b", "c/spec.x", "a"]
+    assert paths.find("a") == [handlers[0], handlers[3]]
+    assert paths.find("b") == [handlers[1]]
+    assert list(paths.find("x")) == []
 
 
 def test_endpoints_tell_the_types_where_needed() -> None:
     handlers = [declare(id="a"), declare(kopf.on.mutate, id="a"), declare(id="b")]
-    endpoints = Endpoints(handlers)
-    assert [endpoints.get_name(handler) for handler in handlers] == ["a:validating", "a:mutating", "b"]
-    assert endpoints.find("a") == handlers[:2]
-    assert endpoints.find("a:validating") == handlers[:1]
-    assert endpoints.find("a:mutating") == handlers[1:2]
+    paths = WebhookPaths(handlers)
+    assert [paths.get(handler) for handler in handlers] == ["a:validating", "a:mutating", "b"]
+    assert paths.find("a") == handlers[:2]
+    assert paths.find("a:validating") == handlers[:1]
+    assert paths.find("a:mutating") == handlers[1:2]

@@ -9,9 +9,9 @@ import pytest
 import yarl
 
 import kopf
+from tests.authorities import Authority
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Logs, Operator, do_nothing
-from tests.client.certificates import Authority
 from tests.client.proxying import HttpProxy, Proxy, SocksProxy, TlsRelay
 
 pytestmark = pytest.mark.usefixtures("by_network")
@@ -79,7 +79,7 @@ async def test_sloppy_certificates_are_accepted_on_demand(
     """As of clusters that were created years ago, which Python distrusts since 3.13."""
     operator.set("networking.strict_x509", is_strict)
     operator.set("networking.error_backoffs", [])
-    authority = Authority(tmp_path, sloppy=True)
+    authority = Authority(sloppy=True)
     (tmp_path / "ca.crt").write_bytes(authority.pem)
     relay = TlsRelay(operator.cluster.url, operator.cluster.ca_data)
     async with relay.serve(authority.make_server_context("127.0.0.1")):
@@ -96,7 +96,7 @@ async def test_sloppy_certificates_are_accepted_on_demand(
 async def test_other_names_of_servers(
         operator: Operator, kex: Objects, change_kubeconfig: Any, tmp_path: pathlib.Path,
 ) -> None:
-    authority = Authority(tmp_path)
+    authority = Authority()
     (tmp_path / "ca.crt").write_bytes(authority.pem)
     relay = TlsRelay(operator.cluster.url, operator.cluster.ca_data)
     async with relay.serve(authority.make_server_context("kubernetes.internal")):

@@ -8,6 +8,7 @@ from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._settings.settings import OperatorSettings
+from tests.authorities import Authority
 from tests.client.scripted import ScriptedServer
 
 
@@ -31,6 +32,20 @@ async def vault(server: ScriptedServer, settings: OperatorSettings) -> AsyncIter
     vault.populate([ConnectionInfo(server=server.url, token="token-1")])
     yield vault
     await vault.close()
+
+
+@pytest.fixture
+async def empty_vault(settings: OperatorSettings) -> AsyncIterator[Vault]:
+    """With nothing inside, and no patience."""
+    settings.networking.error_backoffs = ()
+    vault = Vault(settings)
+    yield vault
+    await vault.close()
+
+
+@pytest.fixture
+def authority() -> Authority:
+    return Authority()
 
 
 @pytest.fixture

@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from typing import Any
-
-import pytest
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from kopf._client.http.direct_session import DirectSession
 from kopf._client.http.server_address import parse_server
@@ -20,7 +17,6 @@ from kopf._client.http.transport import Limits, read_body
 from tests.patience import PATIENCE
 
 Play = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-Run = Callable[[Coroutine[Any, Any, None]], None]
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 PATIENT = Limits(total=PATIENCE)
@@ -126,11 +122,3 @@ async def fetch(
     """Make a request, and give the body of the response."""
     async with session.request(method, target, body, None, limits) as response:
         return await read_body(response)
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Run a coroutine in either event loop."""
-    factory = pytest.importorskip(request.param).new_event_loop
-    with asyncio.Runner(loop_factory=factory) as runner:
-        yield runner.run

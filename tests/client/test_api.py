@@ -231,6 +231,31 @@ async def test_connect_timeout(
         assert asyncio.get_running_loop().time() - started < 10
 
 
+@pytest.mark.fastforward
+@pytest.mark.parametrize(("watching", "connecting", "requests", "expected"), [
+    (5, 50, 500, 5),  # the most specific one
+    (50, 5, 500, 50),
+    (None, 5, 500, 5),  # that of regular requests, if there is none of streams
+    (None, None, 5, 5),  # the overall time of regular requests, if there are none for connecting
+    (None, None, 40, 40),
+])
+async def test_connect_timeouts_of_streams(
+    api: APIClient, vault: Vault, settings: OperatorSettings,
+    watching: float | None, connecting: float | None, requests: float, expected: float,
+) -> None:
+    settings.watching.connect_timeout = watching
+    settings.networking.connect_timeout = connecting
+    settings.networking.request_timeout = requests
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # it never accepts, so the TLS handshake hangs
+        url = f"https://127.0.0.1:{mute.getsockname()[1]}"
+        vault.populate([ConnectionInfo(server=url, insecure=True, priority=1)])
+        started = loop.time()
+        with pytest.raises(APINetworkError, match=r"onnection timeout"):
+            await anext(api.stream("/x"))
+        assert expected <= loop.time() - started < expected * 1.1 + 1
+
+
 async def test_nobody_listens(vault: Vault, api: APIClient, settings: OperatorSettings) -> None:
     settings.networking.error_backoffs = ()
     vault.populate([ConnectionInfo(server="http://127.0.0.1:1", priority=1)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import pathlib
 import socket
 import ssl
 import threading
@@ -16,7 +15,7 @@ from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
 from kopf._client.http.api import APIClient
 from kopf._settings.settings import OperatorSettings
-from tests.client.certificates import Authority
+from tests.authorities import Authority
 
 PATIENCE = 15.0
 """For how long the server waits for the end, in seconds: event loops alone would need 30 and more."""
@@ -70,9 +69,9 @@ async def _abandon_stream(info: ConnectionInfo, server: MuteServer) -> None:
 
 @pytest.mark.parametrize("library", ["asyncio", "uvloop"])
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
-def test_servers_that_never_say_goodbye(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, library: str) -> None:
+def test_servers_that_never_say_goodbye(caplog: pytest.LogCaptureFixture, library: str) -> None:
     factory = pytest.importorskip(library).new_event_loop
-    authority = Authority(tmp_path)
+    authority = Authority()
     server = MuteServer(authority.make_server_context("127.0.0.1"))
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(_abandon_stream(ConnectionInfo(server=server.url, ca_data=authority.pem), server))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pathlib
 import socket
 import ssl
 import threading
@@ -16,24 +15,20 @@ from kopf._client.http import transport
 from kopf._client.http.direct_session import DirectSession
 from kopf._client.http.server_address import parse_server
 from kopf._client.http.transport import DisconnectedError, Limits, ProtocolError, TransportError, read_body
-from tests.client.certificates import Authority
+from tests.authorities import Authority
 from tests.client.raw_server import (
     OK,
     PATIENT,
     Play,
     RawServer,
-    Run,
     answer,
     answer_and_close,
     echo,
     fetch,
     opened,
     read_request,
-    run,
 )
 from tests.patience import PATIENCE
-
-__all__ = ["run"]
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -99,61 +94,55 @@ def drip(response: bytes) -> Play:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_good_ones_in_one_piece_and_byte_by_byte(run: Run, name: str) -> None:
+@pytest.mark.loops
+async def test_good_ones_in_one_piece_and_byte_by_byte(name: str) -> None:
     response, expected = GOOD[name]
 
-    async def main() -> None:
-        for play in (answer(response), drip(response)):
-            server = RawServer(play, play)
-            async with server.serve(), opened(server) as session:
-                assert await fetch(session) == expected
-
-    run(main())
+    for play in (answer(response), drip(response)):
+        server = RawServer(play, play)
+        async with server.serve(), opened(server) as session:
+            assert await fetch(session) == expected
 
 
 @pytest.mark.parametrize("stray", [OK.replace(b"{}", b"[]"), b"x"])
-def test_what_comes_behind_a_response_is_not_the_next_one(run: Run, stray: bytes) -> None:
+@pytest.mark.loops
+async def test_what_comes_behind_a_response_is_not_the_next_one(stray: bytes) -> None:
     """Even if it comes in the very last moment, so that nobody has read it before the next request."""
-    async def main() -> None:
-        to_send = threading.Event()
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.settimeout(PATIENCE)
-            session = DirectSession(parse_server(f"http://127.0.0.1:{listener.getsockname()[1]}"), {}, None)
+    to_send = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
+        session = DirectSession(parse_server(f"http://127.0.0.1:{listener.getsockname()[1]}"), {}, None)
 
-            def serve() -> None:
-                first, _ = listener.accept()
-                with first:
-                    first.recv(10000)
-                    first.sendall(OK)
-                    to_send.wait(PATIENCE)
-                    first.sendall(stray)
-                    is_sent.set()
-                    second, _ = listener.accept()
-                    with second:
-                        second.recv(10000)
-                        second.sendall(OK.replace(b"{}", b"ok"))
+        def serve() -> None:
+            first, _ = listener.accept()
+            with first:
+                first.recv(10000)
+                first.sendall(OK)
+                to_send.wait(PATIENCE)
+                first.sendall(stray)
+                is_sent.set()
+                second, _ = listener.accept()
+                with second:
+                    second.recv(10000)
+                    second.sendall(OK.replace(b"{}", b"ok"))
 
-            is_sent = threading.Event()
-            serving = asyncio.create_task(asyncio.to_thread(serve))
-            assert await fetch(session) == b"{}"
-            to_send.set()
-            is_sent.wait(PATIENCE)  # the event loop cannot read it meanwhile
-            assert await fetch(session, method="PATCH", body=b"{}") == b"ok"
-            await session.close()
-            await serving
-
-    run(main())
+        is_sent = threading.Event()
+        serving = asyncio.create_task(asyncio.to_thread(serve))
+        assert await fetch(session) == b"{}"
+        to_send.set()
+        is_sent.wait(PATIENCE)  # the event loop cannot read it meanwhile
+        assert await fetch(session, method="PATCH", body=b"{}") == b"ok"
+        await session.close()
+        await serving
 
 
 @pytest.mark.parametrize("head", [HEAD, b"HTTP/1.0 200 OK\r\n", HEAD + b"Transfer-Encoding: identity\r\n"])
-def test_bodies_until_the_end_of_the_connection(run: Run, head: bytes) -> None:
-    async def main() -> None:
-        server = RawServer(answer_and_close(head + b"\r\n" + b"x" * 2**20), echo)
-        async with server.serve(), opened(server) as session:
-            assert await fetch(session) == b"x" * 2**20
-            assert await fetch(session, "/y") == b"/y"
-
-    run(main())
+@pytest.mark.loops
+async def test_bodies_until_the_end_of_the_connection(head: bytes) -> None:
+    server = RawServer(answer_and_close(head + b"\r\n" + b"x" * 2**20), echo)
+    async with server.serve(), opened(server) as session:
+        assert await fetch(session) == b"x" * 2**20
+        assert await fetch(session, "/y") == b"/y"
 
 
 # ------------------------------------------------------------------ bad ones
@@ -190,16 +179,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_ones(run: Run, name: str) -> None:
-    async def main() -> None:
-        server = RawServer(answer(BAD[name]), echo)
-        async with server.serve(), opened(server) as session:
-            with pytest.raises(ProtocolError, match=r"talk HTTP|protocol|encoding|decompressed|no end|body where"):
-                await fetch(session, method="PATCH", body=b"{}")
-            assert await fetch(session, "/y") == b"/y"
-        assert server.accepted == 2
-
-    run(main())
+@pytest.mark.loops
+async def test_bad_ones(name: str) -> None:
+    server = RawServer(answer(BAD[name]), echo)
+    async with server.serve(), opened(server) as session:
+        with pytest.raises(ProtocolError, match=r"talk HTTP|protocol|encoding|decompressed|no end|body where"):
+            await fetch(session, method="PATCH", body=b"{}")
+        assert await fetch(session, "/y") == b"/y"
+    assert server.accepted == 2
 
 
 FLOODS = {
@@ -216,7 +203,8 @@ FLOODS = {
 
 
 @pytest.mark.parametrize("name", FLOODS)
-def test_floods(run: Run, name: str) -> None:
+@pytest.mark.loops
+async def test_floods(name: str) -> None:
     beginning, more = FLOODS[name]
     sent = 0
 
@@ -229,32 +217,28 @@ def test_floods(run: Run, name: str) -> None:
             sent += len(more) * 20
             await writer.drain()
 
-    async def main() -> None:
-        server = RawServer(flood, echo)
-        async with server.serve(), opened(server) as session:
-            with pytest.raises(ProtocolError, match="headers of the response are too large"):
-                await fetch(session)
-            assert await fetch(session, "/y") == b"/y"
-        assert sent < 2**25  # as much as the buffers of the system take
-
-    run(main())
+    server = RawServer(flood, echo)
+    async with server.serve(), opened(server) as session:
+        with pytest.raises(ProtocolError, match="headers of the response are too large"):
+            await fetch(session)
+        assert await fetch(session, "/y") == b"/y"
+    assert sent < 2**25  # as much as the buffers of the system take
 
 
-def test_bombs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.loops
+async def test_bombs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_BODY", 10 * 2**20)
 
-    async def main() -> None:
-        server = RawServer(answer(gzipped(pack(bytes(2**26)))), answer(gzipped(pack(b"x" * 9 * 2**20))))
-        async with server.serve(), opened(server) as session:
-            with pytest.raises(ProtocolError, match="is larger than"):
-                await fetch(session)
-            assert await fetch(session) == b"x" * 9 * 2**20
-
-    run(main())
+    server = RawServer(answer(gzipped(pack(bytes(2**26)))), answer(gzipped(pack(b"x" * 9 * 2**20))))
+    async with server.serve(), opened(server) as session:
+        with pytest.raises(ProtocolError, match="is larger than"):
+            await fetch(session)
+        assert await fetch(session) == b"x" * 9 * 2**20
 
 
 @pytest.mark.parametrize("framing", [b"Transfer-Encoding: chunked", b"Content-Length: 99999999999", b"A: b"], ids=repr)
-def test_endless_bodies(run: Run, monkeypatch: pytest.MonkeyPatch, framing: bytes) -> None:
+@pytest.mark.loops
+async def test_endless_bodies(monkeypatch: pytest.MonkeyPatch, framing: bytes) -> None:
     monkeypatch.setattr(transport, "MAX_BODY", 2**20)
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -264,14 +248,11 @@ def test_endless_bodies(run: Run, monkeypatch: pytest.MonkeyPatch, framing: byte
             writer.write(b"2000\r\n" + bytes(0x2000) + b"\r\n")
             await writer.drain()
 
-    async def main() -> None:
-        server = RawServer(flood, echo)
-        async with server.serve(), opened(server) as session:
-            with pytest.raises(ProtocolError, match="body of the response is larger than 1048576 bytes"):
-                await fetch(session)
-            assert await fetch(session, "/y") == b"/y"
-
-    run(main())
+    server = RawServer(flood, echo)
+    async with server.serve(), opened(server) as session:
+        with pytest.raises(ProtocolError, match="body of the response is larger than 1048576 bytes"):
+            await fetch(session)
+        assert await fetch(session, "/y") == b"/y"
 
 
 # ------------------------------------------------------------------ cut ones
@@ -281,8 +262,9 @@ CUT = {name: GOOD[name][0] for name in ("length", "chunks", "trailers", "interim
 
 @pytest.mark.parametrize("is_reset", [False, True])
 @pytest.mark.parametrize(("name", "is_secure"), [*((name, False) for name in CUT), ("chunks", True), ("length", True)])
-def test_cut_at_every_byte(run: Run, tmp_path: pathlib.Path, name: str, is_secure: bool, is_reset: bool) -> None:
-    authority, response = Authority(tmp_path), CUT[name]
+@pytest.mark.loops
+async def test_cut_at_every_byte(name: str, is_secure: bool, is_reset: bool) -> None:
+    authority, response = Authority(), CUT[name]
     sizes = iter(range(len(response)))
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -293,23 +275,21 @@ def test_cut_at_every_byte(run: Run, tmp_path: pathlib.Path, name: str, is_secur
             await asyncio.sleep(0.001)  # so that some of it is read
             writer.transport.abort()
 
-    async def main() -> None:
-        server = RawServer(cut)
-        context = ssl.create_default_context(cadata=authority.pem.decode()) if is_secure else None
-        serving = server.serve(authority.make_server_context("127.0.0.1") if is_secure else None)
-        async with serving, opened(server, context) as session:
-            for _ in response:
-                with pytest.raises(DisconnectedError, match=r"disconnected|not complete|reset"):
-                    await fetch(session, method="PATCH", body=b"{}")
-        assert server.accepted == len(response)
-
-    run(main())
+    server = RawServer(cut)
+    context = ssl.create_default_context(cadata=authority.pem.decode()) if is_secure else None
+    serving = server.serve(authority.make_server_context("127.0.0.1") if is_secure else None)
+    async with serving, opened(server, context) as session:
+        for _ in response:
+            with pytest.raises(DisconnectedError, match=r"disconnected|not complete|reset"):
+                await fetch(session, method="PATCH", body=b"{}")
+    assert server.accepted == len(response)
 
 
 @pytest.mark.parametrize("is_proper", [True, False])
-def test_tls_cut_without_a_goodbye(run: Run, tmp_path: pathlib.Path, is_proper: bool) -> None:
+@pytest.mark.loops
+async def test_tls_cut_without_a_goodbye(is_proper: bool) -> None:
     """Otherwise, whoever is on the way could make any body shorter if it has no length."""
-    authority = Authority(tmp_path)
+    authority = Authority()
 
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
@@ -320,24 +300,22 @@ def test_tls_cut_without_a_goodbye(run: Run, tmp_path: pathlib.Path, is_proper: 
                 sock.shutdown(socket.SHUT_WR)
             await reader.read()
 
-    async def main() -> None:
-        server = RawServer(cut)
-        context = ssl.create_default_context(cadata=authority.pem.decode())
-        async with server.serve(authority.make_server_context("127.0.0.1")), opened(server, context) as session:
-            if is_proper:
-                assert await fetch(session) == b"{}"
-            else:
-                with pytest.raises(DisconnectedError, match="The response is not complete"):
-                    await fetch(session)
-
-    run(main())
+    server = RawServer(cut)
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    async with server.serve(authority.make_server_context("127.0.0.1")), opened(server, context) as session:
+        if is_proper:
+            assert await fetch(session) == b"{}"
+        else:
+            with pytest.raises(DisconnectedError, match="The response is not complete"):
+                await fetch(session)
 
 
 # ------------------------------------------------------------------ slow ones
 
 
 @pytest.mark.parametrize("beginning", [b"", HEAD, CHUNKED, CHUNKED + b"2\r\n{}"], ids=["0", "head", "headers", "body"])
-def test_slow_drips_are_limited_by_the_deadline(run: Run, beginning: bytes) -> None:
+@pytest.mark.loops
+async def test_slow_drips_are_limited_by_the_deadline(beginning: bytes) -> None:
     async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(beginning)
@@ -349,16 +327,13 @@ def test_slow_drips_are_limited_by_the_deadline(run: Run, beginning: bytes) -> N
             await writer.drain()
             await asyncio.sleep(0.02)
 
-    async def main() -> None:
-        server = RawServer(play, echo)
-        async with server.serve(), opened(server) as session:
-            async with asyncio.timeout(PATIENCE):
-                with pytest.raises(TimeoutError) as info:
-                    await fetch(session, limits=Limits(total=0.3))
-            assert not isinstance(info.value, TransportError)
-            assert await fetch(session, "/y") == b"/y"
-
-    run(main())
+    server = RawServer(play, echo)
+    async with server.serve(), opened(server) as session:
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(TimeoutError) as info:
+                await fetch(session, limits=Limits(total=0.3))
+        assert not isinstance(info.value, TransportError)
+        assert await fetch(session, "/y") == b"/y"
 
 
 # ------------------------------------------------------------------ surplus
@@ -366,20 +341,19 @@ def test_slow_drips_are_limited_by_the_deadline(run: Run, beginning: bytes) -> N
 
 @pytest.mark.parametrize("surplus", [OK, OK[:5], b"garbage", b"\x00", b"HTTP/1.1 500 Oops\r\n\r\n"])
 @pytest.mark.parametrize("name", ["length", "chunks", "no content", "interim"])
-def test_surplus_never_answers_the_next_request(run: Run, name: str, surplus: bytes) -> None:
+@pytest.mark.loops
+async def test_surplus_never_answers_the_next_request(name: str, surplus: bytes) -> None:
     response, expected = GOOD[name]
 
-    async def main() -> None:
-        server = RawServer(answer(response + surplus), echo)
-        async with server.serve(), opened(server) as session:
-            assert await fetch(session) == expected
-            assert await fetch(session, "/y", "PATCH", b"{}") == b"/y"
-        assert server.accepted == 2
-
-    run(main())
+    server = RawServer(answer(response + surplus), echo)
+    async with server.serve(), opened(server) as session:
+        assert await fetch(session) == expected
+        assert await fetch(session, "/y", "PATCH", b"{}") == b"/y"
+    assert server.accepted == 2
 
 
-def test_surplus_that_comes_later(run: Run) -> None:
+@pytest.mark.loops
+async def test_surplus_that_comes_later() -> None:
     is_answered = asyncio.Event()
 
     async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -392,26 +366,22 @@ def test_surplus_that_comes_later(run: Run) -> None:
 
     is_dropped = asyncio.Event()
 
-    async def main() -> None:
-        server = RawServer(play, echo)
-        async with server.serve(), opened(server) as session:
-            assert await fetch(session) == b"{}"
-            is_answered.set()
-            await asyncio.wait_for(is_dropped.wait(), PATIENCE)
-            assert await fetch(session, "/y", "PATCH", b"{}") == b"/y"
-
-    run(main())
+    server = RawServer(play, echo)
+    async with server.serve(), opened(server) as session:
+        assert await fetch(session) == b"{}"
+        is_answered.set()
+        await asyncio.wait_for(is_dropped.wait(), PATIENCE)
+        assert await fetch(session, "/y", "PATCH", b"{}") == b"/y"
 
 
 # ------------------------------------------------------------------ early ones
 
 
 @pytest.mark.parametrize(("is_closed", "is_secure"), [(False, False), (True, False), (False, True)])
-def test_responses_before_the_request_is_sent_completely(
-    run: Run, tmp_path: pathlib.Path, is_closed: bool, is_secure: bool
-) -> None:
+@pytest.mark.loops
+async def test_responses_before_the_request_is_sent_completely(is_closed: bool, is_secure: bool) -> None:
     """E.g. of a server to which the body is too large."""
-    authority = Authority(tmp_path)
+    authority = Authority()
     refusal = b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}"
 
     async def play(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -423,15 +393,12 @@ def test_responses_before_the_request_is_sent_completely(
             writer.write_eof()
         await asyncio.Event().wait()
 
-    async def main() -> None:
-        server = RawServer(play, echo)
-        context = ssl.create_default_context(cadata=authority.pem.decode()) if is_secure else None
-        serving = server.serve(authority.make_server_context("127.0.0.1") if is_secure else None)
-        async with serving, opened(server, context) as session:
-            async with session.request("PATCH", "/x", bytes(2**26), None, PATIENT) as response:
-                assert response.status == 413
-                assert await read_body(response) == b"{}"
-            assert await fetch(session, "/y") == b"/y"
-        assert server.accepted == 2
-
-    run(main())
+    server = RawServer(play, echo)
+    context = ssl.create_default_context(cadata=authority.pem.decode()) if is_secure else None
+    serving = server.serve(authority.make_server_context("127.0.0.1") if is_secure else None)
+    async with serving, opened(server, context) as session:
+        async with session.request("PATCH", "/x", bytes(2**26), None, PATIENT) as response:
+            assert response.status == 413
+            assert await read_body(response) == b"{}"
+        assert await fetch(session, "/y") == b"/y"
+    assert server.accepted == 2

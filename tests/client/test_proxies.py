@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextlib
-import pathlib
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,7 +18,7 @@ from kopf._client.errors import APINetworkError
 from kopf._client.http.aiohttp_session import open_aiohttp_session
 from kopf._client.http.api import APIClient
 from kopf._settings.settings import OperatorSettings
-from tests.client.certificates import Authority
+from tests.authorities import Authority
 from tests.client.proxying import HttpProxy, Proxy, SocksProxy
 from tests.client.scripted import ScriptedServer, line, obj, reply, stream
 from tests.patience import PATIENCE
@@ -31,17 +30,8 @@ HOSTS = {NAME: "127.0.0.1"}
 
 
 @pytest.fixture
-async def vault(settings: OperatorSettings) -> AsyncIterator[Vault]:
-    """With nothing inside, unlike the one of other tests."""
-    settings.networking.error_backoffs = ()
-    vault = Vault(settings)
-    yield vault
-    await vault.close()
-
-
-@pytest.fixture
-def authority(tmp_path: pathlib.Path) -> Authority:
-    return Authority(tmp_path)
+def vault(empty_vault: Vault) -> Vault:
+    return empty_vault
 
 
 @pytest.fixture
@@ -126,12 +116,12 @@ async def test_names_of_certificates_behind_socks(vault: Vault) -> None:
 
 
 async def test_distrusted_servers_behind_socks(
-    tmp_path: pathlib.Path, secure_server: ScriptedServer, vault: Vault, api: APIClient
+    secure_server: ScriptedServer, vault: Vault, api: APIClient
 ) -> None:
     proxy = SocksProxy(HOSTS)
     async with proxy.serve():
         info = ConnectionInfo(
-            server=rename(secure_server.url), ca_data=Authority(tmp_path).pem, proxy_url=proxy.url
+            server=rename(secure_server.url), ca_data=Authority().pem, proxy_url=proxy.url
         )
         vault.populate([info])
         with pytest.raises(APINetworkError, match="certificate verify failed.* check certificate-authority"):

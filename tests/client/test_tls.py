@@ -18,22 +18,13 @@ from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError
 from kopf._client.http.api import APIClient
 from kopf._settings.settings import OperatorSettings
-from tests.client.certificates import Authority
+from tests.authorities import Authority
 from tests.client.scripted import Responder, ScriptedServer, never, reply
 
 
 @pytest.fixture
-def authority(tmp_path: pathlib.Path) -> Authority:
-    return Authority(tmp_path)
-
-
-@pytest.fixture
-async def vault(settings: OperatorSettings) -> AsyncIterator[Vault]:
-    """With nothing inside, unlike the one of other tests."""
-    settings.networking.error_backoffs = ()
-    vault = Vault(settings)
-    yield vault
-    await vault.close()
+def vault(empty_vault: Vault) -> Vault:
+    return empty_vault
 
 
 @contextlib.asynccontextmanager
@@ -72,9 +63,9 @@ async def test_the_server_is_verified(authority: Authority, vault: Vault, api: A
         await api.get("/x")
 
 
-async def test_unknown_authorities(authority: Authority, vault: Vault, api: APIClient, tmp_path: pathlib.Path) -> None:
+async def test_unknown_authorities(authority: Authority, vault: Vault, api: APIClient) -> None:
     async with serving(authority.make_server_context("127.0.0.1")) as server:
-        vault.populate([ConnectionInfo(server=server.url, ca_data=Authority(tmp_path).pem)])
+        vault.populate([ConnectionInfo(server=server.url, ca_data=Authority().pem)])
         with pytest.raises(APINetworkError, match=r"certificate verify failed.* check certificate-authority in the"):
             await api.get("/x")
 
@@ -93,9 +84,9 @@ async def test_other_names_are_refused_until_specified(authority: Authority, vau
 
 
 async def test_sloppy_certificates(
-    tmp_path: pathlib.Path, vault: Vault, api: APIClient, settings: OperatorSettings
+    vault: Vault, api: APIClient, settings: OperatorSettings
 ) -> None:
-    authority = Authority(tmp_path, sloppy=True)
+    authority = Authority(sloppy=True)
     async with serving(authority.make_server_context("127.0.0.1")) as server:
         server.on("GET /x", reply(), reply())
         settings.networking.strict_x509 = True
@@ -134,7 +125,7 @@ async def test_renewed_authorities_are_noticed_at_once(
         info = ConnectionInfo(server=server.url, ca_path=path)
         vault.populate([info])
         await api.get("/x")
-    renewed = Authority(tmp_path)
+    renewed = Authority()
     async with serving(renewed.make_server_context("127.0.0.1")) as server:
         server.on("GET /x", reply(), reply())
         info = dataclasses.replace(info, server=server.url, priority=1)
@@ -153,7 +144,7 @@ async def test_renewed_client_certificates_are_noticed_in_time(
     """New requests go by the new certificate, those in flight are not disturbed."""
     certificate, key, ca = tmp_path / "client.crt", tmp_path / "client.key", tmp_path / "ca.crt"
     ca.write_bytes(authority.pem)
-    for path, content in zip((certificate, key), authority.issue("person"), strict=True):
+    for path, content in zip((certificate, key), authority.sign("person"), strict=True):
         path.write_bytes(content)
     async with serving(authority.make_server_context("127.0.0.1", clients=authority)) as server:
         people: list[str] = []
@@ -166,7 +157,7 @@ async def test_renewed_client_certificates_are_noticed_in_time(
         slow = asyncio.create_task(api.get("/slow", timeout=1000))
         await server.until("GET /slow", 1)
 
-        new_certificate, new_key = authority.issue("same-person")
+        new_certificate, new_key = authority.sign("same-person")
         replace(certificate, new_certificate)  # but not the key yet
         await asyncio.sleep(61)
         await api.get("/x")
@@ -184,13 +175,13 @@ async def test_refused_client_certificates_are_renewed(
 ) -> None:
     """They are not given up if there are new ones in the same files."""
     both = tmp_path / "client.pem"
-    both.write_bytes(b"".join(authority.issue("expired-person")))
+    both.write_bytes(b"".join(authority.sign("expired-person")))
     async with serving(authority.make_server_context("127.0.0.1", clients=authority)) as server:
         people: list[str] = []
         server.on("GET /x", meet(people), meet(people, status=401), meet(people))
         vault.populate([ConnectionInfo(server=server.url, ca_data=authority.pem, certificate_path=both)])
         await api.get("/x")
-        replace(both, b"".join(authority.issue("renewed-person")))
+        replace(both, b"".join(authority.sign("renewed-person")))
         await api.get("/x")
         assert people == ["expired-person", "expired-person", "renewed-person"]
 

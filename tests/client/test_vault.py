@@ -17,8 +17,8 @@ from kopf._client.http import aiohttp_session
 from kopf._client.http.connections import Connection
 from kopf._client.http.direct_session import DirectSession
 from kopf._client.http.transport import read_body
-from kopf._settings.settings import OperatorSettings
-from tests.client.raw_server import PATIENT, RawServer, answer, echo, fetch
+from kopf._settings.settings import NetworkingSettings, OperatorSettings
+from tests.client.raw_server import OK, PATIENT, RawServer, answer, echo, fetch
 
 ERROR = Exception("HTTP 401")
 
@@ -317,7 +317,7 @@ async def test_same_ready_made_session_is_not_closed_when_it_comes_again(vault: 
     credentials = AiohttpSession(server="http://host/", aiohttp_session=session)
     vault.populate([credentials])
     vault.populate([credentials])
-    await asyncio.sleep(0.01)
+    await asyncio.gather(*vault._closing)
     assert not session.closed
     connection = await peek(vault)
     assert isinstance(connection.session, aiohttp_session.AiohttpSession)
@@ -396,3 +396,22 @@ async def test_servers_that_are_no_urls(vault: Vault, caplog: pytest.LogCaptureF
     with pytest.raises(LoginError, match=r"The server 'https://\*\*\*@host' is not a proper URL"):
         vault.populate([ConnectionInfo(server="https://user:S3cr3t/x@host")])
     assert "S3cr3t" not in caplog.text
+
+
+@pytest.mark.parametrize(("client", "cls"), [("direct", DirectSession), ("aiohttp", aiohttp_session.AiohttpSession)])
+async def test_the_chosen_client_makes_the_requests(client: str, cls: type) -> None:
+    server = RawServer(answer(OK, OK))
+    async with server.serve() as url:
+        connection = Connection(ConnectionInfo(server=url), NetworkingSettings(client=client))
+        try:
+            assert isinstance(connection.session, cls)
+            for _ in range(2):
+                async with connection.session.request("GET", "/x", None, None, PATIENT) as response:
+                    assert await read_body(response) == b"{}"
+        finally:
+            await connection.close()
+
+
+async def test_other_clients_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"settings.networking.client must be one of direct, aiohttp, not 'curl'"):
+        Connection(ConnectionInfo(server="http://127.0.0.1:1"), NetworkingSettings(client="curl"))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -67,6 +68,12 @@ async def take(api: APIClient, settings: OperatorSettings) -> AsyncIterator[Take
     assert queue.empty()  # nothing but what was expected
 
 
+def play(server: ScriptedServer, *streams: Responder) -> None:
+    """Let there be nothing to be listed, and then these streams."""
+    server.on(LIST, reply(listing(10)))
+    server.on(WATCH, *streams)
+
+
 def versions(server: ScriptedServer) -> list[str | None]:
     return [request.query.get("resourceVersion") for request in server.requests if "watch" in request.query]
 
@@ -112,8 +119,7 @@ async def test_scopes_and_their_logs(
 async def test_settings_of_streams(server: ScriptedServer, settings: OperatorSettings, take: Take) -> None:
     settings.watching.server_timeout = 123.4
     settings.watching.label_selectors = {"kopfexamples.kopf.dev": "a=b"}
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, SILENCE)
+    play(server, SILENCE)
     assert await take(1) == ["LISTED"]
     await server.until(WATCH, 1)
     assert server.requests[-1].query["timeoutSeconds"] == "124"
@@ -122,8 +128,7 @@ async def test_settings_of_streams(server: ScriptedServer, settings: OperatorSet
 
 @pytest.mark.fastforward
 async def test_resuming_after_the_end_of_the_stream(server: ScriptedServer, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(line("ADDED", obj("a", 11))), stream(), stream(BOOKMARK), SILENCE)
+    play(server, stream(line("ADDED", obj("a", 11))), stream(), stream(BOOKMARK), SILENCE)
     assert await take(2) == ["LISTED", "ADDED:a:11"]
     await server.until(WATCH, 4)
     assert versions(server) == ["10", "11", "11", "20"]
@@ -131,11 +136,28 @@ async def test_resuming_after_the_end_of_the_stream(server: ScriptedServer, take
 
 
 @pytest.mark.fastforward
+@pytest.mark.parametrize("backoff", [0.1, 10.0, 1000.0])
+async def test_reconnect_backoff(
+    server: ScriptedServer, api: APIClient, settings: OperatorSettings, backoff: float
+) -> None:
+    """Streams end normally from time to time; the next one is not requested at once."""
+    settings.watching.reconnect_backoff = backoff
+    play(server, *[stream(line("ADDED", obj("x", version))) for version in range(11, 15)])
+    times: list[float] = []
+    async with contextlib.aclosing(watch_batches(api, settings, Target(RESOURCE))) as batches:
+        assert await anext(batches) == [LISTED]
+        for _ in range(4):
+            await anext(batches)
+            times.append(asyncio.get_running_loop().time())
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses == pytest.approx([backoff] * 3, rel=0.2, abs=0.2)
+
+
+@pytest.mark.fastforward
 @pytest.mark.parametrize("cut", [1, 20, -1])
 async def test_line_cut_in_the_middle(server: ScriptedServer, take: Take, cut: int) -> None:
     second = line("MODIFIED", obj("a", 12))
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(line("ADDED", obj("a", 11)) + second[:cut], end="abort"), stream(second, end="silent"))
+    play(server, stream(line("ADDED", obj("a", 11)) + second[:cut], end="abort"), stream(second, end="silent"))
     assert await take(3) == ["LISTED", "ADDED:a:11", "MODIFIED:a:12"]
     assert versions(server) == ["10", "11"]
 
@@ -150,8 +172,7 @@ async def test_garbled_line(
 ) -> None:
     caplog.set_level(logging.INFO, "kopf._client")
     good, better = line("ADDED", obj("a", 11)), line("MODIFIED", obj("a", 12))
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(good + garbage + better, end="silent"), stream(better, end="silent"))
+    play(server, stream(good + garbage + better, end="silent"), stream(better, end="silent"))
     assert await take(3) == ["LISTED", "ADDED:a:11", "MODIFIED:a:12"]
     assert versions(server) == ["10", "11"]
     assert server.count(LIST) == 1
@@ -166,8 +187,7 @@ async def test_objects_of_unknown_names_are_skipped(
     caplog.set_level(logging.INFO, "kopf._client")
     good, better = line("ADDED", obj("a", 11)), line("MODIFIED", obj("a", 12))
     bad = b'{"type":"ADDED","object":' + garbage + b"}\n"
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(good + bad + bad + better, end="silent"))
+    play(server, stream(good + bad + bad + better, end="silent"))
     assert await take(3) == ["LISTED", "ADDED:a:11", "MODIFIED:a:12"]
     assert versions(server) == ["10"]
     assert caplog.text.count("no proper metadata") == 1
@@ -183,8 +203,7 @@ async def test_garbled_line_again_and_again(server: ScriptedServer, take: Take) 
 
 
 async def test_line_of_megabytes(server: ScriptedServer, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(line("ADDED", obj("a", 11, data="x" * 3_000_000)), end="silent"))
+    play(server, stream(line("ADDED", obj("a", 11, data="x" * 3_000_000)), end="silent"))
     assert await take(2) == ["LISTED", "ADDED:a:11"]
 
 
@@ -220,8 +239,7 @@ async def test_server_that_never_has_the_version_is_not_flooded(server: Scripted
 @pytest.mark.fastforward
 async def test_other_errors_in_the_stream(server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture) -> None:
     error = line("ERROR", {"kind": "Status", "code": 500, "reason": "InternalError", "message": "etcd is lost"})
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(error, end="silent"), stream(line("ADDED", obj("a", 11)), end="silent"))
+    play(server, stream(error, end="silent"), stream(line("ADDED", obj("a", 11)), end="silent"))
     assert await take(2) == ["LISTED", "ADDED:a:11"]
     assert versions(server) == ["10", "10"]
     assert "500 InternalError: etcd is lost" in caplog.text
@@ -229,18 +247,14 @@ async def test_other_errors_in_the_stream(server: ScriptedServer, take: Take, ca
 
 @pytest.mark.fastforward
 async def test_unknown_events_are_skipped(server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, stream(line("STRANGE", {}) + line("ADDED", obj("a", 11)), end="silent"))
+    play(server, stream(line("STRANGE", {}) + line("ADDED", obj("a", 11)), end="silent"))
     assert await take(2) == ["LISTED", "ADDED:a:11"]
     assert "unknown event type 'STRANGE' is skipped" in caplog.text
 
 
 @pytest.mark.fastforward
 async def test_silent_stream_is_reopened(server: ScriptedServer, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(
-        WATCH, stream(line("ADDED", obj("a", 11)), end="silent"), stream(line("ADDED", obj("b", 12)), end="silent")
-    )
+    play(server, stream(line("ADDED", obj("a", 11)), end="silent"), stream(line("ADDED", obj("b", 12)), end="silent"))
     assert await take(2) == ["LISTED", "ADDED:a:11"]
     started = asyncio.get_running_loop().time()
     assert await take(1) == ["ADDED:b:12"]
@@ -262,8 +276,7 @@ async def test_quiet_streams_are_no_trouble(
         await asyncio.sleep(int(request.query["timeoutSeconds"]))
         return response
 
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, SILENCE, *[end_in_time] * 3, stream(BOOKMARK), SILENCE, SILENCE)
+    play(server, SILENCE, *[end_in_time] * 3, stream(BOOKMARK), SILENCE, SILENCE)
     caplog.set_level(logging.INFO, "kopf._client")
     assert await take(1) == ["LISTED"]
     await server.until(WATCH, 7)
@@ -279,8 +292,7 @@ async def test_quiet_streams_are_no_trouble(
 async def test_servers_that_do_not_end_streams_as_asked_are_lost(
     server: ScriptedServer, take: Take, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, *[SILENCE] * 3)
+    play(server, *[SILENCE] * 3)
     caplog.set_level(logging.INFO, "kopf._client")
     assert await take(1) == ["LISTED"]
     await server.until(WATCH, 3)
@@ -293,8 +305,7 @@ async def test_own_timeout_is_a_normal_end(
     server: ScriptedServer, settings: OperatorSettings, take: Take, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.watching.client_timeout = 30
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, *[SILENCE] * 10)
+    play(server, *[SILENCE] * 10)
     assert await take(1) == ["LISTED"]
     started = asyncio.get_running_loop().time()
     await server.until(WATCH, 10)
@@ -312,8 +323,7 @@ async def test_failures_to_watch_are_waited_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings.networking.error_backoffs = ()
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, *[failure] * 20, stream(line("ADDED", obj("a", 11)), end="silent"))
+    play(server, *[failure] * 20, stream(line("ADDED", obj("a", 11)), end="silent"))
     started = asyncio.get_running_loop().time()
     assert await take(2) == ["LISTED", "ADDED:a:11"]
     pauses = asyncio.get_running_loop().time() - started - 20 * (70 if failure is never else 0)
@@ -326,17 +336,13 @@ async def test_failures_to_watch_are_waited_out(
 
 @pytest.mark.fastforward
 async def test_broken_connections_are_waited_out(server: ScriptedServer, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, *[drop] * 20, stream(line("ADDED", obj("a", 11)), end="silent"))
+    play(server, *[drop] * 20, stream(line("ADDED", obj("a", 11)), end="silent"))
     assert await take(2) == ["LISTED", "ADDED:a:11"]
 
 
 @pytest.mark.fastforward
 async def test_pauses_are_short_again_after_success(server: ScriptedServer, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(
-        WATCH, *[refuse(500)] * 10, stream(BOOKMARK), refuse(500), stream(line("ADDED", obj("a", 21)), end="silent")
-    )
+    play(server, *[refuse(500)] * 10, stream(BOOKMARK), refuse(500), stream(line("ADDED", obj("a", 21)), end="silent"))
     await server.until(WATCH, 11)
     started = asyncio.get_running_loop().time()
     assert await take(2) == ["LISTED", "ADDED:a:21"]
@@ -345,8 +351,7 @@ async def test_pauses_are_short_again_after_success(server: ScriptedServer, take
 
 @pytest.mark.fastforward
 async def test_server_that_closes_streams_at_once_is_not_flooded(server: ScriptedServer, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, *[stream()] * 10, SILENCE)
+    play(server, *[stream()] * 10, SILENCE)
     assert await take(1) == ["LISTED"]
     started = asyncio.get_running_loop().time()
     await server.until(WATCH, 11)
@@ -355,8 +360,7 @@ async def test_server_that_closes_streams_at_once_is_not_flooded(server: Scripte
 
 @pytest.mark.fastforward
 async def test_server_asks_to_come_later(server: ScriptedServer, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, refuse(429, Retry_After="100"), stream(line("ADDED", obj("a", 11)), end="silent"))
+    play(server, refuse(429, Retry_After="100"), stream(line("ADDED", obj("a", 11)), end="silent"))
     assert await take(1) == ["LISTED"]
     started = asyncio.get_running_loop().time()
     assert await take(1) == ["ADDED:a:11"]
@@ -429,10 +433,7 @@ async def test_what_does_not_pass_by_itself_is_raised(
 
 @pytest.mark.fastforward
 async def test_credentials_are_replaced_on_the_way(server: ScriptedServer, vault: Vault, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(
-        WATCH, stream(line("ADDED", obj("a", 11))), refuse(401), stream(line("ADDED", obj("b", 12)), end="silent")
-    )
+    play(server, stream(line("ADDED", obj("a", 11))), refuse(401), stream(line("ADDED", obj("b", 12)), end="silent"))
     assert await take(2) == ["LISTED", "ADDED:a:11"]
     await vault.wait_until_depleted()
     vault.populate([ConnectionInfo(server=server.url, token="token-2")])
@@ -442,8 +443,7 @@ async def test_credentials_are_replaced_on_the_way(server: ScriptedServer, vault
 
 @pytest.mark.fastforward
 async def test_ran_out_of_credentials(server: ScriptedServer, vault: Vault, take: Take) -> None:
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, refuse(401))
+    play(server, refuse(401))
     await vault.wait_until_depleted()
     vault.fail(LoginError("no way"))
     assert await take(1) == ["LISTED"]
@@ -468,8 +468,7 @@ async def test_slow_consumers_slow_down_the_reading(
             sent += 1
         return response
 
-    server.on(LIST, reply(listing(10)))
-    server.on(WATCH, respond)  # type: ignore[arg-type]
+    play(server, respond)
     batches = watch_batches(api, settings, Target(RESOURCE))
     received = 0
     async for events in batches:

@@ -22,8 +22,8 @@ from kopf._handlers.lifecycles import LifeCycleFn, get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
 from kopf._operator.flags import Flag, release_flag, wait_flag
+from kopf._operator.namespace_patterns import NamespacePattern, check_patterns, encode_pattern
 from kopf._operator.running import Operator, OperatorSetup
-from kopf._operator.scopes import NamespacePattern, check, encode_pattern
 from kopf._operator.signals import stopping_by_signals
 from kopf._operator.tasks import cancel
 from kopf._serving.endpoints import parse_endpoint
@@ -133,7 +133,7 @@ async def operator(
         set_peering(settings, standalone=standalone, priority=priority, name=peering_name)
         if metrics_endpoint is not None:
             settings.metrics.endpoint = metrics_endpoint
-        patterns = check([*namespaces, *([] if namespace is None else [namespace])])
+        patterns = check_patterns([*namespaces, *([] if namespace is None else [namespace])])
         if patterns and clusterwide:
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
         if record is not None and identity is None:

@@ -11,8 +11,8 @@ from kopf._client.resources.targets import Scope
 from kopf._coordination.peering import find_peering_resource
 from kopf._coordination.records import patch_records
 from kopf._operator.access import Access
+from kopf._operator.namespace_patterns import NamespacePattern, check_patterns, get_exact
 from kopf._operator.namespaces import list_matching
-from kopf._operator.scopes import NamespacePattern, check, get_exact
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError
 
@@ -42,7 +42,7 @@ async def put_record(
             kind = "KopfPeering" if patterns else "ClusterKopfPeering"
             raise MissingPeeringError(f"The kind {kind} is not defined in the cluster, so there is nobody to be told.")
         places = []
-        for scope in await _find_scopes(api, access.settings, check(patterns)):
+        for scope in await _find_scopes(api, access.settings, check_patterns(patterns)):
             place = f"{name!r} cluster-wide" if scope is None else f"{name!r} in {scope!r}"
             try:
                 await patch_records(api, resource, scope, name, {identity: record})

@@ -21,7 +21,7 @@ from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
-from kopf._operator.scopes import NamespacePattern, matches_any
+from kopf._operator.namespace_patterns import NamespacePattern, matches_any
 from kopf._serving.endpoints import Endpoint, parse_endpoint
 from kopf._settings.settings import OperatorSettings
 from kopf._values.errors import OperatorError

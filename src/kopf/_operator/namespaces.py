@@ -19,7 +19,7 @@ from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.runtime import Runtime
-from kopf._operator.scopes import NamespacePattern, get_exact, matches_any
+from kopf._operator.namespace_patterns import NamespacePattern, get_exact, matches_any
 from kopf._settings.settings import OperatorSettings
 from kopf._values.permissions import format_advice
 from kopf._values.resources import NAMESPACES

@@ -39,10 +39,10 @@ from kopf._operator.flags import Flag, raise_flag
 from kopf._operator.insight import InsightSources, serving
 from kopf._operator.login import Authenticator
 from kopf._operator.login import logger as login_logger
+from kopf._operator.namespace_patterns import NamespacePattern
 from kopf._operator.namespaces import Namespaces
 from kopf._operator.readiness_summary import ReadinessSummary, is_heard
 from kopf._operator.resource_observer import ResourceObserver
-from kopf._operator.scopes import NamespacePattern
 from kopf._operator.tasks import cancel, either, fail_together
 from kopf._serving.endpoints import Endpoint
 from kopf._settings.settings import OperatorSettings

@@ -23,8 +23,8 @@ from kopf._controller.observer import Observers
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
+from kopf._operator.namespace_patterns import NamespacePattern, check
 from kopf._operator.running import Operator, OperatorSetup
-from kopf._operator.scopes import NamespacePattern, check
 from kopf._settings.settings import OperatorSettings, copy_settings
 from kopf._testing.attempts import AttemptJournal
 from kopf._values.records import replace

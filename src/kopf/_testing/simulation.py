@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import kopf_cluster
 from kopf._handlers.registry import OperatorRegistry
-from kopf._operator.scopes import NamespacePattern
+from kopf._operator.namespace_patterns import NamespacePattern
 from kopf._settings.settings import OperatorSettings
 from kopf._testing.expectations import Expectation, Place, Wanted, locate
 from kopf._testing.planned_actions import Action, Moment

@@ -20,8 +20,8 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
+from kopf._operator.namespace_patterns import check, decode_pattern
 from kopf._operator.running import Operator, OperatorSetup
-from kopf._operator.scopes import check, decode_pattern
 from kopf._replay.format import RecordingError
 from kopf._replay.recorded_run import RecordedRun
 from kopf._replay.replay import Replay, check_loop, replay_run

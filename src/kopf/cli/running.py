@@ -17,7 +17,7 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._logging.configuration import revive_loggers
 from kopf._operator.embedding import OperatorOptions, operator
-from kopf._operator.scopes import check
+from kopf._operator.namespace_patterns import check
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.errors import OperatorError

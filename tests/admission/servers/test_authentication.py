@@ -12,8 +12,8 @@ import pytest
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.admission.servers.authorities import Authority
 from tests.admission.servers.serving import connect, make_review, wait_until_served
+from tests.authorities import Authority
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.running import Calls, Operator
 from tests.patience import PATIENCE

@@ -19,7 +19,6 @@ from kopf._admission.servers import certificates
 from kopf._admission.servers.sources import MissingDependencyError
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import WebhookClientConfig
-from tests.admission.servers.authorities import Authority
 from tests.admission.servers.serving import (
     Reviewer,
     get_bundle,
@@ -29,6 +28,7 @@ from tests.admission.servers.serving import (
     serving,
     trust,
 )
+from tests.authorities import Authority, Files
 from tests.patience import PATIENCE
 from tests.ports import find_free_port
 
@@ -129,17 +129,19 @@ async def test_a_busy_port_is_explained() -> None:
                 pass
 
 
-async def test_an_address_of_somebody_else_is_explained() -> None:
-    with pytest.raises(OSError, match="cannot listen at 192.0.2.1"):
-        async with serving(kopf.WebhookServer(addr="192.0.2.1", port=0)):
-            pass
-
-
-async def test_an_address() -> None:
-    async with serving(kopf.WebhookServer(addr="127.0.0.1", port=0)) as running:
-        assert get_host(running.configs[0]) == "127.0.0.1"
-        assert get_names(running.configs[0]) == {"127.0.0.1"}
-        assert (await send(running.configs[0]))[0] == 200
+@pytest.mark.parametrize(("options", "host", "names", "is_open"), [
+    ({"addr": "127.0.0.1"}, "127.0.0.1", {"127.0.0.1"}, False),
+    ({"addr": "0.0.0.0"}, "127.0.0.1", {"127.0.0.1"}, True),  # neither URLs nor certificates can have 0.0.0.0
+    ({"host": "somewhere.example.com"}, "somewhere.example.com", {"somewhere.example.com", "localhost"}, True),
+    ({"addr": "127.0.0.1", "host": "a.example.com"}, "a.example.com", {"a.example.com", "127.0.0.1"}, False),
+], ids=str)
+async def test_addresses_and_hosts(options: dict[str, str], host: str, names: set[str], is_open: bool) -> None:
+    async with serving(kopf.WebhookServer(port=0, **options)) as running:  # type: ignore[arg-type]
+        config = running.configs[0]
+        assert get_host(config) == host
+        assert get_names(config) == names
+        assert (await send(config))[0] == 200
+        assert await is_reachable(get_other_address(), get_port(config)) is is_open
 
 
 async def test_an_address_of_ipv6() -> None:
@@ -159,32 +161,6 @@ async def is_ipv6_supported() -> bool:
     except OSError:
         return False
     return True
-
-
-async def test_all_addresses() -> None:
-    async with serving(kopf.WebhookServer(addr="0.0.0.0", port=0)) as running:
-        config = running.configs[0]
-        assert get_host(config) == "127.0.0.1"  # URLs cannot have 0.0.0.0, and neither can certificates
-        assert get_names(config) == {"127.0.0.1"}
-        assert (await send(config))[0] == 200
-        assert await is_reachable(get_other_address(), get_port(config))
-
-
-async def test_another_host_is_for_those_who_come_from_elsewhere() -> None:
-    async with serving(kopf.WebhookServer(host="somewhere.example.com", port=0)) as running:
-        config = running.configs[0]
-        assert get_host(config) == "somewhere.example.com"
-        assert get_names(config) == {"somewhere.example.com", "localhost"}
-        assert (await send(config))[0] == 200
-        assert await is_reachable(get_other_address(), get_port(config))
-
-
-async def test_another_host_with_an_address() -> None:
-    async with serving(kopf.WebhookServer(addr="127.0.0.1", host="somewhere.example.com", port=0)) as running:
-        config = running.configs[0]
-        assert get_names(config) == {"somewhere.example.com", "127.0.0.1"}
-        assert (await send(config))[0] == 200
-        assert not await is_reachable(get_other_address(), get_port(config))
 
 
 @pytest.mark.parametrize("path", ["root/path", "/root/path", "/root/path/"])
@@ -312,9 +288,8 @@ async def test_the_missing_library_is_explained_at_the_start(monkeypatch: pytest
 
 
 async def test_the_missing_library_is_not_needed_otherwise(
-        monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
+        monkeypatch: pytest.MonkeyPatch, files: Files,
 ) -> None:
-    files = Authority().write(tmp_path / "tls", "localhost")
     monkeypatch.setitem(sys.modules, "kopf._admission.servers.certificates", None)
     monkeypatch.delattr("kopf._admission.servers.certificates")
     server = kopf.WebhookServer(port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca)
@@ -327,16 +302,24 @@ async def test_the_missing_library_is_not_needed_otherwise(
 # --- certificates from elsewhere ---
 
 
-async def test_files(tmp_path: pathlib.Path) -> None:
-    files = Authority().write(tmp_path / "tls", "localhost")
+@pytest.fixture
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture
+def files(authority: Authority, tmp_path: pathlib.Path) -> Files:
+    return authority.write(tmp_path / "tls", "localhost")
+
+
+async def test_files(files: Files) -> None:
     server = kopf.WebhookServer(port=0, certfile=files.certificate, pkeyfile=str(files.key), cafile=files.ca)
     async with serving(server) as running:
         assert get_bundle(running.configs[0]).encode() == files.ca.read_bytes()
         assert (await send(running.configs[0]))[0] == 200
 
 
-async def test_the_key_in_the_file_of_the_certificate(tmp_path: pathlib.Path) -> None:
-    authority = Authority()
+async def test_the_key_in_the_file_of_the_certificate(authority: Authority, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "both.pem"
     path.write_bytes(b"".join(authority.sign("localhost")))
     async with serving(kopf.WebhookServer(port=0, certfile=path, cadata=authority.pem)) as running:
@@ -357,9 +340,7 @@ async def test_encrypted_keys(tmp_path: pathlib.Path) -> None:
             pass
 
 
-async def test_the_default_trust_chain_without_a_ca(tmp_path: pathlib.Path) -> None:
-    authority = Authority()
-    files = authority.write(tmp_path / "tls", "localhost")
+async def test_the_default_trust_chain_without_a_ca(files: Files, tmp_path: pathlib.Path) -> None:
     server = kopf.WebhookServer(port=0, certfile=files.certificate, pkeyfile=files.key, cadump=tmp_path / "dump.pem")
     async with serving(server) as running:
         assert "caBundle" not in running.configs[0]
@@ -367,8 +348,7 @@ async def test_the_default_trust_chain_without_a_ca(tmp_path: pathlib.Path) -> N
         assert (await send(running.configs[0], context=ssl.create_default_context(cafile=files.ca)))[0] == 200
 
 
-async def test_the_dump_is_the_exact_copy_of_the_ca(tmp_path: pathlib.Path) -> None:
-    files = Authority().write(tmp_path / "tls", "localhost")
+async def test_the_dump_is_the_exact_copy_of_the_ca(files: Files, tmp_path: pathlib.Path) -> None:
     files.ca.write_bytes(b"# comment\n" + files.ca.read_bytes() + b"\n\n")
     server = kopf.WebhookServer(
         port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca, cadump=tmp_path / "dump.pem")
@@ -377,19 +357,17 @@ async def test_the_dump_is_the_exact_copy_of_the_ca(tmp_path: pathlib.Path) -> N
         assert get_bundle(running.configs[0]).encode() == files.ca.read_bytes()
 
 
-async def test_both_kinds_of_the_ca_are_joined(tmp_path: pathlib.Path) -> None:
-    first, second = Authority("first"), Authority("second")
-    files = first.write(tmp_path / "tls", "localhost")
+async def test_both_kinds_of_the_ca_are_joined(files: Files, authority: Authority) -> None:
+    second = Authority("second")
     server = kopf.WebhookServer(
         port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca, cadata=second.pem)
     async with serving(server) as running:
-        assert get_bundle(running.configs[0]).encode() == second.pem + first.pem
+        assert get_bundle(running.configs[0]).encode() == second.pem + authority.pem
 
 
 async def test_a_ca_of_a_generated_certificate_is_warned_of(
-        tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture,
+        authority: Authority, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture,
 ) -> None:
-    authority = Authority()
     async with serving(kopf.WebhookServer(port=0, cadata=authority.pem, cadump=tmp_path / "dump.pem")) as running:
         assert get_bundle(running.configs[0]).encode() == authority.pem
         assert (tmp_path / "dump.pem").read_bytes() == authority.pem
@@ -398,32 +376,7 @@ async def test_a_ca_of_a_generated_certificate_is_warned_of(
     assert "API servers are told to trust another authority" in caplog.text
 
 
-@pytest.mark.parametrize("option", ["certfile", "pkeyfile", "cafile", "verify_cafile"])
-async def test_absent_files(option: str, tmp_path: pathlib.Path) -> None:
-    files = Authority().write(tmp_path / "tls", "localhost")
-    options = {"certfile": files.certificate, "pkeyfile": files.key, option: tmp_path / "absent.pem"}
-    with pytest.raises(FileNotFoundError, match=r"absent\.pem"):
-        async with serving(kopf.WebhookServer(port=0, **options)):  # type: ignore[arg-type]
-            pass
-
-
-async def test_files_that_do_not_belong_together(tmp_path: pathlib.Path) -> None:
-    first, second = (Authority().write(tmp_path / name, "localhost") for name in ["first", "second"])
-    with pytest.raises(ValueError, match="do not fit together"):
-        async with serving(kopf.WebhookServer(port=0, certfile=first.certificate, pkeyfile=second.key)):
-            pass
-
-
-async def test_a_key_without_a_certificate(tmp_path: pathlib.Path) -> None:
-    files = Authority().write(tmp_path / "tls", "localhost")
-    with pytest.raises(ValueError, match="no certfile="):
-        async with serving(kopf.WebhookServer(port=0, pkeyfile=files.key)):
-            pass
-
-
-async def test_a_ready_made_context(tmp_path: pathlib.Path) -> None:
-    authority = Authority()
-    files = authority.write(tmp_path / "tls", "localhost")
+async def test_a_ready_made_context(authority: Authority, files: Files) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files.certificate, files.key)
     async with serving(kopf.WebhookServer(port=0, context=context, cafile=files.ca)) as running:
@@ -432,9 +385,7 @@ async def test_a_ready_made_context(tmp_path: pathlib.Path) -> None:
     assert context.verify_mode == ssl.CERT_NONE
 
 
-async def test_a_ready_made_context_with_other_options(tmp_path: pathlib.Path) -> None:
-    authority = Authority()
-    files = authority.write(tmp_path / "tls", "localhost")
+async def test_a_ready_made_context_with_other_options(files: Files, tmp_path: pathlib.Path) -> None:
     client = Authority("clients").write(tmp_path / "client", "client")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     reviewer = Reviewer()
@@ -542,13 +493,21 @@ async def test_the_ca_bundle_is_for_clients_too_if_there_is_nothing_else(
             await send_with_certificate(running.configs[0], clients, tmp_path)
 
 
-async def test_required_certificates_need_somebody_to_trust() -> None:
-    with pytest.raises(ValueError, match="nothing to verify them with"):
-        async with serving(kopf.WebhookServer(port=0, verify_mode=ssl.CERT_REQUIRED)):
-            pass
-
-
-async def test_broken_authorities_of_clients() -> None:
-    with pytest.raises(ValueError, match="to verify the clients with"):
-        async with serving(kopf.WebhookServer(port=0, verify_cadata="not a certificate")):
+@pytest.mark.parametrize(("options", "cls", "error"), [
+    ({"addr": "192.0.2.1"}, OSError, "cannot listen at 192.0.2.1"),
+    *[({"certfile": "cert.pem", "pkeyfile": "key.pem", option: "absent.pem"}, FileNotFoundError, r"absent\.pem")
+      for option in ("certfile", "pkeyfile", "cafile", "verify_cafile")],
+    ({"certfile": "cert.pem", "pkeyfile": "../others/key.pem"}, ValueError, "do not fit together"),
+    ({"pkeyfile": "key.pem"}, ValueError, "no certfile="),
+    ({"verify_mode": ssl.CERT_REQUIRED}, ValueError, "nothing to verify them with"),
+    ({"verify_cadata": "not a certificate"}, ValueError, "to verify the clients with"),
+], ids=str)
+async def test_what_cannot_be_served_is_explained(
+        files: Files, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+        options: dict[str, Any], cls: type[Exception], error: str,
+) -> None:
+    Authority().write(tmp_path / "others", "localhost")
+    monkeypatch.chdir(files.ca.parent)
+    with pytest.raises(cls, match=error):
+        async with serving(kopf.WebhookServer(port=0, **options)):
             pass

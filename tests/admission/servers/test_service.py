@@ -20,9 +20,9 @@ from kopf._client.http.api import APIClient
 from kopf._values import codec
 from kopf._values.reviews import WebhookClientConfig
 from kopf_cluster import LocalCluster
-from tests.admission.servers.authorities import Authority
 from tests.admission.servers.inside import inside_operator
 from tests.admission.servers.serving import Reviewer, Serving, get_bundle, send, serving
+from tests.authorities import Authority
 from tests.patience import PATIENCE
 from tests.ports import find_free_port
 

@@ -73,9 +73,6 @@ class Headers(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.lower() in self._values
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 

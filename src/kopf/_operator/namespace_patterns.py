@@ -1,5 +1,5 @@
 """
-Scopes: the patterns of namespaces, by which an operator is restricted to some of them.
+Patterns of namespaces, by which an operator is restricted to some of them.
 
 A pattern is an exact name; or a glob with ``*`` and ``?``; or several globs with commas between them, each of which
 can be negated by ``!``; or a regular expression for the whole name.
@@ -41,7 +41,7 @@ def get_exact(patterns: Iterable[NamespacePattern]) -> frozenset[str]:
     return frozenset(item for item in patterns if isinstance(item, str) and not set(item) & set("*?!,"))
 
 
-def check(patterns: Iterable[NamespacePattern]) -> Collection[NamespacePattern]:
+def check_patterns(patterns: Iterable[NamespacePattern]) -> Collection[NamespacePattern]:
     """Remove the duplicates. Raises :class:`ValueError` if any of the patterns is empty, or a part of it is."""
     unique = dict.fromkeys(patterns)
     for pattern in unique:

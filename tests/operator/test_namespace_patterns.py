@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kopf._operator.scopes import NamespacePattern, check, get_exact, matches, matches_any
+from kopf._operator.namespace_patterns import NamespacePattern, check_patterns, get_exact, matches, matches_any
 
 
 @pytest.mark.parametrize(("pattern", "served", "others"), [
@@ -36,10 +36,10 @@ def test_exact_names() -> None:
 
 
 def test_duplicates_are_removed() -> None:
-    assert check(["b", "a*", "b", re.compile("x"), re.compile("x")]) == ["b", "a*", re.compile("x")]
+    assert check_patterns(["b", "a*", "b", re.compile("x"), re.compile("x")]) == ["b", "a*", re.compile("x")]
 
 
 @pytest.mark.parametrize("pattern", ["", "!", "a,", ",a", "a,,b", "a,!", " "])
 def test_empty_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(pattern))):
-        check(["a", pattern])
+        check_patterns(["a", pattern])
