@@ -456,11 +456,8 @@ async def test_slow_consumers_slow_down_the_reading(
 ) -> None:
     total, sent = 40, 0
 
-    async def respond(request: object) -> object:
-        from aiohttp import web
-
+    async def respond(request: web.Request) -> web.StreamResponse:
         nonlocal sent
-        assert isinstance(request, web.Request)
         response = web.StreamResponse()
         await response.prepare(request)
         for number in range(total):

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.activities import Activities, ActivityError
 from kopf._settings.settings import OperatorSettings
+from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 
 pytestmark = pytest.mark.fastforward
@@ -38,8 +40,9 @@ class Life:
                 raise outcome
             return outcome
 
-    async def run(self) -> dict[str, Any]:
-        return {**await self._activities.run(Activity.STARTUP, self.registry.get_activities(Activity.STARTUP))}
+    async def run(self) -> Mapping[str, Any]:
+        results = await self._activities.run(Activity.STARTUP, self.registry.get_activities(Activity.STARTUP))
+        return {str(id): result for id, result in results.items()}
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ async def test_all_are_called_if_one_of_them_fails(life: Life, options: dict[str
     with pytest.raises(ActivityError, match="The startup has failed in 'a': ") as e:
         await life.run()
     assert life.calls[-1] == "b"
-    assert e.value.outcomes["b"].result == 2
+    assert e.value.outcomes[HandlerId("b")].result == 2
 
 
 async def test_nothing_is_to_be_done(life: Life) -> None:

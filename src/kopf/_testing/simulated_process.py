@@ -23,7 +23,7 @@ from kopf._controller.observer import Observers
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
-from kopf._operator.namespace_patterns import NamespacePattern, check
+from kopf._operator.namespace_patterns import NamespacePattern, check_patterns
 from kopf._operator.running import Operator, OperatorSetup
 from kopf._settings.settings import OperatorSettings, copy_settings
 from kopf._testing.attempts import AttemptJournal
@@ -170,7 +170,7 @@ class SimulatedProcess:
                 registry=self._options.registry,
                 settings=self._settings,
                 lifecycle=get_default_lifecycle(),
-                namespaces=check([*self._options.namespaces]),
+                namespaces=check_patterns([*self._options.namespaces]),
                 identity="simulation",
                 vault=vault,
                 memo=Memo(),

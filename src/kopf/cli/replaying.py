@@ -20,7 +20,7 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
-from kopf._operator.namespace_patterns import check, decode_pattern
+from kopf._operator.namespace_patterns import check_patterns, decode_pattern
 from kopf._operator.running import Operator, OperatorSetup
 from kopf._replay.format import RecordingError
 from kopf._replay.recorded_run import RecordedRun
@@ -130,7 +130,7 @@ async def _operate(
         registry=registry,
         settings=settings,
         lifecycle=get_default_lifecycle(),
-        namespaces=check([decode_pattern(item) for item in options.get("namespaces", ())]),
+        namespaces=check_patterns([decode_pattern(item) for item in options.get("namespaces", ())]),
         identity=options.get("identity"),
         vault=vault,
         memo=Memo(),

@@ -17,7 +17,7 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import get_default_registry
 from kopf._logging.configuration import revive_loggers
 from kopf._operator.embedding import OperatorOptions, operator
-from kopf._operator.namespace_patterns import check
+from kopf._operator.namespace_patterns import check_patterns
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.errors import OperatorError
@@ -50,7 +50,7 @@ def _checking_endpoint(title: str, path: str) -> Callable[[click.Context, click.
 
 def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     try:
-        check(value)
+        check_patterns(value)
     except ValueError as e:
         raise click.BadParameter(str(e), ctx, param) from e
     return value

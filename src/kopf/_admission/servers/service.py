@@ -1,21 +1,182 @@
 """
-Inside of the cluster: the API servers come via a Service, and the replicas share their certificates.
+Inside of the cluster: the API servers come via a Service, and the replicas share their certificates in a Secret.
+
+The certificates are made by one of the replicas, used by all of them, kept through restarts. The Secret is a shared
+state with no owner, so every change of it is guarded: it is either created, or patched in the same version that was
+read. Those who were late, read it again, and find that there is nothing left to do.
+
+If the Secret is made by somebody else, e.g. by cert-manager, it is only read. Empty ones are filled.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import datetime
+import logging
 import pathlib
 import ssl
-from collections.abc import Iterable
-from typing import TypedDict, Unpack
+import urllib.parse
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict, Unpack
 
-from kopf._admission.servers.identities import IdentitySource
-from kopf._admission.servers.secrets import CertificateSecret
+from kopf._admission.servers.identities import Identity, IdentitySource
+from kopf._admission.servers.rotation import Rotation, advance
 from kopf._admission.servers.sources import Issuer
 from kopf._admission.servers.tls_contexts import Path
 from kopf._admission.servers.webhook_server import WebhookServer
 from kopf._client.auth.service_account import SERVICE_ACCOUNT_PATH
+from kopf._client.errors import APIConflictError, APIForbiddenError, APINotFoundError
+from kopf._client.http.api import get_current_api
+from kopf._values import codec
 from kopf._values.reviews import WebhookClientConfig
+
+logger = logging.getLogger(__name__)
+
+_OWNER = {"app.kubernetes.io/managed-by": "kopf"}
+
+# The keys are those of "TLS Secrets" of the Kubernetes documentation, and of cert-manager; and two pairs of our own.
+_CERTIFICATE, _KEY, _BUNDLE = "tls.crt", "tls.key", "ca.crt"
+_NEXT_CERTIFICATE, _NEXT_KEY, _PREVIOUS_CERTIFICATE = "next.crt", "next.key", "previous.crt"
+
+_ATTEMPTS = 10
+
+
+class CertificateSecret:
+    """
+    A Secret with the certificates for all replicas of an operator. It is used inside of a running operator.
+    """
+
+    def __init__(self, namespace: str, name: str, issuer: Issuer) -> None:
+        self._namespace = namespace
+        self._name = name
+        self._issuer = issuer
+        self._collection = f"/api/v1/namespaces/{urllib.parse.quote(namespace, safe='')}/secrets"
+        self._path = f"{self._collection}/{urllib.parse.quote(name, safe='')}"
+        self._changes_at: datetime.datetime | None = None
+        self._is_foreign = False
+
+    def get_deadline(self) -> datetime.datetime | None:
+        """Tell when the next step of the rotation is, unless it is for somebody else to rotate."""
+        return self._changes_at
+
+    async def get(self) -> Identity:
+        """
+        Read the Secret; do what is due with the certificates in it, unless another replica has done it.
+
+        Raises :class:`PermissionError` if something of that is forbidden; :class:`APIError` and others if it fails.
+        """
+        try:
+            return await self._synchronize()
+        except APIForbiddenError as e:
+            raise PermissionError(
+                f"The certificates of the webhook server cannot be kept in the Secret {self._name!r} "
+                f"of the namespace {self._namespace!r}: {e}. Permit the verbs 'get', 'create', 'patch' on 'secrets' "
+                "of the API group '' there. Or make certificates by other means, and use certfile= & pkeyfile=."
+            ) from e
+
+    async def _synchronize(self) -> Identity:
+        for _ in range(_ATTEMPTS):
+            secret = await self._read()
+            if secret is not None and _is_made_by_others(secret):
+                return self._take_from_others(secret)
+            rotation = self._parse(secret) if secret is not None else None
+            now = datetime.datetime.now(datetime.UTC)
+            advanced = advance(rotation, self._issuer.names, now, self._issuer.issue)
+            if advanced is rotation or await self._write(secret, advanced):
+                self._changes_at = advanced.changes_at
+                return advanced.identity
+        raise RuntimeError(
+            f"The Secret {self._name!r} of the namespace {self._namespace!r} changes all the time: who does it?"
+        )
+
+    async def _read(self) -> Mapping[str, Any] | None:
+        try:
+            secret: Mapping[str, Any] = codec.decode_answer(await get_current_api().get(self._path))
+        except APINotFoundError:
+            return None
+        return secret
+
+    async def _write(self, secret: Mapping[str, Any] | None, rotation: Rotation) -> bool:
+        """Store the certificates, unless others have changed them meanwhile."""
+        api, data = get_current_api(), _dump(rotation)
+        try:
+            if secret is None:
+                await api.post(
+                    self._collection,
+                    payload={
+                        "apiVersion": "v1",
+                        "kind": "Secret",
+                        "type": "kubernetes.io/tls",
+                        "metadata": {"namespace": self._namespace, "name": self._name, "labels": _OWNER},
+                        "data": {key: value for key, value in data.items() if value is not None},
+                    },
+                )
+            else:
+                version = secret["metadata"]["resourceVersion"]
+                await api.patch(
+                    self._path,
+                    payload={
+                        "metadata": {"resourceVersion": version, "labels": _OWNER},
+                        "data": data,
+                    },
+                )
+        except (APIConflictError, APINotFoundError) as e:
+            if isinstance(e, APINotFoundError) and secret is None:
+                raise  # there is no such namespace
+            return False
+        logger.info("The certificates of the webhook server are stored in the Secret %r.", self._name)
+        return True
+
+    def _parse(self, secret: Mapping[str, Any]) -> Rotation | None:
+        """Read the state of the rotation; there is none in an empty Secret."""
+        try:
+            pems = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+            if not pems.get(_CERTIFICATE):
+                return None
+            following = pems.get(_NEXT_CERTIFICATE)
+            return Rotation(
+                current=self._issuer.read(pems[_CERTIFICATE], pems[_KEY]),
+                next=self._issuer.read(following, pems[_NEXT_KEY]) if following else None,
+                previous=pems.get(_PREVIOUS_CERTIFICATE) or None,
+            )
+        except (ValueError, KeyError, binascii.Error) as e:
+            logger.warning("The certificates in the Secret %r are broken, and are made anew: %r", self._name, e)
+            return None
+
+    def _take_from_others(self, secret: Mapping[str, Any]) -> Identity:
+        if not self._is_foreign:
+            self._is_foreign = True
+            logger.info(
+                "The certificates in the Secret %r are not made by the operator; they are used, but are not renewed.",
+                self._name,
+            )
+        self._changes_at = None
+        data = secret["data"]
+        bundle = base64.b64decode(data.get(_BUNDLE) or "")
+        return Identity(
+            certificate=base64.b64decode(data[_CERTIFICATE]),
+            key=base64.b64decode(data.get(_KEY) or ""),
+            bundle=bundle or None,
+        )
+
+
+def _is_made_by_others(secret: Mapping[str, Any]) -> bool:
+    labels = secret["metadata"].get("labels") or {}
+    return not labels.items() >= _OWNER.items() and bool((secret.get("data") or {}).get(_CERTIFICATE))
+
+
+def _dump(rotation: Rotation) -> dict[str, str | None]:
+    following = rotation.next
+    pems = {
+        _CERTIFICATE: rotation.current.certificate,
+        _KEY: rotation.current.key,
+        _BUNDLE: rotation.identity.bundle,
+        _NEXT_CERTIFICATE: following.certificate if following is not None else None,
+        _NEXT_KEY: following.key if following is not None else None,
+        _PREVIOUS_CERTIFICATE: rotation.previous,
+    }
+    return {key: base64.b64encode(pem).decode("ascii") if pem is not None else None for key, pem in pems.items()}
 
 
 class ServerOptions(TypedDict, total=False):
