@@ -1,4 +1,4 @@
-"""The endpoint: reviews come in, responses go out, and whatever else comes does no harm."""
+"""The server of reviews: they come in, responses go out, and whatever else comes does no harm."""
 from __future__ import annotations
 
 import asyncio
@@ -27,11 +27,11 @@ SECRET = "very-secret-value"
 
 
 class Served:
-    """A running endpoint."""
+    """A running server."""
 
-    def __init__(self, endpoint: ReviewServer, port: int) -> None:
+    def __init__(self, server: ReviewServer, port: int) -> None:
         super().__init__()
-        self.endpoint = endpoint
+        self.server = server
         self.port = port
         self.config: WebhookClientConfig = {"url": f"http://127.0.0.1:{port}"}
 
@@ -43,13 +43,13 @@ class Served:
 async def serve(
     fn: WebhookFn, context: ssl.SSLContext | None = None, path: str = "", **limits: Any
 ) -> AsyncIterator[Served]:
-    endpoint = ReviewServer(fn, path=path, limits=Limits(**limits))
+    server = ReviewServer(fn, path=path, limits=Limits(**limits))
     sockets = open_sockets("127.0.0.1", 0)
     try:
-        endpoint.listen(sockets, context)
-        yield Served(endpoint, sockets[0].getsockname()[1])
+        server.listen(sockets, context)
+        yield Served(server, sockets[0].getsockname()[1])
     finally:
-        await endpoint.close(5)
+        await server.close(5)
         for sock in sockets:
             sock.close()
 
@@ -407,7 +407,7 @@ async def test_current_reviews_are_answered_before_the_end(served: Served, revie
         async with asyncio.timeout(PATIENCE):
             while len(reviewer.calls) < len(sending):
                 await asyncio.sleep(0.01)
-        closing = asyncio.create_task(served.endpoint.close(30))
+        closing = asyncio.create_task(served.server.close(30))
         await asyncio.sleep(10)
         assert not closing.done()
         reviewer.allowed_to_finish.set()
@@ -421,7 +421,7 @@ async def test_the_end_is_not_awaited_forever(served: Served, reviewer: Reviewer
     sending = asyncio.create_task(send(served.config))
     async with asyncio.timeout(PATIENCE):
         await reviewer.started.wait()
-        await served.endpoint.close(0.1)
+        await served.server.close(0.1)
         assert reviewer.cancelled.is_set()
     with pytest.raises(aiohttp.ClientError):
         await sending
@@ -432,5 +432,5 @@ async def test_idle_connections_do_not_hold_the_end(served: Served) -> None:
         await send(served.config, session=session)
         _, writer = await served.open()
         async with asyncio.timeout(PATIENCE):
-            await served.endpoint.close(10 * PATIENCE)
+            await served.server.close(10 * PATIENCE)
         writer.close()
