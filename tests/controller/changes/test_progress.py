@@ -71,10 +71,11 @@ def make_progress(
     digest: str | None = None,
     handlers: Collection[ChangingHandler] = HANDLERS,
     called: set[HandlerId] | None = None,
+    woken: dict[HandlerId, bool] | None = None,
 ) -> Progress:
     remembered = {**dict(known), **dict(unsaved)}
     saved = SavedStates(SmartProgressStorage(), body, now, remembered=remembered, keys=KEYS, obj=body.object)
-    progress = Progress(saved, reason, now, unsaved=dict(unsaved).keys(), called=called)
+    progress = Progress(saved, reason, now, unsaved=dict(unsaved).keys(), called=called, woken=woken)
     progress.involve(handlers, FixedDigests(reason, digest=digest))
     return progress
 
@@ -703,3 +704,27 @@ def test_large_baselines_are_not_kept(size: int, is_kept: bool) -> None:
     state = progress.recall(ONE.id)
     assert state is not None
     assert (state.baseline is not None) is is_kept
+
+
+# --- handlers that are called once more, as their owned objects have changed ---
+
+
+@pytest.mark.parametrize(("woken", "is_anew"), [
+    (None, False), ({}, False), ({"one": True}, False), ({"one": False}, True),
+])
+def test_finished_handlers_begin_anew_with_their_subhandlers(woken: Any, is_anew: bool) -> None:
+    finished = HandlerState(NOW, purpose="create", stopped=NOW, success=True, retries=1)
+    known = {ONE.id: replace(finished, subrefs=(TWO.id,)), TWO.id: finished, THREE.id: finished}
+    progress = make_progress(known=known, now=after(9), woken=woken, handlers=[ONE])
+    assert progress[ONE.id].finished is not is_anew
+    assert progress[ONE.id].subrefs == (TWO.id,)
+    assert (TWO.id in progress) is is_anew
+    if is_anew:
+        assert progress[TWO.id] == HandlerState(started=after(9), purpose="create")
+
+
+@pytest.mark.parametrize("is_woken", [False, True])
+def test_delayed_handlers_are_not_delayed_anymore(is_woken: bool) -> None:
+    delayed = HandlerState(NOW, purpose="create", delayed=after(60), retries=1)
+    progress = make_progress(known={ONE.id: delayed}, woken={ONE.id: False} if is_woken else None, handlers=[ONE])
+    assert progress[ONE.id] == (replace(delayed, delayed=None) if is_woken else delayed)

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._controller.changes.selection import Candidates, Selection, could_match, list_followed, select_background
+from kopf._controller.changes.selection import (
+    Candidates,
+    Selection,
+    could_match,
+    is_for_reason,
+    list_followed,
+    select_background,
+)
 from kopf._controller.changes.selection import select as select_for_object
 from kopf._handlers.criteria import ABSENT, PRESENT
 from kopf._handlers.handlers import ChangingHandler
@@ -16,6 +23,7 @@ from kopf._handlers.matching import matches
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._values.objects import ObjectMeta
 from kopf._values.reasons import Reason
+from kopf._values.selectors import Selector
 from tests.handlers.builders import (
     RESOURCE,
     do_nothing,
@@ -400,3 +408,27 @@ def test_subhandlers_of_updates_look_at_the_change() -> None:
 ])
 def test_stanzas_that_filters_look_at(options: dict[str, Any], stanzas: set[str]) -> None:
     assert list_followed(make_watching_handler(**options)) == stanzas
+
+
+# --- handlers with owned objects ---
+
+OWNING = make_changing_handler("fn", reason=UPDATE, owns=(Selector("pods"),))
+
+
+@pytest.mark.parametrize(("reason", "initial", "woken", "expected"), [
+    (NOOP, False, [], False),
+    (NOOP, False, ["other"], False),
+    (NOOP, False, ["fn"], True),
+    (NOOP, True, [], True),
+    (CREATE, False, ["fn"], True),
+    (UPDATE, False, [], True),
+    (DELETE, False, ["fn"], False),
+    (DELETE, True, ["fn"], False),
+])
+def test_handlers_with_owned_objects(reason: Reason, initial: bool, woken: Any, expected: bool) -> None:
+    assert is_for_reason(OWNING, reason, initial, woken) is expected
+    handlers = HandlersOfResource.build([OWNING])
+    candidates = Candidates(handlers)
+    for _ in range(2):  # they are remembered for each of the circumstances
+        assert get_ids(candidates.select_all(reason, initial=initial, woken=woken).called) == ["fn"] * expected
+        assert get_ids(candidates.select_all(NOOP, initial=False).called) == []
