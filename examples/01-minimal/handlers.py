@@ -1,4 +1,5 @@
 """A small operator: it greets new objects, writes the greeting into their status, and tells what happens to them."""
+
 import kopf
 
 

@@ -1,4 +1,5 @@
 """The operator of the README: errors for good, changes of one field, and a deletion that waits for something."""
+
 import kopf
 
 

@@ -1,4 +1,5 @@
 """Checks and completes KopfExamples before they are stored: on a laptop, and in a cluster."""
+
 import os
 
 import kopf

@@ -3,6 +3,7 @@ A web application with an operator inside: it shows what the operator knows. The
 
     uvicorn app:app
 """
+
 import asyncio
 import contextlib
 import signal
@@ -32,8 +33,7 @@ async def show(request):
 @contextlib.asynccontextmanager
 async def lifespan(app):
     ready, stop = asyncio.Event(), asyncio.Event()
-    operator = asyncio.create_task(
-        kopf.operator(registry=registry, clusterwide=True, ready_flag=ready, stop_flag=stop))
+    operator = asyncio.create_task(kopf.operator(registry=registry, clusterwide=True, ready_flag=ready, stop_flag=stop))
 
     # The application begins to serve when the operator works, and does not begin if it cannot work.
     waiting = asyncio.create_task(ready.wait())

@@ -1,4 +1,5 @@
 """An operator to be deployed: for every KopfExample, it runs a job, and keeps its result in a volume."""
+
 import kubernetes
 
 import kopf
@@ -16,10 +17,16 @@ def create_fn(body, name, namespace, spec, **_):
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": f"{name}-job"},
-        "spec": {"template": {"spec": {
-            "restartPolicy": "Never",
-            "containers": [{"name": "main", "image": "busybox", "command": ["sleep", str(spec.get("duration", 1))]}],
-        }}},
+        "spec": {
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [
+                        {"name": "main", "image": "busybox", "command": ["sleep", str(spec.get("duration", 1))]}
+                    ],
+                }
+            }
+        },
     }
     kopf.adopt([claim, job])
     create_unless_exists(kubernetes.client.CoreV1Api().create_namespaced_persistent_volume_claim, namespace, claim)

@@ -5,6 +5,7 @@ what was expected is compared with what has really happened. The exit code is 0 
 Nothing is needed but Python: the Kubernetes API is served by the local cluster of the framework. The operator
 is a real `kopf run` in a process of its own, and the user is the official Kubernetes client.
 """
+
 import contextlib
 import os
 import pathlib
@@ -79,7 +80,8 @@ def main():
         walk_through(demo)
 
         demo.step(
-            "The operator is asked to stop.", operator.terminate,
+            "The operator is asked to stop.",
+            operator.terminate,
             {"exit code": (0, lambda: operator.wait(STEP_TIMEOUT))},
         )
 
@@ -96,7 +98,8 @@ def run_operator(cluster, log):
     command = [sys.executable, "-m", "kopf", "run", "--log-format=plain", str(HERE / "ephemeral.py")]
     with log.open("wb") as file:
         operator = subprocess.Popen(
-            command, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
+            command, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
+        )
     try:
         yield operator
     finally:
@@ -117,6 +120,7 @@ def walk_through(demo):
         def read():
             pvc = core.read_namespaced_persistent_volume_claim(namespace="default", name=name)
             return kubernetes.client.ApiClient().sanitize_for_serialization(pvc)
+
         return see(read, path)
 
     def see_events(name):
@@ -150,17 +154,26 @@ def walk_through(demo):
         "The PVC gets a label of its own, and the parent gets two labels. All three are to be on the PVC.",
         lambda: (
             core.patch_namespaced_persistent_volume_claim(
-                namespace="default", name="my-claim", body={"metadata": {"labels": {"own": "label"}}}),
+                namespace="default", name="my-claim", body={"metadata": {"labels": {"own": "label"}}}
+            ),
             patch({"metadata": {"labels": {"application": "some-app", "owner": "me"}}}),
         ),
-        {"labels of the PVC": (
-            {"own": "label", "application": "some-app", "owner": "me"}, lambda: see_pvc("my-claim", *labels))},
+        {
+            "labels of the PVC": (
+                {"own": "label", "application": "some-app", "owner": "me"},
+                lambda: see_pvc("my-claim", *labels),
+            )
+        },
     )
     demo.step(
         "One label of the parent is changed.",
         lambda: patch({"metadata": {"labels": {"owner": "you"}}}),
-        {"labels of the PVC": (
-            {"own": "label", "application": "some-app", "owner": "you"}, lambda: see_pvc("my-claim", *labels))},
+        {
+            "labels of the PVC": (
+                {"own": "label", "application": "some-app", "owner": "you"},
+                lambda: see_pvc("my-claim", *labels),
+            )
+        },
     )
     demo.step(
         "One label of the parent is removed. It is to be removed from the PVC, and its own label is to stay.",
@@ -171,7 +184,8 @@ def walk_through(demo):
     demo.step(
         "A claim without a size is created. The error is to be seen in the events, and nothing is to be created.",
         lambda: custom.create_namespaced_custom_object(
-            **EVC, body={**read_yaml("evc.yaml"), "metadata": {"name": "bad-claim"}, "spec": {}}),
+            **EVC, body={**read_yaml("evc.yaml"), "metadata": {"name": "bad-claim"}, "spec": {}}
+        ),
         {
             "errors in the events": ([error], lambda: see_events("bad-claim")),
             "errors in the logs": (True, lambda: error in pathlib.Path(demo.log.name).read_text()),

@@ -4,6 +4,7 @@ Ephemeral volume claims: volumes that live only as long as the claims for them.
 For every EphemeralVolumeClaim (EVC), the operator creates a PersistentVolumeClaim (PVC) as its child,
 keeps its size and labels the same as those of the parent, and lets Kubernetes delete it with the parent.
 """
+
 import pathlib
 
 import kubernetes
@@ -62,5 +63,4 @@ def patch_pvc(namespace, status, patch):
     if "create_pvc" not in status:
         raise kopf.PermanentError("There is no PVC for this claim, since its creation has failed.")
     api = kubernetes.client.CoreV1Api()
-    api.patch_namespaced_persistent_volume_claim(
-        namespace=namespace, name=status["create_pvc"]["pvc-name"], body=patch)
+    api.patch_namespaced_persistent_volume_claim(namespace=namespace, name=status["create_pvc"]["pvc-name"], body=patch)

@@ -1,4 +1,5 @@
 """What the tests share: the registrar is faked, and so is what happens there."""
+
 import dataclasses
 import datetime
 

@@ -1,4 +1,5 @@
 """An operator of websites: each has a config map, a deployment, a domain of a registrar, and a certificate."""
+
 import contextlib
 import datetime
 import os
@@ -41,8 +42,11 @@ def bring_children(name, namespace, spec, **_):
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     children = [
         {"apiVersion": "v1", "kind": "ConfigMap", "data": {"index.html": spec.get("text", "Hello!")}},
-        {"apiVersion": "apps/v1", "kind": "Deployment",
-         "spec": {"replicas": spec.get("replicas", 1), "selector": {"matchLabels": labels}, "template": template}},
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "spec": {"replicas": spec.get("replicas", 1), "selector": {"matchLabels": labels}, "template": template},
+        },
     ]
     with kubernetes.client.ApiClient() as client:
         dynamic = kubernetes.dynamic.DynamicClient(client)

@@ -1,4 +1,5 @@
 """The client of an external API: a registrar of domains, which issues certificates, too."""
+
 import urllib.parse
 
 import aiohttp

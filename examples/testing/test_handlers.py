@@ -1,4 +1,5 @@
 """One handler, one state of the object: no cluster, no operator."""
+
 import handlers
 import pytest
 import registrar
@@ -13,11 +14,14 @@ def test_domains_are_checked():
     assert run.denial["message"] == "It is not a domain: nonsense"
 
 
-@pytest.mark.parametrize(("status", "is_issued"), [
-    ({}, True),
-    ({"certificate": {"expires": "2020-01-01T00:00:00+00:00"}}, True),
-    ({"certificate": {"expires": "2999-01-01T00:00:00+00:00"}}, False),
-])
+@pytest.mark.parametrize(
+    ("status", "is_issued"),
+    [
+        ({}, True),
+        ({"certificate": {"expires": "2020-01-01T00:00:00+00:00"}}, True),
+        ({"certificate": {"expires": "2999-01-01T00:00:00+00:00"}}, False),
+    ],
+)
 def test_certificates_are_issued_if_needed(registrations, status, is_issued):
     run = run_handler(handlers.renew_certificate, {"spec": {"domain": "example.org"}, "status": status})
     assert run.outcome == "succeeded"

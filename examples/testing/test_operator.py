@@ -1,4 +1,5 @@
 """The whole operator in a cluster, where days pass in no time."""
+
 import pathlib
 
 import handlers  # noqa: F401  # it fills the default registry

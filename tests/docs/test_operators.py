@@ -41,7 +41,7 @@ def test_what_getting_started_appends_is_one_operator_with_the_rest(tmp_path: pa
 
 def test_the_readme_shows_the_example_of_retries() -> None:
     [code] = get_blocks(ROOT / "README.md", "python")
-    docstring, source = (RETRIES / "handlers.py").read_text().split("\n", 1)
+    docstring, source = (RETRIES / "handlers.py").read_text().split("\n\n", 1)
     assert docstring.endswith('"""')
     assert source == code
 
