@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from kopf._replay.format import RecordingError
     from kopf._replay.replay import Replay
     from kopf._testing.exploring.decorating import explore, walk_schema
-    from kopf._testing.exploring.deletions import delete_created
     from kopf._testing.exploring.explorations import Exploration
+    from kopf._testing.exploring.explored_runs import delete_created
     from kopf._testing.exploring.final_states import FinalState
     from kopf._testing.exploring.reports import Report, Trial
     from kopf._testing.exploring.schema_walks import SchemaWalk
@@ -93,7 +93,7 @@ _OF_CLUSTER = {
     "SimulationError": "kopf._virtual_time.patience",
     "SyncSimulation": "kopf._testing.facade",
     "Trial": "kopf._testing.exploring.reports",
-    "delete_created": "kopf._testing.exploring.deletions",
+    "delete_created": "kopf._testing.exploring.explored_runs",
     "explore": "kopf._testing.exploring.decorating",
     "replay": "kopf.cli.replaying",
     "simulate": "kopf._testing.facade",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kopf.cli.event_loops import find_loop_factory, handle_loop_error
+from kopf.cli.running import find_loop_factory, handle_loop_error
 
 GOODBYE = "unable to perform operation on <TCPTransport closed=True reading=False 0x5>; the handler is closed"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from kopf._replay.format import Entry, Lines, read_entries
+from kopf._replay.format import Lines, RecordedEntry, read_entries
 
 
 def read_all(path: pathlib.Path) -> bytes:
@@ -19,8 +19,8 @@ def list_kinds(path: pathlib.Path) -> list[str]:
 
 def make_entry(
         kind: str = "res", number: int = 1, time: float = 0.0, *documents: bytes, path: str = "", **fields: Any,
-) -> Entry:
-    return Entry(kind, number, time, fields, [*documents], path)
+) -> RecordedEntry:
+    return RecordedEntry(kind, number, time, fields, [*documents], path)
 
 
 HEAD = make_entry("head", 0, format=1, seed=1, start="2026-01-01T00:00:00+00:00", kopf="2.0", options={})

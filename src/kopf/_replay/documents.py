@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from kopf._replay.known_secrets import PREFIX
 from kopf._values import codec
+from kopf._virtual_time.journal import shorten
 
 _PATH = re.compile(
     r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)"
@@ -120,5 +121,4 @@ def _are_near(old: str, new: str) -> bool:
 
 
 def _show(value: Any) -> str:
-    text = codec.dumps(value)
-    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
+    return shorten(codec.dumps(value), _MAX_SHOWN)

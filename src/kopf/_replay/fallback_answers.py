@@ -12,7 +12,7 @@ from typing import Any
 
 from kopf._client.errors import make_error
 from kopf._replay.documents import ObjectPlace, parse_path, read
-from kopf._replay.format import Entry
+from kopf._replay.format import RecordedEntry
 from kopf._replay.recorded_run import RecordedRun
 from kopf._values import codec
 
@@ -33,7 +33,7 @@ class FallbackAnswers:
                 if request.time <= run.checkpoint.time and request.end is not None:
                     self.see_response(run.requests[number].fields["target"], request.end)
 
-    def see_response(self, target: str, response: Entry) -> None:
+    def see_response(self, target: str, response: RecordedEntry) -> None:
         """Remember what the operator was answered."""
         if response.documents:
             self._responses[target] = response.documents

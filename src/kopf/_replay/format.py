@@ -35,7 +35,7 @@ _LEAST_ROOM, _ROOM = 128 * 2**20, 60
 _ENTRY_WEIGHT, _VALUE_WEIGHT = 500, 60
 
 
-class Entry(NamedTuple):
+class RecordedEntry(NamedTuple):
     """
     One line of the file.
 
@@ -60,7 +60,7 @@ class RecordingError(OperatorError):
     """The file is no recording, or cannot be read."""
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: RecordedEntry) -> bytes:
     """Make a line of it. The documents must be proper JSON, each on one line."""
     fields = {"kind": entry.kind, "n": entry.number, "t": entry.time, **entry.fields}
     if entry.path and entry.kind == "state":
@@ -71,7 +71,7 @@ def encode_entry(entry: Entry) -> bytes:
     return b'%s,"docs":[%s]}\n' % (head[:-1], b",".join(entry.documents))
 
 
-def decode_entry(line: bytes) -> Entry:
+def decode_entry(line: bytes) -> RecordedEntry:
     """Read a line. Raises :class:`ValueError` if it is not a proper one."""
     members = codec.split_members(line)
     documents = [_restore(document) for document in codec.split_items(members.pop("docs", b"[]"))]
@@ -86,7 +86,7 @@ def decode_entry(line: bytes) -> Entry:
         raise ValueError("its time makes no sense")
     if not isinstance(kind, str) or not isinstance(number, int):
         raise ValueError("its kind or its number makes no sense")
-    return Entry(kind, number, time, fields, documents, fields.get("path", ""))
+    return RecordedEntry(kind, number, time, fields, documents, fields.get("path", ""))
 
 
 def _restore(document: bytes) -> bytes:
@@ -167,14 +167,14 @@ class Lines:
                 yield chunk
 
 
-def read_entries(path: pathlib.Path) -> tuple[list[Entry], bool]:
+def read_entries(path: pathlib.Path) -> tuple[list[RecordedEntry], bool]:
     """
     Read the whole file. Tell also if its end is cut: what was written last when the operator was killed.
 
     Raises :class:`RecordingError` if it cannot be read, is no recording, or is of a newer version.
     """
     lines = Lines(path)
-    entries: list[Entry] = []
+    entries: list[RecordedEntry] = []
     try:
         room = _LEAST_ROOM + _ROOM * path.stat().st_size
         for line in lines:
@@ -198,7 +198,7 @@ def read_entries(path: pathlib.Path) -> tuple[list[Entry], bool]:
     return entries, lines.is_cut
 
 
-def _check_head(entry: Entry, path: pathlib.Path) -> None:
+def _check_head(entry: RecordedEntry, path: pathlib.Path) -> None:
     version = entry.fields.get("format")
     if entry.kind != "head" or not isinstance(version, int):
         raise ValueError("it does not begin with a head")

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kopf._replay.format import Entry, RecordingError, read_entries
+from kopf._replay.format import RecordedEntry, RecordingError, read_entries
 from kopf._virtual_time.journal import HandlerCall, Journal
 
 
@@ -19,10 +19,10 @@ from kopf._virtual_time.journal import HandlerCall, Journal
 class RecordedAction:
     """Something that the operator did: it made a request, opened a stream, or called a handler."""
 
-    begin: Entry
+    begin: RecordedEntry
     position: int
     """The position of its beginning among all entries."""
-    end: Entry | None = None
+    end: RecordedEntry | None = None
     """How it has ended; ``None`` if nobody knows."""
     end_position: int = -1
     is_repeated: bool = False
@@ -41,7 +41,7 @@ class RecordedAction:
 class RecordedStream(RecordedAction):
     """A stream, with its lines as they have come."""
 
-    lines: list[tuple[int, Entry]] = dataclasses.field(default_factory=list)
+    lines: list[tuple[int, RecordedEntry]] = dataclasses.field(default_factory=list)
     """With their positions among all entries."""
 
 
@@ -107,7 +107,7 @@ class RecordedRun:
                     time, versions = entry.time, entry.fields["versions"]
                     self.checkpoint = Checkpoint(time=time, versions=versions, objects=objects)
 
-    def _end(self, position: int, entry: Entry) -> None:
+    def _end(self, position: int, entry: RecordedEntry) -> None:
         begun: Mapping[str, Mapping[int, RecordedAction]]
         begun = {"res": self.requests, "end": self.streams, "done": self.calls}
         action = begun[entry.kind].get(entry.number)

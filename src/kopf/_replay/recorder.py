@@ -20,7 +20,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._replay.format import FORMAT, Entry, encode_entry
+from kopf._replay.format import FORMAT, RecordedEntry, encode_entry
 from kopf._replay.recording_file import CheckpointTooLargeError, RecordingFile
 from kopf._replay.redaction import Redactor
 
@@ -52,7 +52,7 @@ class Writer:
         self._file = RecordingFile(path, limit)
         self._has_given_up = False
         self._redactor = Redactor()
-        self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[RecordedEntry | None] = queue.SimpleQueue()
         self._pending = 0
         self._lock = threading.Lock()
         self._hurry = threading.Event()
@@ -64,7 +64,7 @@ class Writer:
         """How many bytes are not written yet."""
         return self._pending
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: RecordedEntry) -> None:
         """Take one more entry."""
         if not self._has_given_up:
             with self._lock:
@@ -104,7 +104,7 @@ class Writer:
                 self._pending -= sum(_weigh(entry) for entry in entries if entry is not None)
         self._file.close()
 
-    def _write(self, entries: list[Entry], *, is_last: bool) -> None:
+    def _write(self, entries: list[RecordedEntry], *, is_last: bool) -> None:
         for entry in entries:
             if self._has_given_up:
                 return
@@ -115,7 +115,7 @@ class Writer:
         else:
             self._file.flush()
 
-    def _redact(self, entry: Entry) -> Entry:
+    def _redact(self, entry: RecordedEntry) -> RecordedEntry:
         redact = self._redactor.redact
         documents = [redact(item, entry.path, is_sent=entry.kind in _SENT) for item in entry.documents]
         fields = entry.fields
@@ -124,7 +124,7 @@ class Writer:
         return entry._replace(documents=documents, fields=fields)
 
 
-def _weigh(entry: Entry) -> int:
+def _weigh(entry: RecordedEntry) -> int:
     return 200 + sum(map(len, entry.documents))
 
 
@@ -140,7 +140,7 @@ class Recorder:
     def start(self, now: datetime.datetime) -> None:
         """Begin the recording now, by the clock of the operator: it can be some moments off from all others."""
         self._began = asyncio.get_running_loop().time()
-        self._writer.put(Entry("head", 0, 0.0, {**self._head, "format": FORMAT, "start": now.isoformat()}, []))
+        self._writer.put(RecordedEntry("head", 0, 0.0, {**self._head, "format": FORMAT, "start": now.isoformat()}, []))
 
     def begin(self, kind: str, fields: Mapping[str, Any], documents: list[bytes], path: str = "") -> int:
         """Note the beginning of something. Get its number."""
@@ -155,7 +155,7 @@ class Recorder:
     def note(self, kind: str, number: int, fields: Mapping[str, Any], documents: list[bytes], path: str = "") -> None:
         """Note what goes on with that number."""
         time = round(asyncio.get_running_loop().time() - self._began, 6)
-        self._writer.put(Entry(kind, number, time, fields, documents, path))
+        self._writer.put(RecordedEntry(kind, number, time, fields, documents, path))
 
     async def keep_up(self) -> None:
         """Let the writer catch up if it is too far behind: the memory is bounded."""

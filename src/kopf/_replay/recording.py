@@ -46,19 +46,15 @@ async def recording(
 
     Raises :class:`RecordingError` if the file cannot be written.
     """
-    writer = _open(path, limit)
+    try:
+        writer = Writer(path, limit)
+    except OSError as e:
+        raise RecordingError(f"The recording {str(path)!r} cannot be written: {e.strerror or e}.") from e
     try:
         with recording_to(writer, options=options or {}, seed=seed) as instruments:
             yield instruments
     finally:
         await asyncio.to_thread(writer.close)  # others in the loop go on
-
-
-def _open(path: pathlib.Path, limit: int) -> Writer:
-    try:
-        return Writer(path, limit)
-    except OSError as e:
-        raise RecordingError(f"The recording {str(path)!r} cannot be written: {e.strerror or e}.") from e
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from kopf._replay.format import Entry, Lines, decode_entry, encode_entry, make_compressor, open_privately
+from kopf._replay.format import Lines, RecordedEntry, decode_entry, encode_entry, make_compressor, open_privately
 from kopf._values import codec
 
 _MEMBER = 2**20
@@ -143,13 +143,13 @@ class Checkpoint:
 
     def __init__(self) -> None:
         self._time = 0.0
-        self._streams: dict[int, Entry] = {}
-        self._requests: dict[int, Entry] = {}
-        self._discovery: dict[str, tuple[Entry, Entry]] = {}
+        self._streams: dict[int, RecordedEntry] = {}
+        self._requests: dict[int, RecordedEntry] = {}
+        self._discovery: dict[str, tuple[RecordedEntry, RecordedEntry]] = {}
         self._objects: dict[str, dict[str, bytes]] = {}
         self._versions: dict[str, str] = {}
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: RecordedEntry) -> None:
         """Take notice of what has happened."""
         self._time = max(self._time, entry.time)
         match entry.kind:
@@ -183,7 +183,7 @@ class Checkpoint:
             except (ValueError, LookupError, TypeError):
                 continue  # what the operator cannot read either
 
-    def _note_response(self, request: Entry, response: Entry) -> None:
+    def _note_response(self, request: RecordedEntry, response: RecordedEntry) -> None:
         target = str(request.fields["target"])
         path, _, query = target.partition("?")
         if not response.documents:
@@ -208,16 +208,16 @@ class Checkpoint:
     def _keep(self, path: str, obj: dict[str, Any]) -> None:
         self._objects.setdefault(path, {})[_identify(obj)] = zlib.compress(codec.encode(obj), 1)
 
-    def make_entries(self) -> Iterator[Entry]:
+    def make_entries(self) -> Iterator[RecordedEntry]:
         """Make the entries that stand for all these."""
         for request, response in self._discovery.values():
             yield request
             yield response
         for path, objects in self._objects.items():
             for obj in objects.values():
-                yield Entry("state", 0, self._time, {}, [zlib.decompress(obj)], path)
+                yield RecordedEntry("state", 0, self._time, {}, [zlib.decompress(obj)], path)
         yield from self._streams.values()
-        yield Entry("checkpoint", 0, self._time, {"versions": self._versions}, [])
+        yield RecordedEntry("checkpoint", 0, self._time, {"versions": self._versions}, [])
 
 
 def _identify(obj: dict[str, Any]) -> str:
@@ -225,7 +225,7 @@ def _identify(obj: dict[str, Any]) -> str:
     return f"{metadata.get('namespace', '')}/{metadata['name']}"
 
 
-def _write(file: io.FileIO, entries: Iterator[Entry]) -> int:
+def _write(file: io.FileIO, entries: Iterator[RecordedEntry]) -> int:
     compressor, start = make_compressor(), file.tell()
     for entry in entries:
         file.write(compressor.compress(encode_entry(entry)))

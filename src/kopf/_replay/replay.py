@@ -18,13 +18,12 @@ from kopf._replay.comparison import Divergence, describe
 from kopf._replay.recorded_run import RecordedRun
 from kopf._replay.replaying_instruments import Replayer
 from kopf._replay.schedule import Schedule
-from kopf._virtual_time.blocking_guard import BlockingGuard
 from kopf._virtual_time.journal import Journal, SimulatedLogs
 from kopf._virtual_time.patience import SimulationError
-from kopf._virtual_time.process_patches import offering_kubeconfig, running_as_jobs, sleeping_virtually
+from kopf._virtual_time.process_patches import virtual_process
 from kopf._virtual_time.simulated_clock import SimulatedClock
 from kopf._virtual_time.threaded_loop import thread_owner
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time import VirtualTimeLoop, is_in_loop
 
 _NOWHERE = "{apiVersion: v1, kind: Config}\n"
 
@@ -77,8 +76,7 @@ class Replay:
 
 def check_loop() -> None:
     """Raise :class:`SimulationError` if there is an event loop already, as in coroutines."""
-    with contextlib.suppress(RuntimeError):
-        asyncio.get_running_loop()
+    if is_in_loop():
         raise SimulationError("A replay has a time of its own: call it in a regular function, not in a coroutine.")
 
 
@@ -88,8 +86,9 @@ def replay_run(run: RecordedRun, operate: Operate, *, patience: float) -> Replay
 
     Raises :class:`SimulationError` if a handler is stuck.
     """
-    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(patience=patience)) as runner:
-        return runner.run(_ReplayRun(run, operate).perform())
+    loop = VirtualTimeLoop(patience=patience)
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(_ReplayRun(run, operate).perform(loop))
 
 
 class _ReplayRun:
@@ -101,14 +100,10 @@ class _ReplayRun:
         self._problem: SimulationError | None = None
         self._operator: asyncio.Task[None] | None = None
 
-    async def perform(self) -> Replay:
-        loop = asyncio.get_running_loop()
-        if not isinstance(loop, VirtualTimeLoop):
-            raise TypeError(f"{loop!r} has no virtual time")
+    async def perform(self, loop: VirtualTimeLoop) -> Replay:
         run, checkpoint = self._run, self._run.checkpoint
         schedule = Schedule(run.entries, loop, 0.0 if checkpoint is None else checkpoint.time, self._stop)
         replayer, logs = Replayer(run, schedule), SimulatedLogs(lambda: schedule.now)
-        loop.on_stuck = lambda problem: self._fail(SimulationError(problem))
         with contextlib.ExitStack() as stack:
             self._enter_time(stack, loop, schedule)
             stack.enter_context(replayer.randomness.replacing_functions())
@@ -135,12 +130,8 @@ class _ReplayRun:
         clock = SimulatedClock(self._run.start, is_frozen=importlib.util.find_spec("time_machine") is not None)
         clock.move(schedule.now)
         clock.follow(loop)
-        stack.enter_context(clock.installed())
+        stack.enter_context(virtual_process(loop, clock, str(kubeconfig), self._fail))
         stack.callback(thread_owner.reset, thread_owner.set(self))
-        stack.enter_context(offering_kubeconfig(str(kubeconfig)))
-        stack.enter_context(sleeping_virtually(loop))
-        stack.enter_context(running_as_jobs(loop))
-        stack.enter_context(BlockingGuard(loop, loop.patience, self._fail).watching())
         stack.callback(loop.abandon, self)
 
     async def _run_operator(self, replayer: Replayer) -> None:

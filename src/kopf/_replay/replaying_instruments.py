@@ -22,7 +22,7 @@ from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._replay.calls import describe_call, describe_outcome, is_replayable
 from kopf._replay.comparison import Comparison
 from kopf._replay.fallback_answers import FallbackAnswers
-from kopf._replay.format import Entry
+from kopf._replay.format import RecordedEntry
 from kopf._replay.randomness import Randomness, ShortestDelays
 from kopf._replay.recorded_run import RecordedAction, RecordedRun, RecordedStream, make_journal_entry
 from kopf._replay.recording import describe_request
@@ -83,7 +83,7 @@ class Replayer:
         self.schedule.note_action(action.begin.number)
         await self.schedule.wait(action.position)
 
-    async def end(self, action: RecordedAction, method: str, path: str) -> Entry:
+    async def end(self, action: RecordedAction, method: str, path: str) -> RecordedEntry:
         """Wait until the request or the stream ends as it was recorded; raise its error, if it was one."""
         if action.end is None or action.end.fields.get("failure") == "cancelled":
             await _wait_forever()
@@ -139,7 +139,7 @@ class ReplayingClient(APIClient):
         await replayer.end(stream, "GET", path)
 
 
-def _make_error(method: str, path: str, end: Entry) -> Exception:
+def _make_error(method: str, path: str, end: RecordedEntry) -> Exception:
     fields = end.fields
     match fields["failure"]:
         case "refused":

@@ -12,7 +12,7 @@ import asyncio
 import collections
 from collections.abc import Callable, Sequence
 
-from kopf._replay.format import Entry
+from kopf._replay.format import RecordedEntry
 from kopf._virtual_time.virtual_time import VirtualTimeLoop
 
 _ACTIONS = {"req", "open", "call"}
@@ -29,7 +29,7 @@ class Schedule:
     """
 
     def __init__(
-        self, entries: Sequence[Entry], loop: VirtualTimeLoop, origin: float, on_stop: Callable[[], None]
+        self, entries: Sequence[RecordedEntry], loop: VirtualTimeLoop, origin: float, on_stop: Callable[[], None]
     ) -> None:
         self._entries = entries
         self._loop = loop
@@ -77,7 +77,7 @@ class Schedule:
             await asyncio.sleep(time - self.now)
         await self._loop.be_idle()
 
-    async def _expect(self, entry: Entry) -> None:
+    async def _expect(self, entry: RecordedEntry) -> None:
         event = self._actions[entry.number]
         if event.is_set() or entry.time < self._origin:
             return

@@ -23,13 +23,22 @@ from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.thread_pools import ThreadPools
 from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
 from kopf._settings.settings import Delays, ExecutionSettings, OperatorSettings
-from kopf._testing.calling_options import CallingOptions, make_attempt, make_indices
-from kopf._testing.given_objects import GivenObject, complete, guess_resource, make_object, read_object
+from kopf._testing.calling_options import (
+    CallingOptions,
+    GivenObject,
+    complete,
+    guess_resource,
+    make_attempt,
+    make_indices,
+    make_object,
+    read_object,
+)
 from kopf._testing.handler_run import HandlerEnding, HandlerRun, LogLine, ReportedEvent
 from kopf._values.bodies import Body
 from kopf._values.patches import Patch
 from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
+from kopf._virtual_time.virtual_time import is_in_loop
 
 T = TypeVar("T")
 
@@ -52,7 +61,7 @@ class Loops:
         """Get the result of the coroutine. With no loop to await it in, this method never suspends."""
         if self._is_running:
             return await coroutine
-        if _has_loop():
+        if is_in_loop():
             coroutine.close()
             raise LoopIsRunningError
         self._is_running = True
@@ -60,14 +69,6 @@ class Loops:
             return asyncio.run(coroutine)
         finally:
             self._is_running = False
-
-
-def _has_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 class DirectCalls(ThreadPools):

@@ -22,8 +22,7 @@ from kopf._handlers.outcomes import Attempt, Outcome, deliver_result
 from kopf._handlers.registry import HandlersOfResource
 from kopf._storage.snapshots import Snapshots
 from kopf._testing.call_context import CallContext, Mark
-from kopf._testing.calling_options import CallingOptions
-from kopf._testing.given_objects import complete_previous, make_object, read_object
+from kopf._testing.calling_options import CallingOptions, complete_previous, make_object, read_object
 from kopf._testing.handler_choice import check_ambiguity, choose_reason, list_reasons
 from kopf._testing.handler_run import HandlerRun
 from kopf._values.bodies import Body

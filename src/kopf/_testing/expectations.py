@@ -5,7 +5,7 @@ Expectations: how an object must become; and if it does not, what has happened t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from kopf._testing.simulated_objects import SimulatedObjects
 from kopf._testing.simulation_core import check_options
@@ -15,14 +15,13 @@ _ANY = object()
 _ABSENT = object()
 
 
-class Place:
+class Place(NamedTuple):
     """Where an object is, or was: what it is called in requests and in the journal."""
 
-    def __init__(self, kind: str, namespace: str, name: str, resource: str) -> None:
-        self.kind = kind
-        self.namespace = namespace
-        self.name = name
-        self.resource = resource
+    kind: str
+    namespace: str
+    name: str
+    resource: str
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
@@ -31,7 +30,7 @@ class Place:
         """Tell all that has happened to the object: calls, changes, logs, in the order of time."""
         entries = [
             (entry.time, str(entry))
-            for entry in simulation.journal.get_timeline(self.resource, self.namespace, self.name)
+            for entry in simulation.journal.get_timeline((self.resource, self.namespace, self.name))
         ]
         lines = [
             (line.time, str(line))

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from kopf._testing.simulation import Simulation
 from kopf._virtual_time.patience import NOT_BEGUN, SimulationError
-from kopf._virtual_time.virtual_time import VirtualTimeLoop
+from kopf._virtual_time.virtual_time import VirtualTimeLoop, is_in_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,14 +45,6 @@ def _facade(
     return functools.update_wrapper(call, method)
 
 
-def _is_in_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
 class SyncSimulation:
     """
     A simulation for tests which are regular functions: the same methods, with no ``await``.
@@ -71,7 +63,7 @@ class SyncSimulation:
         self._is_over = False
 
     def __enter__(self) -> Self:
-        if _is_in_loop():
+        if is_in_loop():
             raise SimulationError(_PASSING)
         self._runner.__enter__()
         try:
@@ -100,7 +92,7 @@ class SyncSimulation:
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
         """Let the time pass until the coroutine is done."""
-        if self._is_over or _is_in_loop() or self._runner.get_loop().is_running():
+        if self._is_over or is_in_loop() or self._runner.get_loop().is_running():
             coro.close()
             raise SimulationError("The simulation is over." if self._is_over else _PASSING)
         return self._runner.run(coro)

@@ -8,10 +8,11 @@ does is judged in the framework's own way.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
-from kopf._handlers.causes import ActivityCause
+from kopf._admission.verdicts import judge
+from kopf._handlers.causes import ActivityCause, WebhookCause
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -20,20 +21,31 @@ from kopf._handlers.handlers import (
     ResourceHandler,
     WebhookHandler,
 )
+from kopf._handlers.matching import matches_operation
 from kopf._handlers.registry import get_default_registry
 from kopf._handlers.signatures import check_handlers
-from kopf._testing.admission_calls import call_admission_handler
 from kopf._testing.call_context import CallContext, LoopIsRunningError, Loops, taking_events
-from kopf._testing.calling_options import CallingOptions, check_options, pick_declaration_options
+from kopf._testing.calling_options import (
+    CallingOptions,
+    GivenObject,
+    check_options,
+    complete_previous,
+    make_object,
+    pick_declaration_options,
+    read_object,
+)
 from kopf._testing.change_calls import call_change_handler
-from kopf._testing.given_objects import GivenObject
 from kopf._testing.handler_choice import check_ambiguity, find_handlers, list_reasons
 from kopf._testing.handler_run import HandlerRun
 from kopf._testing.object_calls import call_object_handler
+from kopf._values.bodies import Body
 from kopf._values.patches import Patch
+from kopf._values.reasons import Operation
 from kopf._values.user_functions import describe_function
 
 H = TypeVar("H", bound=Handler)
+_SOMEBODY: Mapping[str, Any] = {"username": "somebody", "groups": ["system:authenticated"]}
+"""Every change is made by somebody, whose name is known."""
 
 
 def run_handler(fn: HandlerFn, body: GivenObject | None = None, **options: Unpack[CallingOptions]) -> HandlerRun:
@@ -89,7 +101,7 @@ async def _call(context: CallContext, handlers: Sequence[Handler]) -> HandlerRun
         return await call_change_handler(context, changing)
     check_ambiguity(handlers)
     if webhooks := _pick(handlers, WebhookHandler):
-        return await call_admission_handler(context, webhooks)
+        return await _call_admission_handler(context, webhooks)
     if others := _pick(handlers, ResourceHandler):
         return await call_object_handler(context, others)
     return await _call_activity_handler(context, _pick(handlers, ActivityHandler)[0])
@@ -102,6 +114,67 @@ async def _call_activity_handler(context: CallContext, handler: ActivityHandler)
     mark = context.mark()
     outcome = await context.executor.execute(handler, cause, context.attempt)
     return context.make_run(handler, outcome, mark, reason=list_reasons(handler)[0], patch=Patch(), body={})
+
+
+async def _call_admission_handler(context: CallContext, handlers: Sequence[WebhookHandler]) -> HandlerRun:
+    """
+    Call the handler if it is for the operation; nobody has asked over HTTP.
+
+    Raises :class:`TypeError` if it is unknown what has changed.
+    """
+    content, mark = context.complete(), context.mark()
+    operation = _choose_operation(context, handlers[0])
+    cause = _make_cause(context, content, operation)
+    asked = [item for item in handlers if matches_operation(item, operation, cause.subresource)]
+    is_shown = context.settings.admission.show_errors
+    verdict = await judge(context.executor, cause, asked, context.attempt, is_shown=is_shown)
+    facts: dict[str, Any] = {
+        "reason": list_reasons(handlers[0])[0],
+        "patch": cause.patch,
+        "body": content,
+        "warnings": tuple(cause.warnings),
+        "denial": verdict.denial,
+        "delay": None,  # nobody waits for another attempt
+    }
+    outcome = context.executor.latest
+    if outcome is not None or verdict.denial is not None:
+        facts["outcome"] = "allowed" if verdict.denial is None else "denied"
+    return context.make_run(handlers[0], outcome, mark, **facts)
+
+
+def _choose_operation(context: CallContext, handler: WebhookHandler) -> Operation:
+    options = context.options
+    if "operation" in options:
+        return options["operation"]
+    if handler.operations is not None and len(handler.operations) == 1:
+        return next(iter(handler.operations))
+    return "UPDATE" if "old" in options else "CREATE"
+
+
+def _make_cause(context: CallContext, content: dict[str, Any], operation: Operation) -> WebhookCause:
+    options, kwargs = context.options, context.make_kwargs(content, is_local=True)
+    body: Body = kwargs["body"]
+    old: Body | None = None
+    if operation == "UPDATE":
+        if "old" not in options:
+            raise TypeError("An update is a change of something: pass the previous state of the object as old=…")
+        old = Body(make_object(complete_previous(read_object(options["old"]), content)))
+    elif operation == "DELETE":
+        old = body
+    return WebhookCause(
+        **kwargs,
+        name=content["metadata"].get("name"),
+        namespace=content["metadata"].get("namespace"),
+        operation=operation,
+        subresource=options.get("subresource"),
+        dryrun=options.get("dryrun", False),
+        userinfo=options.get("userinfo", _SOMEBODY),
+        headers=options.get("headers", {}),
+        sslpeer=options.get("sslpeer") or {},
+        warnings=[],
+        old=old,
+        new=None if operation == "DELETE" else body,
+    )
 
 
 def _pick(handlers: Sequence[Handler], cls: type[H]) -> Sequence[H]:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import kopf_cluster
 from kopf._testing.simulation_core import SimulationCore
 from kopf._virtual_time.patience import SimulationError
+from kopf_cluster.clients.client import AsyncClient
 
 Obj: TypeAlias = dict[str, Any]
 Objs: TypeAlias = list[Obj]
@@ -25,7 +26,7 @@ class SimulatedObjects(SimulationCore):
     Kinds are called as for ``kubectl``, by any of their names. Refusals are raised as :class:`APIStatus`.
     """
 
-    def _client(self, user: str | None) -> Any:
+    def _client(self, user: str | None) -> AsyncClient:
         return self.cluster.aio if user is None else self.cluster.as_user(user).aio
 
     async def apply(self, manifests: Manifests, *, as_user: str | None = None) -> Obj:
@@ -34,15 +35,14 @@ class SimulatedObjects(SimulationCore):
 
         Manifests are dicts, texts in YAML, or paths to such files.
         """
-        objects: list[Obj] = await self.wait(self._client(as_user).apply(manifests))
+        objects = await self.wait(self._client(as_user).apply(manifests))
         if not objects:
             raise SimulationError("There is nothing to apply.")
         return objects[-1]
 
     async def get(self, kind: str, name: str, *, namespace: str = "default", as_user: str | None = None) -> Obj:
         """Give the object as it is. Raises :class:`APIStatus` if it is not there."""
-        obj: Obj = await self.wait(self._client(as_user).get(kind, name, namespace=namespace))
-        return obj
+        return await self.wait(self._client(as_user).get(kind, name, namespace=namespace))
 
     async def find(self, kind: str, name: str, *, namespace: str = "default") -> Obj | None:
         """Give the object as it is, or nothing if it is not there."""
@@ -57,10 +57,7 @@ class SimulatedObjects(SimulationCore):
         self, kind: str, *, namespace: str | None = None, labels: str = "", fields: str = "", as_user: str | None = None
     ) -> Objs:
         """Give the objects of a namespace, or of all of them by default."""
-        found: Objs = await self.wait(
-            self._client(as_user).list(kind, namespace=namespace, labels=labels, fields=fields)
-        )
-        return found
+        return await self.wait(self._client(as_user).list(kind, namespace=namespace, labels=labels, fields=fields))
 
     async def patch(
         self,
@@ -73,10 +70,9 @@ class SimulatedObjects(SimulationCore):
         as_user: str | None = None,
     ) -> Obj:
         """Change the object by a merge-patch (a dict) or a JSON-patch (a list)."""
-        obj: Obj = await self.wait(
+        return await self.wait(
             self._client(as_user).patch(kind, name, patch, namespace=namespace, subresource=subresource)
         )
-        return obj
 
     async def edit(
         self,

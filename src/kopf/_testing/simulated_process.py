@@ -1,5 +1,6 @@
 """
-Simulated processes: an operator in a simulation is started, stopped, killed, and started again, each time as a new one.
+Simulated processes: an operator in a simulation is started, stopped, killed, and started again, each time as a new one;
+and how its calls of handlers get into the journal.
 """
 
 from __future__ import annotations
@@ -7,30 +8,38 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import dataclasses
+import hashlib
 import logging
+import re
 import weakref
 from collections.abc import Callable, Collection, Coroutine, Generator
 from typing import Any, cast
 
 import aiohttp
 
-from kopf._client.auth.credentials import AiohttpSession
+from kopf._client.auth.credentials import AiohttpSession, Credentials
 from kopf._client.auth.vault import Vault
 from kopf._client.http.connections import USER_AGENT
-from kopf._controller.instruments import Instruments
+from kopf._controller.instruments import Execute, Instruments
 from kopf._controller.memos import Memo
 from kopf._controller.observer import Observers
+from kopf._handlers.attempt_observer import name_outcome, name_reason
+from kopf._handlers.causes import ActivityCause, Cause, ResourceCause
+from kopf._handlers.executor import Surroundings
+from kopf._handlers.handlers import Handler
 from kopf._handlers.lifecycles import get_default_lifecycle
+from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
 from kopf._operator.namespace_patterns import NamespacePattern, check_patterns
 from kopf._operator.running import Operator, OperatorSetup
+from kopf._replay.calls import locate
 from kopf._settings.settings import OperatorSettings, copy_settings
-from kopf._testing.attempts import AttemptJournal
+from kopf._values.reasons import Activity
 from kopf._values.records import replace
-from kopf._virtual_time.journal import Journal
+from kopf._virtual_time.journal import HandlerCall, Journal, describe_place
 from kopf._virtual_time.patience import SimulationError
-from kopf._virtual_time.threaded_loop import thread_owner
+from kopf._virtual_time.threaded_loop import thread_owner, thread_purpose
 from kopf._virtual_time.virtual_time import VirtualTimeLoop, make_numbered_task
 from kopf_cluster import LocalCluster
 
@@ -40,6 +49,8 @@ _EXIT = 3600
 """How long the operator may take to exit, in seconds of the virtual time."""
 _CLEANUP_TURNS = 1000
 """For how many turns of the loop a killed operator may remain, until it is left alone."""
+_CERTIFICATES = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.DOTALL)
+"""Certificates and keys: those of the cluster (``kube-root-ca.crt``) are truly random, whatever the seed is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,6 +214,69 @@ class SimulatedProcess:
             "User-Agent": USER_AGENT,
         }
         return aiohttp.ClientSession(connector=self.network.make_connector(), headers=headers)
+
+
+class AttemptJournal:
+    """
+    Notes down all attempts when they end; see :data:`Interceptor`.
+
+    :param credentials: what all logins bring, instead of their own: the connection in memory. They are called for what
+        else they do: many configure the client libraries that the other handlers use.
+    :param is_alive: whether the operator still lives: a dead one calls nothing, and what it does never happened.
+    """
+
+    def __init__(self, journal: Journal, credentials: Credentials, is_alive: Callable[[], bool]) -> None:
+        self._credentials = credentials
+        self._journal = journal
+        self._is_alive = is_alive
+
+    async def intercept(
+        self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
+    ) -> Outcome:
+        """Make the attempt."""
+        if not self._is_alive():
+            return Outcome(True)
+        loop = asyncio.get_running_loop()
+        began, digest = loop.time(), _make_digest(cause)
+        outcome: Outcome | None = None
+        token = thread_purpose.set(f"{handler.id!r} of {describe_place(**locate(cause))}".removesuffix(" of "))
+        try:
+            outcome = await execute(handler, cause, attempt, around)
+            return Outcome(True, result=self._credentials) if _is_login(cause) else outcome
+        finally:
+            thread_purpose.reset(token)
+            if self._is_alive() and not (_is_login(cause) and outcome is not None and outcome.exception is None):
+                self._note(handler, cause, attempt, outcome, loop.time() - began, digest)
+
+    def _note(
+        self, handler: Handler, cause: Cause, attempt: Attempt, outcome: Outcome | None, duration: float, digest: str
+    ) -> None:
+        error = None if outcome is None else outcome.exception
+        self._journal.add(
+            HandlerCall(
+                **locate(cause),
+                time=self._journal.now,
+                id=handler.id,
+                reason=name_reason(handler, cause),
+                retry=attempt.retry,
+                duration=round(duration, 6),
+                outcome=name_outcome(outcome),
+                delay=None if outcome is None else outcome.delay,
+                error="" if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
+                digest=digest,
+            )
+        )
+
+
+def _is_login(cause: Cause) -> bool:
+    return isinstance(cause, ActivityCause) and cause.activity == Activity.AUTHENTICATION
+
+
+def _make_digest(cause: Cause) -> str:
+    data = cause.body.object.raw if isinstance(cause, ResourceCause) else b""
+    if b"-----BEGIN" in data:
+        data = _CERTIFICATES.sub(b"", data)
+    return hashlib.blake2b(data, digest_size=4).hexdigest()
 
 
 def make_task(

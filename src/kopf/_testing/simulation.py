@@ -21,15 +21,13 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._operator.namespace_patterns import NamespacePattern
 from kopf._settings.settings import OperatorSettings
 from kopf._testing.expectations import Expectation, Place, Wanted, locate
-from kopf._testing.planned_actions import Action, Moment
+from kopf._testing.simulated_faults import SimulatedFaults
 from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
-from kopf._testing.simulated_operator import SimulatedOperator
+from kopf._testing.simulated_operator import Action, Moment, SimulatedOperator
 from kopf._testing.simulated_process import ProcessOptions, SilencingFilter, make_task
-from kopf._testing.trouble import Trouble
-from kopf._virtual_time.blocking_guard import BlockingGuard
 from kopf._virtual_time.journal import Write, describe_changes
 from kopf._virtual_time.patience import NOT_BEGUN, PATIENCE, SimulationError
-from kopf._virtual_time.process_patches import offering_kubeconfig, running_as_jobs, sleeping_virtually
+from kopf._virtual_time.process_patches import virtual_process
 from kopf._virtual_time.simulated_clock import SimulatedClock
 from kopf._virtual_time.virtual_time import VirtualTimeLoop, make_numbered_task
 from kopf.cli.loading import load_anew
@@ -99,7 +97,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         if patience <= 0:
             raise ValueError(f"The patience must be some seconds, not {patience:g}.")
         self.seed = seed
-        self.faults = Trouble(self)
+        self.faults = SimulatedFaults(self)
         """Trouble to be made."""
         self._paths = [str(path) for path in paths]
         self._modules = [*modules]
@@ -150,15 +148,11 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self.cluster.faults.clock.tell = self._clock.now
         await self._stack.enter_async_context(self.cluster)
         self._kubeconfig = await self.cluster.open_plain_port(self.user, self._groups)
-        self._stack.enter_context(self._clock.installed())  # not before: certificates are for the real time
-        self._stack.enter_context(offering_kubeconfig(str(self._kubeconfig)))
+        # Not before: certificates are for the real time.
+        self._stack.enter_context(virtual_process(self._loop, self._clock, str(self._kubeconfig), self.fail))
         self.logs.addFilter(SilencingFilter())
         self._stack.enter_context(self.logs.taking())
-        self._stack.enter_context(sleeping_virtually(self._loop))
-        self._stack.enter_context(running_as_jobs(self._loop))
-        self._stack.enter_context(BlockingGuard(self._loop, self._patience, self.fail).watching())
         self._loop.on_busy, self._loop.overlaps = self._note_busyness, self.journal.overlaps
-        self._loop.on_stuck = lambda problem: self.fail(SimulationError(problem))
         self.cluster.observe(self._note_change)
         self.cluster.faults.advisers += [self._actions.advise]
         self.cluster.add_token("simulated-operator", self.user, self._groups)

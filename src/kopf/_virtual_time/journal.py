@@ -40,9 +40,10 @@ class Entry(abc.ABC):
         """The object as it is written in the journal: ``kopfexamples.kopf.dev default/obj``."""
         return describe_place(self.resource, self.namespace, self.name)
 
-    def is_about(self, resource: str, namespace: str, name: str) -> bool:
-        """Whether it is about the object."""
-        return (self.resource, self.namespace, self.name) == (resource, namespace, name)
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The object, for comparisons."""
+        return self.resource, self.namespace, self.name
 
     @abc.abstractmethod
     def describe(self) -> str:
@@ -163,11 +164,9 @@ class Journal:
             if isinstance(entry, Write) and author in (None, entry.author) and name in (None, entry.name)
         ]
 
-    def get_timeline(self, resource: str, namespace: str, name: str) -> list[Entry]:
+    def get_timeline(self, key: tuple[str, str, str]) -> list[Entry]:
         """Give all that has happened to the object, and to the operator."""
-        return [
-            entry for entry in self._entries if isinstance(entry, Note) or entry.is_about(resource, namespace, name)
-        ]
+        return [entry for entry in self._entries if isinstance(entry, Note) or entry.key == key]
 
 
 def describe_place(resource: str, namespace: str, name: str) -> str:
@@ -197,8 +196,12 @@ def _strip(obj: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _show(value: Any) -> str:
-    text = codec.encode(value).decode()
-    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
+    return shorten(codec.encode(value).decode(), _MAX_VALUE)
+
+
+def shorten(text: str, limit: int) -> str:
+    """Cut the text if it is longer than so many characters, and show that."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 @dataclasses.dataclass(frozen=True)

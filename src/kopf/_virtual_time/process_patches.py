@@ -1,5 +1,6 @@
 """
-What is replaced in the process while it has virtual time: the kubeconfig, ``time.sleep()``, threads of ``anyio``.
+What is replaced in the process while it has virtual time: the wall clock, the kubeconfig, ``time.sleep()``, threads of
+``anyio``; and the guard that notices who sleeps in the real time nevertheless, in seconds, not in hours.
 """
 
 from __future__ import annotations
@@ -10,14 +11,19 @@ import contextlib
 import contextvars
 import functools
 import os
+import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Iterator
+from types import FrameType
 from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
-from kopf._virtual_time.patience import SimulationError
-from kopf._virtual_time.threaded_loop import ThreadedJob, ThreadedLoop, VirtualEvent
+from kopf._virtual_time.patience import Patience, SimulationError
+from kopf._virtual_time.simulated_clock import SimulatedClock
+from kopf._virtual_time.threaded_loop import ThreadedJob, VirtualEvent
+from kopf._virtual_time.virtual_time import VirtualTimeLoop
 
 _T = TypeVar("_T")
 
@@ -31,6 +37,26 @@ _READING_ON_IMPORT = (
 _NAME = "KUBE_CONFIG_DEFAULT_LOCATION"
 _LONGEST_SLEEP = 0.5
 """For how long a coroutine may block the loop by sleeping, in seconds: it may be a test's own small delay."""
+_SIGNAL = getattr(signal, "SIGUSR2", None)
+Report = Callable[[SimulationError], None]
+
+
+@contextlib.contextmanager
+def virtual_process(loop: VirtualTimeLoop, clock: SimulatedClock, kubeconfig: str, report: Report) -> Iterator[None]:
+    """
+    Let everybody in this process have the time of the loop, and no other cluster.
+
+    :param report: who is told of what blocks the loop or a thread of it, in the thread of the loop.
+    """
+    loop.on_stuck = lambda problem: report(SimulationError(problem))
+    with (
+        clock.installed(),
+        offering_kubeconfig(kubeconfig),
+        sleeping_virtually(loop),
+        running_as_jobs(loop),
+        BlockingGuard(loop, report).watching(),
+    ):
+        yield
 
 
 @contextlib.contextmanager
@@ -54,7 +80,7 @@ def offering_kubeconfig(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sleeping_virtually(loop: ThreadedLoop) -> Iterator[None]:
+def sleeping_virtually(loop: VirtualTimeLoop) -> Iterator[None]:
     """
     Let ``time.sleep()`` take the virtual time in the threads of synchronous handlers, and fail in coroutines.
 
@@ -127,3 +153,59 @@ def running_as_jobs(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         yield
     finally:
         module.run_sync = real_run_sync
+
+
+class BlockingGuard:
+    """
+    Watches from a thread of its own if the loop is blocked, and interrupts what blocks it.
+
+    It may be blocked for as long as its threads may work: see the patience of the loop.
+
+    :param report: who is told of the problem, in the thread of the loop.
+    """
+
+    def __init__(self, loop: VirtualTimeLoop, report: Report) -> None:
+        self._loop = loop
+        self._report = report
+        self._thread_id = threading.get_ident()
+        self._ended = threading.Event()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch as long as the context lasts. What blocks, can be interrupted only in the main thread."""
+        can_interrupt = _SIGNAL is not None and threading.current_thread() is threading.main_thread()
+        before = signal.signal(_SIGNAL, self._interrupt) if _SIGNAL is not None and can_interrupt else None
+        thread = threading.Thread(target=self._watch, args=(can_interrupt,), name="kopf-simulation-guard", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+            if _SIGNAL is not None and can_interrupt:
+                signal.signal(_SIGNAL, before)
+
+    def _watch(self, can_interrupt: bool) -> None:
+        beats, patience, pause = self._loop.beats, Patience(), min(1.0, self._loop.patience / 4)
+        while not self._ended.wait(pause):
+            if self._loop.beats != beats or self._loop.is_attending or not self._loop.is_running():
+                beats = self._loop.beats
+                patience.renew()
+            elif patience.is_over(self._loop.patience, pause=pause):
+                if _SIGNAL is not None and can_interrupt:
+                    signal.pthread_kill(self._thread_id, _SIGNAL)
+                else:
+                    sys.stderr.write(self._explain(sys._current_frames().get(self._thread_id)))
+                patience.renew()
+
+    def _interrupt(self, signum: int, frame: FrameType | None) -> None:
+        problem = SimulationError(self._explain(frame))
+        self._report(problem)
+        raise problem
+
+    def _explain(self, frame: FrameType | None) -> str:
+        stack = "".join(traceback.format_stack(frame)[-3:]) if frame is not None else ""
+        return (
+            f"The event loop is blocked for {self._loop.patience:g} seconds of the real time, and so is the whole "
+            f"operator. Use `await` in coroutines, or make the function synchronous. It is blocked here:\n{stack}"
+        )

@@ -35,6 +35,15 @@ _TURNS = 100_000
 """After how many turns in a row with something to do at once, somebody is told. 1,000 new objects take about 5,000."""
 
 
+def is_in_loop() -> bool:
+    """Whether the code runs in an event loop, of any kind."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class _Future(asyncio.Future[Any]):
     """A future that sets of futures put in the same order in all stories: not by its address in the memory."""
 

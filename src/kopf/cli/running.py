@@ -21,12 +21,13 @@ from kopf._operator.namespace_patterns import check_patterns
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.errors import OperatorError
-from kopf.cli.event_loops import LoopFactory, find_loop_factory
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import collect_rarely, give_back_freed_memory, trim_heap_regularly
 from kopf.cli.options import DEBUG_KEY, DEV_PRIORITY, CLIControls, logging_options
 
 logger = logging.getLogger("kopf.cli")
+
+LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
@@ -297,6 +298,37 @@ def _run(
         # Nobody knows what it is, so the place where it came from is worth more than brevity.
         logger.critical("The operator cannot go on: %s: %s", type(e).__name__, e, exc_info=True)
         raise SystemExit(1) from e
+
+
+def find_loop_factory() -> LoopFactory | None:
+    """Use the fast event loop if it is installed; otherwise, the one of Python."""
+    try:
+        import uvloop  # optional, see the extras
+    except ModuleNotFoundError:
+        return None
+
+    def make_loop() -> asyncio.AbstractEventLoop:
+        loop = uvloop.new_event_loop()
+        loop.set_exception_handler(handle_loop_error)
+        return loop
+
+    return make_loop
+
+
+def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """
+    Handle what nobody awaits for, as :meth:`asyncio.loop.default_exception_handler` does.
+
+    When the server breaks a connection in the middle of its TLS goodbye, uvloop writes to what it has closed itself,
+    and calls this a fatal error. Whoever uses the connection is told anyway, so it is worth a debug message.
+    """
+    error, transport = context.get("exception"), context.get("transport")
+    # Not all ways of closing are noticed by `is_closing()` there: what is closed by an error is only shown as such.
+    is_over = transport is not None and (transport.is_closing() or "closed=True" in repr(transport))
+    if is_over and isinstance(error, RuntimeError) and "the handler is closed" in str(error):
+        logger.debug("A connection was broken while it was being closed: %s", error)
+    else:
+        loop.default_exception_handler(context)
 
 
 def _run_in_own_loop(coro: Coroutine[Any, Any, None], loop_factory: LoopFactory | None, debug: bool) -> None:

@@ -8,10 +8,11 @@ import contextvars
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from kopf._testing.exploring.reports import Trial
+from kopf._testing.exploring.reports import Report, Trial
+from kopf.cli.memory import collecting_rarely
 
 T = TypeVar("T")
 Tried = TypeVar("Tried", bound=Trial | None)
@@ -38,6 +39,16 @@ class Budget:
             if count and self.seconds is not None and time.monotonic() - began >= self.seconds:
                 return
             yield item
+
+
+def try_all(
+    items: Sequence[T], attempt: Callable[[Iterator[T]], Iterator[Trial | None]], budget: Budget, began: float
+) -> Report:
+    """Try as many of the items as may be tried, and show how far it has come; those that give nothing, do not count."""
+    with collecting_rarely():
+        tried = [*watch(attempt(budget.spend(items)), len(items), budget)]
+    trials = [trial for trial in tried if trial is not None]
+    return Report(trials=trials, omitted=len(items) - len(tried), seconds=time.monotonic() - began)
 
 
 def _write(line: str) -> None:

@@ -4,19 +4,18 @@ Explorations: one test is run without trouble, and then with all the trouble tha
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
-from kopf._testing.exploring.exploration_progress import Budget, watch
+from kopf._testing.exploring.exploration_progress import Budget, try_all
 from kopf._testing.exploring.explored_runs import CALM, ENDINGS, ExploredRun, Trouble, no_trouble, only_listen
 from kopf._testing.exploring.final_states import FinalState
-from kopf._testing.exploring.reports import Report, Trial, describe_race, make_excerpt
-from kopf._testing.exploring.scripts import write_script
+from kopf._testing.exploring.reports import Report, Trial, describe_race, make_excerpt, write_script
 from kopf._testing.exploring.subjects import Source, Subject
 from kopf._testing.exploring.variants import TROUBLES, TroubleKind, Variant, make_variants
 from kopf._virtual_time.patience import SimulationError
-from kopf.cli.memory import collecting_rarely
 
 _LEFTOVERS = (
     "What the test, its fixtures, and the operator keep outside of the cluster, is to be made anew in the beginning of "
@@ -106,9 +105,7 @@ class Exploration:
         baseline = self.run_baseline()
         variants = self._choose(baseline, only)
         budget = Budget(self._choices.get("runs"), self._choices.get("seconds"))
-        with collecting_rarely():
-            trials = [*watch(self._try_all(budget.spend(variants), baseline), len(variants), budget)]
-        return Report(trials=trials, omitted=len(variants) - len(trials), seconds=time.monotonic() - began)
+        return try_all(variants, functools.partial(self._try_all, baseline), budget, began)
 
     def run_baseline(self) -> FinalState:
         """Run the test without trouble. Raises the same as :meth:`explore`."""
@@ -137,7 +134,7 @@ class Exploration:
             return chosen
         raise ValueError(f"There is no variant {only!r}. There are: {', '.join(variant.name for variant in variants)}.")
 
-    def _try_all(self, variants: Iterable[Variant], baseline: FinalState) -> Iterator[Trial]:
+    def _try_all(self, baseline: FinalState, variants: Iterable[Variant]) -> Iterator[Trial]:
         has_failed = False
         for variant in variants:
             trial = self._try(variant, baseline)

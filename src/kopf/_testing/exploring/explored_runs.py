@@ -1,5 +1,6 @@
 """
-Explored runs: one run of the test, with trouble or without, and how it has ended.
+Explored runs: one run of the test, with trouble or without, and how it has ended. When the test deletes its own objects
+in the end, nothing of what was made for them may be left.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from kopf._testing.exploring.deletions import delete_created, delete_during_downtime, find_leftovers
+import kopf_cluster
 from kopf._testing.exploring.final_states import FinalState, Story, read_objects
 from kopf._testing.exploring.problems import Problem, describe_failure, find_endless_calls, find_tracebacks
 from kopf._testing.facade import SyncSimulation
@@ -28,6 +29,71 @@ CALM = 130.0
 """For how long nothing happens when all has settled, in seconds: two delays of retries as they are by default."""
 _HORIZON = 900.0
 """How long it may take to settle after the test, in seconds. It is enough for a dozen of retries, one a minute."""
+_DOWNTIME = 10
+"""How long the operator is away while the objects are deleted, in seconds."""
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+Place = tuple[str, str, str]
+
+
+def list_created(simulation: Simulation, *, by_operator: bool, since: int = 0) -> list[Place]:
+    """List all objects that were created by the operator, or by the test; since that entry of the journal."""
+    return list(
+        dict.fromkeys(
+            entry.key
+            for entry in list(simulation.journal)[since:]
+            if isinstance(entry, Write)
+            and entry.type == "ADDED"
+            and entry.resource != _DEFINITIONS
+            and not entry.author.startswith("system:")
+            and (entry.author == simulation.user) == by_operator
+        )
+    )
+
+
+def list_wanted(simulation: Simulation) -> list[Place]:
+    """List the test's objects that the operator is for: custom resources; or all, if there are none of them."""
+    places = list_created(simulation, by_operator=False)
+    custom = {
+        entry.name
+        for entry in simulation.journal
+        if isinstance(entry, Write) and entry.type == "ADDED" and entry.resource == _DEFINITIONS
+    }
+    return [place for place in places if place[0] in custom] or places
+
+
+async def delete_created(simulation: Simulation) -> None:
+    """Request the deletion of the test's objects, as many of them as there are."""
+    for resource, namespace, name in list_wanted(simulation):
+        try:
+            await simulation.cluster.aio.delete(resource, name, namespace=namespace or "default")
+        except kopf_cluster.APIStatus as e:
+            if e.code != 404:
+                raise
+
+
+async def delete_during_downtime(simulation: Simulation) -> None:
+    """Delete the test's objects while there is no operator."""
+    await simulation.stop()
+    await delete_created(simulation)
+    await simulation.advance(seconds=_DOWNTIME)
+    await simulation.restart()
+
+
+async def find_leftovers(simulation: Simulation, since: int) -> list[Problem]:
+    """Find what has remained after the deletion: the objects themselves, and those made by the operator since then."""
+    problems = []
+    made = list_created(simulation, by_operator=True, since=since)
+    for resource, namespace, name in [*list_wanted(simulation), *made]:
+        obj = await simulation.find(resource, name, namespace=namespace or "default")
+        if obj is not None:
+            finalizers = ", ".join(obj["metadata"].get("finalizers", ()))
+            reason = f", because of its finalizers: {finalizers}" if finalizers else ""
+            problems.append(
+                Problem(f"leftover {resource}", f"{resource} {namespace}/{name}: it is left after the deletion{reason}")
+            )
+    return problems
+
+
 ENDINGS: Mapping[str, Ending | None] = {
     "": None,
     "deletion": delete_created,

@@ -14,7 +14,7 @@ from kopf._testing.exploring.problems import Problem
 from kopf._testing.simulation import Simulation
 from kopf._testing.watch_events import WatchEvent
 from kopf._values.diffs import DiffOperation, diff
-from kopf._virtual_time.journal import Journal, Write
+from kopf._virtual_time.journal import Journal, Write, shorten
 
 _NOT_COMPARED = frozenset(
     {
@@ -96,9 +96,7 @@ async def read_objects(simulation: Simulation, ignored: Collection[str]) -> dict
 
 def list_places(journal: Journal) -> list[tuple[str, str, str]]:
     """List all objects that were changed, in the order of their first changes."""
-    return list(
-        dict.fromkeys((entry.resource, entry.namespace, entry.name) for entry in journal if isinstance(entry, Write))
-    )
+    return list(dict.fromkeys(entry.key for entry in journal if isinstance(entry, Write)))
 
 
 def _forget(value: Any, path: Sequence[str]) -> None:
@@ -134,5 +132,4 @@ def _compare_fields(name: str, expected: Mapping[str, Any], actual: Mapping[str,
 
 
 def _show(value: Any) -> str:
-    text = json.dumps(value, default=repr)
-    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 3]}..."
+    return shorten(json.dumps(value, default=repr), _MAX_VALUE)

@@ -1,11 +1,18 @@
 """
-Reports: what was tried, what has come out the same, and what has not; with the way to repeat it.
+Reports: what was tried, what has come out the same, and what has not; with a script that repeats it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
+from typing import Any
+
+from kopf._testing.exploring.subjects import Subject, find_file
+from kopf._testing.exploring.variants import Variant
+from kopf._testing.exploring.walks import Walk
+from kopf._virtual_time.journal import shorten
 
 _SHOWN = 5
 """How many failures are shown in full."""
@@ -15,6 +22,44 @@ _WIDTH = 150
 """How much of each of them is shown, in characters."""
 _DIFFERENCES = 10
 """How many differences are shown for each failure."""
+
+# The shortest programs in Python that repeat one failure.
+_TEMPLATE = """\
+# {name}
+import runpy
+{imports}
+exploration = runpy.run_path({path!r})[{function!r}].exploration{given}
+
+def trouble(simulation):
+    {code}
+
+calm = exploration.run_baseline()
+troubled = exploration.run(trouble, seed={seed}{judgement})
+print(troubled.journal)
+differences = troubled.compare(calm)
+assert not differences, "\\n".join(differences)
+"""
+_WALK_TEMPLATE = """\
+# {name}
+import runpy
+
+walk = runpy.run_path({path!r})[{function!r}].walk
+
+expected = walk.run({expected!r})
+walked = walk.run(
+{states}{ending})
+print(walked.journal)
+differences = walked.compare(expected)
+assert not differences, "\\n".join(differences)
+"""
+_HINT = """\
+# {name}
+# A script cannot call the test as pytest does. To repeat this run alone, name it in the decorator, and run the test:
+#   @explore(..., only={name!r})
+#   pytest {test!r}
+"""
+_IMPORTABLE = ("FaultRule", "delete_created")
+"""What the code of variants can use."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,7 +153,58 @@ def make_excerpt(journal: str, expected: str) -> str:
     lines, others = journal.splitlines(), expected.splitlines()
     begin = next((i for i, (line, other) in enumerate(zip(lines, others, strict=False)) if line != other), len(others))
     excerpt = lines[max(0, begin - _BEFORE) : begin + _AFTER]
-    return "\n".join(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in excerpt)
+    return "\n".join(shorten(line, _WIDTH) for line in excerpt)
+
+
+def write_script(subject: Subject, variant: Variant, seed: int) -> str:
+    """
+    Write the script that tells the story without trouble and with it, and compares how they have ended.
+
+    If the test is inside of something, or is given what has no form in Python, it is only told how to run it.
+    """
+    if not subject.is_importable:
+        return _HINT.format(name=variant.name, test=_identify(subject))
+    imported = [name for name in _IMPORTABLE if name in variant.code]
+    judgement = "".join(
+        [
+            f", ending={variant.ending!r}" if variant.ending else "",
+            ", is_harmed=True" if variant.is_harmed else "",
+            ", is_test_judged=False" if not variant.is_test_judged else "",
+        ]
+    )
+    return _TEMPLATE.format(
+        name=variant.name,
+        imports=f"from kopf.testing import {', '.join(imported)}\n" if imported else "",
+        path=subject.path,
+        function=subject.function.__qualname__,
+        given=_write_arguments(subject),
+        code=variant.code or "pass",
+        seed=seed if variant.seed is None else variant.seed,
+        judgement=judgement,
+    )
+
+
+def write_walk_script(describe: Any, walk: Walk) -> str:
+    """Write the script that brings an object from one state to another, and compares that with what it must be."""
+    return _WALK_TEMPLATE.format(
+        name=walk.name,
+        path=find_file(describe),
+        function=describe.__qualname__,
+        expected=walk.expected,
+        states="".join(f"    {state!r},\n" for state in walk.states),
+        ending=f"    ending={walk.ending!r},\n" if walk.ending else "",
+    )
+
+
+def _write_arguments(subject: Subject) -> str:
+    written = ", ".join(f"{name}={value!r}" for name, value in subject.arguments.items())
+    return f".given({written})" if written else ""
+
+
+def _identify(subject: Subject) -> str:
+    """Tell how pytest calls the test: it says so itself while the test runs."""
+    current, _, _ = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")
+    return current or subject.path
 
 
 def _indent(text: str) -> str:

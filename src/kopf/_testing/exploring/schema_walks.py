@@ -12,18 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import kopf_cluster
-from kopf._testing.exploring.exploration_progress import Budget, watch
+from kopf._testing.exploring.exploration_progress import Budget, try_all
 from kopf._testing.exploring.explorations import Choices
 from kopf._testing.exploring.explored_runs import CALM, ENDINGS, ExploredRun
 from kopf._testing.exploring.final_states import FinalState
-from kopf._testing.exploring.reports import Report, Trial, make_excerpt
-from kopf._testing.exploring.scripts import write_walk_script
+from kopf._testing.exploring.reports import Report, Trial, make_excerpt, write_walk_script
 from kopf._testing.exploring.subjects import Source
 from kopf._testing.exploring.walks import Manifest, Walk, list_changes, make_walks
 from kopf._testing.simulated_objects import make_merge_patch
 from kopf._testing.simulation import Simulation
 from kopf._virtual_time.patience import SimulationError
-from kopf.cli.memory import collecting_rarely
 
 _DEFINITIONS = "customresourcedefinitions"
 _REFUSALS = (400, 422)
@@ -80,10 +78,7 @@ class SchemaWalk:
         if not walks:
             raise ValueError(f"There is nothing to walk{f' called {only!r}' if only else ': no field has a schema'}.")
         budget = Budget(self._choices.get("runs"), self._choices.get("seconds"))
-        with collecting_rarely():
-            tried = [*watch((self._try(walk, baseline) for walk in budget.spend(walks)), len(walks), budget)]
-        trials = [trial for trial in tried if trial is not None]
-        return Report(trials=trials, omitted=len(walks) - len(tried), seconds=time.monotonic() - began)
+        return try_all(walks, lambda chosen: (self._try(walk, baseline) for walk in chosen), budget, began)
 
     def _try(self, walk: Walk, baseline: FinalState) -> Trial | None:
         """Do the walk; give nothing if it is refused by the API."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, get_args
 
-from kopf._testing.exploring.deletions import delete_created
+from kopf._testing.exploring.explored_runs import delete_created
 from kopf._testing.exploring.final_states import Story
 from kopf._testing.simulation import Simulation
 from kopf_cluster import FaultRule
@@ -63,140 +63,102 @@ class Variant:
         exec(compile(self.code, f"<{self.name}>", "exec"), known)
 
 
+_ONCE = (
+    Variant(name="deletion", kind="deletion", ending="deletion"),
+    Variant(name="deletion during downtime", kind="deletion", ending="deletion during downtime"),
+    Variant(name="late views", kind="view", code="simulation.faults.lag(5)"),
+    Variant(name="doubled events", kind="view", code="simulation.faults.duplicate_events()"),
+    *(
+        Variant(name=f"other order {seed}", kind="order", seed=seed, code="simulation.faults.reorder()")
+        for seed in range(1, _ORDERS + 1)
+    ),
+)
+"""What is tried once."""
+_AT_MOMENTS: Mapping[Literal["write", "step", "change", "event"], Sequence[Variant]] = {
+    "write": [
+        Variant(
+            name="deletion at write {n}",
+            kind="deletion",
+            ending="deletion",
+            is_test_judged=False,
+            code="simulation.when(write={n}, do=lambda: delete_created(simulation))",
+        ),
+        Variant(name="crash after write {n}", kind="crash", code="simulation.crash_after(write={n}, restart=True)"),
+        Variant(
+            name="crash before write {n}",
+            kind="crash",
+            code="simulation.crash_after(write={n}, before=True, restart=True)",
+        ),
+        Variant(
+            name="write {n} refused (409)",
+            kind="refusal",
+            is_harmed=True,
+            code="simulation.when(write={n}, do=lambda: FaultRule(status=409))",
+        ),
+        Variant(
+            name="write {n} refused (500)",
+            kind="refusal",
+            is_harmed=True,
+            code="simulation.when(write={n}, do=lambda: FaultRule(status=500))",
+        ),
+        Variant(
+            name="write {n} unanswered",
+            kind="lost answer",
+            is_harmed=True,
+            code='simulation.when(write={n}, do=lambda: FaultRule(action="lose-answer"))',
+        ),
+    ],
+    "step": [
+        Variant(
+            name="restart at step {n}", kind="downtime", code="simulation.when(step={n}, do=simulation.restart_now)"
+        ),
+        Variant(
+            name="downtime at step {n}",
+            kind="downtime",
+            code=f"simulation.when(step={{n}}, do=lambda: simulation.downtime_now({_DOWNTIME}))",
+        ),
+    ],
+    "change": [
+        Variant(
+            name="stale view at change {n}",
+            kind="view",
+            code=f"simulation.when(change={{n}}, do=lambda: simulation.faults.stale_view({_STALE}))",
+        ),
+        Variant(
+            name="watches dropped at change {n}",
+            kind="watch",
+            code="simulation.when(change={n}, do=lambda: simulation.faults.drop_watch())",
+        ),
+        Variant(
+            name="history expired at change {n}",
+            kind="watch",
+            code="simulation.when(change={n}, do=lambda: simulation.faults.expire())",
+        ),
+    ],
+    "event": [
+        Variant(name="event {n} late", kind="late event", code=f"simulation.faults.delay_event({{n}}, {_STALE})"),
+        Variant(name="event {n} doubled", kind="doubled event", code="simulation.faults.duplicate_event({n})"),
+        Variant(name="event {n} stale", kind="stale event", code=f"simulation.faults.stale_event({{n}}, {_STALE})"),
+    ],
+}
+"""What is tried at each moment of the story; ``n`` is its number among those of its kind."""
+
+
 def make_variants(story: Story) -> Iterator[Variant]:
     """
     Make all variants of the story, one of each kind in turn.
 
     So, whatever the budget is, something of every kind is tried, and no long story spends all of it on one of them.
     """
-    for turn in itertools.zip_longest(*(_MAKERS[kind](story) for kind in TROUBLES)):
+    variants = [*_ONCE, *_make_at_moments(story)]
+    for turn in itertools.zip_longest(*([item for item in variants if item.kind == kind] for kind in TROUBLES)):
         yield from (variant for variant in turn if variant is not None)
 
 
-def _make_deletions(story: Story) -> Iterator[Variant]:
-    yield Variant(name="deletion", kind="deletion", ending="deletion")
-    yield Variant(name="deletion during downtime", kind="deletion", ending="deletion during downtime")
-    for n in range(1, story.writes + 1):
-        yield Variant(
-            name=f"deletion at write {n}",
-            kind="deletion",
-            ending="deletion",
-            is_test_judged=False,
-            code=f"simulation.when(write={n}, do=lambda: delete_created(simulation))",
-        )
-
-
-def _make_crashes(story: Story) -> Iterator[Variant]:
-    for n in range(1, story.writes + 1):
-        yield Variant(
-            name=f"crash after write {n}",
-            kind="crash",
-            code=f"simulation.crash_after(write={n}, restart=True)",
-        )
-        yield Variant(
-            name=f"crash before write {n}",
-            kind="crash",
-            code=f"simulation.crash_after(write={n}, before=True, restart=True)",
-        )
-
-
-def _make_refusals(story: Story) -> Iterator[Variant]:
-    for n in range(1, story.writes + 1):
-        for status in (409, 500):
-            yield Variant(
-                name=f"write {n} refused ({status})",
-                kind="refusal",
-                is_harmed=True,
-                code=f"simulation.when(write={n}, do=lambda: FaultRule(status={status}))",
-            )
-
-
-def _make_lost_answers(story: Story) -> Iterator[Variant]:
-    for n in range(1, story.writes + 1):
-        yield Variant(
-            name=f"write {n} unanswered",
-            kind="lost answer",
-            is_harmed=True,
-            code=f'simulation.when(write={n}, do=lambda: FaultRule(action="lose-answer"))',
-        )
-
-
-def _make_downtimes(story: Story) -> Iterator[Variant]:
-    for n in range(1, story.steps + 1):
-        yield Variant(
-            name=f"restart at step {n}",
-            kind="downtime",
-            code=f"simulation.when(step={n}, do=simulation.restart_now)",
-        )
-        yield Variant(
-            name=f"downtime at step {n}",
-            kind="downtime",
-            code=f"simulation.when(step={n}, do=lambda: simulation.downtime_now({_DOWNTIME}))",
-        )
-
-
-def _make_views(story: Story) -> Iterator[Variant]:
-    yield Variant(name="late views", kind="view", code="simulation.faults.lag(5)")
-    yield Variant(name="doubled events", kind="view", code="simulation.faults.duplicate_events()")
-    for n in range(1, story.changes + 1):
-        yield Variant(
-            name=f"stale view at change {n}",
-            kind="view",
-            code=f"simulation.when(change={n}, do=lambda: simulation.faults.stale_view({_STALE}))",
-        )
-
-
-def _make_late_events(story: Story) -> Iterator[Variant]:
-    for n in range(1, len(story.events) + 1):
-        yield Variant(
-            name=f"event {n} late",
-            kind="late event",
-            code=f"simulation.faults.delay_event({n}, {_STALE})",
-        )
-
-
-def _make_doubled_events(story: Story) -> Iterator[Variant]:
-    for n in range(1, len(story.events) + 1):
-        yield Variant(name=f"event {n} doubled", kind="doubled event", code=f"simulation.faults.duplicate_event({n})")
-
-
-def _make_stale_events(story: Story) -> Iterator[Variant]:
-    seen = set()
-    for n, event in enumerate(story.events, 1):
-        if event.place in seen:  # otherwise, there is no past
-            yield Variant(
-                name=f"event {n} stale",
-                kind="stale event",
-                code=f"simulation.faults.stale_event({n}, {_STALE})",
-            )
-        seen.add(event.place)
-
-
-def _make_watches(story: Story) -> Iterator[Variant]:
-    for n in range(1, story.changes + 1):
-        for name, call in (("watches dropped", "drop_watch()"), ("history expired", "expire()")):
-            yield Variant(
-                name=f"{name} at change {n}",
-                kind="watch",
-                code=f"simulation.when(change={n}, do=lambda: simulation.faults.{call})",
-            )
-
-
-def _make_orders(story: Story) -> Iterator[Variant]:
-    for seed in range(1, _ORDERS + 1):
-        yield Variant(name=f"other order {seed}", kind="order", seed=seed, code="simulation.faults.reorder()")
-
-
-_MAKERS: dict[TroubleKind, Callable[[Story], Iterator[Variant]]] = {
-    "deletion": _make_deletions,
-    "crash": _make_crashes,
-    "refusal": _make_refusals,
-    "lost answer": _make_lost_answers,
-    "downtime": _make_downtimes,
-    "view": _make_views,
-    "late event": _make_late_events,
-    "doubled event": _make_doubled_events,
-    "stale event": _make_stale_events,
-    "watch": _make_watches,
-    "order": _make_orders,
-}
+def _make_at_moments(story: Story) -> Iterator[Variant]:
+    places = [event.place for event in story.events]
+    counts = {"write": story.writes, "step": story.steps, "change": story.changes, "event": len(places)}
+    for moment, variants in _AT_MOMENTS.items():
+        for n, variant in itertools.product(range(1, counts[moment] + 1), variants):
+            if variant.kind != "stale event" or places[n - 1] in places[: n - 1]:  # otherwise, there is no past
+                yield dataclasses.replace(variant, name=variant.name.format(n=n), code=variant.code.format(n=n))

@@ -13,6 +13,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kopf._virtual_time.journal import shorten
+
 ABSENT: Final = object()
 """The field is not there."""
 _LONG = 1000
@@ -30,7 +32,7 @@ class Change(NamedTuple):
 
     def __str__(self) -> str:
         shown = "absent" if self.value is ABSENT else repr(self.value)
-        return f"{'.'.join(self.path)}={shown if len(shown) <= 30 else shown[:27] + '...'}"
+        return f"{'.'.join(self.path)}={shorten(shown, 30)}"
 
     def apply(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """Make the manifest with this value."""

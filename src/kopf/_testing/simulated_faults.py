@@ -1,5 +1,5 @@
 """
-Trouble in a simulation, one line each: it hits the operator only, unless it is told whom to hit.
+Faults in a simulation, one line each: it hits the operator only, unless it is told whom to hit.
 
 Everything random comes from the seed of the simulation. What is limited in time, is limited in the virtual time.
 """
@@ -27,7 +27,7 @@ class Which(TypedDict, total=False):
     """Whose they are: those of the operator by default; ``"*"`` is for everybody's, but the test's own."""
 
 
-class Trouble:
+class SimulatedFaults:
     """
     Makes trouble. Each method begins one kind of it, and `clear` ends all of it.
 
