@@ -189,3 +189,8 @@ class Process:
     def wait(self, timeout: float = PATIENCE) -> int:
         """Wait until the end; get the exit code."""
         return self._popen.wait(timeout)
+
+    def stop(self) -> int:
+        """Ask it to exit, as Kubernetes does; get the exit code."""
+        self.send_signal(signal.SIGTERM)
+        return self.wait()

@@ -68,8 +68,7 @@ def test_cluster_with_users(start: Starter, tmp_path: pathlib.Path) -> None:
         assert list(yaml.safe_load(path.read_text())["users"][0]["user"]) == [
             "client-certificate-data", "client-key-data"]
         assert path.stat().st_mode & 0o777 == 0o600
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         assert not path.exists()
     with start("cluster", "--user=jane") as process:
         assert process.wait() == 2

@@ -228,13 +228,6 @@ def test_blocked_event_loops_are_noticed_soon(start: Starter, folder: pathlib.Pa
         process.wait_for("The event loop works again")
 
 
-@pytest.mark.parametrize("name", ["nosuch.py", "no/such.py"])
-def test_files_that_do_not_exist(start: Starter, name: str) -> None:
-    with start("dev", name) as process:
-        assert process.wait() == 2
-        assert f"There is no such file: '{name}'." in process.output
-
-
 def test_reloading(start: Starter, folder: pathlib.Path) -> None:
     handlers = folder / "handlers.py"
     source = handlers.read_text()
@@ -283,28 +276,8 @@ def test_broken_manifests_are_reported_and_can_be_mended(start: Starter, folder:
 def test_options_of_the_operator_are_passed_through(start: Starter, folder: pathlib.Path) -> None:
     with start("dev", *ARGS, "-q", "--log-format", "plain", "-m", "handlers") as process:
         process.wait_for("The operator is started")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         assert "INFO" not in process.output
-
-
-def test_nothing_to_run(start: Starter) -> None:
-    with start("dev") as process:
-        assert process.wait() == 2
-        assert "Nothing to run" in process.output
-
-
-def test_missing_files(start: Starter) -> None:
-    with start("dev", "nosuch.py") as process:
-        assert process.wait() == 2
-        assert "There is no such file: 'nosuch.py'." in process.output
-        assert "The local cluster is up" not in process.output
-
-
-def test_missing_files_with_similar_names(start: Starter, folder: pathlib.Path) -> None:
-    with start("dev", "handler.py") as process:
-        assert process.wait() == 2
-        assert "There is no such file: 'handler.py'. Did you mean 'handlers.py'?" in process.output
 
 
 def test_metrics(start: Starter, folder: pathlib.Path) -> None:
@@ -314,12 +287,6 @@ def test_metrics(start: Starter, folder: pathlib.Path) -> None:
         process.wait_for("Creation is processed")
         with urllib.request.urlopen(url, timeout=PATIENCE) as response:
             assert b"kopf_handler_duration_seconds" in response.read()
-
-
-def test_wrong_options(start: Starter, folder: pathlib.Path) -> None:
-    with start("dev", "handlers.py", "--nosuch") as process:
-        assert process.wait() == 2
-        assert "No such option" in process.output
 
 
 def list_imports_of_libraries() -> set[str]:
@@ -378,7 +345,16 @@ def test_files_that_are_named_as_libraries(
         assert "It is executed." not in process.output
 
 
-def test_missing_manifest(start: Starter, folder: pathlib.Path) -> None:
-    with start("dev", "handlers.py", "--apply", "nonexistent.yaml") as process:
+@pytest.mark.parametrize(("args", "message"), [
+    ([], "Nothing to run"),
+    (["nosuch.py"], "There is no such file: 'nosuch.py'."),
+    (["no/such.py"], "There is no such file: 'no/such.py'."),
+    (["handler.py"], "There is no such file: 'handler.py'. Did you mean 'handlers.py'?"),
+    (["handlers.py", "--nosuch"], "No such option"),
+    (["handlers.py", "--apply", "nonexistent.yaml"], "'nonexistent.yaml' does not exist"),
+])
+def test_commands_that_make_no_sense(start: Starter, folder: pathlib.Path, args: list[str], message: str) -> None:
+    with start("dev", *args) as process:
         assert process.wait() == 2
-        assert "'nonexistent.yaml' does not exist" in process.output
+        assert message in process.output
+        assert "The local cluster is up" not in process.output

@@ -5,7 +5,6 @@ import contextlib
 import copy
 import json
 import pathlib
-import signal
 import socket
 import textwrap
 import threading
@@ -299,8 +298,7 @@ def endpoint(cluster: LocalCluster, start: Starter, handlers: str) -> Iterator[s
         url = process.wait_for(r"The console is served at (http://\S+)")[1]
         process.wait_for("authentication has finished")
         yield url
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
 
 
 def test_operators_are_asked(cluster: LocalCluster, explain: Explain, endpoint: str) -> None:

@@ -68,8 +68,7 @@ def test_operators_are_frozen_and_resumed(start: Starter, cluster: LocalCluster)
         assert "The operators of the peering 'default' cluster-wide are not paused by " in result.stdout
         process.wait_for("Resuming operations after the pause.")
         process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
     assert get_records(cluster) == {}
 
 
@@ -137,8 +136,7 @@ def test_priorities(start: Starter, cluster: LocalCluster, args: list[str], env:
     with start("run", "--verbose", *args, HANDLERS, kubeconfig=cluster.kubeconfig, **env) as process:
         process.wait_for("Keep-alive in 'default' cluster-wide: ok.")
         [record] = get_records(cluster).values()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
     assert record["priority"] == expected
 
 
@@ -179,5 +177,4 @@ def test_killed_operators_are_replaced(start: Starter, cluster: LocalCluster, tm
             cluster.apply(OBJ)
             process.wait_for("Resuming operations after the pause.")
             process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait() == 0
+            assert process.stop() == 0

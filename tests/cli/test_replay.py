@@ -230,8 +230,7 @@ def test_options_of_the_operator_are_recorded(start: Starter, cluster: LocalClus
         kubeconfig=cluster.kubeconfig,
     ) as process:
         process.wait_for("secret_fn|Default peering object is not found")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
     options = read_entries(folder / "recording")[0][0].fields["options"]
     assert options["namespaces"] == ["default", "other-*"]
     assert options["priority"] == 7

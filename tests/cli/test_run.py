@@ -49,8 +49,7 @@ def test_operator_handles_objects_until_stopped(start: Starter, cluster: LocalCl
         cluster.apply(OBJ)
         process.wait_for(r"\[default/obj1\] Hello, obj1! Your duration is 1m.")
         process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         assert "Traceback" not in process.output
 
 
@@ -194,8 +193,7 @@ def test_options_by_environment_variables(start: Starter, cluster: LocalCluster)
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)
         process.wait_for('"Creation is processed')
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         lines: list[dict[str, Any]] = [json.loads(line) for line in process.output.splitlines()]
     [line] = [line for line in lines if line["message"].startswith("Hello")]
     assert line["ref"]["name"] == "obj1"
@@ -413,12 +411,6 @@ def invoke(*args: str) -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
-def test_nothing_to_run(registry: OperatorRegistry) -> None:
-    code, output = invoke()
-    assert code == 2
-    assert "Nothing to run. Name the files with handlers, or modules with -m." in output
-
-
 def test_no_handlers_declared(registry: OperatorRegistry, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "some_file.py"
     path.write_text("import kopf")
@@ -426,12 +418,6 @@ def test_no_handlers_declared(registry: OperatorRegistry, tmp_path: pathlib.Path
     assert code == 1
     assert f"There are no handlers in {path}. Declare them with decorators" in output
     assert "@kopf.on.create('kopfexamples')" in output
-
-
-def test_scopes_exclude_each_other(registry: OperatorRegistry) -> None:
-    code, output = invoke("-A", "-n", "default", HANDLERS)
-    assert code == 2
-    assert "Either --all-namespaces or --namespace can be used, not both." in output
 
 
 def test_missing_file(registry: OperatorRegistry) -> None:
@@ -449,12 +435,27 @@ def test_sources_are_reported_even_if_loading_fails(registry: OperatorRegistry, 
     assert str(tmp_path.resolve() / "some_good.py") in report.read_text().splitlines()
 
 
+@pytest.mark.parametrize(("args", "explanation"), [
+    ([], "Nothing to run. Name the files with handlers, or modules with -m."),
+    (["-A", "-n", "default", HANDLERS], "Either --all-namespaces or --namespace can be used, not both."),
+])
+def test_commands_that_make_no_sense(registry: OperatorRegistry, args: list[str], explanation: str) -> None:
+    code, output = invoke(*args)
+    assert code == 2
+    assert explanation in output
+
+
 @pytest.mark.parametrize(("option", "explanation"), [
     ("--liveness=https://localhost:8080/", "must be of HTTP, for example: http://0.0.0.0:8080/healthz"),
     ("--liveness=http://localhost:port/", "is not a URL"),
+    ("--metrics=8080", "example: http://0.0.0.0:8080/metrics"),
+    ("--metrics=https://localhost:8080/metrics", "must be of HTTP, for example: http://0.0.0.0:8080/metrics"),
+    ("--metrics=http://localhost:port/", "is not a URL"),
+    ("--console=127.0.0.1:8090", "'127.0.0.1:8090' must be of HTTP, for example: http://0.0.0.0:8080/"),
     ("--namespace=", "The pattern of namespaces is empty"),
     ("--namespace=a,,b", "The pattern of namespaces is empty, or a part of it"),
     ("--priority=high", "'high' is not a valid integer"),
+    ("--log-format=unknown", "'unknown' is not one of 'plain', 'full', 'json'"),
     ("--log-format=%(unknown", "'%(unknown' is not a format string"),
     ("--log-config=nonexistent.yaml", "File 'nonexistent.yaml' does not exist"),
     ("--unknown", "No such option"),
@@ -480,8 +481,7 @@ def test_liveness_endpoints(start: Starter, cluster: LocalCluster, tmp_path: pat
         url = process.wait_for(r"Serving the health at (http://\S+)")[1]
         with urllib.request.urlopen(url) as response:
             assert json.load(response) == {"probe_fn": "fine"}
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
 
 
 def test_unreachable_clusters_are_one_clear_message(start: Starter, tmp_path: pathlib.Path) -> None:
@@ -522,8 +522,7 @@ def test_tracebacks_are_of_the_users_code_unless_debugging(
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)
         process.wait_for("Creation is processed: 0 succeeded; 2 failed.")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         tracebacks = process.output.split("Traceback (most recent call last):\n")[1:]
     assert len(tracebacks) == 2
     for traceback, name in zip(tracebacks, ("create_fn", "async_fn"), strict=True):
@@ -556,8 +555,7 @@ def test_logging_by_a_configuration_file(start: Starter, cluster: LocalCluster, 
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)
         process.wait_for("^mine: kopf.objects: Hello, obj1!")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         assert all(line.startswith("mine: ") for line in process.output.splitlines())
     lines: list[dict[str, Any]] = [json.loads(line) for line in (tmp_path / "file.log").read_text().splitlines()]
     [line] = [line for line in lines if line["message"].startswith("Hello")]
@@ -597,8 +595,7 @@ def test_logging_configured_by_the_users_code(start: Starter, cluster: LocalClus
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)
         process.wait_for("Creation is processed")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         lines = process.output.splitlines()
     assert "mine: hello" in lines
     assert "mine: Handler 'create_fn' succeeded." in lines

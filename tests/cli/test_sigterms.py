@@ -10,7 +10,6 @@ import collections
 import os
 import pathlib
 import random
-import signal
 import time
 from collections.abc import Iterator
 
@@ -91,8 +90,7 @@ def test_what_has_ended_does_not_run_again_after_sigterm(cluster: LocalCluster, 
         with Process(*args, cwd=tmp_path, log=tmp_path / f"log{run}") as operator:
             wait_for_news(journal, operator)
             time.sleep(dice.uniform(0, 0.5))
-            operator.send_signal(signal.SIGTERM)
-            assert operator.wait() == 0
+            assert operator.stop() == 0
             assert "Traceback" not in operator.output
     wanted = {f"obj{number} {param}" for number in range(SIGTERMS * NEW_OBJECTS) for param in range(HANDLERS)}
     missing = wanted - set(journal.read_text().splitlines())

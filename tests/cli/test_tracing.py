@@ -5,7 +5,6 @@ import gzip
 import http.server
 import json
 import pathlib
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -99,8 +98,7 @@ def test_traces_reach_a_collector(
         cluster.apply(OBJ)
         wait_for_status(cluster)
         process.wait_for("Creation is processed")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         lines = [json.loads(line) for line in process.output.splitlines()]
     by_name = {span.name: span for span in spans}
     names = {"reconcile kopfexamples.kopf.dev", "queue", "handler create_fn", "PATCH kopfexamples/status"}
@@ -125,8 +123,7 @@ def test_nothing_is_traced_by_default(
         process.wait_for("Initial authentication has finished")
         cluster.apply(OBJ)
         assert wait_for_status(cluster)["create_fn"]["loaded"] == []
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0
         assert "trace_id" not in process.output
 
 
@@ -152,5 +149,4 @@ def test_traces_to_nowhere(start: Starter, cluster: LocalCluster, tmp_path: path
     (tmp_path / "handlers.py").write_text(SETTINGS.format(more="pass"))
     with start("run", "-A", "--standalone", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("The traces are switched on, but go nowhere: OpenTelemetry is not configured")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
+        assert process.stop() == 0

@@ -1,22 +1,19 @@
 """The example of the admission: on a laptop with what `kubectl` says, and in a cluster with only what is permitted."""
 from __future__ import annotations
 
-import contextlib
-import os
 import pathlib
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 import yaml
 
 from kopf.testing import LocalCluster
+from tests.cli.processes import Process
+from tests.examples.conftest import EXAMPLES, wait_until, write_kubeconfig
 from tests.patience import PATIENCE
-from tests.ports import find_free_port
 
-EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "admission"
+EXAMPLE = EXAMPLES / "admission"
 MANAGED = "kopfexamples.kopf.dev"
 NAMESPACE = "kopfexample"
 
@@ -26,26 +23,6 @@ def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(authorization="rbac") as cluster:
         cluster.apply(EXAMPLE / "crd.yaml")
         yield cluster
-
-
-def wait_until(condition: Callable[[], object], log: pathlib.Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.1)
-
-
-@contextlib.contextmanager
-def running(kubeconfig: object, log: pathlib.Path, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    environ = {**os.environ, "KUBECONFIG": str(kubeconfig), **env}
-    command = [sys.executable, "-m", "kopf", "run", "--all-namespaces", str(EXAMPLE / "handlers.py")]
-    with log.open("wb") as output, subprocess.Popen(command, env=environ, stdout=output, stderr=output) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(PATIENCE)
-    assert process.returncode == 0, log.read_text()
 
 
 class Kubectl:
@@ -80,29 +57,30 @@ class Kubectl:
         assert "good is protected. To delete it, remove the label first." in errors
 
 
+def check(run: Kubectl, folder: pathlib.Path, **env: str) -> Process:
+    """Run the operator, do what the documentation suggests, and stop it."""
+    handlers = str(EXAMPLE / "handlers.py")
+    with Process("run", "--all-namespaces", handlers, cwd=folder, log=folder / "log", env=env) as operator:
+        wait_until(run.is_published)
+        run.check()
+        assert operator.stop() == 0
+    return operator
+
+
 def test_on_a_laptop(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Path) -> None:
     run = Kubectl(kubectl, cluster)
-    with running(cluster.kubeconfig, tmp_path / "log") as _:
-        wait_until(run.is_published, tmp_path / "log")
-        run.check()
+    check(run, tmp_path, KUBECONFIG=str(cluster.kubeconfig))
     assert not run.is_published()
     output, _ = run("delete", "kex", "good")
     assert output == 'kopfexample.kopf.dev "good" deleted\n'
 
 
-def test_in_a_cluster(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Path) -> None:
-    run = Kubectl(kubectl, cluster)
+def test_in_a_cluster(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Path, port: int) -> None:
     for name in ("rbac.yaml", "service.yaml", "deployment.yaml"):
         cluster.apply(EXAMPLE / "in-cluster" / name)
-    port, log = find_free_port(), tmp_path / "log"
     cluster.register_service(NAMESPACE, "kopfexample-webhooks", "127.0.0.1", port)
-    config = yaml.safe_load(pathlib.Path(cluster.kubeconfig).read_text())
-    token = cluster.create_token(NAMESPACE, "kopfexample-operator")
-    config["users"] = [{"name": user["name"], "user": {"token": token}} for user in config["users"]]
-    kubeconfig = tmp_path / "kubeconfig.yaml"
-    kubeconfig.write_text(yaml.safe_dump(config))
-    with running(kubeconfig, log, POD_NAMESPACE=NAMESPACE, WEBHOOK_PORT=str(port)) as _:
-        wait_until(run.is_published, log)
-        run.check()
+    kubeconfig = write_kubeconfig(cluster, NAMESPACE, "kopfexample-operator", tmp_path / "kubeconfig.yaml")
+    env = {"KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": NAMESPACE, "WEBHOOK_PORT": str(port)}
+    operator = check(Kubectl(kubectl, cluster), tmp_path, **env)
     denials = {key: count for key, count in cluster.counters.items() if key[2] == 403 and "webhook" in key[1]}
-    assert denials == {}, log.read_text()
+    assert denials == {}, operator.output

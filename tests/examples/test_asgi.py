@@ -8,24 +8,15 @@ import pathlib
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from kopf.testing import LocalCluster
+from tests.examples.conftest import EXAMPLES, wait_until
 from tests.patience import PATIENCE
-from tests.ports import find_free_port
 
-EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "asgi"
-
-
-@pytest.fixture
-def port() -> int:
-    return find_free_port()
+EXAMPLE = EXAMPLES / "asgi"
 
 
 @contextlib.contextmanager
@@ -39,15 +30,9 @@ def serving(port: int, kubeconfig: pathlib.Path, log: pathlib.Path) -> Iterator[
             process.kill()
 
 
-def wait_for_answer(port: int, expected: Any) -> None:
-    url = f"http://127.0.0.1:{port}/"
-    deadline = time.monotonic() + PATIENCE
-    answer = None
-    while answer != expected:
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.05)
-        with contextlib.suppress(urllib.error.URLError), urllib.request.urlopen(url) as response:
-            answer = json.load(response)
+def get_answer(port: int) -> Any:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE) as response:
+        return json.load(response)
 
 
 def test_web_server_shows_what_the_operator_knows(port: int, tmp_path: pathlib.Path) -> None:
@@ -56,7 +41,7 @@ def test_web_server_shows_what_the_operator_knows(port: int, tmp_path: pathlib.P
         cluster.apply(EXAMPLE / "crd.yaml")
         [obj] = cluster.apply(EXAMPLE / "obj.yaml")
         with serving(port, cluster.kubeconfig, log) as process:
-            wait_for_answer(port, {obj["metadata"]["name"]: obj["spec"]})
+            wait_until(lambda: get_answer(port) == {obj["metadata"]["name"]: obj["spec"]})
             process.send_signal(signal.SIGTERM)
             process.wait(PATIENCE)
     # By itself, the web server does the same for the signal that has stopped it.
@@ -78,7 +63,7 @@ def test_web_server_stops_if_the_operator_fails(port: int, tmp_path: pathlib.Pat
     with LocalCluster() as cluster:
         cluster.apply(EXAMPLE / "crd.yaml")
         with serving(port, cluster.kubeconfig, log) as process:
-            wait_for_answer(port, {})
+            wait_until(lambda: get_answer(port) == {})
             cluster.faults.inject(401)
             cluster.faults.cut_watches()
             process.wait(PATIENCE)

@@ -1,12 +1,10 @@
 """The dashboard and the alerts: they are about what is exposed, and a real Prometheus has data for them."""
 from __future__ import annotations
 
-import contextlib
 import json
 import pathlib
 import re
 import subprocess
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -25,12 +23,12 @@ from kopf._settings.settings import OperatorSettings
 from kopf.testing import LocalCluster
 from tests.cli.processes import Process
 from tests.downloads import get_prometheus
-from tests.examples.test_admission import EXAMPLE as ADMISSION
+from tests.examples.conftest import EXAMPLES, wait_until
 from tests.insight.metrics.exposed import Exposed
 from tests.patience import PATIENCE
 from tests.ports import find_free_port
 
-EXAMPLE = pathlib.Path(__file__).parent.parent.parent / "examples" / "monitoring"
+EXAMPLE, ADMISSION = EXAMPLES / "monitoring", EXAMPLES / "admission"
 
 #: What dashboards ask that were made for operators with controller-runtime, and with the metrics of client-go.
 QUERIES_OF_CONTROLLER_RUNTIME = [
@@ -190,21 +188,10 @@ def query(tmp_path: pathlib.Path) -> Iterator[Callable[[str], list[Any]]]:
             process.wait(PATIENCE)
 
 
-def wait_for(condition: Callable[[], object], explain: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        with contextlib.suppress(OSError):
-            if condition():
-                return
-        assert time.monotonic() < deadline, explain()
-        time.sleep(0.1)
-
-
 @pytest.mark.timeout(300)
-def test_real_prometheus(query: Callable[[str], list[Any]], tmp_path: pathlib.Path) -> None:
+def test_real_prometheus(query: Callable[[str], list[Any]], tmp_path: pathlib.Path, port: int) -> None:
     """A working operator is scraped: every query of the dashboard returns data, and those of controller-runtime too."""
     (tmp_path / "handlers.py").write_text((ADMISSION / "handlers.py").read_text() + HANDLERS)
-    port = find_free_port()
     with LocalCluster() as cluster:
         cluster.apply(ADMISSION / "crd.yaml")
         cluster.faults.inject(verb="patch", resource="kopfexamples", status=503, times=1)
@@ -212,21 +199,21 @@ def test_real_prometheus(query: Callable[[str], list[Any]], tmp_path: pathlib.Pa
         metrics = f"--metrics=http://127.0.0.1:{port}/metrics"
         arguments = ["run", "-A", "--standalone", metrics, "handlers.py"]
         with Process(*arguments, cwd=tmp_path, log=tmp_path / "operator.log", env=env) as operator:
-            wait_for(lambda: cluster.audit and "by_duration" in scrape(port), lambda: operator.output)
-            wait_for(lambda: is_admitted(cluster), lambda: operator.output)
+            wait_until(lambda: cluster.audit and "by_duration" in scrape(port))
+            wait_until(lambda: is_admitted(cluster))
             (tmp_path / "targets.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"]}]))
-            wait_for(lambda: query('up{job="operator"} == 1'), lambda: operator.output)
+            wait_until(lambda: query('up{job="operator"} == 1'))
             for number in range(20):
                 cluster.apply(make(f"obj-{number}", f"{number % 9}m"))
             expressions = [*QUERIES_OF_CONTROLLER_RUNTIME, *list_dashboard()]
             pending = [item.replace("$job", "operator").replace("$__rate_interval", "1m") for item in expressions]
-            wait_for(lambda: all(map(query, pending)), lambda: [*filterfalse(query, pending)])
+            wait_until(lambda: all(map(query, pending)), lambda: [*filterfalse(query, pending)])
             assert not query('ALERTS{alertstate="firing"}')
             total = query('sum(kopf_handler_duration_seconds_count{handler="create_fn",outcome="succeeded"})')
             assert float(total[0]["value"][1]) <= 20
             operator.press_ctrl_c()
             assert operator.wait() == 0
-        wait_for(lambda: query('up{job="operator"} == 0'), lambda: "It is still up.")
+        wait_until(lambda: query('up{job="operator"} == 0'))
 
 
 def scrape(port: int) -> str:

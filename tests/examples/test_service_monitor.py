@@ -1,14 +1,12 @@
 """The ServiceMonitor of the example: it is accepted, and leads to the port of the pods of the example deployment."""
 from __future__ import annotations
 
-import pathlib
 from typing import Any
 
 import yaml
 
 from kopf.testing import LocalCluster
-
-EXAMPLES = pathlib.Path(__file__).parent.parent.parent / "examples"
+from tests.examples.conftest import EXAMPLES
 
 LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
 

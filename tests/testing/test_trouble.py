@@ -10,29 +10,40 @@ import kopf
 from kopf.testing import Simulation
 from tests.testing.kopfexamples import CRD, make
 
-pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
+registry = kopf.OperatorRegistry()
+pytestmark = pytest.mark.simulation(crds=CRD, registry=registry)
+MINE = {"mine": ""}
+seen: list[tuple[str, str]] = []
+"""What the operator was told of: how, and of which object."""
 
 
-@pytest.fixture
-def handled() -> list[tuple[str, float]]:
-    """The objects that are handled, and when."""
-    return []
+@kopf.on.create("kopfexamples", registry=registry)
+@kopf.on.update("kopfexamples", registry=registry)
+async def change_fn(patch: kopf.Patch, **_: Any) -> None:
+    patch.status["handled"] = patch.status.get("handled", 0) + 1
 
+
+@kopf.on.create("kopfexamples", labels=MINE, registry=registry)
+async def append_fn(patch: kopf.Patch, **_: Any) -> None:
+    patch.fns.append(lambda body: body.setdefault("spec", {}).update(size=1))
+
+
+@kopf.on.event("configmaps", labels=MINE, registry=registry)
+@kopf.on.event("secrets", labels=MINE, registry=registry)
+@kopf.on.event("kopfexamples", registry=registry)
+async def event_fn(type: str, name: str, **_: Any) -> None:
+    seen.append((type, name))
 
 
 @pytest.fixture(autouse=True)
-def _handlers(simulation: Simulation, handled: list[tuple[str, float]]) -> None:
-    @kopf.on.create("kopfexamples")
-    @kopf.on.update("kopfexamples")
-    async def change_fn(name: str, patch: kopf.Patch, **_: Any) -> None:
-        handled.append((name, simulation.now))
-        patch.status["handled"] = patch.status.get("handled", 0) + 1
+def _nothing_is_seen_yet() -> None:
+    seen.clear()
 
 
-async def live(simulation: Simulation, name: str = "obj", within: float = 60) -> float:
+async def live(simulation: Simulation, name: str = "obj", within: float = 60, labels: Any = None) -> float:
     """Create an object and wait until it is handled; tell how long it took."""
     since = simulation.now
-    await simulation.apply(make(name))
+    await simulation.apply({**make(name), "metadata": {"name": name, "labels": labels or {}}})
     await simulation.expect("kopfexamples", name, field="status.handled", value=1, within=within)
     return simulation.now - since
 
@@ -43,7 +54,6 @@ def count_requests(simulation: Simulation, code: int, user: str | None = None) -
 
 
 async def test_requests_fail(simulation: Simulation) -> None:
-    await simulation.restart()
     simulation.faults.fail("patch", "kopfexamples/status", status=503, times=2)
     assert await live(simulation) >= 2
     assert count_requests(simulation, 503) == 2
@@ -51,7 +61,6 @@ async def test_requests_fail(simulation: Simulation) -> None:
 
 
 async def test_requests_fail_by_methods_and_for_everybody(simulation: Simulation) -> None:
-    await simulation.restart()
     simulation.faults.fail("PATCH", status=500, user="*", times=1)
     await live(simulation)
     assert count_requests(simulation, 500) == 1
@@ -59,7 +68,6 @@ async def test_requests_fail_by_methods_and_for_everybody(simulation: Simulation
 
 
 async def test_answers_are_lost(simulation: Simulation) -> None:
-    await simulation.restart()
     simulation.faults.lose("patch", "kopfexamples/status", times=1)
     await live(simulation)
     await simulation.advance(seconds=10)
@@ -69,20 +77,17 @@ async def test_answers_are_lost(simulation: Simulation) -> None:
 
 
 async def test_connections_break(simulation: Simulation) -> None:
-    await simulation.restart()
     simulation.faults.disconnect("patch", times=1)
     assert await live(simulation) >= 1
     assert simulation.writes == len(simulation.journal.get_writes(simulation.user)) + 1
 
 
 async def test_requests_are_slow(simulation: Simulation) -> None:
-    await simulation.restart()
     simulation.faults.latency(5, "patch", "kopfexamples/status")
     assert await live(simulation) == pytest.approx(5, abs=1.5)
 
 
 async def test_permissions_are_taken_away(simulation: Simulation) -> None:
-    await simulation.restart()
     simulation.faults.forbid("patch", "kopfexamples/status")
     with pytest.raises(AssertionError, match="status.handled is absent"):
         await live(simulation, within=10)
@@ -90,20 +95,14 @@ async def test_permissions_are_taken_away(simulation: Simulation) -> None:
 
 
 async def test_conflicts(simulation: Simulation) -> None:
-    @kopf.on.create("kopfexamples")
-    async def append_fn(patch: kopf.Patch, **_: Any) -> None:
-        patch.fns.append(lambda body: body.setdefault("spec", {}).update(size=1))
-
-    await simulation.restart()
     simulation.faults.conflict("kopfexamples")
-    await live(simulation)
+    await live(simulation, labels=MINE)
     await simulation.expect("kopfexamples", "obj", field="spec.size", value=1)
     assert count_requests(simulation, 409) + count_requests(simulation, 422) == 1
 
 
 @pytest.mark.parametrize("clean", [True, False])
 async def test_watches_are_dropped(simulation: Simulation, clean: bool) -> None:
-    await simulation.restart()
     await live(simulation)
     before = count_watches(simulation)
     simulation.faults.drop_watch(clean=clean)
@@ -118,7 +117,6 @@ def count_watches(simulation: Simulation) -> int:
 
 
 async def test_watches_are_dropped_periodically(simulation: Simulation) -> None:
-    await simulation.restart()
     await live(simulation)
     before = count_watches(simulation)
     simulation.faults.drop_watch(every=10)
@@ -132,14 +130,12 @@ async def test_watches_are_dropped_periodically(simulation: Simulation) -> None:
 
 
 async def test_stale_views(simulation: Simulation) -> None:
-    await simulation.restart()
     await simulation.settle()
     simulation.faults.stale_view(30)
     assert await live(simulation) == pytest.approx(30, abs=2)
 
 
 async def test_watches_lag(simulation: Simulation) -> None:
-    await simulation.restart()
     await simulation.settle()
     simulation.faults.lag(3)
     assert await live(simulation) == pytest.approx(3, abs=0.5)
@@ -148,50 +144,30 @@ async def test_watches_lag(simulation: Simulation) -> None:
 
 
 async def test_kinds_are_reordered(simulation: Simulation) -> None:
-    seen: list[str] = []
-
-    @kopf.on.event("configmaps")
-    async def configmap_fn(name: str, **_: Any) -> None:
-        seen.append(name)
-
-    @kopf.on.event("secrets")
-    async def secret_fn(name: str, **_: Any) -> None:
-        seen.append(name)
-
-    await simulation.restart()
-    await simulation.settle()
-    seen.clear()
     simulation.faults.reorder(10)
     names = []
     for n in range(10):
         for kind in ("ConfigMap", "Secret"):
-            await simulation.apply({"apiVersion": "v1", "kind": kind, "metadata": {"name": f"{kind.lower()}{n}"}})
             names.append(f"{kind.lower()}{n}")
+            await simulation.apply({"apiVersion": "v1", "kind": kind, "metadata": {"name": names[-1], "labels": MINE}})
         await simulation.advance(seconds=1)
     await simulation.settle(calm=15)
-    assert sorted(seen) == sorted(names)
-    assert seen != names
+    told = [name for _, name in seen]
+    assert sorted(told) == sorted(names)
+    assert told != names
 
 
 async def test_events_come_twice(simulation: Simulation) -> None:
-    seen = []
-
-    @kopf.on.event("kopfexamples")
-    async def event_fn(type: str, **_: Any) -> None:
-        seen.append(type)
-
-    await simulation.restart()
     await simulation.settle()
     simulation.faults.lag(0.5)
     simulation.faults.duplicate_events()
     await live(simulation)
     await simulation.settle()
     assert len(simulation.journal.get_calls(reason="create")) == 1
-    assert set(seen) == {"ADDED", "MODIFIED"}
+    assert set(seen) == {("ADDED", "obj"), ("MODIFIED", "obj")}
 
 
 async def test_history_expires(simulation: Simulation) -> None:
-    await simulation.restart()
     await live(simulation)
     await simulation.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "another-change"}})
     simulation.faults.expire()
@@ -200,23 +176,21 @@ async def test_history_expires(simulation: Simulation) -> None:
     await live(simulation, "other")
 
 
-async def test_partitions(simulation: Simulation, handled: list[tuple[str, float]]) -> None:
-    await simulation.restart()
+async def test_partitions(simulation: Simulation) -> None:
     await simulation.settle()
     simulation.faults.partition(30)
     assert await live(simulation) >= 30
-    assert [name for name, _ in handled] == ["obj"]
+    assert [call.name for call in simulation.journal.get_calls("change_fn")] == ["obj"]
     simulation.faults.partition()
     await simulation.apply(make("other"))
     await simulation.advance(minutes=10)
-    assert [name for name, _ in handled] == ["obj"]
+    assert [call.name for call in simulation.journal.get_calls("change_fn")] == ["obj"]
     simulation.faults.clear()
     await simulation.expect("kopfexamples", "other", field="status.handled", value=1)
 
 
 @pytest.mark.parametrize("keep_data", [True, False])
 async def test_the_cluster_restarts(simulation: Simulation, keep_data: bool) -> None:
-    await simulation.restart()
     await live(simulation)
     simulation.faults.restart_cluster(keep_data=keep_data)
     await simulation.advance(seconds=10)
@@ -228,14 +202,12 @@ async def test_the_cluster_restarts(simulation: Simulation, keep_data: bool) -> 
 
 
 async def test_other_users_are_hit_if_named(simulation: Simulation) -> None:
-    await simulation.restart()
     simulation.faults.fail("patch", status=500, user="alice")
     await live(simulation)
     assert count_requests(simulation, 500) == 0
 
 
 async def test_the_share_of_requests(simulation: Simulation) -> None:
-    await simulation.restart()
     simulation.faults.fail("patch", rate=0.5)
     for n in range(10):
         await live(simulation, f"obj{n}", within=600)
@@ -243,7 +215,6 @@ async def test_the_share_of_requests(simulation: Simulation) -> None:
 
 
 async def test_rules_can_be_removed(simulation: Simulation) -> None:
-    await simulation.restart()
     rule = simulation.faults.fail("patch", status=403)
     simulation.cluster.faults.remove(rule)
     await live(simulation)
@@ -260,7 +231,6 @@ MAKERS: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("n", range(len(MAKERS)))
 async def test_all_trouble_is_noted_and_can_be_ended(simulation: Simulation, n: int) -> None:
-    await simulation.restart()
     await simulation.settle()
     before = len(simulation.journal)
     MAKERS[n](simulation.faults)
