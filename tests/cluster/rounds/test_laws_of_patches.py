@@ -8,7 +8,7 @@ from typing import Any
 import json_merge_patch
 import jsonpatch
 import jsonpointer
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.cluster.rounds.widgets import FREE_PATH, make_thing
@@ -40,15 +40,23 @@ def test_merge_patches_against_a_library(wire: Wire) -> None:
     attempt()
 
 
+def is_right(operations: Any, old: Any, new: Any) -> bool:
+    try:
+        return bool(jsonpatch.apply_patch({"spec": old}, operations) == {"spec": new})
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException):
+        return False
+
+
 def test_json_patches_of_a_library_lead_where_they_should(wire: Wire) -> None:
-    # The library makes wrong differences of objects with keys that look like indices.
+    # The library makes wrong differences of objects with keys that look like indices, and of some lists in lists.
     specs = SPECS.filter(lambda spec: '"0"' not in json.dumps(spec))
 
     @laws
     @given(specs, specs)
     def attempt(old: Any, new: Any) -> None:
-        wire.put(FREE_PATH, make_thing("patched", old))
         operations = jsonpatch.make_patch({"spec": old}, {"spec": new}).patch
+        assume(is_right(operations, old, new))
+        wire.put(FREE_PATH, make_thing("patched", old))
         answer = wire.send("PATCH", f"{FREE_PATH}/patched", operations, JSON_PATCH)
         assert (answer.status, answer.json["spec"]) == (200, new)
     attempt()
