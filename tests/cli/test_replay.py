@@ -47,7 +47,7 @@ def create_fn(retry, name, patch, **_):
 
 @kopf.on.update("kopfexamples")
 async def update_fn(logger, spec, **_):
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.15)  # so that something is underway whenever the beginning of a recording is dropped
     logger.info(f"Updated to {spec.get('step')}.")
 
 @kopf.timer("kopfexamples", interval=0.3)
@@ -181,7 +181,7 @@ def test_the_latest_of_a_large_recording_is_replayed(
     assert len(result.recorded_journal.get_calls("update_fn")) > 5
     assert "as if it was restarted then" in str(result)
 
-    changed = HANDLERS.replace("    await asyncio.sleep(0.01)\n", "    raise kopf.PermanentError('No.')\n")
+    changed = HANDLERS.replace("    await asyncio.sleep(0.15)", "    raise kopf.PermanentError('No.')")
     (folder / "changed.py").write_text(changed)
     result = replay(folder / "recording", folder / "changed.py")
     assert len({item.place for item in result.divergences if item.kind == "outcome"}) >= 5

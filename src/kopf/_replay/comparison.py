@@ -120,6 +120,8 @@ class Comparison:
         now, place = self._schedule.now, _locate(kind, fields, documents)
         actions = self._actions.get(_make_key(kind, fields, documents), ())
         candidates = [action for action in actions if not action.is_repeated and abs(action.time - now) <= _WINDOW]
+        if kind != "open" and self._is_warming_up(now):  # what was underway, must not wait for what came after it
+            candidates = [action for action in candidates if _is_same(action, kind, fields, documents)]
         if kind == "open":  # when a broken stream is opened again, is a matter of milliseconds and pauses
             candidates = [action for action in actions if not action.is_repeated][:1]
         if is_event(place):
@@ -189,13 +191,16 @@ class Comparison:
         is_concurrent = fields.get("background") or fields.get("reason") in _CONCURRENT
         return abs(time - self._run.stop_time) <= (_CONCURRENT_RACE if is_concurrent else _RACE)
 
+    def _is_warming_up(self, time: float) -> bool:
+        checkpoint = self._run.checkpoint
+        return checkpoint is not None and time < checkpoint.time + _WARM_UP
+
     def _is_excused(self, kind: str, fields: Mapping[str, Any], place: str, time: float | None = None) -> bool:
         if place.startswith(_WEBHOOKS):
             return True
-        checkpoint = self._run.checkpoint
-        if checkpoint is None:
+        if self._run.checkpoint is None:
             return False
-        if (time if time is not None else self._schedule.now) < checkpoint.time + _WARM_UP:
+        if self._is_warming_up(self._schedule.now if time is None else time):
             return True
         if kind == "open" or fields.get("background"):
             return True
@@ -251,6 +256,11 @@ def _find_most_similar(
     """Find the first of the most similar ones; tell in what it differs."""
     compared = [(candidate, _list_differences(candidate, kind, fields, documents)) for candidate in candidates]
     return min(compared, key=lambda pair: len(pair[1]))
+
+
+def _is_same(action: RecordedAction, kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]) -> bool:
+    is_of_same_version = action.fields.get("version") == fields.get("version")
+    return is_of_same_version and not _list_differences(action, kind, fields, documents)
 
 
 def _list_differences(
