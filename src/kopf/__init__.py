@@ -90,6 +90,7 @@ if typing.TYPE_CHECKING:
         SmartProgressStorage,
         StatusProgressStorage,
     )
+    from kopf._values.backoffs import exponential
     from kopf._values.bodies import (
         Annotations,
         Body,
@@ -234,6 +235,7 @@ __all__ = [
     "event",
     "exception",
     "execute",
+    "exponential",
     "get_default_lifecycle",
     "get_default_registry",
     "harmonize_naming",
@@ -305,6 +307,7 @@ _HOMES = {
         "AnnotationsProgressStorage MultiProgressStorage ProgressRecord ProgressStorage SmartProgressStorage "
         "StatusProgressStorage"
     ),
+    "kopf._values.backoffs": "exponential",
     "kopf._values.bodies": "Annotations Body BodyEssence Labels Meta RawBody RawEvent RawEventType Spec Status",
     "kopf._values.diffs": "Diff DiffItem DiffOperation",
     "kopf._values.errors": "OperatorError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -40,6 +41,42 @@ async def test_the_default_backoff_is_in_the_settings(operator: Operator, kex: O
     started = now()
     await kex.create_and_wait()
     assert [time - started for time in calls] == pytest.approx([0, 7, 14], abs=1)
+
+
+async def test_exponential_delays_go_on_after_a_restart(operator: Operator, kex: Objects, calls: Calls) -> None:
+    error = ValueError("boom")
+    backoff = kopf.exponential(initial=10, factor=3, maximum=200, jitter=0)
+    kopf.on.create("kopfexamples", id="fn", backoff=backoff)(calls.noting(lambda **_: now(), error=error, times=4))
+    await operator.start()
+    started = now()
+    await kex.create()
+    await calls.wait_length(2)
+    await operator.restart()
+    await calls.wait_length(5)
+    assert [time - started for time in calls] == pytest.approx([0, 10, 40, 130, 330], abs=15)  # a restart takes time
+
+
+@pytest.mark.parametrize("kind", ["create", "timer"])
+async def test_delays_are_spread_over_objects_and_handlers(
+        operator: Operator, kex: Objects, logs: Logs, kind: str,
+) -> None:
+    async def fn(**_: Any) -> None:
+        raise ValueError("boom")
+
+    operator.set("execution.default_backoff", kopf.exponential(initial=100, jitter=0.5))
+    for name in ["fn1", "fn2"]:
+        if kind == "timer":
+            kopf.timer("kopfexamples", id=name, interval=5)(fn)
+        else:
+            kopf.on.create("kopfexamples", id=name)(fn)
+    await operator.start()
+    for name in ["obj1", "obj2"]:
+        await kex.create(name)
+    await logs.wait(".*will try again in .*", times=4)
+    failures = [record.getMessage() for record in logs.find(".*will try again in .*")]
+    found = {match[1] for text in failures if (match := re.search(r"try again in ([\d.]+) seconds", text))}
+    assert len(found) == 4
+    assert all(50 <= float(delay) <= 100 for delay in found)
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=60)], ids=["arb", "temp"])

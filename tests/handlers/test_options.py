@@ -50,7 +50,8 @@ FLAGS: list[tuple[Decorator, str]] = [
 ]
 NAMES = "group version kind plural singular shortcut category"
 REFUSED: list[tuple[list[Decorator], str, list[Any], str]] = [
-    (RETRIED, "timeout backoff", WRONG_SECONDS, "must be a number of seconds (0 or more), got "),
+    (RETRIED, "timeout", WRONG_SECONDS, "must be a number of seconds (0 or more), got "),
+    (RETRIED, "backoff", WRONG_SECONDS, "must be a number of seconds (0 or more), or kopf.exponential(...), got "),
     ([kopf.timer], "interval idle", WRONG_SECONDS, "must be a number of seconds (0 or more), got "),
     (DELAYED, "initial_delay", WRONG_SECONDS, "must be a number of seconds (0 or more), or a function"),
     ([kopf.daemon], "cancellation_backoff cancellation_timeout cancellation_polling", WRONG_SECONDS,
@@ -181,7 +182,7 @@ def test_all_problems_of_the_options_are_told_at_once(registry: kopf.OperatorReg
     assert all(problem.startswith(f"{pathlib.Path(__file__).relative_to(pathlib.Path.cwd())}:") for problem in problems)
     assert [problem.partition(": ")[2] for problem in problems] == [
         "This kind of handlers has no such options: retires, timeuot. Did you mean 'retries', 'timeout'?",
-        "backoff= must be a number of seconds (0 or more), got '10s' (str).",
+        "backoff= must be a number of seconds (0 or more), or kopf.exponential(...), got '10s' (str).",
         "errors= must be kopf.ErrorsMode.IGNORED, or .TEMPORARY, or .PERMANENT, got 'ignore' (str).",
         "The filters old=/new= need field= to know what to check.",
     ]

@@ -98,6 +98,32 @@ def test_delays(error: Exception, backoff: float | None, delay: float | None) ->
     assert judge_it(make_handler(backoff=backoff), error).outcome == Outcome(False, delay, None, error)
 
 
+@pytest.mark.parametrize("is_default", [False, True])
+@pytest.mark.parametrize(("attempt", "delay"), [({}, 1), ({"retry": 3}, 8), ({"retry": 5, "reentries": 4}, 2)])
+def test_exponential_delays(is_default: bool, attempt: Any, delay: float) -> None:
+    backoff = kopf.exponential(jitter=0)
+    handler = make_handler(backoff=None if is_default else backoff)
+    default = backoff if is_default else 60
+    judgement = judge(handler, make_attempt(**attempt), ValueError(), default_backoff=default)
+    assert judgement.outcome.delay == delay
+    assert judgement.details[0] == f"try again in {delay:.1f} seconds"
+
+
+def test_exponential_delays_differ_between_objects_and_handlers() -> None:
+    handlers = [make_handler(id=name, backoff=kopf.exponential(initial=100)) for name in ["fn1", "fn2"]]
+    delays = {
+        judge(handler, make_attempt(), ValueError(), default_backoff=60, uid=uid).outcome.delay
+        for handler in handlers for uid in ["uid1", "uid2"]
+    }
+    assert len(delays) == 4
+
+
+def test_exponential_delays_count_for_the_timeout() -> None:
+    handler = make_handler(backoff=kopf.exponential(initial=5, jitter=0), timeout=10)
+    assert not judge_it(handler, ValueError(), retry=0, runtime=4).outcome.final
+    assert judge_it(handler, ValueError(), retry=1, runtime=4).outcome.final
+
+
 @pytest.mark.parametrize(("limits", "plan"), [
     ({"retries": 1}, "exceed 1 retries"), ({"timeout": 10, "retries": 2}, "time out after 10 seconds"),
 ])

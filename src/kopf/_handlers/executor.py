@@ -84,7 +84,7 @@ class HandlerExecutor:
             _report_cancellation(handler, e, logger)
             raise
         except Exception as e:
-            outcome = self._fail(handler, attempt, e, logger)
+            outcome = self._fail(handler, cause, attempt, e)
         else:
             outcome = self._conclude(handler, cause, result, around)
         finally:
@@ -98,10 +98,11 @@ class HandlerExecutor:
             # the kwargs of the handler.
             del outcome
 
-    def _fail(self, handler: Handler, attempt: Attempt, error: Exception, logger: Logger) -> Outcome:
-        judgement = judge(handler, attempt, error, default_backoff=self._settings.default_backoff)
+    def _fail(self, handler: Handler, cause: Cause, attempt: Attempt, error: Exception) -> Outcome:
+        uid = cause.body.object.head.key if isinstance(cause, ResourceCause) else ""
+        judgement = judge(handler, attempt, error, default_backoff=self._settings.default_backoff, uid=uid)
         exc_info = error if judgement.has_traceback else None
-        logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
+        cause.logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
         return judgement.outcome
 
     def _conclude(self, handler: Handler, cause: Cause, result: Any, around: Surroundings) -> Outcome:

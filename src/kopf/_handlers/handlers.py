@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from kopf._handlers.criteria import MetaFilter, ValueFilter, WhenFilter
 from kopf._handlers.handler_errors import ErrorsMode
+from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.fields import FieldPath
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
@@ -33,7 +34,7 @@ class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
     errors: ErrorsMode | None = None
     timeout: float | None = None
     retries: int | None = None
-    backoff: float | None = None
+    backoff: float | ExponentialBackoff | None = None
 
     # These are found out, whatever is passed.
     is_async: bool = False

@@ -16,6 +16,7 @@ from kopf._handlers.criteria import MetaFilter, MetaFilterToken, ValueFilter, Wh
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handler_errors import ErrorsMode
 from kopf._handlers.registry import OperatorRegistry
+from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.fields import FieldSpec
 from kopf._values.reasons import Operation
 from kopf._values.similar_names import find_similar_names
@@ -39,8 +40,11 @@ class RetryOptions(HandlerOptions, total=False):
     """In how many seconds since its first attempt the handler must succeed; unlimited by default."""
     retries: int | None
     """How many attempts are made; unlimited by default."""
-    backoff: float | None
-    """In how many seconds to retry after arbitrary exceptions; the default is in the settings: 60."""
+    backoff: float | ExponentialBackoff | None
+    """
+    In how many seconds to retry after arbitrary exceptions, or :func:`kopf.exponential`; the default is in the
+    settings: 60.
+    """
 
 
 class ActivityOptions(RetryOptions, total=False):
@@ -208,6 +212,10 @@ def _is_delay(value: object) -> bool:
     return callable(value) or _is_number(value)
 
 
+def _is_backoff(value: object) -> bool:
+    return isinstance(value, ExponentialBackoff) or _is_number(value)
+
+
 def _is_field(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, tuple | list) and all(map(_is_text, value)))
 
@@ -230,12 +238,13 @@ _FLAG: _Check = (_is_flag, "True or False")
 _METADATA: _Check = (_is_metadata_filter, "a dict with strings, functions, kopf.PRESENT, or kopf.ABSENT by strings")
 _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("id", "group", "version", "kind", "plural", "singular", "shortcut", "category"), _TEXT),
-    **dict.fromkeys(("timeout", "backoff", "interval", "idle"), _SECONDS),
+    **dict.fromkeys(("timeout", "interval", "idle"), _SECONDS),
     **dict.fromkeys(("cancellation_backoff", "cancellation_timeout", "cancellation_polling"), _SECONDS),
     **dict.fromkeys(("labels", "annotations"), _METADATA),
     **dict.fromkeys(("deleted", "optional", "sharp", "persistent", "side_effects", "ignore_failures"), _FLAG),
     "retries": (_is_number, "a number of attempts (0 or more)"),
     "errors": (lambda value: isinstance(value, ErrorsMode), "kopf.ErrorsMode.IGNORED, or .TEMPORARY, or .PERMANENT"),
+    "backoff": (_is_backoff, "a number of seconds (0 or more), or kopf.exponential(...)"),
     "initial_delay": (_is_delay, "a number of seconds (0 or more), or a function that returns it"),
     "when": (callable, "a function"),
     "field": (_is_field, "a dotted string or a sequence of strings"),

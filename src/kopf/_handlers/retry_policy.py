@@ -5,7 +5,8 @@ It applies to the handlers of all kinds. Nothing is called or logged here, and n
 
 * A :class:`TemporaryError` is retried after its own delay; a :class:`PermanentError` never is.
 * Any other error is treated as the handler's ``errors=`` says, or as is usual for this kind of handlers. It is retried
-  after the handler's ``backoff=``, or after ``settings.execution.default_backoff``.
+  after the handler's ``backoff=``, or after ``settings.execution.default_backoff``; any of these can grow with the
+  failures.
 * The ``retries=`` are the number of all attempts, the ``timeout=`` is the time since the first one. An attempt that
   would be beyond any of these is not waited for: the handler fails at once.
 * Waiting for sub-handlers is neither a success nor a failure, and is not counted.
@@ -30,6 +31,7 @@ from kopf._handlers.handler_errors import (
 )
 from kopf._handlers.handlers import ActivityHandler, Handler, IndexingHandler, WatchingHandler, WebhookHandler
 from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.bodies import StanzaError
 from kopf._values.reasons import Activity
 
@@ -104,8 +106,20 @@ def check_limits(handler: Handler, attempt: Attempt) -> None:
         raise HandlerRetriesError(f"{handler} has exceeded {attempt.failures} retries.")
 
 
-def judge(handler: Handler, attempt: Attempt, error: Exception, *, default_backoff: float) -> Judgement:
-    """Decide what comes next after the error; ``default_backoff`` (seconds) is for handlers with no own one."""
+def judge(
+    handler: Handler,
+    attempt: Attempt,
+    error: Exception,
+    *,
+    default_backoff: float | ExponentialBackoff,
+    uid: str = "",
+) -> Judgement:
+    """
+    Decide what comes next after the error.
+
+    ``default_backoff`` (seconds) is for handlers with no own one; ``uid`` is of the object, so that growing delays
+    differ between objects.
+    """
     match error:
         case HandlerChildrenRetry():
             outcome = Outcome(final=False, delay=error.delay, exception=error)
@@ -118,7 +132,10 @@ def judge(handler: Handler, attempt: Attempt, error: Exception, *, default_backo
             return _give_up(error, logging.ERROR, "%s failed permanently: %s")
         case StanzaError() if isinstance(handler, WebhookHandler):
             return _give_up(deny_malformed(error), logging.INFO, _DENIAL)
-    return _judge_arbitrary_error(handler, attempt, error, default_backoff)
+    backoff = default_backoff if handler.backoff is None else handler.backoff
+    if isinstance(backoff, ExponentialBackoff):
+        backoff = backoff.get_delay(attempt.failures, f"{handler.id} {uid}")
+    return _judge_arbitrary_error(handler, attempt, error, backoff)
 
 
 def _give_up(error: PermanentError, level: int, message: str) -> Judgement:
@@ -135,9 +152,8 @@ def _judge_temporary_error(handler: Handler, attempt: Attempt, error: TemporaryE
     return Judgement(outcome, logging.ERROR, "%s failed temporarily: %s", (_describe(error),))
 
 
-def _judge_arbitrary_error(handler: Handler, attempt: Attempt, error: Exception, default_backoff: float) -> Judgement:
+def _judge_arbitrary_error(handler: Handler, attempt: Attempt, error: Exception, backoff: float) -> Judgement:
     mode = get_errors_mode(handler)
-    backoff = default_backoff if handler.backoff is None else handler.backoff
     limit = _find_exceeded_limit(handler, attempt, backoff)
     if mode is ErrorsMode.IGNORED:
         plan, outcome = "be ignored", Outcome(final=True, ignored=error)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
     from prometheus_client import CollectorRegistry
 
+    from kopf._values.backoffs import ExponentialBackoff
     from kopf._values.reviews import WebhookServerProtocol
 
 Delays = float | Iterable[float]
@@ -184,8 +185,11 @@ class AdmissionSettings:
 class ExecutionSettings:
     """How handlers are executed."""
 
-    default_backoff: float = 60
-    """The delay before the next attempt after an arbitrary error, unless the handler has its own."""
+    default_backoff: float | ExponentialBackoff = 60
+    """
+    The delay before the next attempt after an arbitrary error, unless the handler has its own: seconds, or
+    :func:`kopf.exponential`.
+    """
     executor: concurrent.futures.Executor = dataclasses.field(default_factory=HandlerThreads)
     """
     Where synchronous handlers run. If it is replaced, synchronous daemons run there too.

@@ -22,6 +22,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._kits.hierarchies import CLUSTER_SCOPED_KINDS
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
+from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.bodies import RawEventType
 from kopf._values.fields import FieldSpec
 from kopf._values.objects import KubeObject
@@ -52,7 +53,7 @@ class DeclarationOptions(TypedDict, total=False):
     errors: ErrorsMode
     timeout: float
     retries: int
-    backoff: float
+    backoff: float | ExponentialBackoff
 
 
 class AdmissionOptions(TypedDict, total=False):
