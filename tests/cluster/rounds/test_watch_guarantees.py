@@ -27,10 +27,19 @@ from tests.cluster.rounds.watchers import (
     Watcher,
     list_state,
 )
-from tests.cluster.rounds.writers import DEFINITION, EVENTS, LANES, LAST, Fact, Spec, Writer, make_counter
+from tests.cluster.rounds.writers import (
+    DEFINITION,
+    EVENTS,
+    LANES,
+    LAST,
+    OBJECTS,
+    WRITERS,
+    Fact,
+    Spec,
+    Writer,
+    make_counter,
+)
 
-WRITERS = 8
-OBJECTS = 25  # of each writer
 SEED = 1
 
 

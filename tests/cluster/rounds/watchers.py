@@ -15,9 +15,12 @@ from typing import NamedTuple
 import aiohttp
 import msgspec
 
-from tests.cluster.rounds.writers import EVENTS, LAST, PATH, Counter, Metadata
+from tests.cluster.rounds.writers import EVENTS, LAST, OBJECTS, PATH, WRITERS, Counter, Metadata
 
-PATIENCE = (1, 20, EVENTS // 200, EVENTS // 30)  # events before a watcher breaks its connection
+LONGEST_STATE = WRITERS * OBJECTS + 2  # all objects, the last one, and the bookmark in the end
+# Events before a watcher breaks its connection. One of them outlasts a whole state, or whoever begins with the state in
+# the stream would begin anew forever.
+PATIENCE = (1, 20, EVENTS // 200, max(EVENTS // 30, LONGEST_STATE))
 HORIZON = EVENTS // 100  # events to go back at most: less than the patience, to get on at all
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 

@@ -23,6 +23,8 @@ API_VERSION = f"{GROUP}/v1"
 PATH = f"/apis/{API_VERSION}/namespaces/default/{PLURAL}"
 LAST = "zz-last"  # the object that tells that nobody writes any more
 LANES = ("red", "green", "blue")
+WRITERS = 8
+OBJECTS = 25  # of each writer
 BATCH = 50  # requests that are sent at once
 
 DEFINITION: dict[str, Any] = {
