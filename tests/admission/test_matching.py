@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kopf
-from kopf._admission.configurations import list_conditions, select_objects
+from kopf._admission.webhook_configurations import list_conditions, select_objects
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import WebhookHandler
 from kopf._handlers.matching import matches

@@ -23,7 +23,7 @@ import socket
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kopf._admission.configurations import CONFIGURATIONS, Declaration, WebhookRecord
+from kopf._admission.webhook_configurations import CONFIGURATIONS, Declaration, WebhookRecord
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import (
     APIConflictError,
