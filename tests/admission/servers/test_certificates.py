@@ -16,8 +16,8 @@ from cryptography.x509.oid import NameOID
 
 import kopf
 from kopf._admission.servers import certificates
+from kopf._admission.servers.certificate_sources import MissingDependencyError
 from kopf._admission.servers.identities import Identity
-from kopf._admission.servers.sources import MissingDependencyError
 from kopf._admission.servers.tls_contexts import load_identity, make_context
 from tests.patience import PATIENCE
 

@@ -10,8 +10,8 @@ import pytest
 from pyngrok import process
 
 import kopf
+from kopf._admission.servers.certificate_sources import MissingDependencyError
 from kopf._admission.servers.ngrok import WebhookNgrokTunnel
-from kopf._admission.servers.sources import MissingDependencyError
 from tests.admission.servers.serving import Reviewer, send, serving
 
 

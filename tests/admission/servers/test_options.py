@@ -16,7 +16,7 @@ import pytest
 
 import kopf
 from kopf._admission.servers import certificates
-from kopf._admission.servers.sources import MissingDependencyError
+from kopf._admission.servers.certificate_sources import MissingDependencyError
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import WebhookClientConfig
 from tests.admission.servers.serving import (

@@ -11,7 +11,7 @@ import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING
 
-from kopf._admission.servers.sources import MissingDependencyError
+from kopf._admission.servers.certificate_sources import MissingDependencyError
 from kopf._admission.servers.tls_contexts import Path
 from kopf._admission.servers.webhook_server import WebhookContextManager, WebhookServer
 from kopf._values.reviews import WebhookClientConfig, WebhookFn

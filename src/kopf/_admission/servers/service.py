@@ -20,9 +20,9 @@ import urllib.parse
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
+from kopf._admission.servers.certificate_sources import Issuer
 from kopf._admission.servers.identities import Identity, IdentitySource
 from kopf._admission.servers.rotation import Rotation, advance
-from kopf._admission.servers.sources import Issuer
 from kopf._admission.servers.tls_contexts import Path
 from kopf._admission.servers.webhook_server import WebhookServer
 from kopf._client.auth.service_account import SERVICE_ACCOUNT_PATH

@@ -9,8 +9,8 @@ import datetime
 import pathlib
 import ssl
 
+from kopf._admission.servers.certificate_sources import read_file
 from kopf._admission.servers.identities import READS, Identity, IdentitySource, join_pems
-from kopf._admission.servers.sources import read_file
 from kopf._admission.servers.tls_contexts import ClientVerification, Path, check_bundle, load_identity, make_context
 
 

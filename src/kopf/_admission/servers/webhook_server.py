@@ -17,10 +17,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable,
 from types import TracebackType
 from typing import ClassVar, Self
 
+from kopf._admission.servers.certificate_sources import CertificateFiles, GeneratedCertificates, Issuer
 from kopf._admission.servers.identities import IdentitySource
 from kopf._admission.servers.renewal import Renewal
 from kopf._admission.servers.rotation import LIFETIME
-from kopf._admission.servers.sources import CertificateFiles, GeneratedCertificates, Issuer
 from kopf._admission.servers.tls_contexts import Path
 from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
 from kopf._serving.listening import open_sockets
