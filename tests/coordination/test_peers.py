@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kopf._coordination.identity import make_identity
+from kopf._coordination.peer_identity import make_identity
 from kopf._coordination.peers import MAX_LIFETIME, Peer, Peers, name_peers
 from kopf._settings.settings import MAX_PRIORITY
 

@@ -71,8 +71,8 @@ class Peering:
         if self._settings.standalone:
             return
         # Standalone operators have nothing of that in their memory.
-        from kopf._coordination.identity import make_identity
         from kopf._coordination.membership import Membership
+        from kopf._coordination.peer_identity import make_identity
         from kopf._coordination.records import Site
 
         if self._identity is None:

@@ -137,7 +137,7 @@ async def operator(
         if patterns and clusterwide:
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
         if record is not None and identity is None:
-            from kopf._coordination.identity import make_identity  # those who are alone, need none of that
+            from kopf._coordination.peer_identity import make_identity  # those who are alone, need none of that
 
             identity = make_identity()  # it is to be known in advance: the records of the peering have it
         kept = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kopf._coordination.identity import make_identity
+from kopf._coordination.peer_identity import make_identity
 from kopf._coordination.peers import MAX_LIFETIME, Peer
 from kopf._operator.freezing import put_record
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
