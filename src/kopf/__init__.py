@@ -104,9 +104,9 @@ if typing.TYPE_CHECKING:
         Status,
     )
     from kopf._values.diffs import Diff, DiffItem, DiffOperation
-    from kopf._values.errors import OperatorError
     from kopf._values.fields import FieldPath, FieldSpec
     from kopf._values.ids import HandlerId
+    from kopf._values.operator_error import OperatorError
     from kopf._values.patches import Patch, PatchFn
     from kopf._values.reasons import Operation, Reason
     from kopf._values.references import (
@@ -310,7 +310,7 @@ _HOMES = {
     "kopf._values.backoffs": "exponential",
     "kopf._values.bodies": "Annotations Body BodyEssence Labels Meta RawBody RawEvent RawEventType Spec Status",
     "kopf._values.diffs": "Diff DiffItem DiffOperation",
-    "kopf._values.errors": "OperatorError",
+    "kopf._values.operator_error": "OperatorError",
     "kopf._values.fields": "FieldPath FieldSpec",
     "kopf._values.ids": "HandlerId",
     "kopf._values.patches": "Patch PatchFn",

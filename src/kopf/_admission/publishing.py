@@ -39,7 +39,7 @@ from kopf._controller.informer import Informer
 from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
 from kopf._handlers.registry import OperatorRegistry
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 from kopf._values.patches import JSON_PATCH
 from kopf._values.reasons import WebhookType
 from kopf._values.resources import Resource

@@ -20,7 +20,7 @@ from kopf._client.resources.discovery import Discovery
 from kopf._controller.runtime import Runtime
 from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import AdmissionSettings
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 from kopf._values.resources import Resource
 from kopf._values.reviews import WebhookClientConfig, WebhookServerProtocol
 

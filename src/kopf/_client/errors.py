@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kopf._values import codec
-from kopf._values.errors import OperatorError
 from kopf._values.fields import FieldPath
+from kopf._values.operator_error import OperatorError
 
 _TEXT_LIMIT = 300
 _KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]<>]+)")

@@ -19,8 +19,8 @@ from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.retry_policy import Retries
 from kopf._settings.settings import OperatorSettings
-from kopf._values.errors import OperatorError
 from kopf._values.ids import HandlerId
+from kopf._values.operator_error import OperatorError
 from kopf._values.reasons import Activity
 
 

@@ -14,7 +14,7 @@ from kopf._operator.access import Access
 from kopf._operator.namespace_patterns import NamespacePattern, check_patterns, get_exact
 from kopf._operator.namespaces import list_matching
 from kopf._settings.settings import OperatorSettings
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 
 
 class MissingPeeringError(OperatorError):

@@ -24,8 +24,8 @@ from kopf._health.watchdog import Watchdog
 from kopf._operator.namespace_patterns import NamespacePattern, matches_any
 from kopf._serving.endpoints import Endpoint, parse_endpoint
 from kopf._settings.settings import OperatorSettings
-from kopf._values.errors import OperatorError
 from kopf._values.ids import HandlerId
+from kopf._values.operator_error import OperatorError
 from kopf._values.records import FrozenRecord
 
 if TYPE_CHECKING:

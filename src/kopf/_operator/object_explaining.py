@@ -31,8 +31,8 @@ from kopf._operator.access import Access
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._storage.snapshots import Snapshots
 from kopf._values import codec
-from kopf._values.errors import OperatorError
 from kopf._values.objects import KubeObject
+from kopf._values.operator_error import OperatorError
 from kopf._values.permissions import format_rule
 from kopf._values.resources import EVENTS, Resource
 from kopf._values.selectors import Selector

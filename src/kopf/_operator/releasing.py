@@ -16,8 +16,8 @@ from kopf._client.resources.listing import list_pages
 from kopf._client.resources.patching import PatchConflict, PatchOptions, patch_object
 from kopf._client.resources.targets import Target
 from kopf._operator.access import Access
-from kopf._values.errors import OperatorError
 from kopf._values.objects import KubeObject
+from kopf._values.operator_error import OperatorError
 from kopf._values.patches import FinalizerChange, Patch
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from kopf._replay.redaction import TEXT
 from kopf._values import codec
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 
 FORMAT = 1
 """The version of the format; it is raised when older readers would misunderstand the file."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from kopf._serving.endpoints import Endpoint
 from kopf._serving.listening import open_sockets
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 
 if TYPE_CHECKING:
     from aiohttp import web

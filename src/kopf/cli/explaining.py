@@ -19,7 +19,7 @@ from kopf._insight.explaining.wording import render
 from kopf._operator.access import Access
 from kopf._operator.object_explaining import explain_object
 from kopf._settings.settings import OperatorSettings
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 from kopf.cli.loading import LoadingError, load
 from kopf.cli.options import CLIControls
 

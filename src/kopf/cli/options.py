@@ -24,7 +24,7 @@ from kopf._logging.configuration import (
 from kopf._operator.access import Access
 from kopf._operator.flags import Flag
 from kopf._settings.settings import OperatorSettings
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from kopf._operator.embedding import OperatorOptions, operator
 from kopf._operator.namespace_patterns import check_patterns
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import collect_rarely, give_back_freed_memory, trim_heap_regularly
 from kopf.cli.options import DEBUG_KEY, DEV_PRIORITY, CLIControls, logging_options

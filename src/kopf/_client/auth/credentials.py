@@ -17,7 +17,7 @@ import re
 import ssl
 from typing import TYPE_CHECKING
 
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 
 if TYPE_CHECKING:
     import aiohttp

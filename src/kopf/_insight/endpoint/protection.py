@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kopf._serving.endpoints import Endpoint, parse_endpoint
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 from kopf._values.records import FrozenRecord
 
 MIN_TOKEN = 16

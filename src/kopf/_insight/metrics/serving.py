@@ -16,7 +16,7 @@ from kopf._serving.endpoints import Endpoint
 from kopf._serving.threaded_server import Answer, ThreadedServer
 from kopf._settings.settings import MetricsSettings
 from kopf._settings.threads import HandlerThreads
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kopf._settings.settings import TracingSettings
-from kopf._values.errors import OperatorError
+from kopf._values.operator_error import OperatorError
 from kopf._values.version import __version__
 
 if TYPE_CHECKING:
