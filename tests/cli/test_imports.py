@@ -38,7 +38,7 @@ UNNEEDED = [
     "kopf_cluster", "kopf.testing", "kopf.cli.dev", "kopf.cli.cluster", "kopf.cli.peering", "kopf.cli.releasing",
     "kopf._admission", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._values.reviews",
     "kopf._serving.http_server", "kopf._serving.threaded_server",
-    "kopf._controller.background", "kopf._controller.departures", "kopf._controller.unselected",
+    "kopf._controller.background", "kopf._controller.deselected_objects", "kopf._controller.unselected",
     "kopf._replay", "kopf._virtual_time",
     "kopf._coordination.membership", "kopf._coordination.peers", "kopf._health.health",
     "kopf._client.auth.exec_plugins", "kopf._client.auth.kubeconfig", "kopf._client.auth.piggyback",

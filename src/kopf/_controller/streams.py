@@ -29,7 +29,7 @@ from kopf._values.records import FrozenRecord, replace
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
-    from kopf._controller.departures import Departures
+    from kopf._controller.deselected_objects import DeselectedObjects
 
 logger = logging.getLogger(__name__)
 
@@ -162,14 +162,16 @@ class Stream:
         self._service = service
         self._target = target = Target(service.resource, scope)
         self._on_listed = on_listed
-        self._departures: Departures | None = None
+        self._deselected: DeselectedObjects | None = None
         settings = service.runtime.settings
         pushed = find_common(service.handlers, service.resource, settings.watching)
         if pushed:
             logger.debug("Of %r %s, the server is to select only %s.", target.resource, target.place, pushed)
-            from kopf._controller.departures import Departures  # it looks at what the server does not select
+            from kopf._controller.deselected_objects import (
+                DeselectedObjects,  # it looks at what the server does not select
+            )
 
-            self._departures = Departures(service.runtime, target, pushed)
+            self._deselected = DeselectedObjects(service.runtime, target, pushed)
             target = replace(target, selectors=pushed.add_to(target.get_selectors(settings)))
         self._informer = Informer(
             service.runtime,
@@ -186,9 +188,9 @@ class Stream:
         """Start, or go on after an interruption."""
         group, resource = self._service.group, self._service.resource
         self._tasks.append(group.create_task(self._run(), name=f"watcher of {resource!r}"))
-        if self._departures is not None:
+        if self._deselected is not None:
             name = f"watcher of the unselected {resource!r}"
-            follow = functools.partial(self._follow, self._departures)
+            follow = functools.partial(self._follow, self._deselected)
             liveness = self._service.runtime.liveness
             following = keep_running(name, follow, fatal=(LoginError,), liveness=liveness, is_vital=False)
             self._tasks.append(group.create_task(following, name=name))
@@ -198,13 +200,13 @@ class Stream:
             await self._service.clearance(self._target.scope)
             await self._informer.run(self._take)
 
-    async def _follow(self, departures: Departures) -> None:
+    async def _follow(self, deselected: DeselectedObjects) -> None:
         """Look at the objects of which the stream tells nothing."""
         while True:
-            await departures.wait()
+            await deselected.wait()
             try:
                 async with self._taking:
-                    self._hand_over(await departures.check())
+                    self._hand_over(await deselected.check())
             except APIForbiddenError as e:
                 logger.debug("It is unknown what becomes of the unselected %r: %s", self._service.resource, e)
                 await asyncio.sleep(RETRYING_INTERVAL)
@@ -229,8 +231,8 @@ class Stream:
         """Stop forever, as nothing of that exists anymore; those who are left of the objects are let go."""
         self.interrupt()
         await self.wait()
-        departed = [] if self._departures is None else self._departures.drain()
-        self._hand_over([*self._informer.drain(), *departed])
+        deselected = [] if self._deselected is None else self._deselected.drain()
+        self._hand_over([*self._informer.drain(), *deselected])
         self._on_listed(self._target.scope)
 
     async def _take(self, events: list[WatchEvent]) -> None:
@@ -240,11 +242,11 @@ class Stream:
         # Listings expire if they are not taken soon.
         if raw_events.is_full and any(event.type is not None for event in events):
             await raw_events.wait_for_room()
-        if self._departures is None:
+        if self._deselected is None:
             self._hand_over(events)
         else:
             async with self._taking:
-                self._hand_over(await self._departures.settle(events))
+                self._hand_over(await self._deselected.settle(events))
         for event in events:
             if event is LISTED:
                 self._service.line.call_when_indexed(functools.partial(self._report_listed, self._tasks))

@@ -1,5 +1,5 @@
 """
-Departures: what becomes of the objects that the server does not select (anymore), as they have lost a label.
+Deselected objects: what becomes of those that the server does not select (anymore), as they have lost a label.
 
 For a watch-stream with a selector, an object that stops matching is deleted. For the handlers, it is not: it has
 changed so that it does not match. So every deletion is checked, and if the object still exists, it is replaced by a
@@ -28,7 +28,7 @@ from kopf._values.records import FrozenRecord, Record
 from kopf._values.resources import Resource
 
 _SOONEST, _LATEST = 10.0, 3600.0
-"""In how many seconds to look at an object after its departure, and how rarely to do that later."""
+"""In how many seconds to look at an object after it is deselected, and how rarely to do that later."""
 
 _LATEST_IF_BLOCKED = 60.0
 """The same for those that have our finalizer: something was not possible yet, or somebody has put it back."""
@@ -37,7 +37,7 @@ _TOGETHER = 5.0
 """How much earlier than planned, in seconds, an object can be looked at together with others."""
 
 
-class _Departed(Record):
+class _Deselected(Record):
     """An object that exists, but is not selected."""
 
     uid: str
@@ -69,7 +69,7 @@ class _Search(FrozenRecord, frozen=True):
         return _Search(now + self.interval, min(self.interval * 2, _LATEST), is_first=False)
 
 
-class Departures:
+class DeselectedObjects:
     """The objects of one target that are not selected by the server, as far as anybody has to do with them."""
 
     def __init__(self, runtime: Runtime, target: Target, pushed: PushedSelectors) -> None:
@@ -77,7 +77,7 @@ class Departures:
         self._pushed = pushed
         self._finalizer = runtime.settings.persistence.finalizer
         self._reader = Reader(runtime, target)
-        self._departed: dict[Key, _Departed] = {}
+        self._deselected: dict[Key, _Deselected] = {}
         self._agenda: list[tuple[float, Key]] = []
         self._changed = asyncio.Event()
         self._search: _Search | None = None
@@ -93,7 +93,7 @@ class Departures:
         if self._search is None and any(event is LISTED for event in events):
             self._search = _Search(asyncio.get_running_loop().time())
             self._changed.set()
-        if not deleted and not self._departed:
+        if not deleted and not self._deselected:
             return events
         found = await self._reader.read({get_key(meta) for meta in deleted})
         return [settled for event in events for settled in self._settle(event, found.get(get_key(event.object.head)))]
@@ -102,16 +102,16 @@ class Departures:
         if event is LISTED:
             return [event]
         key, uid = get_key(event.object.head), event.object.head.uid
-        departed = self._departed.get(key)
+        deselected = self._deselected.get(key)
         if event.type != "DELETED":
-            self._departed.pop(key, None)
-            if departed is None:
+            self._deselected.pop(key, None)
+            if deselected is None:
                 return [event]
-            if departed.uid != uid:
-                return [departed.make_deletion(key, self._target.resource), event]
+            if deselected.uid != uid:
+                return [deselected.make_deletion(key, self._target.resource), event]
             return [WatchEvent("MODIFIED", event.object)]
         if found is None or found.head.uid != uid:
-            self._departed.pop(key, None)
+            self._deselected.pop(key, None)
             return [event]
         self._remember(found.head)
         if self._pushed.select(found.head):
@@ -125,7 +125,7 @@ class Departures:
         due = asyncio.get_running_loop().time() + interval
         labels = {key: value for key, value in (meta.labels or {}).items() if key in self._pushed.labels}
         key = get_key(meta)
-        self._departed[key] = _Departed(meta.uid, meta.resourceVersion, labels, interval, due)
+        self._deselected[key] = _Deselected(meta.uid, meta.resourceVersion, labels, interval, due)
         heapq.heappush(self._agenda, (due, key))
         self._changed.set()
 
@@ -162,7 +162,7 @@ class Departures:
             is_blocked = self._finalizer in (meta.finalizers or ())
             return get_key(meta) if is_blocked and not self._pushed.select(meta) else None
 
-        keys = [key for key in await self._reader.scan(pick, mentioning=self._finalizer) if key not in self._departed]
+        keys = [key for key in await self._reader.scan(pick, mentioning=self._finalizer) if key not in self._deselected]
         events: list[WatchEvent] = []
         for obj in (await self._reader.read(keys)).values():
             if not self._pushed.select(obj.head):
@@ -172,28 +172,28 @@ class Departures:
 
     async def _look_again(self) -> list[WatchEvent]:
         horizon = asyncio.get_running_loop().time() + _TOGETHER
-        due: dict[Key, _Departed] = {}
+        due: dict[Key, _Deselected] = {}
         for time, key in self._agenda:
-            departed = self._departed.get(key)
-            if time <= horizon and departed is not None and departed.due == time:
-                due[key] = departed
+            deselected = self._deselected.get(key)
+            if time <= horizon and deselected is not None and deselected.due == time:
+                due[key] = deselected
         found = await self._reader.read(due)
         self._agenda = [item for item in self._agenda if item[0] > horizon]
         heapq.heapify(self._agenda)
         events: list[WatchEvent] = []
-        for key, departed in due.items():
+        for key, deselected in due.items():
             obj = found.get(key)
-            if obj is None or obj.head.uid != departed.uid:
-                del self._departed[key]
-                events.append(departed.make_deletion(key, self._target.resource))
+            if obj is None or obj.head.uid != deselected.uid:
+                del self._deselected[key]
+                events.append(deselected.make_deletion(key, self._target.resource))
                 continue
-            self._remember(obj.head, departed.interval * 2)
-            if obj.head.resourceVersion != departed.version and not self._pushed.select(obj.head):
+            self._remember(obj.head, deselected.interval * 2)
+            if obj.head.resourceVersion != deselected.version and not self._pushed.select(obj.head):
                 events.append(WatchEvent("MODIFIED", obj))
         return events
 
     def drain(self) -> list[WatchEvent]:
         """Let all objects go, as if they are deleted: they are not served anymore."""
-        events = [departed.make_deletion(key, self._target.resource) for key, departed in self._departed.items()]
-        self._departed.clear()
+        events = [deselected.make_deletion(key, self._target.resource) for key, deselected in self._deselected.items()]
+        self._deselected.clear()
         return events
