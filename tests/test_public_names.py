@@ -56,7 +56,7 @@ MISSING: dict[ModuleType, str] = {
 ADDED: dict[ModuleType, str] = {
     kopf: """
         DeclarationError WebhookServiceServer __version__ __version_tuple__
-        OperatorError ActivityError ApplyConflictError apply exponential
+        OperatorError ActivityError ApplyConflictError Condition apply conditions exponential
         APIError APIClientError APIServerError APIUnauthorizedError APIForbiddenError APINotFoundError
         APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
         APITooManyRequestsError APINetworkError

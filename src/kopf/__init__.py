@@ -63,6 +63,7 @@ if typing.TYPE_CHECKING:
     from kopf._handlers.lifecycles import get_default_lifecycle, set_default_lifecycle
     from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
     from kopf._kits.applying import ApplyConflictError, apply
+    from kopf._kits.conditions import Condition, conditions
     from kopf._kits.hierarchies import (
         adjust_namespace,
         adopt,
@@ -156,6 +157,7 @@ __all__ = [
     "AsyncDaemonStopperChecker",
     "Body",
     "BodyEssence",
+    "Condition",
     "ConnectionInfo",
     "DaemonStopped",
     "DaemonStoppingReason",
@@ -230,6 +232,7 @@ __all__ = [
     "apply",
     "build_object_reference",
     "build_owner_reference",
+    "conditions",
     "configure",
     "daemon",
     "event",
@@ -294,6 +297,7 @@ _HOMES = {
     "kopf._handlers.lifecycles": "get_default_lifecycle set_default_lifecycle",
     "kopf._handlers.registry": "OperatorRegistry get_default_registry set_default_registry",
     "kopf._kits.applying": "ApplyConflictError apply",
+    "kopf._kits.conditions": "Condition conditions",
     "kopf._kits.hierarchies": (
         "adjust_namespace adopt append_owner_reference harmonize_naming label remove_owner_reference"
     ),

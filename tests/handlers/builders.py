@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kopf._handlers.causes import Change, ChangingCause, ResourceCause, WatchingCause
-from kopf._handlers.current_handler import SubhandlingContext, current_body, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
 from kopf._handlers.handlers import ActivityHandler, ChangingHandler, Handler, WatchingHandler
 from kopf._values.bodies import Body
 from kopf._values.diffs import diff
@@ -23,12 +23,12 @@ logger = logging.getLogger("tests")
 @contextlib.contextmanager
 def executing(body: Body, subhandling: SubhandlingContext | None = None) -> Iterator[None]:
     """As if a handler is being executed for the object, inside of the block."""
-    body_token = current_body.set(body)
+    cause_token = current_cause.set(make_resource_cause(body))
     token = None if subhandling is None else current_subhandling.set(subhandling)
     try:
         yield
     finally:
-        current_body.reset(body_token)
+        current_cause.reset(cause_token)
         if token is not None:
             current_subhandling.reset(token)
 

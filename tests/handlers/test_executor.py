@@ -9,7 +9,7 @@ import pytest
 
 import kopf
 from kopf._handlers.causes import Cause
-from kopf._handlers.current_handler import SubhandlingContext, current_body, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
 from kopf._handlers.executor import HandlerExecutor, Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
 from kopf._handlers.handlers import Handler, IndexingHandler
@@ -123,15 +123,15 @@ async def test_the_context_is_known_only_while_the_handler_is_executed(error: Ex
     seen: list[Any] = []
 
     async def fn(**_: Any) -> None:
-        seen.extend([current_body.get(), current_subhandling.get()])
+        seen.extend([current_cause.get(), current_subhandling.get()])
         if error is not None:
             raise error
 
     handler, cause = make_changing_handler(fn=fn), make_changing_cause({})
     context = SubhandlingContext(handler, cause, execute=pytest.fail)  # type: ignore[arg-type]
     await executor.execute(handler, cause, Attempt.first(STARTED), Surroundings(subhandling=context))
-    assert seen == [cause.body, context]
-    assert current_body.get(None) is None
+    assert seen == [cause, context]
+    assert current_cause.get(None) is None
     assert current_subhandling.get(None) is None
 
 

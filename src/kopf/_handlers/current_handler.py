@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
-from kopf._handlers.causes import ChangingCause
+from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
-from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
 from kopf._values.records import Record, field
 
-current_body: ContextVar[Body] = ContextVar("current_body")
-"""The object being handled."""
+current_cause: ContextVar[ResourceCause] = ContextVar("current_cause")
+"""Why the handler is executed, and for which object."""
 
 
 class SubhandlingFn(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 
 from kopf._handlers.attempt_observer import AttemptObserver
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
-from kopf._handlers.current_handler import SubhandlingContext, current_body, current_subhandling
+from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
 from kopf._handlers.handler_errors import HandlerTimeoutError
 from kopf._handlers.handlers import Handler, SpawningHandler
 from kopf._handlers.invocation import invoke
@@ -132,7 +132,7 @@ class HandlerExecutor:
             return await invoke(handler, kwargs, threads=self.threads)
         subhandling = around.subhandling
         # For the tools that are called from inside; with as few layers as possible, since it is for every object.
-        body_token = current_body.set(cause.body)
+        cause_token = current_cause.set(cause)
         token = None if subhandling is None else current_subhandling.set(subhandling)
         try:
             if around.user_code is None or not handler.is_async:
@@ -144,7 +144,7 @@ class HandlerExecutor:
                 await subhandling.execute(subhandling, subhandling.declared)
             return result
         finally:
-            current_body.reset(body_token)
+            current_cause.reset(cause_token)
             if token is not None:
                 current_subhandling.reset(token)
 

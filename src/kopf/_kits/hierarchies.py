@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kopf._handlers.current_handler import current_body
+from kopf._handlers.current_handler import current_cause
 from kopf._kits.manifests import K8sObjects, Manifest, open_manifests
 from kopf._values.fields import FieldPath, parse_field
 from kopf._values.references import OwnerReference, build_owner_reference
@@ -185,7 +185,7 @@ def _get_owner(owner: Mapping[str, Any] | None) -> Mapping[str, Any]:
     if owner is not None:
         return owner
     try:
-        return current_body.get()
+        return current_cause.get().body
     except LookupError:
         raise LookupError(
             "No handler is being executed here, so there is no object to take as the owner (or to take the "

@@ -1,0 +1,174 @@
+"""
+Conditions: what the status of an object says of it to people and tools, by the conventions of the Kubernetes API.
+
+They are a list with one item of each type, and each type has its own writer. A merge-patch would replace the whole
+list, so they are changed by a function of the patch: on the freshest state, with the items of others left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any
+
+from kopf._handlers.causes import ResourceCause
+from kopf._handlers.current_handler import current_cause
+from kopf._handlers.time_source import time_source
+from kopf._values.patches import Patch
+from kopf._values.records import FrozenRecord
+
+Obj = dict[str, Any]
+
+_TYPE = re.compile(r"([a-z0-9][-a-z0-9.]*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
+"""As in the schema of ``metav1.Condition``."""
+_MAX_TYPE, _MAX_REASON, _MAX_MESSAGE = 316, 1024, 32768
+_STATUSES: Mapping[bool | None, str] = {True: "True", False: "False", None: "Unknown"}
+_MEANINGS: Mapping[Any, bool | None] = {"True": True, "False": False}
+
+
+class Condition(FrozenRecord, frozen=True):
+    """One condition of an object. It is true or false in an ``if``, as its status is; an unknown one is false."""
+
+    status: bool | None
+    """Whether it is so; ``None`` if that is unknown."""
+    reason: str
+    """Why, for programs: one word in CamelCase, e.g. ``"ImagePullFailed"``."""
+    message: str = ""
+    """Why, for people. What is longer than 32,768 characters is cut."""
+    observed_generation: int | None = None
+    """Of which ``metadata.generation`` it is said. It is found out when the condition is set."""
+    last_transition_time: str | None = None
+    """Since when the status is so (RFC 3339). It is found out when the condition is set."""
+
+    def __bool__(self) -> bool:
+        return self.status is True
+
+
+def conditions(patch: Patch, body: Mapping[str, Any] | None = None) -> Conditions:
+    """
+    Get the conditions of an object, by their types: to read them, to set, and to remove.
+
+    :param patch: of the handler; what is set and removed goes there.
+    :param body: the object; by default, the one that is being handled.
+    :raises LookupError: if there is no body, and no handler is being executed.
+    """
+    cause = current_cause.get(None)
+    if body is None:
+        if cause is None:
+            raise LookupError("No handler is being executed here; pass the object: kopf.conditions(patch, body).")
+        body = cause.body
+    elif "metadata" not in body:
+        raise TypeError("It is the whole object that is needed, not its status: kopf.conditions(patch, body).")
+    return Conditions(patch, body, cause)
+
+
+class Conditions(MutableMapping[str, Condition]):
+    """The conditions of one object, with what is going to be changed in them when the handler is done."""
+
+    __slots__ = ("_body", "_changes", "_generation", "_patch")
+
+    def __init__(self, patch: Patch, body: Mapping[str, Any], cause: ResourceCause | None) -> None:
+        self._patch = patch
+        self._body = body
+        found = [fn for fn in patch.fns if isinstance(fn, _Changes)]
+        self._changes = found[0] if found else _Changes()
+        # With no subresource of the status, it is a part of the generation, which could never be caught up with.
+        is_apart = cause is None or "status" in cause.resource.subresources
+        self._generation = (body.get("metadata") or {}).get("generation") if is_apart else None
+
+    def __getitem__(self, type: str) -> Condition:
+        for item in self._list():
+            if item.get("type") == type:
+                meaning, reason, message = _MEANINGS.get(item.get("status")), item.get("reason"), item.get("message")
+                times = item.get("observedGeneration"), item.get("lastTransitionTime")
+                return Condition(meaning, reason or "", message or "", *times)
+        raise KeyError(type)
+
+    def __setitem__(self, type: str, condition: Condition) -> None:
+        """
+        Set the condition. The time of its transition changes only if its status does.
+
+        Raises :class:`ValueError` if the type or the reason is not by the conventions.
+        """
+        changed = _make_item(type, condition)
+        if self._generation is not None:
+            changed["observedGeneration"] = self._generation
+        now = time_source.get().now()
+        self._note(type, lambda old: _update(old, changed, f"{now:%Y-%m-%dT%H:%M:%SZ}"))
+
+    def __delitem__(self, type: str) -> None:
+        if type not in self:
+            raise KeyError(type)
+        self._note(type, lambda old: None)
+
+    def __iter__(self) -> Iterator[str]:
+        return (item["type"] for item in self._list() if "type" in item)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    def _list(self) -> list[Obj]:
+        return self._changes.apply(_list_items(self._body))
+
+    def _note(self, type: str, change: Callable[[Obj | None], Obj | None]) -> None:
+        self._changes.by_types[type] = change
+        if not any(fn is self._changes for fn in self._patch.fns):
+            self._patch.fns.append(self._changes)
+
+
+class _Changes:
+    """The function of the patch: what becomes of the conditions of some types, whatever their state is then."""
+
+    def __init__(self) -> None:
+        self.by_types: dict[str, Callable[[Obj | None], Obj | None]] = {}
+
+    def __call__(self, body: Any) -> None:
+        old = _list_items(body)
+        new = self.apply(old)
+        if new != old:
+            if not isinstance(body.get("status"), dict):
+                body["status"] = {}
+            body["status"]["conditions"] = new
+
+    def apply(self, items: list[Obj]) -> list[Obj]:
+        result: dict[str, Obj | None] = {item["type"]: item for item in items if "type" in item}
+        result |= {type: change(result.get(type)) for type, change in self.by_types.items()}
+        return [item for item in result.values() if item is not None]
+
+
+def _list_items(body: Mapping[str, Any]) -> list[Obj]:
+    status = body.get("status")
+    items = status.get("conditions") if isinstance(status, Mapping) else None
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _make_item(type: str, condition: Condition) -> Obj:
+    if not isinstance(condition, Condition):
+        raise TypeError(f"The {type!r} must be a kopf.Condition, got {condition!r}.")
+    if condition.status not in _STATUSES:
+        raise ValueError(f"The status of {type!r} must be True, False, or None, got {condition.status!r}.")
+    if len(type) > _MAX_TYPE or _TYPE.fullmatch(type) is None:
+        raise ValueError(f"The type of a condition must be one word in CamelCase, e.g. 'Ready', got {type!r}.")
+    reason = condition.reason
+    if len(reason) > _MAX_REASON or _REASON.fullmatch(reason) is None:
+        guess = "".join(word[:1].upper() + word[1:] for word in re.findall(r"[A-Za-z0-9]+", reason))[:_MAX_REASON]
+        hint = f" Did you mean {guess!r}? Texts go to message=." if _REASON.fullmatch(guess) else ""
+        raise ValueError(f"The reason of {type!r} must be one word in CamelCase, got {reason!r}.{hint}")
+    message = condition.message[:_MAX_MESSAGE]
+    return {"type": type, "status": _STATUSES[condition.status], "reason": reason, "message": message}
+
+
+def _update(old: Obj | None, changed: Obj, now: str) -> Obj:
+    """Change the old condition, if it is to be changed."""
+    if old is None:
+        return {**changed, "lastTransitionTime": now}
+    new = {key: value for key, value in old.items() if key != "observedGeneration"} | changed
+    if "observedGeneration" not in old and {**new, "observedGeneration": None} == {**old, "observedGeneration": None}:
+        return old  # the schema of the object can lack it: that is not a change each time
+    if old.get("status") != new["status"] or not old.get("lastTransitionTime"):
+        new["lastTransitionTime"] = now
+    return new
