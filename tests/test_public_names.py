@@ -57,6 +57,7 @@ ADDED: dict[ModuleType, str] = {
     kopf: """
         DeclarationError WebhookServiceServer __version__ __version_tuple__
         OperatorError ActivityError ApplyConflictError Condition apply conditions exponential
+        Activity Stopped SyncStopped
         APIError APIClientError APIServerError APIUnauthorizedError APIForbiddenError APINotFoundError
         APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
         APITooManyRequestsError APINetworkError

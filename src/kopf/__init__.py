@@ -43,7 +43,9 @@ if typing.TYPE_CHECKING:
         AsyncDaemonStopperChecker,
         DaemonStopped,
         DaemonStoppingReason,
+        Stopped,
         SyncDaemonStopperChecker,
+        SyncStopped,
     )
     from kopf._controller.changes.subhandlers import execute
     from kopf._controller.indexing.indices import Index, Store
@@ -109,7 +111,7 @@ if typing.TYPE_CHECKING:
     from kopf._values.ids import HandlerId
     from kopf._values.operator_error import OperatorError
     from kopf._values.patches import Patch, PatchFn
-    from kopf._values.reasons import Operation, Reason
+    from kopf._values.reasons import Activity, Operation, Reason
     from kopf._values.references import (
         ObjectReference,
         OwnerReference,
@@ -147,6 +149,7 @@ __all__ = [
     "APIUnauthorizedError",
     "APIUnprocessableError",
     "APIUnsupportedMediaTypeError",
+    "Activity",
     "ActivityError",
     "AdmissionError",
     "AiohttpSession",
@@ -206,8 +209,10 @@ __all__ = [
     "Status",
     "StatusDiffBaseStorage",
     "StatusProgressStorage",
+    "Stopped",
     "Store",
     "SyncDaemonStopperChecker",
+    "SyncStopped",
     "TemporaryError",
     "UserInfo",
     "WebhookAutoServer",
@@ -283,7 +288,7 @@ _HOMES = {
         "APIUnprocessableError APIUnsupportedMediaTypeError"
     ),
     "kopf._controller.background.stopping": (
-        "AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason SyncDaemonStopperChecker"
+        "AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason Stopped SyncDaemonStopperChecker SyncStopped"
     ),
     "kopf._controller.changes.subhandlers": "execute",
     "kopf._controller.indexing.indices": "Index Store",
@@ -318,7 +323,7 @@ _HOMES = {
     "kopf._values.fields": "FieldPath FieldSpec",
     "kopf._values.ids": "HandlerId",
     "kopf._values.patches": "Patch PatchFn",
-    "kopf._values.reasons": "Operation Reason",
+    "kopf._values.reasons": "Activity Operation Reason",
     "kopf._values.references": "ObjectReference OwnerReference build_object_reference build_owner_reference",
     "kopf._values.resources": "Resource",
     "kopf._values.reviews": (

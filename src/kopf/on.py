@@ -17,7 +17,6 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, Unpack
 
-from kopf._handlers.criteria import ValueFilter
 from kopf._handlers.current_handler import SubhandlingContext, current_subhandling
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handlers import (
@@ -34,13 +33,17 @@ from kopf._handlers.options import (
     ActivityOptions,
     CreateOptions,
     DaemonOptions,
+    DeleteOptions,
     EventOptions,
     OwnerOptions,
+    ResumeOptions,
     SelectorOptions,
     SubhandlerOptions,
     TimerOptions,
+    UpdateOptions,
     WebhookOptions,
     check_options,
+    show_options,
     to_plain_numbers,
 )
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
@@ -74,24 +77,28 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 Name = str | Marker | ResourceFn | None
 
 
+@show_options(ActivityOptions)
 def startup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """Called before the operator begins to work. If it fails, the operator does not start."""
     check_options(options, ActivityOptions)
     return _declare_activity(Activity.STARTUP, **options)
 
 
+@show_options(ActivityOptions)
 def cleanup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """Called when the operator exits."""
     check_options(options, ActivityOptions)
     return _declare_activity(Activity.CLEANUP, **options)
 
 
+@show_options(ActivityOptions)
 def login(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """Called to get the credentials: it returns :class:`kopf.ConnectionInfo`, or ``None`` if it has none."""
     check_options(options, ActivityOptions)
     return _declare_activity(Activity.AUTHENTICATION, **options)
 
 
+@show_options(ActivityOptions)
 def probe(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """
     Called when the health is asked for (``--liveness``); what it returns goes to the answer under its id, as JSON.
@@ -103,47 +110,52 @@ def probe(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     return _declare_activity(Activity.PROBE, **options)
 
 
+@show_options(EventOptions)
 def event(*name: Name, **options: Unpack[EventOptions]) -> Callable[[Fn], Fn]:
     """Called for every event in the watch stream, silently: no state is kept on the object, errors are only logged."""
     check_options(options, EventOptions)
     return _declare(WatchingHandler, name, options)
 
 
+@show_options(OwnerOptions)
 def create(*name: Name, **options: Unpack[OwnerOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is created, or when it is seen for the first time."""
     check_options(options, OwnerOptions)
     return _declare(ChangingHandler, name, options, reason=Reason.CREATE)
 
 
-def resume(*name: Name, deleted: bool | None = None, **options: Unpack[OwnerOptions]) -> Callable[[Fn], Fn]:
+@show_options(ResumeOptions)
+def resume(*name: Name, **options: Unpack[ResumeOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object that exists when the operator starts."""
-    check_options(options, OwnerOptions, deleted=deleted)
-    return _declare(ChangingHandler, name, options, reason=None, initial=True, deleted=bool(deleted))
+    check_options(options, ResumeOptions)
+    options["deleted"] = bool(options.get("deleted"))
+    return _declare(ChangingHandler, name, options, reason=None, initial=True)
 
 
-def update(
-    *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[OwnerOptions]
-) -> Callable[[Fn], Fn]:
+@show_options(UpdateOptions)
+def update(*name: Name, **options: Unpack[UpdateOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is essentially changed; with ``field=``, when that field is changed."""
-    check_options(options, OwnerOptions, old=old, new=new)
-    return _declare(ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True, old=old, new=new)
+    check_options(options, UpdateOptions)
+    return _declare(ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True)
 
 
-def delete(*name: Name, optional: bool | None = None, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
+@show_options(DeleteOptions)
+def delete(*name: Name, **options: Unpack[DeleteOptions]) -> Callable[[Fn], Fn]:
     """Called when an object is marked for deletion, before it is actually deleted."""
-    check_options(options, CreateOptions, optional=optional)
-    return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=not optional)
+    check_options(options, DeleteOptions)
+    requires_finalizer = not options.pop("optional", None)
+    return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=requires_finalizer)
 
 
-def field(
-    *name: Name, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[OwnerOptions]
-) -> Callable[[Fn], Fn]:
+@show_options(UpdateOptions)
+def field(*name: Name, **options: Unpack[UpdateOptions]) -> Callable[[Fn], Fn]:
     """Called when the field of an object is added, changed, or removed. The ``field=`` is mandatory."""
     missing = "The field is not specified: @kopf.on.field(…, field='spec.something')."
-    check_options(options, OwnerOptions, others=() if options.get("field") else (missing,), old=old, new=new)
-    return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True, old=old, new=new)
+    check_options(options, UpdateOptions, others=() if options.get("field") else (missing,))
+    return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True)
 
 
+@show_options(CreateOptions)
 def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """
     Called for every object to say what of it goes to the index.
@@ -154,16 +166,19 @@ def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     return _declare(IndexingHandler, name, options, is_kwarg=True)
 
 
+@show_options(WebhookOptions)
 def validate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]:
     """Called before an object is changed, to deny that by raising an error (:class:`kopf.AdmissionError`)."""
     return _declare_webhook(WebhookType.VALIDATING, name, options)
 
 
+@show_options(WebhookOptions)
 def mutate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]:
     """Called before an object is changed, to change it a bit more (via ``patch``), or to deny that by an error."""
     return _declare_webhook(WebhookType.MUTATING, name, options)
 
 
+@show_options(DaemonOptions)
 def daemon(*name: Name, **options: Unpack[DaemonOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object, and runs in the background for as long as the object exists."""
     check_options(options, DaemonOptions)
@@ -171,6 +186,7 @@ def daemon(*name: Name, **options: Unpack[DaemonOptions]) -> Callable[[Fn], Fn]:
     return _declare(DaemonHandler, name, options, requires_finalizer=requires_finalizer)
 
 
+@show_options(TimerOptions)
 def timer(*name: Name, **options: Unpack[TimerOptions]) -> Callable[[Fn], Fn]:
     """Called for every object again and again, for as long as the object exists."""
     check_options(options, TimerOptions)
@@ -179,22 +195,21 @@ def timer(*name: Name, **options: Unpack[TimerOptions]) -> Callable[[Fn], Fn]:
     return _declare(TimerHandler, name, options, requires_finalizer=requires_finalizer)
 
 
-def subhandler(
-    *, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[SubhandlerOptions]
-) -> Callable[[Fn], Fn]:
+@show_options(SubhandlerOptions)
+def subhandler(**options: Unpack[SubhandlerOptions]) -> Callable[[Fn], Fn]:
     """
     Declare a sub-handler of the handler that is being executed now.
 
     The handler will be considered as finished only when all of its sub-handlers are. Until then, it is called again
     and again, and must declare the same sub-handlers. Raises :class:`LookupError` outside of handlers.
     """
-    check_options(options, SubhandlerOptions, old=old, new=new)
+    check_options(options, SubhandlerOptions)
 
     def decorate(fn: Fn) -> Fn:
         context = current_subhandling.get(None)
         if context is None:
             raise LookupError("Sub-handlers can only be declared while a handler of changes is being executed.")
-        handler = _make_subhandler(context, fn, old=old, new=new, **options)
+        handler = _make_subhandler(context, fn, **options)
         check_handlers([handler], context.cause.indices)
         context.declared.append(handler)
         return fn
@@ -202,9 +217,10 @@ def subhandler(
     return decorate
 
 
-def register(fn: Fn, *, old: ValueFilter = None, new: ValueFilter = None, **options: Unpack[SubhandlerOptions]) -> Fn:
+@show_options(SubhandlerOptions)
+def register(fn: Fn, **options: Unpack[SubhandlerOptions]) -> Fn:
     """Declare a sub-handler of the handler that is being executed now: the same as :func:`subhandler`, as a call."""
-    return subhandler(old=old, new=new, **options)(fn)
+    return subhandler(**options)(fn)
 
 
 def _declare_activity(

@@ -190,8 +190,8 @@ def test_all_problems_of_the_options_are_told_at_once(registry: kopf.OperatorReg
 
 
 @pytest.mark.parametrize(("decorator", "options", "texts"), [
-    (kopf.on.resume, {"deleted": "no", "retries": "3"}, ["retries= must be", "deleted= must be True or False"]),
-    (kopf.on.delete, {"optional": "no", "retries": "3"}, ["retries= must be", "optional= must be True or False"]),
+    (kopf.on.resume, {"retries": "3", "deleted": "no"}, ["retries= must be", "deleted= must be True or False"]),
+    (kopf.on.delete, {"retries": "3", "optional": "no"}, ["retries= must be", "optional= must be True or False"]),
     (kopf.on.field, {"field": "", "old": 1, "retries": "3"}, ["retries= must", "The filters", "field is not s"]),
     (kopf.on.validate, {"operations": ["MAKE"], "operation": "CREATE", "subresource": "", "persistent": "no"}, [
         "persistent= must be", "Either operation= or", "No such operations: MAKE", "The subresource cannot be empty",

@@ -60,6 +60,39 @@ def test_arguments_that_the_handler_does_not_get(decorator: Decorator, args: str
     assert text.endswith(advice)
 
 
+@pytest.mark.parametrize(("decorator", "text", "right"), [
+    (kopf.daemon, "def fn(stopped: str, **_)", "kopf.SyncStopped"),
+    (kopf.daemon, "async def fn(stopped: 'bool', **_)", "kopf.Stopped"),
+    (kopf.timer, "def fn(stopped: kopf.Stopped, **_)", "kopf.SyncStopped"),
+    (kopf.daemon, "def fn(stopped: 'kopf.AsyncDaemonStopperChecker', **_)", "kopf.SyncStopped"),
+    (kopf.daemon, "async def fn(stopped: kopf.SyncStopped, **_)", "kopf.Stopped"),
+    (kopf.on.create, "def fn(spec: str, **_)", "kopf.Spec"),
+    (kopf.on.create, "def fn(*, runtime: float, **_)", "datetime.timedelta"),
+    (kopf.on.startup, "def fn(settings: 'str', **_)", "kopf.OperatorSettings"),
+    (kopf.on.event, "def fn(event: bytes, **_)", "kopf.RawEvent"),
+])
+def test_arguments_that_are_annotated_as_what_they_never_are(decorator: Decorator, text: str, right: str) -> None:
+    fns: dict[str, Any] = {}
+    exec(compile(f"import kopf\n{text}: ...", __file__, "exec", dont_inherit=True), fns)
+    [problem] = judge(fns["fn"], decorator)
+    assert problem.startswith("fn() has '")
+    assert problem.endswith(f", but it is {right}: annotate it so, or not at all.")
+
+
+@pytest.mark.parametrize(("decorator", "text"), [
+    (kopf.daemon, "async def fn(stopped: kopf.Stopped, **_)"),
+    (kopf.daemon, "async def fn(stopped: kopf.DaemonStopped, **_)"),
+    (kopf.daemon, "def fn(stopped: 'kopf.SyncStopped', **_)"),
+    (kopf.on.create, "def fn(spec: dict, meta: 'dict[str, str]', name: str, retry: int, param: str, memo: str, **_)"),
+    (kopf.on.create, "def fn(old: str, new: int, diff: list, patch: None = None, stopped: str = '', **_)"),
+    (kopf.on.startup, "def fn(spec: str = '', **_)"),
+])
+def test_arguments_that_are_annotated_as_what_they_can_be(decorator: Decorator, text: str) -> None:
+    fns: dict[str, Any] = {}
+    exec(compile(f"import kopf\n{text}: ...", __file__, "exec", dont_inherit=True), fns)
+    assert judge(fns["fn"], decorator) == []
+
+
 @pytest.mark.parametrize("code", [
     "lambda **_: 0",
     "lambda spec, **_: 0",

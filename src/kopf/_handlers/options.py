@@ -1,5 +1,5 @@
 """
-The options of the decorators: their names and types, and the checks of what is given for them.
+The options of the decorators: their names, types, and texts, and the checks of what is given for them.
 
 The checks are made in the decorators, so that a wrong option is refused in its line, not when the handler is needed.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import inspect
 import numbers
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, TypedDict
+from types import MappingProxyType
+from typing import Any, TypedDict, TypeVar, get_type_hints
 
 from kopf._handlers.criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.declarations import DeclarationError
@@ -21,37 +23,29 @@ from kopf._values.fields import FieldSpec
 from kopf._values.reasons import Operation
 from kopf._values.similar_names import find_similar_names
 
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+
 
 class HandlerOptions(TypedDict, total=False):
     """Options of all handlers."""
 
     id: str | None
-    """The name in the logs and in the persisted state; the default is the name of the function."""
     param: Any
-    """Any value to pass to the handler as the ``param`` kwarg."""
 
 
 class RetryOptions(HandlerOptions, total=False):
     """Options of the handlers that are retried when they fail."""
 
     errors: ErrorsMode | None
-    """How arbitrary exceptions are treated; the default is ``TEMPORARY``."""
     timeout: float | None
-    """In how many seconds since its first attempt the handler must succeed; unlimited by default."""
     retries: int | None
-    """How many attempts are made; unlimited by default."""
     backoff: float | ExponentialBackoff | None
-    """
-    In how many seconds to retry after arbitrary exceptions, or :func:`kopf.exponential`; the default is in the
-    settings: 60.
-    """
 
 
 class ActivityOptions(RetryOptions, total=False):
     """Options of the handlers of the operator's own life."""
 
     registry: OperatorRegistry | None
-    """Where to register; by default, in the default registry."""
 
 
 class FilterOptions(TypedDict, total=False):
@@ -88,96 +82,181 @@ class CreateOptions(RetryOptions, FilterOptions, SelectorOptions, total=False):
     registry: OperatorRegistry | None
 
 
+class DeleteOptions(CreateOptions, total=False):
+    """Options of :func:`delete`."""
+
+    optional: bool | None
+
+
 class OwnerOptions(CreateOptions, total=False):
     """Options of those handlers of changes that can be called because of the owned objects, too."""
 
     owns: str | Collection[str] | None
-    """Which resources the object owns, by names: the handler is also called when an owned object has changed."""
+
+
+class ResumeOptions(OwnerOptions, total=False):
+    """Options of :func:`resume`."""
+
+    deleted: bool | None
+
+
+class UpdateOptions(OwnerOptions, total=False):
+    """Options of :func:`update` & :func:`field`."""
+
+    old: ValueFilter
+    new: ValueFilter
 
 
 class DaemonOptions(CreateOptions, total=False):
     """Options of :func:`daemon`."""
 
     initial_delay: float | Callable[..., float] | None
-    """In how many seconds after the object is noticed to start; or a function of the kwargs that says that."""
     cancellation_backoff: float | None
-    """How long it may take to exit on request until it is cancelled."""
     cancellation_timeout: float | None
-    """How long it may take to exit after that until it is abandoned; by default, it is never cancelled."""
     cancellation_polling: float | None
-    """How often to remind of it in the logs if it does not exit; the default is in the settings: 60."""
     optional: bool | None
-    """Whether the object can be deleted without waiting for the daemon, so that no finalizer is needed."""
 
 
 class TimerOptions(CreateOptions, total=False):
     """Options of :func:`timer`."""
 
     initial_delay: float | Callable[..., float] | None
-    """In how many seconds after the object is noticed to begin; or a function of the kwargs that says that."""
     interval: float | None
-    """How many seconds there are between two runs; without it, it runs once (or once after each idling)."""
     sharp: bool | None
-    """Whether the interval is counted from the beginning of the previous run, not from its end."""
     idle: float | None
-    """For how many seconds the object must stay unchanged before a run."""
     optional: bool | None
-    """Whether the object can be deleted in the middle of a run, so that no finalizer is needed."""
 
 
 class WebhookOptions(EventOptions, total=False):
     """Options of :func:`validate` & :func:`mutate`. There are no retries: somebody waits for the answer."""
 
     operation: Operation | None
-    """Which operation to check: ``"CREATE"``, ``"UPDATE"``, ``"DELETE"``, ``"CONNECT"``; all by default."""
     operations: Collection[Operation] | None
-    """The same for several operations."""
     subresource: str | None
-    """Which subresource to check, e.g. ``"status"``; the object itself by default; ``"*"`` for all of these."""
     persistent: bool | None
-    """Whether to block the changes also when the operator does not run; not by default."""
     side_effects: bool | None
-    """Whether something else is changed by the handler (but not in dry runs); not by default."""
     ignore_failures: bool | None
-    """Whether to admit the changes if the handler fails or cannot be reached; not by default."""
 
 
 class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
-    """Options of :func:`subhandler` & :func:`register`, besides ``old`` & ``new``, as of :func:`update`."""
+    """Options of :func:`subhandler` & :func:`register`."""
+
+    old: ValueFilter
+    new: ValueFilter
+
+
+_Options = type[HandlerOptions] | type[FilterOptions]
+
+_TEXTS: Mapping[str, str] = {
+    "id": "the name in the logs and in the persisted state; by default, that of the function",
+    "param": "any value to be passed to the handler as the kwarg ``param``",
+    "errors": "how arbitrary exceptions are treated; by default, as ``TEMPORARY``",
+    "timeout": "seconds for all attempts since the first one; by default, unlimited",
+    "retries": "how many attempts are made; by default, unlimited",
+    "backoff": "seconds to the retry after errors, or ``kopf.exponential(…)``; by default, as in the settings: 60",
+    "labels": "the labels that the object must have: strings, PRESENT, ABSENT, or functions, by the names",
+    "annotations": "the annotations that the object must have; the same",
+    "when": "a function of the kwargs that tells if the object is for the handler",
+    "field": "the field to look at: ``'spec.size'`` or ``('spec', 'size')``",
+    "value": "the value of the field: any value, PRESENT, ABSENT, or a function of it",
+    "old": "the value of the field before the change; the same, and instead of ``value``",
+    "new": "the value of the field after the change; the same, and instead of ``value``",
+    "group": "the API group of the resource; by default, any",
+    "version": "the version of the resource; by default, the one that the cluster prefers",
+    "kind": "the kind of the resource, e.g. ``Pod``",
+    "plural": "the plural name of the resource, e.g. ``pods``",
+    "singular": "the singular name of the resource, e.g. ``pod``",
+    "shortcut": "the short name of the resource, e.g. ``po``",
+    "category": "the category of the resources, e.g. ``all``",
+    "registry": "where to register; by default, in the default registry",
+    "deleted": "whether it is also for objects that are being deleted; by default, no",
+    "optional": "whether the object can be deleted without waiting for it, with no finalizer; by default, no",
+    "owns": "names of resources that the object owns: the handler is also called when an owned object has changed",
+    "initial_delay": "seconds to the first run, or a function of the kwargs that returns them; by default, 0",
+    "interval": "seconds between two runs; by default, it runs once, or once after each time of ``idle``",
+    "sharp": "whether the interval is between the beginnings of the runs, not after their ends; by default, no",
+    "idle": "seconds for which the object must stay unchanged before a run; by default, 0",
+    "cancellation_backoff": "seconds to exit on request, until it is cancelled; by default, 0",
+    "cancellation_timeout": "seconds to exit after that, until it is abandoned; by default, it is never cancelled",
+    "cancellation_polling": "seconds between the reminders of it in the logs; by default, as in the settings: 60",
+    "operation": "what to check: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``; by default, all",
+    "operations": "the same for several operations",
+    "subresource": "the subresource to check, e.g. ``status``, ``*`` for all; by default, the object itself",
+    "persistent": "whether changes are blocked also while no operator runs; by default, no",
+    "side_effects": "whether it changes anything else (except in dry runs); by default, no",
+    "ignore_failures": "whether changes are admitted if it fails or cannot be reached; by default, no",
+}
+"""What the options are, for people; all of them are ``None`` by default."""
+
+
+class _DecoratorSignature(inspect.Signature):
+    """The signature of a decorator with all its options; they are listed when somebody looks: operators do not."""
+
+    __slots__ = ("_fn", "_options")
+
+    def __init__(self, fn: Callable[..., Any], options: _Options) -> None:
+        super().__init__(return_annotation=fn.__annotations__["return"])
+        self._fn = fn
+        self._options = options
+
+    @property
+    def parameters(self) -> MappingProxyType[str, inspect.Parameter]:
+        code, types = self._fn.__code__, self._fn.__annotations__
+        is_variable = code.co_flags & inspect.CO_VARARGS
+        kind = inspect.Parameter.VAR_POSITIONAL if is_variable else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        positional = code.co_varnames[: code.co_argcount + bool(is_variable)]
+        parameters = {name: inspect.Parameter(name, kind, annotation=types[name]) for name in positional}
+        for name, hint in get_type_hints(self._options).items():
+            keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            parameters[name] = keyword
+        return MappingProxyType(parameters)
+
+    def replace(self, **changes: Any) -> Any:
+        plain = inspect.Signature([*self.parameters.values()], return_annotation=self.return_annotation)
+        return plain.replace(**changes)
+
+
+def show_options(options: _Options) -> Callable[[Fn], Fn]:
+    """Show the options in the signature and in the documentation of a decorator, which takes them by ``**``."""
+
+    def decorate(fn: Fn) -> Fn:
+        fn.__signature__ = _DecoratorSignature(fn, options)  # type: ignore[attr-defined]
+        texts = "\n".join(f"    - ``{name}``: {_TEXTS[name]}." for name in options.__annotations__)
+        fn.__doc__ = f"{fn.__doc__}\n\n    Options, all of which are ``None`` by default:\n\n{texts}"
+        return fn
+
+    return decorate
 
 
 def check_options(
     options: Mapping[str, Any],
-    known: type[HandlerOptions] | type[FilterOptions],
+    known: _Options,
     *,
     others: Iterable[str] = (),
-    **specific: Any,
 ) -> None:
     """
     Raise one :class:`DeclarationError` for all options that are unknown to this kind of handlers, or make no sense.
 
-    ``specific`` are the options that only this decorator has; ``others`` are the problems that only it can find.
+    ``others`` are the problems that only this decorator can find.
     """
-    problems = [*_list_problems(options, known, specific), *others]
+    problems = [*_list_problems(options, known), *others]
     if problems:
         raise DeclarationError.at_caller(*problems)
 
 
-def _list_problems(
-    options: Mapping[str, Any], known: type[HandlerOptions] | type[FilterOptions], specific: Mapping[str, Any]
-) -> Iterator[str]:
+def _list_problems(options: Mapping[str, Any], known: _Options) -> Iterator[str]:
     unknown = sorted(options.keys() - known.__annotations__.keys())
     if unknown:
         guesses = [repr(found[0]) for name in unknown if (found := find_similar_names(name, known.__annotations__))]
         hint = f" Did you mean {', '.join(guesses)}?" if guesses else ""
         yield f"This kind of handlers has no such options: {', '.join(unknown)}.{hint}"
-    for name, value in {**options, **specific}.items():
+    for name, value in options.items():
         if value is None or name not in _CHECKS:
             continue
         check, expected = _CHECKS[name]
         if not check(value):
             yield f"{name}= must be {expected}, got {_describe(value)}."
-    is_for_change = specific.get("old") is not None or specific.get("new") is not None
+    is_for_change = options.get("old") is not None or options.get("new") is not None
     if options.get("value") is not None:
         if is_for_change:
             yield "Either value= or old=/new= can be specified, not both: value= means any of old & new values."

@@ -3,7 +3,8 @@ Signatures: whether the functions of the handlers accept what they will be calle
 
 Handlers and their callbacks get everything as keyword arguments, and more of these can come in the future. So a
 function that requires something else, or that does not accept the rest by ``**_``, fails in each call. It is refused
-before anything runs; not in the decorators, as any index, even one declared later, is an argument, too.
+before anything runs; not in the decorators, as any index, even one declared later, is an argument, too. So is a
+function with arguments that are annotated as what they never are: it would rely on that.
 
 Only that is judged which is called, not what it wraps: a user's decorator can add or hold back any arguments. What
 has no signature, or claims to have another one (``__signature__``), is given the benefit of the doubt.
@@ -61,6 +62,34 @@ _REVIEW = _OBJECT | {
     "new",
     "diff",
 }
+
+
+_SCALARS = frozenset({"str", "int", "float", "bool", "bytes"})
+
+_TYPES = {
+    "logger": "kopf.Logger",
+    "resource": "kopf.Resource",
+    "patch": "kopf.Patch",
+    "body": "kopf.Body",
+    "spec": "kopf.Spec",
+    "meta": "kopf.Meta",
+    "status": "kopf.Status",
+    "labels": "kopf.Labels",
+    "annotations": "kopf.Annotations",
+    "diff": "kopf.Diff",
+    "event": "kopf.RawEvent",
+    "settings": "kopf.OperatorSettings",
+    "started": "datetime.datetime",
+    "runtime": "datetime.timedelta",
+    "userinfo": "kopf.UserInfo",
+    "headers": "kopf.Headers",
+    "warnings": "list[str]",
+    "stopped": "kopf.Stopped",
+}
+"""The types of those arguments that are never scalars."""
+
+_ASYNC_STOPPERS = frozenset({"Stopped", "AsyncDaemonStopperChecker"})
+_SYNC_STOPPERS = frozenset({"SyncStopped", "SyncDaemonStopperChecker"})
 
 
 def check_registry(registry: OperatorRegistry) -> None:
@@ -135,7 +164,9 @@ def _list_callbacks(handler: ResourceHandler) -> Iterator[tuple[str, Fn, int]]:
 def _judge(fn: Fn, whose: str, names: frozenset[str], args: int = 0) -> Iterator[str]:
     """Say what is wrong if the function cannot be called with so many positional and these keyword arguments."""
     signature = _get_signature(fn)
-    problem = _find_problem(signature, whose, names, args) if signature is not None else None
+    if signature is None:
+        return
+    problem = _find_problem(signature, whose, names, args) or _find_wrong_type(signature, fn, names)
     if problem is not None:
         yield put_place(find_function_place(fn), f"{get_function(fn).__qualname__}() {problem}")
 
@@ -160,6 +191,22 @@ def _find_problem(signature: inspect.Signature, whose: str, names: frozenset[str
             return f"requires {item.name!r}, but there is no such argument for {whose}. {hint}"
     if inspect.Parameter.VAR_KEYWORD not in kinds and names - {item.name for item in named}:
         return f"does not accept all arguments for {whose}, present and future: add '**_' to its parameters."
+    return None
+
+
+def _find_wrong_type(signature: inspect.Signature, fn: Fn, names: frozenset[str]) -> str | None:
+    """Say which of the known arguments is annotated as what it surely is not; the annotations can be strings."""
+    is_async = inspect.iscoroutinefunction(get_function(fn))
+    for name, item in signature.parameters.items():
+        text = item.annotation if isinstance(item.annotation, str) else getattr(item.annotation, "__name__", "")
+        if name not in names or name not in _TYPES:
+            continue
+        wrong, right = _SCALARS, _TYPES[name]
+        if name == "stopped":
+            wrong |= _SYNC_STOPPERS if is_async else _ASYNC_STOPPERS
+            right = right if is_async else "kopf.SyncStopped"
+        if text.removeprefix("kopf.") in wrong:
+            return f"has {name!r} annotated as {text}, but it is {right}: annotate it so, or not at all."
     return None
 
 

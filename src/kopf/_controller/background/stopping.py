@@ -108,3 +108,9 @@ class AsyncDaemonStopperChecker(DaemonStopped):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopper.async_event.wait(), timeout)
         return self._stopper.is_set
+
+
+Stopped = AsyncDaemonStopperChecker
+"""The type of the ``stopped`` kwarg for coroutine functions: ``await stopped.wait(60)``."""
+SyncStopped = SyncDaemonStopperChecker
+"""The type of the ``stopped`` kwarg for regular functions: ``stopped.wait(60)``."""
