@@ -58,10 +58,12 @@ ADDED: dict[ModuleType, str] = {
         DeclarationError WebhookServiceServer __version__ __version_tuple__
         OperatorError ActivityError ApplyConflictError Condition apply conditions exponential
         Activity Stopped SyncStopped
+        ForeignObjectError NotReadyError is_ready reconcile ref require_ready
         APIError APIClientError APIServerError APIUnauthorizedError APIForbiddenError APINotFoundError
         APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
         APITooManyRequestsError APINetworkError
     """,
+    kopf.on: "reconcile",
     kopf.testing: """
         APIStatus LocalCluster Simulation SimulationError SyncSimulation simulate
         HandlerRun LogLine ReportedEvent run_handler run_handler_async

@@ -74,6 +74,8 @@ if typing.TYPE_CHECKING:
         label,
         remove_owner_reference,
     )
+    from kopf._kits.readiness import NotReadyError, is_ready, require_ready
+    from kopf._kits.reconciling import ForeignObjectError, ref
     from kopf._logging.configuration import LogFormat, configure
     from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
     from kopf._operator.activities import ActivityError
@@ -130,7 +132,7 @@ if typing.TYPE_CHECKING:
     )
     from kopf._values.selectors import EVERYTHING
     from kopf._values.version import __version__, __version_tuple__
-    from kopf.on import daemon, index, register, subhandler, timer
+    from kopf.on import daemon, index, reconcile, register, subhandler, timer
 
 __all__ = [
     "ABSENT",
@@ -172,6 +174,7 @@ __all__ = [
     "ErrorsMode",
     "FieldPath",
     "FieldSpec",
+    "ForeignObjectError",
     "HandlerId",
     "HandlerRetriesError",
     "HandlerTimeoutError",
@@ -186,6 +189,7 @@ __all__ = [
     "Meta",
     "MultiDiffBaseStorage",
     "MultiProgressStorage",
+    "NotReadyError",
     "ObjectLogger",
     "ObjectReference",
     "Operation",
@@ -249,6 +253,7 @@ __all__ = [
     "harmonize_naming",
     "index",
     "info",
+    "is_ready",
     "label",
     "lifecycles",
     "login_via_async_client",
@@ -260,8 +265,11 @@ __all__ = [
     "not_",
     "on",
     "operator",
+    "reconcile",
+    "ref",
     "register",
     "remove_owner_reference",
+    "require_ready",
     "run",
     "run_tasks",
     "set_default_lifecycle",
@@ -306,6 +314,8 @@ _HOMES = {
     "kopf._kits.hierarchies": (
         "adjust_namespace adopt append_owner_reference harmonize_naming label remove_owner_reference"
     ),
+    "kopf._kits.readiness": "NotReadyError is_ready require_ready",
+    "kopf._kits.reconciling": "ForeignObjectError ref",
     "kopf._logging.configuration": "LogFormat configure",
     "kopf._logging.loggers": "LocalObjectLogger Logger ObjectLogger",
     "kopf._operator.activities": "ActivityError",
@@ -331,7 +341,7 @@ _HOMES = {
     ),
     "kopf._values.selectors": "EVERYTHING",
     "kopf._values.version": "__version__ __version_tuple__",
-    "kopf.on": "daemon index register subhandler timer",
+    "kopf.on": "daemon index reconcile register subhandler timer",
 }
 """Where the names are, by the modules; the same as the imports above, which are for type checkers and editors."""
 

@@ -24,6 +24,8 @@ from kopf._handlers.handlers import (
     ChangingHandler,
     DaemonHandler,
     IndexingHandler,
+    ReconcilingHandler,
+    Reference,
     ResourceHandler,
     TimerHandler,
     WatchingHandler,
@@ -36,6 +38,7 @@ from kopf._handlers.options import (
     DeleteOptions,
     EventOptions,
     OwnerOptions,
+    ReconcileOptions,
     ResumeOptions,
     SelectorOptions,
     SubhandlerOptions,
@@ -64,6 +67,7 @@ __all__ = [
     "login",
     "mutate",
     "probe",
+    "reconcile",
     "register",
     "resume",
     "startup",
@@ -155,6 +159,22 @@ def field(*name: Name, **options: Unpack[UpdateOptions]) -> Callable[[Fn], Fn]:
     return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True)
 
 
+@show_options(ReconcileOptions)
+def reconcile(*name: Name, **options: Unpack[ReconcileOptions]) -> Callable[[Fn], Fn]:
+    """
+    Called whenever something can be different from what it should be: it yields (or returns) what is to be there.
+
+    What is yielded becomes a child of the object, as by :func:`kopf.apply`; the expression ``yield`` is the child as it
+    is then. What was yielded before, and is not anymore, is deleted. Its resources are to be named in ``owns=``.
+    """
+    from kopf._kits.reconciling import make_call  # most operators have no reconcilers
+
+    check_options(options, ReconcileOptions)
+    uses = options.pop("uses", None) or ()
+    references = (uses,) if isinstance(uses, Reference) else tuple(uses)
+    return _declare(ReconcilingHandler, name, options, make_call=make_call, reason=None, uses=references)
+
+
 @show_options(CreateOptions)
 def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """
@@ -241,6 +261,7 @@ def _declare(
     options: EventOptions | CreateOptions | WebhookOptions,
     *,
     is_kwarg: bool = False,
+    make_call: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     **specifics: Any,
 ) -> Callable[[Fn], Fn]:
     generic = to_plain_numbers(options)
@@ -260,7 +281,8 @@ def _declare(
     def decorate(fn: Fn) -> Fn:
         _check_function(fn)
         handler_id = HandlerId(id or get_callable_id(fn).rpartition(".")[-1]) if is_kwarg else _make_id(fn, id, path)
-        handler = cls(id=handler_id, fn=fn, selector=selector, field=path, **generic, **specifics)
+        call = None if make_call is None else make_call(fn)
+        handler = cls(id=handler_id, fn=fn, call=call, selector=selector, field=path, **generic, **specifics)
         _get_registry(registry).append(handler)
         return fn
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.changes.scope import ReconciliationScope
+from kopf._controller.controllers import Place, Wakeup
 from kopf._controller.observer import ControllerView, RunView
 from kopf._controller.raw_events import RawEvents
 from kopf._controller.reconciler import Reconciler
@@ -21,6 +22,7 @@ from kopf._controller.runtime import Runtime
 from kopf._controller.tracked_objects import TrackedObject, TrackedObjects
 from kopf._controller.work_queue import WorkQueue
 from kopf._controller.workers import Workers, get_limit, has_room
+from kopf._handlers.handlers import ReconcilingHandler
 from kopf._handlers.registry import HandlersOfResource
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
@@ -63,7 +65,11 @@ class Controller:
         self.raw_events = RawEvents(runtime, resource, handlers, user_code=user_code)
         """They can be too many, unlike the states: whoever passes the events in, is to wait for room there."""
         self._reconciler = Reconciler(self.scope, self.objects)
-        self._ownership = _make_ownership(runtime, handlers) if handlers.owners else None
+        self.children = _make_ownership(runtime, handlers) if handlers.owners else None
+        """Those objects that are owned by others who ask for them, if there are any."""
+        self._is_used = handlers.is_used
+        self._wakeable = frozenset(handler.id for handler in handlers.changing if handler.is_wakeable)
+        self._forgotten = [handler.id for handler in handlers.changing if isinstance(handler, ReconcilingHandler)]
         runtime.pause.on_partial.append(self._follow_holds)
         runtime.controllers.add(resource, self)
         self._view = ControllerView(
@@ -94,8 +100,10 @@ class Controller:
         key = head.key
         scope = self.scope
         scope.runtime.observer.object_seen(scope.resource, key, event.type, event.object)
-        if self._ownership is not None:
-            self._ownership.accept(event)
+        if self.children is not None:
+            self.children.accept(event)
+        if self._is_used:
+            scope.runtime.controllers.enqueue_users(Place(scope.resource, head.namespace, head.name))
         tracked = self.objects.accept(event, now)
         if self.raw_events.could_match(head):
             tracked = tracked or self.objects.obtain(key)
@@ -109,6 +117,8 @@ class Controller:
     def _forget(self, tracked: TrackedObject | None) -> None:
         while tracked is not None and tracked.gone is not None:
             self._reconciler.log_gone(tracked.gone.obj)
+            for handler in self._forgotten:
+                self.scope.runtime.controllers.forget(Wakeup(self.scope.resource, tracked.key, handler))
             tracked = self.objects.forget(tracked, asyncio.get_running_loop().time())
 
     def _requeue(self, key: str, *, urgent: bool = True) -> None:
@@ -139,20 +149,16 @@ class Controller:
             self._requeue(key)
             self.workers.wake()
 
-    def find_child(self, namespace: str | None, name: str) -> KubeObject | None:
-        """Get the latest state of an object that is owned by those who are handled, if it is known."""
-        return None if self._ownership is None else self._ownership.find(namespace, name)
-
-    def note_child(self, obj: KubeObject) -> None:
-        """Take in the state of an object that was just written."""
-        if self._ownership is not None:
-            self._ownership.note(obj)
-
     def wake(self, key: str, handlers: Collection[HandlerId]) -> bool:
         """Call these handlers for the object, though it has not changed; tell if it is known."""
         tracked = self.objects.get(key)
-        latest = None if tracked is None or tracked.gone is not None else tracked.memory.latest
-        if tracked is None or latest is None or self.queue.is_closed:
+        if tracked is None or tracked.gone is not None or self.queue.is_closed:
+            return False
+        if tracked.memory.background is not None:
+            tracked.memory.background.call_early(handlers)
+        handlers = self._wakeable.intersection(handlers)
+        latest = tracked.memory.latest
+        if not handlers or latest is None:
             return False
         self.objects.wake(tracked).on_wake(latest.for_users() if tracked.stub is None else tracked.stub, handlers)
         self._requeue(key)
@@ -224,7 +230,7 @@ def _list_runs(background: Background | None) -> Sequence[RunView]:
 def _make_ownership(runtime: Runtime, handlers: HandlersOfResource) -> Ownership:
     from kopf._controller.ownership import Ownership  # most resources are owned by nobody who asks
 
-    return Ownership(runtime.controllers, handlers.owners)
+    return Ownership(runtime.controllers, handlers.owners, comparable_versions=runtime.comparable_versions)
 
 
 def _make_background(runtime: Runtime, resource: Resource, on_exit: Callable[[KubeObject], None]) -> Background:

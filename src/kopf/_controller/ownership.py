@@ -7,6 +7,7 @@ Dependents" of the Kubernetes documentation. Who owned it before the change, has
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kopf._client.resources.watch_machine import WatchEvent
@@ -14,6 +15,7 @@ from kopf._controller.controllers import Controllers
 from kopf._handlers.registry import Owners
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.references import list_owner_uids
+from kopf._values.resource_versions import is_newer
 
 
 class _Child(NamedTuple):
@@ -28,28 +30,37 @@ class Ownership:
     Their latest states are kept as they have arrived, for those who bring them in line with what they should be.
     """
 
-    def __init__(self, controllers: Controllers, owners: Owners) -> None:
+    def __init__(self, controllers: Controllers, owners: Owners, *, comparable_versions: bool) -> None:
+        self.owners = owners
         self._controllers = controllers
-        self._owners = owners
+        self._comparable_versions = comparable_versions
         self._kinds = {(resource.group, resource.kind) for resource in owners}
         self._children: dict[str, _Child] = {}
         self._keys: dict[tuple[str | None, str], str] = {}
+        self._owned: dict[str, dict[str, None]] = {}
 
     def accept(self, event: WatchEvent) -> None:
         """Take in what has happened to an object, and tell its owners."""
         obj = event.object
         known = self._children.get(obj.head.key)
         is_gone = event.type == "DELETED"
-        if known is not None and not is_gone and known.obj.head.resourceVersion == obj.head.resourceVersion:
-            return  # it was written by the owner itself
+        if known is not None and not is_gone and self._is_known(known.obj.head.resourceVersion, obj):
+            return  # it was written by the owner itself, or before that
         before = () if known is None else known.owners
         now = () if is_gone else list_owner_uids(obj, self._kinds, unreadable=before)
         if now:
             self._keep(obj, now)
         elif known is not None:
             self._forget(obj.head)
-        for uid in dict.fromkeys((*before, *now)):
-            for resource, handlers in self._owners.items():
+        self._tell(dict.fromkeys((*before, *now)))
+
+    def _is_known(self, version: str, obj: KubeObject) -> bool:
+        other = obj.head.resourceVersion
+        return version == other or (self._comparable_versions and is_newer(version, other))
+
+    def _tell(self, owners: Iterable[str]) -> None:
+        for uid in owners:
+            for resource, handlers in self.owners.items():
                 self._controllers.enqueue(resource, uid, handlers)
 
     def find(self, namespace: str | None, name: str) -> KubeObject | None:
@@ -57,17 +68,35 @@ class Ownership:
         key = self._keys.get((namespace, name))
         return None if key is None else self._children[key].obj
 
-    def note(self, obj: KubeObject) -> None:
-        """Take in the state of an object that was just written, before it comes by the stream."""
+    def list_of(self, owner: str) -> list[KubeObject]:
+        """Get the latest states of all objects that are owned by this one."""
+        return [self._children[key].obj for key in self._owned.get(owner, ())]
+
+    def note(self, obj: KubeObject, author: str | None) -> None:
+        """Take in the state of an object that was just written for this owner, before it comes by the stream."""
+        known = self._children.get(obj.head.key)
+        if known is not None and self._is_known(known.obj.head.resourceVersion, obj):
+            return
         if owners := list_owner_uids(obj, self._kinds):
             self._keep(obj, owners)
+            self._tell(uid for uid in owners if uid != author)
 
     def _keep(self, obj: KubeObject, owners: tuple[str, ...]) -> None:
         obj.forget_values()
+        if (known := self._children.get(obj.head.key)) is None or known.owners != owners:
+            self._unlink(obj.head.key, () if known is None else known.owners)
+            for uid in owners:
+                self._owned.setdefault(uid, {})[obj.head.key] = None
         self._children[obj.head.key] = _Child(owners, obj)
         self._keys[obj.head.namespace, obj.head.name] = obj.head.key
 
     def _forget(self, head: ObjectMeta) -> None:
-        del self._children[head.key]
+        self._unlink(head.key, self._children.pop(head.key).owners)
         if self._keys.get((head.namespace, head.name)) == head.key:  # otherwise, there is another one of that name
             del self._keys[head.namespace, head.name]
+
+    def _unlink(self, key: str, owners: Iterable[str]) -> None:
+        for uid in owners:
+            del self._owned[uid][key]
+            if not self._owned[uid]:
+                del self._owned[uid]

@@ -80,7 +80,7 @@ def find_common(handlers: HandlersOfResource, resource: Resource, settings: Watc
     is_blocking = any(
         handler.requires_finalizer for handler in everyone if isinstance(handler, ChangingHandler | SpawningHandler)
     )
-    if not settings.push_selectors or is_blocking or handlers.owners or not everyone:
+    if not settings.push_selectors or is_blocking or handlers.owners or handlers.is_used or not everyone:
         return PushedSelectors()
     keys = functools.reduce(set.intersection, (set(handler.labels or ()) for handler in everyone))
     requirements = {key: _unite([(handler.labels or {})[key] for handler in everyone]) for key in keys}

@@ -108,7 +108,7 @@ class TrackedObjects:
             error_delays=iter_delays(settings.queueing.error_delays),
         )
         self._could_match = _make_matcher((*handlers.changing, *handlers.spawning))
-        self._keeps_latest = any(handler.owns for handler in handlers.changing)
+        self._keeps_latest = any(handler.is_wakeable for handler in handlers.changing)
         self._background = background
         self.handled = HandledStates()
         self._entries: dict[str, TrackedObject] = {}

@@ -35,6 +35,8 @@ class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
     timeout: float | None = None
     retries: int | None = None
     backoff: float | ExponentialBackoff | None = None
+    call: HandlerFn | None = None
+    """What is called instead of the function, with the same arguments; it calls the function in its own way."""
 
     # These are found out, whatever is passed.
     is_async: bool = False
@@ -53,7 +55,7 @@ class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
 
     def __post_init__(self) -> None:
         identity = id(getattr(self.fn, "__func__", self.fn)), id(getattr(self.fn, "__self__", None)), self.id
-        force_setattr(self, "is_async", is_async(self.fn))
+        force_setattr(self, "is_async", is_async(self.call or self.fn))
         force_setattr(self, "reads", list_read_arguments(self.fn))
         force_setattr(self, "identity", identity)
 
@@ -103,6 +105,14 @@ class IndexingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
         return f"Indexer {self.id!r}"
 
 
+class Reference(FrozenRecord, frozen=True):
+    """What an object refers to: a resource, and how to find the names of its objects."""
+
+    selector: Selector
+    fn: HandlerFn
+    """It gets the arguments of handlers, and returns what :func:`kopf.ref` says."""
+
+
 class SpawningHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """A handler that runs in the background for as long as an object exists."""
 
@@ -141,6 +151,8 @@ class TimerHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
     """Whether the interval is measured between the beginnings."""
     idle: float | None = None
     """For how many seconds the object must stay unchanged before a run."""
+    owns: tuple[Selector, ...] = ()
+    """Which resources its object owns: when these are changed, it runs early."""
 
     def __str__(self) -> str:
         return f"Timer {self.id!r}"
@@ -186,6 +198,10 @@ class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     new: ValueFilter = None
     owns: tuple[Selector, ...] = ()
     """Which resources its object owns: when these are changed, it is called again, and so it is at the start."""
+    uses: tuple[Reference, ...] = ()
+    """Which objects its object refers to: when these are changed, it is called again."""
+    interval: float | None = None
+    """In how many seconds after it is done it is called again, though nothing has changed."""
     scope: FieldPath = ()
     """
     For sub-handlers of a field's handler: that field. They and their filters see the change of it, and their own fields
@@ -195,4 +211,20 @@ class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     @property
     def repeats(self) -> bool:
         """Whether it is called by every operator anew, though the object has not changed."""
-        return self.initial or bool(self.owns)
+        return self.initial or self.is_wakeable
+
+    @property
+    def is_wakeable(self) -> bool:
+        """Whether it can be called though the object itself has not changed, and is called at the start for that."""
+        return bool(self.owns)
+
+
+class ReconcilingHandler(ChangingHandler, frozen=True, kw_only=True, eq=False):
+    """A handler that says what is to be there for the object, however the object has become what it is."""
+
+    success_level = logging.DEBUG  # it is called for everything that happens around the object
+    stores_result = False
+
+    @property
+    def is_wakeable(self) -> bool:
+        return True

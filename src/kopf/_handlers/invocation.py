@@ -24,13 +24,14 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: Thread
 
     Those few exceptions that do not get through as errors of a function, are raised as :class:`RuntimeError`.
     """
+    fn = handler.call or handler.fn
     if handler.is_async:
-        result = handler.fn(**kwargs)
+        result = fn(**kwargs)
     elif isinstance(handler, IndexingHandler):
-        result = await threads.call_briefly(functools.partial(_call, handler.fn, kwargs))
+        result = await threads.call_briefly(functools.partial(_call, fn, kwargs))
     else:
-        fn = functools.partial(_call, handler.fn, kwargs)
-        result = await threads.call(handler.id, fn, is_long=isinstance(handler, DaemonHandler))
+        call = functools.partial(_call, fn, kwargs)
+        result = await threads.call(handler.id, call, is_long=isinstance(handler, DaemonHandler))
     if not handler.is_async and not inspect.isawaitable(result):
         return result
     try:

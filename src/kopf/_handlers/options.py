@@ -17,6 +17,7 @@ from typing import Any, TypedDict, TypeVar, get_type_hints
 from kopf._handlers.criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handler_errors import ErrorsMode
+from kopf._handlers.handlers import Reference
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.fields import FieldSpec
@@ -107,6 +108,13 @@ class UpdateOptions(OwnerOptions, total=False):
     new: ValueFilter
 
 
+class ReconcileOptions(OwnerOptions, total=False):
+    """Options of :func:`reconcile`."""
+
+    uses: Reference | Collection[Reference] | None
+    interval: float | None
+
+
 class DaemonOptions(CreateOptions, total=False):
     """Options of :func:`daemon`."""
 
@@ -123,6 +131,7 @@ class TimerOptions(CreateOptions, total=False):
     initial_delay: float | Callable[..., float] | None
     interval: float | None
     sharp: bool | None
+    owns: str | Collection[str] | None
     idle: float | None
     optional: bool | None
 
@@ -173,7 +182,8 @@ _TEXTS: Mapping[str, str] = {
     "optional": "whether the object can be deleted without waiting for it, with no finalizer; by default, no",
     "owns": "names of resources that the object owns: the handler is also called when an owned object has changed",
     "initial_delay": "seconds to the first run, or a function of the kwargs that returns them; by default, 0",
-    "interval": "seconds between two runs; by default, it runs once, or once after each time of ``idle``",
+    "uses": "what the object refers to, by ``kopf.ref(…)``: the handler is also called when that has changed",
+    "interval": "seconds between two runs; by default, timers run once, or once after each time of ``idle``",
     "sharp": "whether the interval is between the beginnings of the runs, not after their ends; by default, no",
     "idle": "seconds for which the object must stay unchanged before a run; by default, 0",
     "cancellation_backoff": "seconds to exit on request, until it is cancelled; by default, 0",
@@ -303,6 +313,11 @@ def _is_name_or_names(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, Collection) and all(map(_is_text, value)))
 
 
+def _is_reference_or_references(value: object) -> bool:
+    items = value if isinstance(value, list | tuple | set | frozenset) else [value]
+    return all(isinstance(item, Reference) for item in items)
+
+
 def _is_metadata_filter(value: object) -> bool:
     return isinstance(value, Mapping) and all(
         isinstance(key, str) and (isinstance(item, str | MetaFilterToken) or callable(item))
@@ -328,6 +343,7 @@ _CHECKS: Mapping[str, _Check] = {
     "when": (callable, "a function"),
     "field": (_is_field, "a dotted string or a sequence of strings"),
     "owns": (_is_name_or_names, "the name of a resource, or a collection of names"),
+    "uses": (_is_reference_or_references, "kopf.ref(…), or a collection of these"),
     "subresource": _TEXT,
     "operations": (lambda value: isinstance(value, Collection), "a collection of strings"),
     "registry": (lambda value: isinstance(value, OperatorRegistry), "a kopf.OperatorRegistry"),

@@ -17,6 +17,7 @@ from kopf._handlers.handlers import (
     IndexingHandler,
     ResourceHandler,
     SpawningHandler,
+    TimerHandler,
     WatchingHandler,
     WebhookHandler,
 )
@@ -93,8 +94,8 @@ class OperatorRegistry:
         """What the handlers are declared for, each once, in the order of declaration."""
         handlers = (*self.resources, *self.webhooks)
         named = (handler.selector for handler in handlers if handler.selector is not None)
-        owned = (selector for handler in self.resources for selector in _list_owned(handler))
-        return list(dict.fromkeys((*named, *owned)))
+        others = (item for handler in self.resources for item in (*_list_owned(handler), *_list_used(handler)))
+        return list(dict.fromkeys((*named, *others)))
 
     def get_ambiguities(self, resources: Collection[Resource]) -> Mapping[Selector, Collection[Resource]]:
         """The selectors that name one resource but match several; those are not served."""
@@ -108,10 +109,13 @@ class OperatorRegistry:
     def plan(self, resources: Collection[Resource]) -> Mapping[Resource, HandlersOfResource]:
         """Spread the handlers over the resources they are for; unhandled resources are left out."""
         spread = self._spread(self.resources, resources)
-        owners = _spread_owners(spread, resources, self.get_ambiguities(resources))
+        ambiguous = self.get_ambiguities(resources)
+        owners = _spread_owners(spread, resources, ambiguous)
+        references = {item for handlers in spread.values() for handler in handlers for item in _list_used(handler)}
+        used = {resource for item in references - {*ambiguous} for resource in item.select(resources)}
         return {
-            resource: HandlersOfResource.build(spread.get(resource, ()), owners.get(resource, {}))
-            for resource in (*spread, *(item for item in owners if item not in spread))
+            resource: HandlersOfResource.build(spread.get(resource, ()), owners.get(resource, {}), resource in used)
+            for resource in dict.fromkeys((*spread, *owners, *sorted(used, key=str)))
         }
 
     def plan_webhooks(self, resources: Collection[Resource]) -> Mapping[Resource, Sequence[WebhookHandler]]:
@@ -146,7 +150,11 @@ def _spread_owners(
 
 
 def _list_owned(handler: ResourceHandler) -> Sequence[Selector]:
-    return handler.owns if isinstance(handler, ChangingHandler) else ()
+    return handler.owns if isinstance(handler, ChangingHandler | TimerHandler) else ()
+
+
+def _list_used(handler: ResourceHandler) -> Sequence[Selector]:
+    return [item.selector for item in handler.uses] if isinstance(handler, ChangingHandler) else ()
 
 
 def _is_of_module(handler: Handler, module: str) -> bool:
@@ -164,9 +172,13 @@ class HandlersOfResource(FrozenRecord, frozen=True):
     """The fields that matter for the handlers although they are not part of the essence, e.g. in the status; sorted."""
     owners: Owners
     """Which handlers of which resources are to be called when the objects that those own here have changed."""
+    is_used: bool
+    """Whether objects of any resources refer to those here, and are to be handled when these have changed."""
 
     @classmethod
-    def build(cls, handlers: Iterable[ResourceHandler], owners: Owners = NO_OWNERS) -> HandlersOfResource:
+    def build(
+        cls, handlers: Iterable[ResourceHandler], owners: Owners = NO_OWNERS, is_used: bool = False
+    ) -> HandlersOfResource:
         """Sort out the handlers by their kinds."""
         handlers = list(handlers)
         spawning = tuple(handler for handler in handlers if isinstance(handler, SpawningHandler))
@@ -178,6 +190,7 @@ class HandlersOfResource(FrozenRecord, frozen=True):
             changing=changing,
             extra_fields=tuple(sorted({handler.field for handler in changing if _is_unessential(handler.field)})),
             owners=owners,
+            is_used=is_used,
         )
 
     def find_clashes(self) -> Iterator[tuple[ResourceHandler, ResourceHandler]]:

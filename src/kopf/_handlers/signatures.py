@@ -159,6 +159,7 @@ def _list_callbacks(handler: ResourceHandler) -> Iterator[tuple[str, Fn, int]]:
             yield option, fn, 1
     if callable(fn := getattr(handler, "initial_delay", None)):
         yield "initial_delay", fn, 0
+    yield from (("uses", item.fn, 0) for item in getattr(handler, "uses", ()))
 
 
 def _judge(fn: Fn, whose: str, names: frozenset[str], args: int = 0) -> Iterator[str]:

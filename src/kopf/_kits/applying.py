@@ -15,13 +15,14 @@ import hashlib
 import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kopf._client.errors import APIConflictError, APINotFoundError
 from kopf._client.http.api import APIClient, get_current_api, get_current_loop
 from kopf._client.resources.discovery import discover
-from kopf._controller.controllers import get_current_controllers
+from kopf._controller.controllers import Place, get_current_controllers
+from kopf._handlers.current_handler import current_cause
 from kopf._kits.hierarchies import adopt
 from kopf._kits.manifests import K8sObject, to_plain
 from kopf._values import codec
@@ -33,6 +34,7 @@ from kopf._values.selectors import Selector
 Obj = dict[str, Any]
 
 APPLY_PATCH = "application/apply-patch+yaml"
+MANAGER = "kopf"
 DIGEST = "kopf.dev/applied-digest"
 _MAX_REMEMBERED = 10_000
 """Of how many objects it is remembered what the server has made of what was applied; each takes some 0.3 KiB."""
@@ -62,7 +64,7 @@ def apply(
     owner: Mapping[str, Any] | None = None,
     is_owned: bool = True,
     force: bool = False,
-    manager: str = "kopf",
+    manager: str = MANAGER,
 ) -> Any:
     """
     Make the child as it is specified, whether it exists or not; get it as it is then: a :class:`kopf.Body`.
@@ -84,7 +86,7 @@ def apply(
     desired = to_plain(child)
     if is_owned:
         adopt(desired, owner, strict=True)
-    applying = _apply(get_current_api(), desired, force=force, manager=manager)
+    applying = apply_plain(get_current_api(), desired, force=force, manager=manager)
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -122,6 +124,10 @@ class Memory:
             resource = self._resources[api_version, kind] = found[0]
         return resource
 
+    def forget_resource(self, desired: Obj) -> None:
+        """Find it out again next time: it is not there anymore, or not where it was."""
+        self._resources.pop((desired["apiVersion"], desired["kind"]), None)
+
     def is_applied(self, url: str, manager: str, desired: Obj, current: KubeObject) -> bool:
         """Tell if the object is as it would be if it was applied."""
         head = current.head
@@ -129,7 +135,11 @@ class Memory:
             return False
         known = self._outcomes.get((url, manager))
         if known is not None and (known.uid, known.digest) == (head.uid, _get_digest(desired)):
-            return known.version == head.resourceVersion or known.fingerprint == _take_fingerprint(current, desired)
+            if known.version != head.resourceVersion:
+                if known.fingerprint != _take_fingerprint(current, desired):
+                    return False
+                self._outcomes[url, manager] = known._replace(version=head.resourceVersion)
+            return True
         if _project(current, desired) == desired:
             self.note(url, manager, desired, current)
             return True
@@ -148,28 +158,58 @@ class Memory:
 _memories: weakref.WeakKeyDictionary[APIClient, Memory] = weakref.WeakKeyDictionary()
 
 
-async def _apply(api: APIClient, desired: Obj, *, force: bool, manager: str) -> Body:
-    memory = _memories.setdefault(api, Memory())
-    metadata = desired.setdefault("metadata", {})
+def get_memory(api: APIClient) -> Memory:
+    """Get what is known by this client; it is forgotten together with the client."""
+    return _memories.setdefault(api, Memory())
+
+
+async def apply_plain(
+    api: APIClient,
+    desired: Obj,
+    *,
+    force: bool = False,
+    manager: str = MANAGER,
+    check: Callable[[Place, KubeObject | None], None] | None = None,
+) -> Body:
+    """
+    Apply what is complete already.
+
+    ``check`` raises an error if the object must not be applied: it gets its place and its current state, if it exists.
+    If it exists no more by the time of the writing, or is another object of the same name, it is an error, too.
+    """
+    memory = get_memory(api)
+    metadata = desired.get("metadata") or {}
     if not metadata.get("name"):
         raise ValueError(f"The {desired.get('kind')} has no name: what is applied again and again, must have one.")
     resource = await memory.find_resource(api, desired)
     namespace = metadata.get("namespace") if resource.namespaced else None
-    url = resource.get_url(namespace=namespace, name=metadata["name"])
-    desired["metadata"] = {**metadata, "annotations": {**(metadata.get("annotations") or {}), DIGEST: _digest(desired)}}
-    controllers = get_current_controllers()
-    found = controllers.find_child(resource, namespace, metadata["name"])
+    place = Place(resource, namespace, metadata["name"])
+    url = resource.get_url(namespace=namespace, name=place.name)
+    annotations = {**(metadata.get("annotations") or {}), DIGEST: _digest(desired)}
+    desired = {**desired, "metadata": {**metadata, "annotations": annotations}}
+    children = get_current_controllers().get_children(resource)
+    found = None if children is None else children.find(namespace, place.name)
     current = await _read(api, url) if found is None else found
+    if check is not None:
+        check(place, current)
     if current is not None and memory.is_applied(url, manager, desired, current):
         return Body(current.for_users())
+    payload = desired
+    if check is not None and current is not None:
+        payload = {**desired, "metadata": {**desired["metadata"], "uid": current.head.uid}}
     params = {"fieldManager": manager, **({"force": "true"} if force else {})}
     try:
-        raw = await api.patch(url, payload=desired, content_type=APPLY_PATCH, params=params)
+        raw = await api.patch(url, payload=payload, content_type=APPLY_PATCH, params=params)
+    except APINotFoundError:
+        memory.forget_resource(desired)
+        raise
     except APIConflictError as e:
         raise _explain_conflict(e, desired) from e
     obj = KubeObject.from_json(raw)
     memory.note(url, manager, desired, obj)
-    controllers.note_child(resource, obj)
+    if children is not None:
+        cause = current_cause.get(None)
+        children.note(obj, None if cause is None else cause.body.object.head.uid)
     return Body(obj)
 
 

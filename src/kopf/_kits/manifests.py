@@ -77,10 +77,15 @@ def open_manifests(objs: K8sObjects) -> list[Manifest]:
 
     Raises :class:`TypeError` for anything that cannot be edited as a Kubernetes object.
     """
+    return [_open(obj) for obj in list_objects(objs)]
+
+
+def list_objects(objs: K8sObjects) -> list[K8sObject]:
+    """Get the objects one by one, whether it is one or many of them."""
     # The models of the newest clients are also iterable.
     if isinstance(objs, Iterable) and not isinstance(objs, (str, bytes, Mapping)) and not _is_model(objs):
-        return [_open(obj) for obj in objs]
-    return [_open(objs)]
+        return list(objs)
+    return [objs]  # type: ignore[list-item]
 
 
 def _open(obj: object) -> Manifest:

@@ -82,13 +82,13 @@ class Watchers:
             {
                 resource: handlers
                 for resource, handlers in added.items()
-                if handlers.owners or any(handler.id in new for handler in handlers.indexing)
+                if handlers.owners or handlers.is_used or any(handler.id in new for handler in handlers.indexing)
             }
         )
 
     def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
         """Hold the handling back until everything that exists now is indexed or known, where that is needed."""
-        indexed = [resource for resource, handlers in plan.items() if handlers.indexing or handlers.owners]
+        indexed = [item for item, handlers in plan.items() if handlers.indexing or handlers.owners or handlers.is_used]
         self._runtime.index_readiness.close_for(
             (resource, namespace) for resource in indexed for namespace in self._get_scopes(resource)
         )

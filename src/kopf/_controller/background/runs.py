@@ -25,6 +25,7 @@ from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._handlers.retry_policy import Retries
 from kopf._logging.loggers import ObjectLogger
 from kopf._values.bodies import Body
+from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.patches import Patch
 from kopf._values.resource_versions import is_newer
@@ -90,6 +91,12 @@ class ObjectBackground:
         """The name of the object for the debugging."""
         head = self.body.object.head
         return f"{head.namespace}/{head.name}" if head.namespace else head.name
+
+    def call_early(self, handlers: Collection[HandlerId]) -> None:
+        """Call those of the handlers that are timers as soon as possible, though it is not their time yet."""
+        for handler in handlers:
+            if (run := self.runs.get(handler)) is not None:
+                run.call_early()
 
     def exit(self) -> None:
         """One of the runs has exited."""
@@ -166,6 +173,9 @@ class BackgroundRun(abc.ABC, Generic[H]):
     @abc.abstractmethod
     def stop(self, reason: DaemonStoppingReason) -> None:
         """Ask it to stop, and see to it that it does."""
+
+    def call_early(self) -> None:
+        """If it is a timer, call it as soon as possible; if it is being called right now, once more after that."""
 
     def notice_change(self) -> None:  # daemons do not care: they see the live body
         """The object has changed."""

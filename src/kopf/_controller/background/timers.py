@@ -48,9 +48,6 @@ class TimerRun(BackgroundRun[TimerHandler]):
         """Whether it is not called right now, and will be."""
         return self.is_running and self._task is None
 
-    def start(self, delay: float) -> None:
-        self._schedule(delay)
-
     def stop(self, reason: DaemonStoppingReason) -> None:
         self.stopper.set(reason)
         if self._tick is not None:
@@ -62,9 +59,16 @@ class TimerRun(BackgroundRun[TimerHandler]):
         self._is_changed = True
         if self._is_waiting_for_change and not self.stopper.is_set:
             self._is_waiting_for_change = False
-            self._schedule(0)
+            self.start(0)
 
-    def _schedule(self, delay: float) -> None:
+    def call_early(self) -> None:
+        if self._task is not None:
+            self._task.add_done_callback(lambda _: self.call_early())
+        elif self._tick is not None and not self.stopper.is_set:
+            self._tick.cancel()
+            self.start(0)
+
+    def start(self, delay: float) -> None:
         loop = asyncio.get_running_loop()
         if self.handler.idle is not None:
             # The idle time is counted since the last change; it can be shifted again until then.
@@ -82,7 +86,7 @@ class TimerRun(BackgroundRun[TimerHandler]):
         if self.handler.idle is not None:
             left = self._background.changed_at + self.handler.idle - asyncio.get_running_loop().time()
             if left > 0:
-                self._schedule(left)
+                self.start(left)
                 return
         name, context = f"{self.handler} of {self._background.name}", self._background.runtime.context.copy()
         self._task = asyncio.create_task(self._run(), name=name, context=context)
@@ -110,7 +114,7 @@ class TimerRun(BackgroundRun[TimerHandler]):
         if self.stopper.is_set or (outcome.final and outcome.exception is not None):
             self._exit()
         elif not outcome.final:
-            self._schedule(outcome.delay or 0)
+            self.start(outcome.delay or 0)
         elif self.handler.interval is None:
             self._wait_for_change()
         else:
@@ -118,14 +122,14 @@ class TimerRun(BackgroundRun[TimerHandler]):
             # in event loops that round the time: less than nothing has passed, and the same plan is not made again.
             elapsed = asyncio.get_running_loop().time() - self._planned if self.handler.sharp else 0
             interval = self.handler.interval
-            self._schedule(interval - math.fmod(elapsed, interval) if interval else 0)
+            self.start(interval - math.fmod(elapsed, interval) if interval else 0)
 
     def _wait_for_change(self) -> None:
         """With no interval, it runs once, or, if it is idling, once for each time that the object has calmed down."""
         if self.handler.idle is None:
             self._exit()
         elif self._is_changed:
-            self._schedule(0)
+            self.start(0)
         else:
             self._is_waiting_for_change = True
 

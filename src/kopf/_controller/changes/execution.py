@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from kopf._controller.changes.progress import Progress, get_delay, get_pending
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
+from kopf._controller.controllers import Wakeup
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.current_handler import SubhandlingContext
@@ -110,6 +111,9 @@ class Execution(Record, eq=False):
         deliver_result(handler, outcome, cause.patch)
         now = self._runtime.clock.now()
         self._progress.note(handler, outcome, now, context.seen, self._seen)
+        if handler.interval is not None and outcome.final:
+            wakeup = Wakeup(cause.resource, cause.body.object.head.key, handler.id)
+            self._runtime.controllers.enqueue_later(wakeup, handler.interval, self._runtime.context)
         if parent is not None:
             parent.seen |= context.seen
         return now

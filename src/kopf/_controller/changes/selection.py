@@ -210,7 +210,7 @@ def is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool, woken
 
     Those with owned objects are called at the start, too: these could have changed while the operator was down.
     """
-    if handler.owns and (initial or handler.id in woken) and reason is not Reason.DELETE:
+    if handler.is_wakeable and (initial or handler.id in woken) and reason is not Reason.DELETE:
         return True
     if handler.initial:
         return initial and (reason is not Reason.DELETE or handler.deleted)

@@ -22,7 +22,7 @@ from kopf._values.bodies import Body
 from kopf._values.codec import NestingError
 from kopf._values.objects import KubeObject
 from kopf._values.patches import REMOVE, Patch, PatchRequest, thaw
-from kopf._values.reasons import CREATE, DELETE, NOOP
+from kopf._values.reasons import CREATE, DELETE, NOOP, RESUME
 from kopf._values.records import replace
 from kopf._values.resource_versions import is_newer
 
@@ -75,9 +75,11 @@ class Writing:
         plan, logger = self._plan, self._observed.logger
         if plan.called and not self._is_reported:
             self._is_reported = True
-            if logger.isEnabledFor(logging.INFO):
+            # Of those that are called for everything that happens around the object, only what they are created for.
+            level = logging.INFO if plan.reason is not RESUME else max(item.success_level for item in plan.called)
+            if logger.isEnabledFor(level):
                 counts = count(plan.called, plan.progress)
-                logger.info("%s is processed: %d succeeded; %d failed.", TITLES[plan.reason], *counts)
+                logger.log(level, "%s is processed: %d succeeded; %d failed.", TITLES[plan.reason], *counts)
 
     def collect_unsaved(self) -> Unsaved | None:
         """After a failure, give what is left to be saved, so that it is not lost, and not done again."""

@@ -11,6 +11,7 @@ from kopf._handlers.handlers import (
     DaemonHandler,
     Handler,
     IndexingHandler,
+    ReconcilingHandler,
     ResourceHandler,
     SpawningHandler,
     TimerHandler,
@@ -39,6 +40,7 @@ _PURPOSES = {
     "delete": "deletions",
     "resume": "resuming, i.e. once after each start of an operator",
     "field": "changes of its field",
+    "reconcile": "whatever has changed",
 }
 
 TITLES: Mapping[Reason, str] = {
@@ -69,6 +71,8 @@ def name_kind(handler: Handler) -> str:
     match handler:
         case WebhookHandler():
             return "validate" if handler.type is WebhookType.VALIDATING else "mutate"
+        case ReconcilingHandler():
+            return "reconcile"
         case ChangingHandler(initial=True):
             return "resume"
         case ChangingHandler(reason=Reason() as reason):
@@ -83,7 +87,10 @@ def explain_other_reason(handler: ChangingHandler, reason: Reason) -> str:
     text = _explain_own_reason(handler, reason)
     if handler.owns and reason is not Reason.DELETE:
         owned = " or ".join(map(str, handler.owns))
-        return f"{text}; it is also called when {owned} that the object owns are changed"
+        text = f"{text}; it is also called when {owned} that the object owns are changed"
+    if handler.uses and reason is not Reason.DELETE:
+        used = " or ".join(str(item.selector) for item in handler.uses)
+        text = f"{text}; it is also called when {used} that the object uses are changed"
     return text
 
 

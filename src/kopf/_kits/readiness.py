@@ -1,0 +1,145 @@
+"""
+Readiness: whether an object is what its specification says, by what its controller says in the status of it.
+
+The rules are those of ``kstatus``, see "Status" in https://github.com/kubernetes-sigs/cli-utils: each kind has its own;
+all others, custom resources among them, by their conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kopf._handlers.handler_errors import TemporaryError
+
+Obj = Mapping[str, Any]
+
+_RECHECKING_DELAY = 10.0
+"""For those who do not own what they wait for: when to look at it again, in seconds."""
+
+
+class NotReadyError(TemporaryError):
+    """Some objects are not ready yet. What waits for them is to be done when they are."""
+
+
+def require_ready(*objs: Obj | None) -> None:
+    """
+    Go on only if all these objects are ready, see :func:`is_ready`; otherwise, come back later.
+
+    In reconcilers, it ends the call, which is no failure: when the child has changed, everything begins anew. In other
+    handlers, it is a temporary error: they are retried in 10 seconds, or when an owned object has changed.
+
+    :raises NotReadyError: if any of the objects is not ready.
+    """
+    missing = [_name(obj) for obj in objs if not is_ready(obj)]
+    if missing:
+        raise NotReadyError(f"Not ready yet: {', '.join(missing)}.", delay=_RECHECKING_DELAY)
+
+
+def is_ready(obj: Obj | None) -> bool:
+    """
+    Tell if the object is in its final state, as far as that is known: what it is for, is there. An absent one is not.
+
+    Deployments and other sets of pods: all replicas are of the newest template, and available. Jobs: they have
+    succeeded. Pods: they are ready, or have succeeded. Volume claims: they are bound. Services: they have their
+    addresses. All other objects: by their conditions ``Ready`` or ``Available``, if there are any; not while they are
+    ``Reconciling`` or ``Stalled``, nor before their controller has seen the newest specification.
+
+    Objects being deleted are not ready.
+    """
+    if not obj:
+        return False
+    meta, status = obj.get("metadata") or {}, obj.get("status") or {}
+    if meta.get("deletionTimestamp"):
+        return False
+    observed = status.get("observedGeneration")
+    if observed is not None and meta.get("generation") is not None and observed < meta["generation"]:
+        return False
+    group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
+    rule = _RULES.get((group, str(obj.get("kind"))), _is_generally_ready)
+    return rule(obj.get("spec") or {}, status)
+
+
+def _get_conditions(status: Obj) -> dict[str, str]:
+    return {item.get("type", ""): item.get("status", "") for item in status.get("conditions") or ()}
+
+
+def _is_generally_ready(spec: Obj, status: Obj) -> bool:
+    conditions = _get_conditions(status)
+    if conditions.get("Stalled") == "True" or conditions.get("Reconciling") == "True":
+        return False
+    return conditions.get("Ready", conditions.get("Available", "True")) == "True"
+
+
+def _is_deployment_ready(spec: Obj, status: Obj) -> bool:
+    replicas, updated = spec.get("replicas", 1), status.get("updatedReplicas", 0)
+    is_rolled_out = updated >= replicas and status.get("replicas", 0) <= updated
+    is_available = status.get("availableReplicas", 0) >= updated and _get_conditions(status).get("Available") == "True"
+    return status.get("observedGeneration") is not None and is_rolled_out and is_available
+
+
+def _is_replica_set_ready(spec: Obj, status: Obj) -> bool:
+    return _count_ready(spec.get("replicas", 1), status, "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+
+
+def _is_stateful_set_ready(spec: Obj, status: Obj) -> bool:
+    strategy = spec.get("updateStrategy") or {}
+    partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
+    is_updated = (
+        strategy.get("type") == "OnDelete"
+        or (partition and status.get("updatedReplicas", 0) >= spec.get("replicas", 1) - partition)
+        or status.get("currentRevision") == status.get("updateRevision")
+    )
+    return bool(is_updated) and _count_ready(spec.get("replicas", 1), status, "readyReplicas")
+
+
+def _is_daemon_set_ready(spec: Obj, status: Obj) -> bool:
+    return "desiredNumberScheduled" in status and _count_ready(
+        status["desiredNumberScheduled"],
+        status,
+        "currentNumberScheduled",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberReady",
+    )
+
+
+def _count_ready(wanted: int, status: Obj, *fields: str) -> bool:
+    return status.get("observedGeneration") is not None and all(status.get(field, 0) >= wanted for field in fields)
+
+
+def _is_job_ready(spec: Obj, status: Obj) -> bool:
+    return _get_conditions(status).get("Complete") == "True"
+
+
+def _is_pod_ready(spec: Obj, status: Obj) -> bool:
+    return status.get("phase") == "Succeeded" or _get_conditions(status).get("Ready") == "True"
+
+
+def _is_service_ready(spec: Obj, status: Obj) -> bool:
+    if spec.get("type") == "LoadBalancer":
+        return bool((status.get("loadBalancer") or {}).get("ingress"))
+    return spec.get("type") == "ExternalName" or bool(spec.get("clusterIP"))
+
+
+def _is_definition_ready(spec: Obj, status: Obj) -> bool:
+    return _get_conditions(status).get("Established") == "True"
+
+
+_RULES: Mapping[tuple[str, str], Callable[[Obj, Obj], bool]] = {
+    ("apps", "Deployment"): _is_deployment_ready,
+    ("apps", "ReplicaSet"): _is_replica_set_ready,
+    ("apps", "StatefulSet"): _is_stateful_set_ready,
+    ("apps", "DaemonSet"): _is_daemon_set_ready,
+    ("batch", "Job"): _is_job_ready,
+    ("", "Pod"): _is_pod_ready,
+    ("", "Service"): _is_service_ready,
+    ("", "PersistentVolumeClaim"): lambda spec, status: status.get("phase") == "Bound",
+    ("", "Namespace"): lambda spec, status: status.get("phase") == "Active",
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _is_definition_ready,
+}
+
+
+def _name(obj: Obj | None) -> str:
+    meta = (obj or {}).get("metadata") or {}
+    return f"{(obj or {}).get('kind') or 'an absent object'} {meta.get('name') or ''}".rstrip()

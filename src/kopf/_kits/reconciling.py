@@ -1,0 +1,243 @@
+"""
+Reconciling: what the function of a user yields for an object, is made so; what it does not yield anymore, is deleted.
+
+What has been yielded before, is known by the children themselves: they are owned by the object (by its uid), and are
+labelled by the handler. So there is no inventory that could be lost or be wrong after a crash. If a call ends with an
+error, or waits for something, nothing is deleted: it is unknown what it would yield.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import inspect
+import re
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterator, Sequence
+from typing import Any, TypeVar
+
+from kopf._client.errors import APIConflictError, APINotFoundError
+from kopf._client.http.api import get_current_api, get_current_loop
+from kopf._controller.controllers import Place, Wakeup, get_current_controllers
+from kopf._handlers.current_handler import current_subhandling
+from kopf._handlers.handler_errors import TemporaryError
+from kopf._handlers.handlers import HandlerFn, Reference, is_async
+from kopf._kits.applying import ApplyConflictError, Obj, apply_plain, get_memory
+from kopf._kits.hierarchies import adopt
+from kopf._kits.manifests import K8sObject, list_objects, to_plain
+from kopf._kits.readiness import NotReadyError
+from kopf._values.bodies import Body
+from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.references import list_owner_uids
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+from kopf._values.user_functions import explaining
+
+T = TypeVar("T")
+
+LABEL = "kopf.dev/reconciler"
+_MAX_LABEL = 63
+_FOREIGN_DELAY = 60.0
+_GARBAGE_DELAY = 1.0
+"""When to look again if the object in the way is already being deleted, in seconds."""
+
+
+class ForeignObjectError(TemporaryError):
+    """There is another object where the child is to be. It is left as it is: it is not ours."""
+
+
+def ref(resource: str, fn: HandlerFn, /) -> Reference:
+    """
+    Describe which objects are used by those that are reconciled: for ``uses=`` of :func:`kopf.reconcile`.
+
+    ``fn`` gets the arguments of handlers, and returns a name, or a tuple of the namespace and the name, or a list of
+    these, or ``None``. By default, it is in the namespace of the object. The ``resource`` is named as in ``owns=``.
+    """
+    return Reference(Selector(resource), fn)
+
+
+def make_call(fn: HandlerFn) -> HandlerFn:
+    """Make what is called instead of the function: it applies what the function yields or returns."""
+
+    async def call(**kwargs: Any) -> None:
+        reconciliation = _Reconciliation()
+        await reconciliation.begin()
+        with reconciliation.waiting():
+            await reconciliation.take(fn(**kwargs))
+            await reconciliation.prune()
+
+    def call_in_thread(**kwargs: Any) -> None:
+        reconciliation = _Reconciliation()
+        _await(reconciliation.begin())
+        with reconciliation.waiting():
+            reconciliation.take_in_thread(fn(**kwargs))
+            _await(reconciliation.prune())
+
+    return call if inspect.isasyncgenfunction(fn) or is_async(fn) else call_in_thread
+
+
+def _await(coro: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run_coroutine_threadsafe(coro, get_current_loop()).result()
+
+
+class _Reconciliation:
+    """One call for one object."""
+
+    def __init__(self) -> None:
+        context = current_subhandling.get()
+        self._cause, self._handler = context.cause, context.parent
+        self._api, self._controllers = get_current_api(), get_current_controllers()
+        self._mark = _make_label(self._handler.id)
+        self._yielded: set[Place] = set()
+        self._owned: list[Resource] = []
+        self._children: dict[Place, KubeObject] = {}
+
+    @property
+    def _owner(self) -> ObjectMeta:
+        return self._cause.body.object.head
+
+    async def begin(self) -> None:
+        """Find out what is there. In the event loop, as all of this."""
+        self._owned = self._controllers.list_owned(self._cause.resource, self._handler.id)
+        self._children = self._list_children()
+        if self._handler.uses:
+            wakeup = Wakeup(self._cause.resource, self._owner.key, self._handler.id)
+            self._controllers.references.put(wakeup, [*self._list_used()])
+
+    def _list_children(self) -> dict[Place, KubeObject]:
+        return {
+            Place(resource, obj.head.namespace, obj.head.name): obj
+            for resource in self._owned
+            if (children := self._controllers.get_children(resource)) is not None
+            for obj in children.list_of(self._owner.uid)
+        }
+
+    def _list_used(self) -> Iterator[Place]:
+        for item in self._handler.uses:
+            with explaining(item.fn, f"uses= of {self._handler}"):
+                names = item.fn(**self._cause.kwargs_for(self._handler))
+            for name in [] if names is None else [names] if isinstance(names, str | tuple) else names:
+                for resource in item.selector.select(self._controllers.resources):
+                    namespace, plain = name if isinstance(name, tuple) else (self._owner.namespace, name)
+                    yield Place(resource, namespace if resource.namespaced else None, plain)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """End the call if something is not ready: it is called again when that has changed."""
+        try:
+            yield
+        except NotReadyError as e:
+            self._cause.logger.debug("%s waits: %s", self._handler, e)
+
+    async def take(self, result: AsyncGenerator[K8sObject | None, Any] | Awaitable[Any]) -> None:
+        """Apply all that comes out of the function."""
+        if not isinstance(result, AsyncGenerator):
+            for item in _list_returned(await result):
+                await self._apply(item)
+            return
+        async with contextlib.aclosing(result):
+            child: Body | None = None
+            while True:
+                try:
+                    desired = await result.asend(child)
+                except StopAsyncIteration:
+                    return
+                child = await self._apply(desired)
+
+    def take_in_thread(self, result: Any) -> None:
+        """Do the same in the thread of the function."""
+        if not isinstance(result, Generator):
+            for item in _list_returned(result):
+                _await(self._apply(item))
+            return
+        with contextlib.closing(result):
+            child: Body | None = None
+            while True:
+                try:
+                    desired = result.send(child)
+                except StopIteration:
+                    return
+                child = _await(self._apply(desired))
+
+    async def _apply(self, child: K8sObject | None) -> Body | None:
+        if child is None:
+            return None
+        desired = to_plain(child)
+        resource = await get_memory(self._api).find_resource(self._api, desired)
+        self._check_kind(resource, desired)
+        adopt(desired, self._cause.body, strict=True)
+        metadata = desired["metadata"]
+        metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: self._mark}
+        place = Place(resource, metadata.get("namespace") if resource.namespaced else None, metadata.get("name") or "")
+        if place in self._yielded:
+            raise ValueError(f"{_name(place)} is yielded twice: what it is to be?")
+        self._yielded.add(place)
+        try:
+            return await apply_plain(self._api, desired, check=self._check_owner)
+        except ApplyConflictError as e:
+            managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in e.conflicts.items())
+            text = "%s: %s, and is taken over, as it is yielded. Do not yield it if it is theirs."
+            self._cause.logger.warning(text, _name(place), managers)
+            return await apply_plain(self._api, desired, check=self._check_owner, force=True)
+
+    def _check_kind(self, resource: Resource, desired: Obj) -> None:
+        """Check that it can be a child, and that its changes and its end will be noticed."""
+        if resource not in self._owned:
+            raise LookupError(
+                f"{self._handler} yields {resource!r}, but owns= does not name it (or it cannot be watched): "
+                f"add {resource.name!r} there."
+            )
+        namespace = (desired.get("metadata") or {}).get("namespace") or self._owner.namespace
+        if self._owner.namespace and (not resource.namespaced or namespace != self._owner.namespace):
+            raise ValueError(
+                f"{desired['kind']} cannot be owned by an object in the namespace {self._owner.namespace!r}, as it is "
+                "in another one, or in none. Use kopf.apply(…, is_owned=False), and delete it by @kopf.on.delete."
+            )
+
+    def _check_owner(self, place: Place, current: KubeObject | None) -> None:
+        """Check that the existing object is a child of this object, and of no other handler."""
+        if current is None:
+            return
+        cause, head = self._cause, current.head
+        kinds = {(cause.resource.group, cause.resource.kind)}
+        if place not in self._children and self._owner.uid not in list_owner_uids(current, kinds):
+            owners = {item["kind"]: item["name"] for item in current["metadata"].get("ownerReferences") or ()}
+            is_garbage = owners.get(cause.resource.kind) == self._owner.name or head.deletionTimestamp is not None
+            text = f"{_name(place)} exists, and is not owned by this object. It is left alone."
+            raise ForeignObjectError(text, _GARBAGE_DELAY if is_garbage else _FOREIGN_DELAY)
+        mark = (head.labels or {}).get(LABEL, self._mark)
+        if mark != self._mark:
+            raise ForeignObjectError(f"{_name(place)} is yielded by another reconciler, {mark!r}. It is left alone.")
+
+    async def prune(self) -> None:
+        """Delete those children that were yielded before, and are not anymore."""
+        for place, obj in self._list_children().items():
+            head = obj.head
+            is_ours = (head.labels or {}).get(LABEL) == self._mark
+            if place in self._yielded or not is_ours or head.deletionTimestamp is not None:
+                continue
+            options = {"uid": head.uid, "resourceVersion": head.resourceVersion}
+            payload = {"propagationPolicy": "Background", "preconditions": options}
+            url = place.resource.get_url(namespace=place.namespace, name=place.name)
+            # If it has changed meanwhile, its event is underway, and will be the reason for another call.
+            with contextlib.suppress(APINotFoundError, APIConflictError):
+                await self._api.delete(url, payload=payload)
+                self._cause.logger.info("%s is deleted: it is not yielded anymore.", _name(place))
+
+
+def _list_returned(result: Any) -> Sequence[K8sObject | None]:
+    return [] if result is None else list_objects(result)
+
+
+def _make_label(handler: str) -> str:
+    """Make a proper value of a label of the id, see "Labels and Selectors" of the Kubernetes documentation."""
+    if re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", handler) and len(handler) <= _MAX_LABEL:
+        return handler
+    digest = hashlib.blake2b(handler.encode(), digest_size=4).hexdigest()
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", handler).strip("-")[: _MAX_LABEL - len(digest) - 1]
+    return f"{plain}-{digest}" if plain else digest
+
+
+def _name(place: Place) -> str:
+    namespace = f"{place.namespace}/" if place.namespace else ""
+    return f"{place.resource.kind} {namespace}{place.name}"
