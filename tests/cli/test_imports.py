@@ -35,8 +35,9 @@ OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": 
 
 #: What no operator needs that only handles objects; with all that is under these names.
 UNNEEDED = [
-    "kopf_cluster", "kopf.testing", "kopf.cli.dev", "kopf.cli.cluster", "kopf.cli.peering", "kopf.cli.releasing",
-    "kopf._admission", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._values.reviews",
+    "kopf_cluster", "kopf.testing", "kopf.cli.checking", "kopf.cli.dev", "kopf.cli.cluster", "kopf.cli.peering",
+    "kopf.cli.releasing",
+    "kopf._admission", "kopf._checking", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._values.reviews",
     "kopf._serving.http_server", "kopf._serving.threaded_server",
     "kopf._controller.background", "kopf._controller.deselected_objects", "kopf._controller.unselected",
     "kopf._replay", "kopf._virtual_time",
@@ -73,6 +74,18 @@ OWN_NEEDS = [
     "pathlib", "fnmatch", "ntpath", "http",  # files of handlers; codes of HTTP
     "glob", "grp", "pwd",  # the same files, since Python 3.13
     "yaml",  # the kubeconfigs; not in pods
+]
+
+COMMANDS = [
+    "check",
+    "cluster",
+    "dev",
+    "explain",
+    "freeze",
+    "release",
+    "replay",
+    "resume",
+    "run",
 ]
 
 
@@ -179,7 +192,7 @@ print(json.dumps({name: main.get_command(context, name).name for name in names})
 print(main.get_command(context, "nonexistent"))
 """
     names, nonexistent = run(code, cwd=tmp_path).splitlines()
-    assert {*json.loads(names)} == {"run", "freeze", "resume", "release", "explain", "replay", "dev", "cluster"}
+    assert sorted(json.loads(names)) == COMMANDS
     assert all(name == asked for asked, name in json.loads(names).items())
     assert nonexistent == "None"
 
@@ -195,8 +208,8 @@ del main.commands["dev"]
 main(["--help"], prog_name="kopf")
 """
     listed, imported, *output = run(code, cwd=tmp_path).splitlines()
-    assert listed == "cluster dev explain freeze release replay resume run True None False"
-    assert sorted(imported.split()) == ["cluster", "dev", "explain", "freeze", "release", "replay", "resume", "run"]
+    assert listed == f"{' '.join(COMMANDS)} True None False"
+    assert sorted(imported.split()) == COMMANDS
     assert any(line.startswith("  run ") for line in output)
     assert not any(line.startswith("  dev ") for line in output)
 

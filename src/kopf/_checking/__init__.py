@@ -1,0 +1,1 @@
+"""What is wrong in an operator, found without a cluster: by its code, its declarations, its definitions."""

@@ -1,0 +1,137 @@
+"""Definitions: whether the resources and the fields of the handlers are those of the custom resource definitions."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from kopf._checking.findings import Finding, find_place
+from kopf._checking.sources import Function, Source, list_parameters, walk_own
+from kopf._handlers.registry import OperatorRegistry
+from kopf._values.fields import FieldPath
+from kopf._values.resources import Resource
+from kopf._values.selectors import Selector
+from kopf._values.similar_names import find_similar_names, suggest
+
+Schema = Mapping[str, Any]
+Definitions = Mapping[Resource, Schema]
+
+_BASE = frozenset({"apiVersion", "kind", "metadata"})
+_OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource")
+
+
+def read_definitions(documents: Iterable[Any]) -> Definitions:
+    """Make the resources with their schemas of the documents that are definitions; the others are left out."""
+    found = {}
+    for document in documents:
+        if not isinstance(document, Mapping) or document.get("kind") != "CustomResourceDefinition":
+            continue
+        spec = document["spec"]
+        names = spec["names"]
+        for version in spec["versions"]:
+            resource = Resource(
+                spec["group"],
+                version["name"],
+                names["plural"],
+                kind=names["kind"],
+                singular=names.get("singular") or names["kind"].lower(),
+                shortcuts=frozenset(names.get("shortNames") or ()),
+                categories=frozenset(names.get("categories") or ()),
+            )
+            found[resource] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def check_selectors(
+    registry: OperatorRegistry, definitions: Definitions, others: Collection[Resource]
+) -> Iterator[Finding]:
+    """Find the handlers for resources that are neither defined nor are among the others."""
+    resources = {*definitions, *others}
+    unmatched = {*registry.get_unmatched(resources)}
+    for handler in (*registry.resources, *registry.webhooks):
+        for selector in (handler.selector, *getattr(handler, "owns", ())):
+            if selector in unmatched and selector.is_specific:
+                text = f"There is no {selector} in the given definitions, nor is it built in."
+                cure = suggest(selector, resources) or "Give its definition, too: --crds FILE."
+                yield Finding(*find_place(handler.fn), "unknown-resource", text, cure)
+
+
+def check_fields(registry: OperatorRegistry, definitions: Definitions, sources: Iterable[Source]) -> Iterator[Finding]:
+    """Find the fields that the definitions do not have: of filters, of results, and those that the functions name."""
+    functions = {
+        (os.path.realpath(source.path), min(item.lineno for item in handler.node.decorator_list)): handler.node
+        for source in sources
+        for handler in source.handlers
+    }
+    for handler in (*registry.resources, *registry.webhooks):
+        file, line = find_place(handler.fn)
+        function = functions.get((os.path.realpath(file), line))
+        paths = [(line, handler.field)] if handler.field else []
+        paths += _list_paths(function) if function is not None else []
+        if function is not None and handler.stores_result and _returns(function):
+            paths.append((function.lineno, ("status", handler.id)))
+        for number, path in paths:
+            if (cure := _find_cure(path, _choose_schemas(handler.selector, definitions))) is not None:
+                text = f"The definition of {handler.selector} has no {'.'.join(path)}: the server drops such a field."
+                yield Finding(file, number, "unknown-field", text, cure)
+
+
+def _choose_schemas(selector: Selector | None, definitions: Definitions) -> list[Schema]:
+    return [] if selector is None else [schema for item, schema in definitions.items() if selector.check(item)]
+
+
+def _find_cure(path: FieldPath, schemas: Collection[Schema]) -> str | None:
+    """Say what to do if all schemas lack the field; ``None`` if any of them has it, or if there are none."""
+    missing = [_find_missing(schema, path) for schema in schemas]
+    if not missing or None in missing:
+        return None
+    key, known = max(item for item in missing if item is not None)
+    guesses = find_similar_names(key, known, limit=1)
+    return f"Did you mean {guesses[0]!r}?" if guesses else f"Add {key!r} to the schema."
+
+
+def _find_missing(schema: Schema, path: FieldPath) -> tuple[str, list[str]] | None:
+    """Tell which key of the path the schema lacks, and which ones it has there; what it leaves open, it has."""
+    for key in () if path[0] in _BASE else path:
+        properties = schema.get("properties", {})
+        others = schema.get("additionalProperties")
+        if key not in properties and (schema.get("type") != "object" or others is True or any(map(schema.get, _OPEN))):
+            return None
+        if key not in properties and not others:
+            return key, [*properties]
+        schema = properties.get(key, others)
+    return None
+
+
+def _list_paths(function: Function) -> Iterator[tuple[int, FieldPath]]:
+    """List the fields of the object that the function names, with the lines."""
+    parameters = list_parameters(function)
+    for node in walk_own(function):
+        if isinstance(node, ast.Subscript | ast.Call) and len(path := _get_path(node, parameters) or ()) > 1:
+            yield node.lineno, path
+
+
+def _get_path(node: ast.AST, parameters: Collection[str]) -> FieldPath | None:
+    """Tell which field of the object is meant: by ``spec.get("x")``, ``patch.status["x"]``, ``body["spec"]["x"]``."""
+    match node:
+        case ast.Name(id="spec" | "status" as name) if name in parameters:
+            return (name,)
+        case ast.Name(id="body" | "patch" as name) if name in parameters:
+            return ()
+        case (
+            ast.Subscript(value=value, slice=ast.Constant(value=str() as key))
+            | ast.Attribute(value=ast.Name(id="body" | "patch") as value, attr="spec" | "status" as key)
+            | ast.Call(
+                func=ast.Attribute(value=value, attr="get" | "setdefault"), args=[ast.Constant(value=str() as key), *_]
+            )
+        ):
+            outer = _get_path(value, parameters)
+            return None if outer is None else (*outer, key)
+    return None
+
+
+def _returns(function: Function) -> bool:
+    returns = [node.value for node in walk_own(function) if isinstance(node, ast.Return)]
+    return any(value is not None and not isinstance(value, ast.Constant) for value in returns)

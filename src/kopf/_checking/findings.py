@@ -1,0 +1,75 @@
+"""Findings: what ``kopf check`` reports, how it is worded, and how a line is exempted from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
+
+from kopf._handlers.declarations import find_function_place
+
+Severity = Literal["error", "warning"]
+
+RULES: Mapping[str, Severity] = {
+    "load": "error",
+    "declaration": "error",
+    "blocking-call": "error",
+    "not-awaited": "error",
+    "swallowed-error": "warning",
+    "daemon-stopping": "warning",
+    "timer-interval": "warning",
+    "random-name": "warning",
+    "not-idempotent": "warning",
+    "endless-loop": "warning",
+    "global-state": "warning",
+    "lost-change": "error",
+    "manual-finalizer": "warning",
+    "unknown-resource": "error",
+    "unknown-field": "error",
+}
+"""All rules: errors never work as written; warnings work until something happens, e.g. a restart."""
+
+_EXEMPTION = re.compile(r"#\s*kopf:\s*ignore\[([\w\s,-]+)\]")
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Finding:
+    """One thing that is wrong, and what to do about it."""
+
+    file: str
+    line: int
+    """The line, from 1; 0 if it is unknown."""
+    rule: str
+    text: str
+    cure: str
+
+    @property
+    def severity(self) -> Severity:
+        """Whether it never works, or not always."""
+        return RULES[self.rule]
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.severity}[{self.rule}]: {self.text}\n    {self.cure}"
+
+    def as_dict(self) -> dict[str, str | int]:
+        """Give it for programs."""
+        return {**dataclasses.asdict(self), "severity": self.severity}
+
+
+def find_place(fn: Callable[..., object]) -> tuple[str, int]:
+    """Tell in which file and line a function begins."""
+    file, _, line = (find_function_place(fn) or "").rpartition(":")
+    return file, int(line or 0)
+
+
+def drop_exempted(findings: Iterable[Finding], texts: Mapping[str, str]) -> Iterator[Finding]:
+    """Leave out what the lines themselves exempt by ``# kopf: ignore[rule]``; ``texts`` are those of the files."""
+    lines = {file: text.splitlines() for file, text in texts.items()}
+    for finding in findings:
+        known = lines.get(finding.file, [])
+        line = known[finding.line - 1] if 0 < finding.line <= len(known) else ""
+        exempted = {name.strip() for text in _EXEMPTION.findall(line) for name in text.split(",")}
+        if finding.rule not in exempted:
+            yield finding

@@ -1,0 +1,137 @@
+"""``kopf check``: what is wrong or dangerous in an operator, found without a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import yaml
+
+from kopf._checking.code_checks import check_code
+from kopf._checking.definitions import check_fields, check_selectors, read_definitions
+from kopf._checking.findings import Finding, drop_exempted
+from kopf._checking.refusals import collecting_refusals, list_refusals, make_finding
+from kopf._checking.sources import Source
+from kopf._handlers.registry import OperatorRegistry
+from kopf._logging.tracebacks import is_library
+from kopf._values.resources import Resource
+from kopf.cli.loading import LoadingError, load_anew
+from kopf_cluster.kinds.resources import read_resources
+
+
+@click.command()
+@click.option(
+    "-m", "--module", "modules", multiple=True, metavar="MODULE", help="Check this importable module; can be repeated."
+)
+@click.option(
+    "--crds",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The definitions of the custom resources; can be repeated.",
+)
+@click.option("--json", "is_json", is_flag=True, envvar="KOPF_CHECK_JSON", help="Print it for programs.")
+@click.argument("paths", nargs=-1)
+def check(paths: tuple[str, ...], modules: tuple[str, ...], crds: tuple[str, ...], is_json: bool) -> None:
+    """Tell what is wrong or dangerous in an operator, with no cluster: in its files (PATHS) and modules.
+
+    The code is loaded, but no handler is called. The files that it imports from the same folders are checked, too.
+    Silence a line with a comment: "# kopf: ignore[rule]".
+
+    The exit code is 0 if nothing is found, and 1 if anything is, be it an error or a warning.
+    """
+    if not paths and not modules:
+        raise click.UsageError("Name the files of the operator, or its modules: kopf check handlers.py")
+    # Whatever the files print, it is not a part of the answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        findings = find_all(paths, modules, [*_read_documents(crds)])
+    if is_json:
+        click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            click.echo(str(finding))
+    if findings:
+        raise SystemExit(1)
+
+
+def find_all(paths: Sequence[str], modules: Sequence[str], documents: Sequence[Any]) -> Sequence[Finding]:
+    """Find everything in the operator; the documents are those with the definitions of its resources."""
+    registry, findings, known = OperatorRegistry(), [], {*sys.modules}
+    with collecting_refusals() as problems:
+        for kind, name in (*((0, path) for path in paths), *((1, module) for module in modules)):
+            try:
+                load_anew([] if kind else [name], [name] if kind else [], registry)
+            except LoadingError as e:
+                findings.append(_explain_failure(e, name))
+    first = paths[0] if paths else modules[0]
+    findings += [make_finding(problem, first) for problem in (*problems, *list_refusals(registry))]
+    sources = []
+    for path, text in _read_texts(paths, {*sys.modules} - known):
+        with contextlib.suppress(SyntaxError):  # that is said by the loading
+            sources.append(Source(path, text))
+    findings += [finding for source in sources for finding in check_code(source)]
+    if documents:
+        definitions = read_definitions(documents)
+        findings += [
+            *check_selectors(registry, definitions, _list_builtin()),
+            *check_fields(registry, definitions, sources),
+        ]
+    texts = {source.path: source.text for source in sources}
+    return sorted(dict.fromkeys(drop_exempted(findings, texts)))
+
+
+def _explain_failure(error: LoadingError, path: str) -> Finding:
+    cause = error.__cause__
+    if isinstance(cause, SyntaxError):
+        return Finding(
+            path,
+            cause.lineno or 0,
+            "load",
+            f"There is a syntax error: {cause.msg}.",
+            "Correct the line, or the one before it.",
+        )
+    frames = traceback.extract_tb(cause.__traceback__ if cause is not None else None)
+    own = [frame for frame in frames if not is_library(frame.filename)]
+    place, line = (os.path.relpath(own[-1].filename), own[-1].lineno or 0) if own else (path, 0)
+    text = f"It fails when it is loaded: {type(cause).__name__}: {cause}" if own else error.message
+    return Finding(place, line, "load", text, "Correct it, or install what it needs to where this command is.")
+
+
+def _read_texts(paths: Sequence[str], modules: set[str]) -> Iterator[tuple[str, str]]:
+    """Read the files, and those that they have imported, unless they are of libraries."""
+    imported = [getattr(sys.modules[name], "__file__", None) or "" for name in modules]
+    own = [path for path in imported if path.endswith(".py") and not is_library(path)]
+    for path in {os.path.realpath(path): os.path.relpath(path) for path in (*own, *paths)}.values():
+        with contextlib.suppress(OSError, UnicodeError), open(path, encoding="utf-8") as file:
+            yield path, file.read()
+
+
+def _read_documents(paths: Sequence[str]) -> Iterator[Any]:
+    for path in paths:
+        try:
+            with open(path, encoding="utf-8") as file:
+                yield from yaml.safe_load_all(file)
+        except (OSError, UnicodeError, yaml.YAMLError) as e:
+            raise click.BadParameter(f"{path} cannot be read: {e}", param_hint="'--crds'") from e
+
+
+def _list_builtin() -> list[Resource]:
+    return [
+        Resource(
+            item.group,
+            item.version,
+            item.plural,
+            kind=item.kind,
+            singular=item.singular,
+            shortcuts=frozenset(item.short_names),
+            categories=frozenset(item.categories),
+            preferred=not item.is_preview,
+        )
+        for item in read_resources()
+    ]

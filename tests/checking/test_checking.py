@@ -1,0 +1,148 @@
+"""What is wrong with operators is found by ``kopf check``, and nothing is found in good ones."""
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import sys
+import unittest.mock
+from collections.abc import Iterator
+
+import click.testing
+import pytest
+
+import kopf
+from kopf._checking.code_checks import check_code
+from kopf._checking.findings import RULES
+from kopf._checking.sources import Source
+from kopf.cli import main
+from tests.docs.conftest import ROOT, get_blocks
+
+FOLDER = pathlib.Path(__file__).parent
+PAGE = ROOT / "docs" / "check.md"
+CRD = FOLDER / "crd.yaml"
+PLANTED = sorted((FOLDER / "planted").glob("*.py"))
+GOOD = sorted((FOLDER / "good").glob("*.py"))
+EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*.py") if "@kopf." in path.read_text())
+PAGES = sorted(
+    path for path in (ROOT / "docs").glob("*.md")
+    if path != PAGE and "\n@kopf." in "".join(get_blocks(path, "python"))
+)
+
+
+@pytest.fixture(autouse=True)
+def _clean_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever is loaded is forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if not name.startswith(("kopf", "kubernetes", "pykube", "requests", "urllib3", "starlette", "aiohttp")):
+            del sys.modules[name]
+
+
+def check(*args: object) -> click.testing.Result:
+    result = click.testing.CliRunner().invoke(main, ["check", *map(str, args)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def find(*args: object) -> list[dict[str, str | int]]:
+    result = check(*args, "--json")
+    found: list[dict[str, str | int]] = json.loads(result.stdout)
+    assert result.exit_code == int(bool(found))
+    return found
+
+
+@pytest.mark.parametrize("path", PLANTED, ids=lambda path: path.stem)
+def test_mistakes_are_found_with_their_lines_and_cures(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    lines = path.read_text().splitlines()
+    expected = {(n, rule) for n, line in enumerate(lines, 1) for rule in re.findall(r"# expect: ([\w-]+)", line)}
+    found = find(path.name, "--crds", CRD)
+    assert {(item["line"], item["rule"]) for item in found} == expected
+    assert all(item["file"] == path.name and item["text"] and item["cure"] for item in found)
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_nothing_is_found_in_good_operators(path: pathlib.Path) -> None:
+    assert check(path, "--crds", CRD).output == ""
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT / "examples")))
+def test_nothing_is_found_in_the_examples(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setitem(sys.modules, "psycopg", unittest.mock.MagicMock())  # it is not installed
+    crds = [item for item in ("crd.yaml", "../crd.yaml") if pathlib.Path(item).exists()]
+    assert check(path.name, *(word for item in crds for word in ("--crds", item))).output == ""
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_nothing_is_found_in_the_operators_of_the_pages(path: pathlib.Path) -> None:
+    source = Source(path.name, "\n\n".join(get_blocks(path, "python")))
+    assert [str(finding) for finding in check_code(source)] == []
+
+
+def test_there_are_many_operators_of_each_sort() -> None:
+    assert len(PLANTED) >= 20
+    assert len(GOOD) + len(EXAMPLES) + len(PAGES) >= 20
+
+
+def test_a_line_is_exempted_by_a_comment(tmp_path: pathlib.Path) -> None:
+    code = (FOLDER / "planted" / "shell.py").read_text()
+    path = tmp_path / "handlers.py"
+    path.write_text(re.sub(r"# expect: ([\w-]+)", r"# kopf: ignore[timer-interval, \1]", code, count=1))
+    assert [item["line"] for item in find(path)] == [11]
+    path.write_text(code.replace("# expect: blocking-call", "# kopf: ignore[not-awaited]"))
+    assert [item["line"] for item in find(path)] == [10, 11]
+
+
+def test_files_that_are_imported_are_checked_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "operator_of_widgets").mkdir()
+    (tmp_path / "operator_of_widgets" / "__init__.py").write_text("from operator_of_widgets import others\n")
+    (tmp_path / "operator_of_widgets" / "others.py").write_text((FOLDER / "planted" / "shell.py").read_text())
+    (tmp_path / "main_of_widgets.py").write_text("import operator_of_widgets\n")
+    place = str(pathlib.Path("operator_of_widgets", "others.py"))
+    for args in (["-m", "operator_of_widgets"], ["main_of_widgets.py"]):
+        assert {(item["file"], item["rule"]) for item in find(*args)} == {(place, "blocking-call")}
+        for name in [name for name in sys.modules if name.startswith("operator_of_widgets")]:
+            del sys.modules[name]
+
+
+def test_what_is_found_is_worded_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FOLDER)
+    output = check("planted/timer_once.py").output
+    assert output.splitlines() == [
+        "planted/timer_once.py:4: warning[timer-interval]: "
+        "check_fn() runs only once for each object: there is no interval.",
+        "    Add interval=... in seconds, or idle=...",
+    ]
+
+
+def test_files_are_needed() -> None:
+    assert check().exit_code == 2
+    [finding] = find("nonexistent.py")
+    assert "there is no such file" in str(finding["text"])
+
+
+def test_the_decorators_are_as_before_afterwards() -> None:
+    before = [kopf.on.create, kopf.timer, kopf.get_default_registry()]
+    find(FOLDER / "planted" / "options.py")
+    assert [kopf.on.create, kopf.timer, kopf.get_default_registry()] == before
+    with pytest.raises(kopf.DeclarationError):
+        kopf.timer("widgets", interval="10s")  # type: ignore[arg-type]
+
+
+def test_the_page_tells_all_rules_and_what_they_are() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| (error|warning) \|", PAGE.read_text(), re.MULTILINE)
+    assert dict(rows) == RULES
+
+
+def test_the_page_tells_what_is_found(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    operator, exempted = get_blocks(PAGE, "python")
+    (tmp_path / "handlers.py").write_text(operator)
+    assert check("handlers.py").output == get_blocks(PAGE, "text")[0]
+    (tmp_path / "handlers.py").write_text(f"import kopf\n\n\n{exempted}")
+    assert check("handlers.py").output == ""
