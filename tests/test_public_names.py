@@ -56,7 +56,7 @@ MISSING: dict[ModuleType, str] = {
 ADDED: dict[ModuleType, str] = {
     kopf: """
         DeclarationError WebhookServiceServer __version__ __version_tuple__
-        OperatorError ActivityError ApplyConflictError Condition apply conditions exponential
+        OperatorError ActivityError ApplyConflictError Condition apply conditions exponential needs
         Activity Stopped SyncStopped
         ForeignObjectError NotReadyError is_ready reconcile ref require_ready
         APIError APIClientError APIServerError APIUnauthorizedError APIForbiddenError APINotFoundError

@@ -63,6 +63,7 @@ if typing.TYPE_CHECKING:
         TemporaryError,
     )
     from kopf._handlers.lifecycles import get_default_lifecycle, set_default_lifecycle
+    from kopf._handlers.needs import needs
     from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
     from kopf._kits.applying import ApplyConflictError, apply
     from kopf._kits.conditions import Condition, conditions
@@ -261,6 +262,7 @@ __all__ = [
     "login_via_pykube",
     "login_with_kubeconfig",
     "login_with_service_account",
+    "needs",
     "none_",
     "not_",
     "on",
@@ -308,6 +310,7 @@ _HOMES = {
     ),
     "kopf._handlers.criteria": "ABSENT PRESENT all_ any_ none_ not_",
     "kopf._handlers.lifecycles": "get_default_lifecycle set_default_lifecycle",
+    "kopf._handlers.needs": "needs",
     "kopf._handlers.registry": "OperatorRegistry get_default_registry set_default_registry",
     "kopf._kits.applying": "ApplyConflictError apply",
     "kopf._kits.conditions": "Condition conditions",

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
+from kopf_cluster import codec
 from kopf_cluster.access.credentials import (
     Credentials,
     Kubeconfigs,
@@ -321,6 +322,10 @@ class LocalCluster(Client):
     def audit(self) -> list[AuditRecord]:
         """Who did what: the latest requests since the start, in the order of their answers."""
         return self._audit.describe()
+
+    def write_audit(self, path: str | pathlib.Path) -> None:
+        """Write that to a file, as JSON: e.g. for ``kopf rbac --observed``."""
+        pathlib.Path(path).write_bytes(codec.encode({"requests": self.audit}))
 
     def reset_audit(self) -> None:
         """Forget who did what until now."""

@@ -82,6 +82,8 @@ COMMANDS = [
     "dev",
     "explain",
     "freeze",
+    "manifests",
+    "rbac",
     "release",
     "replay",
     "resume",

@@ -228,3 +228,15 @@ class ReconcilingHandler(ChangingHandler, frozen=True, kw_only=True, eq=False):
     @property
     def is_wakeable(self) -> bool:
         return True
+
+
+class Need(FrozenRecord, frozen=True, kw_only=True):
+    """Something that the operator must be permitted besides what its handlers need."""
+
+    selector: Selector
+    subresource: str | None
+    verbs: tuple[str, ...]
+    names: tuple[str, ...]
+    """Of which objects; of all of them if there are none."""
+    namespace: str | None
+    """In which namespace; ``None`` is for all that the operator serves."""

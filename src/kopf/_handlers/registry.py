@@ -15,6 +15,7 @@ from kopf._handlers.handlers import (
     ChangingHandler,
     Handler,
     IndexingHandler,
+    Need,
     ResourceHandler,
     SpawningHandler,
     TimerHandler,
@@ -52,6 +53,8 @@ class OperatorRegistry:
         self.activities: list[ActivityHandler] = []
         self.resources: list[ResourceHandler] = []
         self.webhooks: list[WebhookHandler] = []
+        self.needs: list[Need] = []
+        """What is done besides the handlers."""
         self.listeners: list[Callable[[], None]] = []
         """They are called when a handler is declared, in whatever thread that happens."""
 

@@ -47,8 +47,7 @@ class Definitions:
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Watch for changes in the background, unless it is done already, disabled, or there can be none."""
-        # Built-in groups are never extended at runtime, so there is no need to watch for that.
-        can_change = any(group is None or "." in group for group in self._get_groups())
+        can_change = any(selector.can_be_defined for selector in self._registry.get_selectors())
         if can_change and not self._is_started and not self._runtime.settings.scanning.disabled:
             self._is_started = True
             informer = Informer(self._runtime, Target(CRDS), explain=self._explain)

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from kopf._values.resources import Resource
 
 
+def make_rule(group: str, resources: Iterable[str], verbs: Iterable[str], names: Iterable[str] = ()) -> dict[str, Any]:
+    """Make an RBAC rule, an item of ``rules`` in a role; it is for all objects if there are no names."""
+    rule = {"apiGroups": [group], "resources": [*resources], "verbs": [*verbs]}
+    return {**rule, "resourceNames": [*names]} if names else rule
+
+
+def show_rule(rule: Mapping[str, Any]) -> str:
+    """Write the RBAC rule as one line of YAML, an item for ``rules``."""
+    return f"- {{{', '.join(f'{key}: [{_join(values)}]' for key, values in rule.items())}}}"
+
+
+def _join(values: Iterable[str]) -> str:
+    return ", ".join(value if value[:1].isalnum() else f'"{value}"' for value in values)
+
+
 def format_rule(resource: Resource, verbs: Iterable[str], *, subresource: str | None = None) -> str:
     """Write the RBAC rule that permits the verbs on the resource: one line of YAML, an item for ``rules``."""
-    group = resource.group or '""'
     name = f"{resource.plural}/{subresource}" if subresource else resource.plural
-    return f"- {{apiGroups: [{group}], resources: [{name}], verbs: [{', '.join(verbs)}]}}"
+    return show_rule(make_rule(resource.group, [name], verbs))
 
 
 def format_advice(
     resource: Resource, verbs: Iterable[str], *, namespace: str | None = None, subresource: str | None = None
 ) -> str:
     """Say which rule to add, and to which role."""
-    role = "a ClusterRole" if namespace is None else f"a ClusterRole, or a Role in the namespace {namespace!r},"
-    return f"Add this rule to {role} of the operator: {format_rule(resource, verbs, subresource=subresource)}"
+    rule = format_rule(resource, verbs, subresource=subresource)
+    return f"Add this rule to {name_role(namespace)} of the operator: {rule}"
+
+
+def name_role(namespace: str | None) -> str:
+    """Say which role a rule is to be added to."""
+    return "a ClusterRole" if namespace is None else f"a ClusterRole, or a Role in the namespace {namespace!r},"

@@ -124,6 +124,11 @@ class Selector:
         """Whether it names one resource, as opposed to many by intention."""
         return self.category is None and self.fn is None and not isinstance(self.any_name, Marker)
 
+    @property
+    def can_be_defined(self) -> bool:
+        """Whether such resources can appear while an operator runs: built-in groups are never extended."""
+        return self.group is None or "." in self.group
+
     def check(self, resource: Resource) -> bool:
         """Tell if the resource matches, with no regard to the ambiguity between several resources."""
         if self.group is not None and self.group != resource.group:

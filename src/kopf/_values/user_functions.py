@@ -99,3 +99,19 @@ def _list_read_arguments(code: types.CodeType) -> frozenset[str] | None:
 def _mentions(instruction: dis.Instruction, name: str) -> bool:
     value = instruction.argval  # since Python 3.13, there are instructions for two variables at once
     return name == value or (isinstance(value, tuple) and name in value)
+
+
+def can_return_value(fn: Callable[..., Any]) -> bool:
+    """Tell if the function can return anything but ``None``, as far as its code shows; so can what is not known."""
+    code = getattr(get_function(fn), "__code__", None)
+    if not isinstance(code, types.CodeType):
+        return True
+    previous: dis.Instruction | None = None
+    for instruction in dis.get_instructions(code):
+        value = previous if instruction.opname == "RETURN_VALUE" else instruction
+        if instruction.opname in ("RETURN_CONST", "RETURN_VALUE") and (
+            value is None or not value.opname.endswith("_CONST") or value.argval is not None
+        ):
+            return True
+        previous = instruction
+    return False

@@ -47,6 +47,8 @@ _COMMANDS = {
     "release": ("kopf.cli.releasing:release", "Remove the finalizers of an operator that is gone."),
     "dev": ("kopf.cli.dev.command:dev", "Develop an operator on a local cluster."),
     "replay": ("kopf.cli.replaying:replay_command", 'Replay what "kopf run --record" has recorded.'),
+    "rbac": ("kopf.cli.packaging:rbac", "Print the roles that an operator needs."),
+    "manifests": ("kopf.cli.packaging:manifests", "Make all that is needed to deploy an operator."),
     "cluster": ("kopf.cli.cluster:cluster", "Serve the Kubernetes API from memory on the loopback."),
 }
 """Where the commands are, and what the list of the commands says of them."""

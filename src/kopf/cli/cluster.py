@@ -155,6 +155,12 @@ _CLUSTER_OPTIONS = (
         metavar="RATE[,SECONDS]",
         help="Refuse this share of the writes that name a version (409), after that time: 0.1,0.3, e.g.",
     ),
+    click.option(
+        "--audit",
+        type=click.Path(dir_okay=False, path_type=pathlib.Path),
+        metavar="FILE",
+        help='In the end, write there who did what: for "kopf rbac --observed FILE".',
+    ),
     click.option("--seed", type=int, default=0, metavar="N", help="What the random decisions about both begin with."),
 )
 
@@ -216,6 +222,7 @@ async def start_cluster(
     **options: Any,
 ) -> AsyncIterator[LocalCluster]:
     """Start a local cluster with the options of `LocalCluster` and others; say clearly if that is impossible."""
+    audit: pathlib.Path | None = options.pop("audit")
     try:
         from kopf_cluster import ArchiveError, LocalCluster  # heavy, and not all it needs is always installed
     except ImportError as e:
@@ -231,6 +238,8 @@ async def start_cluster(
             local.faults.lag_watches(*watch_lag)
         if late_conflicts is not None:
             local.faults.inject(409, guarded=True, rate=late_conflicts[0], latency=late_conflicts[1])
+        if audit is not None:
+            stack.callback(local.write_audit, audit)
         for token in tokens:
             local.add_token(*token)
         for user in users:

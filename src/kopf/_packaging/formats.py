@@ -1,0 +1,91 @@
+"""Formats: the manifests as files, for kubectl, Kustomize, and Helm. The same objects are always the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+
+from kopf._packaging.manifests import Files
+
+NAMES = ("plain", "kustomize", "helm")
+
+RELEASE_NAMESPACE = "{{ .Release.Namespace }}"
+"""Where Helm puts the operator; instead of the namespace of the account."""
+
+_VALUES = "nodeSelector", "tolerations", "affinity", "imagePullSecrets"
+"""The fields of the pod that are only in the values of the chart."""
+
+
+def dump(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Write the objects as a stream of YAML."""
+    return "---\n".join(_dump(item) for item in objects)
+
+
+def _dump(value: object) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """The same object at several places is written there as a whole: those who read it, edit it."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def render(objects: Files, format: str, *, name: str, image: str) -> dict[str, str]:
+    """Give the texts of the files by their names."""
+    if format == "helm":
+        return _render_chart(objects, name, image)
+    files = {f"{key}.yaml": dump(items) for key, items in objects.items()}
+    if format == "kustomize":
+        repository, tag = split_image(image)
+        images = [{"name": repository, "newName": repository, "newTag": tag}]
+        content = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [*files]}
+        files["kustomization.yaml"] = _dump({**content, **({"images": images} if tag else {})})
+    return files
+
+
+def split_image(image: str) -> tuple[str, str]:
+    """Split the image to the repository and the tag; there is no tag if it is named by a digest, or by nothing."""
+    repository, colon, tag = image.rpartition(":")
+    return (repository, tag) if colon and "/" not in tag and "@" not in repository else (image, "")
+
+
+def _render_chart(objects: Files, name: str, image: str) -> dict[str, str]:
+    files: dict[str, str] = {}
+    values: dict[str, Any] = {"image": image, "imagePullPolicy": "IfNotPresent", "env": []}
+    for key, items in objects.items():
+        if key == "crds":
+            files["crds/crds.yaml"] = dump(items)
+        elif key == "deployment":
+            [deployment] = items
+            values["resources"] = deployment["spec"]["template"]["spec"]["containers"][0]["resources"]
+            files["templates/deployment.yaml"] = _make_template(deployment)
+        else:
+            files[f"templates/{key}.yaml"] = dump(items)
+    values |= {field: {} if field in ("nodeSelector", "affinity") else [] for field in _VALUES}
+    chart = {
+        "apiVersion": "v2",
+        "name": name,
+        "description": f"The operator {name}",
+        "type": "application",
+        "version": "0.1.0",
+        "appVersion": split_image(image)[1] or "latest",
+    }
+    return {"Chart.yaml": _dump(chart), "values.yaml": _dump(values), **files}
+
+
+def _make_template(deployment: dict[str, Any]) -> str:
+    """Replace in the text what is to be taken from the values."""
+    spec = deployment["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    container = {**container, "image": "{{ .Values.image }}", "imagePullPolicy": "{{ .Values.imagePullPolicy }}"}
+    container |= {field: f"<{field}>" for field in ("resources", "env")}
+    spec = {**spec, "containers": [container], **{field: f"<{field}>" for field in _VALUES}}
+    template = {**deployment["spec"]["template"], "spec": spec}
+    text = _dump({**deployment, "spec": {**deployment["spec"], "template": template}})
+    for field in ("resources", "env", *_VALUES):
+        text = text.replace(f"<{field}>", f"{{{{ toJson .Values.{field} }}}}")
+    return text

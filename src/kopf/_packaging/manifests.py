@@ -1,0 +1,168 @@
+"""Manifests: the objects with which an operator is deployed, as a production needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kopf._handlers.handlers import DaemonHandler
+from kopf._handlers.registry import OperatorRegistry
+from kopf._packaging.roles import Account, make_bindings, make_roles
+from kopf._packaging.rules import Rule
+from kopf._settings.settings import OperatorSettings
+from kopf._values.reasons import Activity
+from kopf._values.records import FrozenRecord
+
+Obj = dict[str, Any]
+Files = dict[str, list[Obj]]
+"""The objects by the names of the files for them, with no extensions."""
+
+EXTRAS = ("pdb", "network-policy", "service-monitor")
+"""What is only there if it is asked for."""
+
+_PORT = 8080
+"""Where the health and the metrics are served."""
+_WEBHOOK_PORT = 9443
+_NOBODY = 65534
+_GRACE_PERIOD = 60
+"""How long the handlers can take to finish, by default, in seconds."""
+_OWN_EXIT_TIME = 12
+"""How long the framework can take to exit after the handlers, in seconds; see docs/command-line.md."""
+
+
+class Package(FrozenRecord, frozen=True, kw_only=True):
+    """Everything that the manifests depend on."""
+
+    account: Account
+    image: str
+    arguments: Sequence[str]
+    """The command that runs the operator, without the options of its health and metrics."""
+    rules: Sequence[Rule]
+    definitions: Sequence[Obj]
+    registry: OperatorRegistry
+    settings: OperatorSettings
+    extras: frozenset[str] = frozenset()
+
+
+def make_objects(package: Package) -> Files:
+    """Make all objects, in the order in which they are to be applied."""
+    account = package.account
+    roles = make_roles(package.rules, account.name)
+    files = {
+        "crds": [*package.definitions],
+        "serviceaccount": [_make(package, "v1", "ServiceAccount", {})],
+        "rbac": [*roles, *make_bindings(roles, account)],
+        "deployment": [_make(package, "apps/v1", "Deployment", {"spec": _make_deployment(package)})],
+        "service": _make_services(package),
+        "poddisruptionbudget": [_make_budget(package)] if "pdb" in package.extras else [],
+        "networkpolicy": [_make_network_policy(package)] if "network-policy" in package.extras else [],
+        "servicemonitor": [_make_monitor(package)] if "service-monitor" in package.extras else [],
+    }
+    return {name: objects for name, objects in files.items() if objects}
+
+
+def _make(package: Package, api_version: str, kind: str, content: Mapping[str, Any], name: str | None = None) -> Obj:
+    account = package.account
+    metadata = {"name": name or account.name, "namespace": account.namespace, "labels": _make_labels(package)}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
+def _make_labels(package: Package) -> dict[str, str]:
+    return {"app.kubernetes.io/name": package.account.name}
+
+
+def _make_deployment(package: Package) -> Obj:
+    name = package.account.name
+    arguments = [*package.arguments, f"--liveness=http://0.0.0.0:{_PORT}/healthz"]
+    if "service-monitor" in package.extras:
+        arguments.append(f"--metrics=http://0.0.0.0:{_PORT}/metrics")
+    ports: list[Obj] = [{"name": "health", "containerPort": _PORT}]
+    probe: Obj = {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 3}
+    container: Obj = {
+        "name": "operator",
+        "image": package.image,
+        "command": arguments,
+        "ports": ports,
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, **probe},
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    }
+    if (webhooks := _find_webhook_server(package)) is not None:
+        ports.append({"name": "webhooks", "containerPort": webhooks[2]})
+        container["readinessProbe"] = {"tcpSocket": {"port": "webhooks"}, **probe}
+    pod = {
+        "serviceAccountName": name,
+        "terminationGracePeriodSeconds": get_grace_period(package.registry),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "runAsGroup": _NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
+    return {
+        "replicas": 1,
+        # Two operators would handle everything twice: the old one must be gone before the new one comes.
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": _make_labels(package)},
+        "template": {"metadata": {"labels": _make_labels(package)}, "spec": pod},
+    }
+
+
+def get_grace_period(registry: OperatorRegistry) -> int:
+    """Tell how many seconds a pod can take to stop: as the slowest daemon and the cleanup handlers, at least."""
+    daemons = [handler for handler in registry.resources if isinstance(handler, DaemonHandler)]
+    cancelling = [(item.cancellation_backoff or 0) + (item.cancellation_timeout or 0) for item in daemons]
+    cleaning = sum(handler.timeout or 0 for handler in registry.get_activities(Activity.CLEANUP))
+    return max(_GRACE_PERIOD, round(_OWN_EXIT_TIME + max(cancelling, default=0) + cleaning))
+
+
+def _find_webhook_server(package: Package) -> tuple[str, int, int] | None:
+    """Give the name and the port of the service, and the port of the pod, if there are webhooks behind a service."""
+    from kopf._admission.servers.service import WebhookServiceServer
+
+    server = package.settings.admission.server
+    if not isinstance(server, WebhookServiceServer):
+        return None
+    return server.name, server.service_port or 443, server.port or _WEBHOOK_PORT
+
+
+def _make_services(package: Package) -> list[Obj]:
+    ports: dict[str, list[Obj]] = {}
+    if (webhooks := _find_webhook_server(package)) is not None:
+        ports.setdefault(webhooks[0], []).append({"name": "webhooks", "port": webhooks[1], "targetPort": "webhooks"})
+    if "service-monitor" in package.extras:
+        ports.setdefault(package.account.name, []).append({"name": "metrics", "port": _PORT, "targetPort": "health"})
+    return [
+        _make(package, "v1", "Service", {"spec": {"selector": _make_labels(package), "ports": items}}, name)
+        for name, items in ports.items()
+    ]
+
+
+def _make_budget(package: Package) -> Obj:
+    # With one pod, anything stricter would hold the maintenance of nodes forever.
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": _make_labels(package)}}
+    return _make(package, "policy/v1", "PodDisruptionBudget", {"spec": spec})
+
+
+def _make_network_policy(package: Package) -> Obj:
+    webhooks = _find_webhook_server(package)
+    ports = ["health", *(["webhooks"] if webhooks is not None else [])]
+    spec = {
+        "podSelector": {"matchLabels": _make_labels(package)},
+        "policyTypes": ["Ingress"],  # where the API server is, and what the handlers talk to, is not known here
+        "ingress": [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}],
+    }
+    return _make(package, "networking.k8s.io/v1", "NetworkPolicy", {"spec": spec})
+
+
+def _make_monitor(package: Package) -> Obj:
+    spec = {"selector": {"matchLabels": _make_labels(package)}, "endpoints": [{"port": "metrics"}]}
+    return _make(package, "monitoring.coreos.com/v1", "ServiceMonitor", {"spec": spec})

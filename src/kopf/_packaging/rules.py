@@ -1,0 +1,236 @@
+"""
+Rules: what an operator must be permitted to do, found out from its handlers, its settings, and its declared needs.
+
+It is a pure function: the resources are given, whether they are discovered or only known from the definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kopf._coordination.peering import PEERING_GROUPS
+from kopf._handlers.handlers import Handler
+from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._settings.settings import AdmissionSettings, OperatorSettings
+from kopf._storage.diffbase import AnnotationsDiffBaseStorage
+from kopf._storage.progress import AnnotationsProgressStorage, SmartProgressStorage
+from kopf._values.permissions import make_rule
+from kopf._values.records import FrozenRecord
+from kopf._values.resources import CRDS, EVENTS, NAMESPACES, Resource
+from kopf._values.selectors import EVERYTHING, Selector
+from kopf._values.user_functions import can_return_value, get_function
+
+Scope = str | None
+"""A namespace, or ``None`` for the whole cluster."""
+
+_VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+_SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
+_SUBHANDLING = frozenset({"execute", "register", "subhandler"})
+_DEFAULT_NAMESPACE = "default"
+"""Where the events of those objects are that are in no namespace."""
+
+
+class Rule(FrozenRecord, frozen=True, order=True):
+    """What is to be permitted on one resource in one namespace, or in the whole cluster (then, the first is empty)."""
+
+    namespace: str
+    group: str
+    resource: str
+    """The plural name, maybe with a subresource: ``pods``, ``pods/log``; or ``*``."""
+    names: tuple[str, ...]
+    """Of which objects; of all of them if there are none."""
+    verbs: tuple[str, ...]
+
+    def render(self) -> dict[str, Any]:
+        """Make an item of ``rules`` in a role."""
+        return make_rule(self.group, [self.resource], self.verbs, self.names)
+
+
+class Situation(FrozenRecord, frozen=True, kw_only=True):
+    """Where the operator works."""
+
+    scopes: frozenset[Scope] = frozenset({None})
+    """Which namespaces it serves; ``None`` is for the whole cluster."""
+    has_namespaces: bool = False
+    """Whether it is restricted to some namespaces, and so looks at them."""
+    has_patterns: bool = False
+    """Whether these are not only exact names."""
+    own_namespace: Scope = None
+    """Where its pods are, if that is known."""
+
+
+class RuleSet:
+    """The rules, collected verb by verb."""
+
+    def __init__(self) -> None:
+        self._verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
+
+    def add(
+        self,
+        scopes: Iterable[Scope],
+        resource: Resource,
+        verbs: Iterable[str],
+        *,
+        subresource: str | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        """Permit it in these namespaces; or in the whole cluster, if the objects are in no namespaces."""
+        name = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        for scope in (None,) if resource.namespaced is False else scopes:
+            verbs = {*verbs}
+            creating = verbs & {"create", "deletecollection"} if names else set()  # names are not known then
+            for part, restriction in ((verbs - creating, tuple(sorted(names))), (creating, ())):
+                if part:
+                    self._verbs.setdefault((scope or "", resource.group, name, restriction), set()).update(part)
+
+    def list(self) -> list[Rule]:
+        """Give all of them in order, without those that are parts of other ones."""
+        order = [*_VERBS, *sorted({verb for verbs in self._verbs.values() for verb in verbs} - {*_VERBS})]
+        rules = [Rule(*key, tuple(sorted(verbs, key=order.index))) for key, verbs in sorted(self._verbs.items())]
+        return [rule for rule in rules if not any(_is_part(rule, other) for other in rules if other is not rule)]
+
+
+def _is_part(rule: Rule, other: Rule) -> bool:
+    return other.namespace in ("", rule.namespace) and not list(find_missing(rule, [other.render()]))
+
+
+def infer_rules(
+    registry: OperatorRegistry, settings: OperatorSettings, resources: Collection[Resource], situation: Situation
+) -> list[Rule]:
+    """Find out what is needed for the handlers of these resources; with no cluster, see :func:`find_resources`."""
+    rules = RuleSet()
+    scopes = situation.scopes
+    plan = registry.plan(resources)
+    for resource, handlers in plan.items():
+        _add_handled(rules, scopes, resource, handlers, settings)
+    for need in registry.needs:
+        for resource in need.selector.select(resources):
+            places = scopes if need.namespace is None else {need.namespace}
+            rules.add(places, resource, need.verbs, subresource=need.subresource, names=need.names)
+    if settings.posting.enabled and (registry.resources or registry.webhooks):
+        is_global = None not in scopes and any(resource.namespaced is False for resource in plan)
+        rules.add({*scopes, _DEFAULT_NAMESPACE} if is_global else scopes, EVENTS, ["create", "patch"])
+    if any(selector.can_be_defined for selector in registry.get_selectors()) and not settings.scanning.disabled:
+        rules.add([None], CRDS, ["list", "watch"])
+    if situation.has_namespaces and (situation.has_patterns or not settings.scanning.disabled):
+        rules.add([None], NAMESPACES, ["list"] if settings.scanning.disabled else ["list", "watch"])
+    if settings.peering.mandatory and not settings.peering.standalone:
+        _add_peering(rules, situation, settings.peering.name, resources)
+    if registry.webhooks or settings.admission.managed is not None:
+        _add_admission(rules, registry, settings.admission, situation)
+    return rules.list()
+
+
+def _add_handled(
+    rules: RuleSet,
+    scopes: Collection[Scope],
+    resource: Resource,
+    handlers: HandlersOfResource,
+    settings: OperatorSettings,
+) -> None:
+    rules.add(scopes, resource, ["list", "watch"])
+    # Handlers of raw events write only if they say so.
+    saved = (*handlers.changing, *handlers.spawning)
+    writing = [handler for handler in (*saved, *handlers.watching) if _writes(handler)]
+    if saved or writing:
+        rules.add(scopes, resource, ["patch"])
+    if "status" in resource.subresources and (writing or (saved and not _saves_to_annotations(settings))):
+        rules.add(scopes, resource, ["patch"], subresource="status")
+    if handlers.owners:
+        rules.add(scopes, resource, ["get", "create", "patch"])
+    for owner in handlers.owners:  # where OwnerReferencesPermissionEnforcement is on, to block the owner's deletion
+        rules.add(scopes, owner, ["update"], subresource="finalizers")
+
+
+def _writes(handler: Handler) -> bool:
+    """Tell if the handler can change more than what the framework keeps on the object: by a result, or by the patch."""
+    reads = handler.reads
+    code = getattr(get_function(handler.fn), "__code__", None)
+    has_children = code is not None and not _SUBHANDLING.isdisjoint(code.co_names)
+    return reads is None or "patch" in reads or has_children or can_return_value(handler.fn)
+
+
+def _saves_to_annotations(settings: OperatorSettings) -> bool:
+    persistence = settings.persistence
+    return isinstance(persistence.progress_storage, AnnotationsProgressStorage | SmartProgressStorage) and isinstance(
+        persistence.diffbase_storage, AnnotationsDiffBaseStorage
+    )
+
+
+def _add_peering(rules: RuleSet, situation: Situation, name: str, resources: Collection[Resource]) -> None:
+    is_clusterwide = not situation.has_namespaces
+    plural = "clusterkopfpeerings" if is_clusterwide else "kopfpeerings"
+    usual = Resource(PEERING_GROUPS[0], "v1", plural, namespaced=not is_clusterwide)
+    resource = next((item for item in resources if item == usual), usual)
+    rules.add(situation.scopes, resource, ["list", "watch", "patch"], names=[name])
+    if "status" in resource.subresources:
+        rules.add(situation.scopes, resource, ["patch"], subresource="status", names=[name])
+
+
+def _add_admission(
+    rules: RuleSet, registry: OperatorRegistry, settings: AdmissionSettings, situation: Situation
+) -> None:
+    from kopf._admission.servers.service import WebhookServiceServer
+    from kopf._admission.webhook_configurations import CONFIGURATIONS  # most operators have no admission at all
+
+    used = {handler.type for handler in registry.webhooks}
+    for type, resource in CONFIGURATIONS.items():
+        if settings.managed is not None:  # those of the other type are cleared: earlier versions could have had some
+            verbs = ["list", "watch", "create", "patch"] if type in used else ["patch"]
+            rules.add([None], resource, verbs, names=[settings.managed])
+    server = settings.server
+    if isinstance(server, WebhookServiceServer) and server.certfile is None and server.context is None:
+        secret = server.secret or f"{server.name}-webhook-certs"
+        place = server.namespace or situation.own_namespace
+        rules.add([place], _SECRETS, ["get", "create", "patch"], names=[secret])
+
+
+def find_missing(rule: Rule, granted: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Give the verbs and the names (or nothing) that none of the granted rules permits; these are as in roles."""
+    granted = [item for item in granted if _is_for(item, rule)]
+    for verb in rule.verbs:
+        for name in rule.names or ("",):
+            if not any(
+                {verb, "*"} & {*item["verbs"]} and (not item.get("resourceNames") or name in item["resourceNames"])
+                for item in granted
+            ):
+                yield verb, name
+
+
+def _is_for(granted: Mapping[str, Any], rule: Rule) -> bool:
+    _, slash, subresource = rule.resource.partition("/")
+    names = {rule.resource, "*", *([f"*/{subresource}"] if slash else [])}
+    return bool({rule.group, "*"} & {*granted.get("apiGroups", ())} and names & {*granted.get("resources", ())})
+
+
+def find_resources(
+    registry: OperatorRegistry, known: Collection[Resource]
+) -> tuple[Collection[Resource], Collection[Selector]]:
+    """
+    Find the resources of the handlers and needs with no cluster, and the selectors for which there are none.
+
+    What is not known, is taken as it is said: if there is a group, the name is plural. Everything is a wildcard.
+    """
+    found: set[Resource] = set()
+    unknown: list[Selector] = []
+    for selector in dict.fromkeys((*registry.get_selectors(), *(need.selector for need in registry.needs))):
+        if selector.any_name is EVERYTHING:
+            group = "*" if selector.group is None else selector.group
+            found.add(Resource(group, selector.version or "*", "*", subresources=frozenset({"status"})))
+        elif selected := selector.select(known):
+            found.update(selected)
+        elif (guess := _guess(selector)) is not None:
+            found.add(guess)
+        else:
+            unknown.append(selector)
+    return found, unknown
+
+
+def _guess(selector: Selector) -> Resource | None:
+    plural = selector.plural or selector.any_name
+    if not selector.group or not isinstance(plural, str) or not plural.islower() or not plural.endswith("s"):
+        return None
+    return Resource(
+        selector.group, selector.version or "*", plural, namespaced=True, subresources=frozenset({"status"})
+    )

@@ -1,0 +1,331 @@
+"""``kopf rbac`` & ``kopf manifests``: what an operator needs in the cluster, found out from its code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import pathlib
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import click
+import yaml
+
+from kopf._handlers.declarations import DeclarationError
+from kopf._handlers.executor import HandlerExecutor
+from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._handlers.signatures import check_registry
+from kopf._operator.activities import Activities
+from kopf._operator.namespace_patterns import check_patterns, get_exact
+from kopf._packaging.formats import NAMES, RELEASE_NAMESPACE, dump, render
+from kopf._packaging.manifests import EXTRAS, Package, make_objects
+from kopf._packaging.observed import list_defined, merge_observed
+from kopf._packaging.roles import Account, make_roles
+from kopf._packaging.rules import Rule, Situation, find_resources, infer_rules
+from kopf._settings.settings import OperatorSettings, set_peering
+from kopf._values.reasons import Activity
+from kopf._values.resources import Resource
+from kopf.cli.loading import LoadingError, explain_declarations, load
+from kopf.cli.options import CLIControls
+
+_STARTUP_TIMEOUT = 10.0
+"""How long the startup handlers may take to say what the settings are, in seconds."""
+
+Obj = dict[str, Any]
+
+
+class Findings(NamedTuple):
+    """What is found out of an operator."""
+
+    registry: OperatorRegistry
+    settings: OperatorSettings
+    rules: Sequence[Rule]
+    definitions: Sequence[Obj]
+    own_namespace: str
+    arguments: Sequence[str]
+    """The options with which it is to run."""
+
+
+_OPTIONS = (
+    click.option(
+        "-A", "--all-namespaces", "clusterwide", is_flag=True, help="It serves the whole cluster: the default."
+    ),
+    click.option(
+        "-n",
+        "--namespace",
+        "namespaces",
+        multiple=True,
+        metavar="PATTERN",
+        help='It serves this namespace, as with "kopf run"; can be repeated.',
+    ),
+    click.option("--into", metavar="NAME", help="In which namespace it runs.  [default: default, or the one of -n]"),
+    click.option("-P", "--peering", "peering_name", metavar="NAME", help="The peering object; none by default."),
+    click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; repeatable."),
+    click.option(
+        "--crds",
+        "crds",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
+        metavar="FILE",
+        help="The definitions of custom resources (YAML); repeatable.",
+    ),
+    click.option(
+        "--observed",
+        "observed",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
+        metavar="FILE",
+        help='Add what was done, as of "kopf dev --audit FILE" and LocalCluster.write_audit(); repeatable.',
+    ),
+    click.option("--no-startup", is_flag=True, help="Do not call the startup handlers that change the settings."),
+    click.argument("paths", nargs=-1),
+)
+
+
+def _packaging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        fn = option(fn)
+    return fn
+
+
+@click.command()
+@_packaging_options
+@click.option("--name", default="operator", show_default=True, metavar="NAME", help="The name of the roles.")
+@click.option("--json", "is_json", is_flag=True, envvar="KOPF_RBAC_JSON", help="Print it for programs.")
+@click.make_pass_decorator(CLIControls, ensure=True)
+def rbac(controls: CLIControls, /, name: str, is_json: bool, **options: Any) -> None:
+    """Print the roles that the operator needs, and nothing more, as far as its files (PATHS) show."""
+    roles = make_roles(_find_out(controls, **options).rules, name)
+    click.echo(json.dumps(roles, indent=2) if is_json else dump(roles), nl=is_json)
+
+
+@click.command()
+@_packaging_options
+@click.option("--name", required=True, metavar="NAME", help="The name of the operator, of its account, and so on.")
+@click.option("--image", required=True, metavar="IMAGE", help="The image; it has kopf, and the files in --directory.")
+@click.option(
+    "--directory",
+    default="/src",
+    show_default=True,
+    metavar="DIR",
+    help="Where in the image the files (PATHS) are.",
+)
+@click.option("--format", "format", type=click.Choice(NAMES), default="plain", show_default=True, help="For what tool.")
+@click.option(
+    "--with", "extras", multiple=True, type=click.Choice(EXTRAS), help="What else is to be there; can be repeated."
+)
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=pathlib.Path), metavar="DIR", help="Write files there."
+)
+@click.option(
+    "--check",
+    type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path),
+    metavar="DIR",
+    help="Write nothing; exit with 1 if the files there are not these, and name those that differ.",
+)
+@click.make_pass_decorator(CLIControls, ensure=True)
+def manifests(
+    controls: CLIControls,
+    /,
+    name: str,
+    image: str,
+    directory: str,
+    format: str,
+    extras: tuple[str, ...],
+    output: pathlib.Path | None,
+    check: pathlib.Path | None,
+    **options: Any,
+) -> None:
+    """Make all that is needed to deploy an operator: its definitions, permissions, deployment, services.
+
+    PATHS are its files. With no --output, everything is printed, to be piped to "kubectl apply -f -".
+    """
+    if format != "plain" and output is None and check is None:
+        raise click.UsageError(f"Say by --output where to write the files: the format {format!r} has several.")
+    findings = _find_out(controls, is_chart=format == "helm", **options)
+    package = Package(
+        account=Account(name, findings.own_namespace),
+        image=image,
+        arguments=["kopf", "run", *_list_sources(directory, **options), *findings.arguments],
+        rules=findings.rules,
+        definitions=findings.definitions,
+        registry=findings.registry,
+        settings=findings.settings,
+        extras=frozenset(extras),
+    )
+    files = render(make_objects(package), format, name=name, image=image)
+    if check is not None:
+        _check(check, files)
+    elif output is not None:
+        for path, text in files.items():
+            (output / path).parent.mkdir(parents=True, exist_ok=True)
+            (output / path).write_text(text)
+    else:
+        click.echo("---\n".join(files.values()), nl=False)
+
+
+def _find_out(
+    controls: CLIControls,
+    *,
+    paths: tuple[str, ...],
+    modules: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    clusterwide: bool,
+    into: str | None,
+    peering_name: str | None,
+    crds: tuple[pathlib.Path, ...],
+    observed: tuple[pathlib.Path, ...],
+    no_startup: bool,
+    is_chart: bool = False,
+) -> Findings:
+    """
+    Load the operator, and find out what it needs; nothing of the cluster is asked for that.
+
+    Large because these are the options of the commands.
+    """
+    if clusterwide and namespaces:
+        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
+    try:
+        exact = get_exact(check_patterns(namespaces))
+    except ValueError as e:
+        raise click.BadParameter(str(e), param_hint="'--namespace'") from e
+    registry, settings = _load(controls, paths, modules, peering_name, has_startup=not no_startup)
+    own = into or (namespaces[0] if exact == {*namespaces} and len(exact) == 1 else "default")
+    names = {own: RELEASE_NAMESPACE} if is_chart else {}
+    is_exact = bool(namespaces) and exact == {*namespaces}
+    situation = Situation(
+        scopes=frozenset(names.get(name, name) for name in exact) if is_exact else frozenset({None}),
+        has_namespaces=bool(namespaces),
+        has_patterns=not is_exact,
+        own_namespace=names.get(own, own),
+    )
+    definitions = [item for path in crds for item in _read_definitions(path)]
+    resources, unknown = find_resources(registry, [*_list_builtins(), *_list_defined(definitions)])
+    if unknown:
+        raise click.ClickException(_explain_unknown([*map(str, unknown)]))
+    rules = infer_rules(registry, settings, resources, situation)
+    rules = merge_observed(rules, [request for path in observed for request in _read_audit(path)], situation)
+    scope = [f"--namespace={names.get(name, name)}" for name in namespaces] or ["--all-namespaces"]
+    is_alone = not settings.peering.mandatory
+    peering = ["--standalone"] if is_alone else [f"--peering={peering_name}"] if peering_name else []
+    arguments = [*scope, *peering, "--log-format=json"]
+    return Findings(registry, settings, rules, definitions, names.get(own, own), arguments)
+
+
+def _list_sources(directory: str, *, paths: Sequence[str], modules: Sequence[str], **_: Any) -> list[str]:
+    files = [f"{directory.rstrip('/')}/{pathlib.Path(path).name}" for path in paths]
+    return [*files, *[f"--module={module}" for module in modules]]
+
+
+def _load(
+    controls: CLIControls, paths: Sequence[str], modules: Sequence[str], peering_name: str | None, *, has_startup: bool
+) -> tuple[OperatorRegistry, OperatorSettings]:
+    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    set_peering(settings, standalone=None, priority=None, name=peering_name)
+    with contextlib.redirect_stdout(sys.stderr):  # whatever the files print, it is not a part of the answer
+        try:
+            load(paths, modules)
+        except LoadingError as e:
+            e.show()
+            raise SystemExit(e.exit_code) from (e.__cause__ or e)
+        registry = controls.registry if controls.registry is not None else get_default_registry()
+        if not registry:
+            raise click.UsageError("There are no handlers. Name the files of the operator, or modules with -m.")
+        try:
+            check_registry(registry)
+        except DeclarationError as e:
+            raise LoadingError(explain_declarations(e)) from e
+        if has_startup:
+            asyncio.run(_configure(registry, settings))
+    return registry, settings
+
+
+async def _configure(registry: OperatorRegistry, settings: OperatorSettings) -> None:
+    """Let those startup handlers that take the settings change them; all others are for running operators."""
+    handlers = registry.get_activities(Activity.STARTUP)
+    handlers = [item for item in handlers if item.reads is None or "settings" in item.reads]
+    executor = HandlerExecutor(settings.execution)
+    try:
+        async with asyncio.timeout(_STARTUP_TIMEOUT):
+            outcomes = await Activities(settings, executor).attempt(Activity.STARTUP, handlers, is_quiet=True)
+    except TimeoutError as e:
+        text = f"The startup handlers have not succeeded in {_STARTUP_TIMEOUT:g} seconds. See --no-startup."
+        raise click.ClickException(text) from e
+    finally:
+        executor.threads.release()
+    for key, outcome in outcomes.items():
+        if outcome.exception is not None:
+            raise click.ClickException(
+                f"The startup handler {key!r} has failed: {outcome.exception!r}. See --no-startup."
+            )
+
+
+def _read_definitions(path: pathlib.Path) -> list[Obj]:
+    try:
+        documents = [item for item in yaml.safe_load_all(path.read_text()) if isinstance(item, dict)]
+    except (OSError, ValueError, yaml.YAMLError) as e:
+        raise click.BadParameter(f"{str(path)!r} cannot be read: {e}", param_hint="'--crds'") from e
+    return [item for item in documents if item.get("kind") == "CustomResourceDefinition"]
+
+
+def _list_defined(definitions: Collection[Obj]) -> list[Resource]:
+    try:
+        return [*list_defined(definitions)]
+    except (LookupError, TypeError, AttributeError) as e:
+        raise click.BadParameter(f"A definition is incomplete: {e!r}", param_hint="'--crds'") from e
+
+
+def _read_audit(path: pathlib.Path) -> list[Mapping[str, Any]]:
+    try:
+        requests: list[Mapping[str, Any]] = json.loads(path.read_text())["requests"]
+    except (OSError, ValueError, LookupError, TypeError) as e:
+        raise click.BadParameter(
+            f"{str(path)!r} is not an audit of a local cluster: {e!r}", param_hint="'--observed'"
+        ) from e
+    return requests
+
+
+def _list_builtins() -> list[Resource]:
+    """Give all kinds of Kubernetes itself; or none, if the local cluster is not installed."""
+    try:
+        from kopf_cluster.kinds.resources import read_resources
+    except ImportError:
+        return []
+    return [
+        Resource(
+            group=item.group,
+            version=item.version,
+            plural=item.plural,
+            kind=item.kind,
+            singular=item.singular,
+            shortcuts=frozenset(item.short_names),
+            categories=frozenset(item.categories),
+            subresources=frozenset(item.subresources),
+            namespaced=item.namespaced,
+            verbs=frozenset(item.verbs),
+        )
+        for item in read_resources()
+        if item.is_stored and not item.is_preview
+    ]
+
+
+def _explain_unknown(names: Sequence[str]) -> str:
+    return (
+        f"It is unknown which resources these are: {', '.join(names)}. Name the files with their definitions: "
+        "--crds crd.yaml; or name the group in the code: @kopf.on.create('example.com', 'kopfexamples'). "
+        "The kinds of Kubernetes are known if the local cluster is installed: pip install 'kopf[dev]'"
+    )
+
+
+def _check(folder: pathlib.Path, files: Mapping[str, str]) -> None:
+    """Compare with what is there. What else is there, is of somebody else."""
+    different = [name for name, text in files.items() if not _has_text(folder / name, text)]
+    if different:
+        click.echo(f"Not as they are to be: {', '.join(different)}. Make them again with --output.", err=True)
+        raise SystemExit(1)
+
+
+def _has_text(path: pathlib.Path, text: str) -> bool:
+    return path.is_file() and path.read_text() == text

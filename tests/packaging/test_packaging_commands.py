@@ -1,0 +1,189 @@
+"""``kopf rbac`` & ``kopf manifests``: what they print and write, and what real tools make of it."""
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from kopf.testing import LocalCluster
+from tests.downloads import get_helm
+from tests.packaging.conftest import CRD, Kopf
+from tests.patience import PATIENCE
+
+IMAGE = ["--name", "kex", "--image", "registry.example.com:5000/kex:1.2"]
+EVERYTHING = ["--with", "pdb", "--with", "network-policy", "--with", "service-monitor"]
+
+Objects = dict[tuple[str, str], Any]
+
+
+def parse(text: str) -> Objects:
+    objects = [item for item in yaml.safe_load_all(text) if item]
+    return {(item["kind"], item["metadata"]["name"]): item for item in objects}
+
+
+def list_rules(role: Any) -> list[tuple[str, str]]:
+    return [(name, " ".join(rule["verbs"])) for rule in role["rules"] for name in rule["resources"]]
+
+
+def test_roles(kopf_command: Kopf, handlers: pathlib.Path) -> None:
+    result = kopf_command("rbac", handlers, "--crds", CRD)
+    assert result.returncode == 0, result.stderr
+    assert "It is configured." in result.stderr
+    objects = parse(result.stdout)
+    assert list_rules(objects["ClusterRole", "operator"]) == [
+        ("events", "create patch"),
+        ("secrets", "get"),
+        ("mutatingwebhookconfigurations", "patch"),
+        ("validatingwebhookconfigurations", "create"),
+        ("validatingwebhookconfigurations", "list watch patch"),
+        ("customresourcedefinitions", "list watch"),
+        ("kopfexamples", "list watch patch"),
+        ("kopfexamples/status", "patch"),
+    ]
+    assert objects["Role", "operator"]["metadata"]["namespace"] == "default"
+    printed = json.loads(kopf_command("rbac", handlers, "--crds", CRD, "--json").stdout)
+    assert printed == list(objects.values())
+
+
+def test_settings_are_not_changed_without_startup_handlers(kopf_command: Kopf, handlers: pathlib.Path) -> None:
+    output = kopf_command("rbac", handlers, "--crds", CRD, "--no-startup").stdout
+    assert "kopfexamples" in output
+    assert "webhookconfigurations" not in output
+
+
+def test_roles_of_namespaces(kopf_command: Kopf, handlers: pathlib.Path) -> None:
+    result = kopf_command("rbac", handlers, "--crds", CRD, "-n", "ns1", "-n", "ns2")
+    namespaces = [item["metadata"].get("namespace") for item in yaml.safe_load_all(result.stdout)]
+    assert namespaces == [None, "default", "ns1", "ns2"]
+    result = kopf_command("rbac", handlers, "--crds", CRD, "-n", "ns-*")
+    assert [item["kind"] for item in yaml.safe_load_all(result.stdout)] == ["ClusterRole", "Role"]
+    assert "namespaces" in result.stdout
+
+
+@pytest.mark.parametrize(("code", "args", "message"), [
+    ("", [], "There are no handlers"),
+    ("import kopf\nkopf.on.event('kopfexamples')(lambda **_: None)", [], "--crds"),
+    ("import kopf\nkopf.on.event('pods')(lambda **_: None)", ["-A", "-n", "ns"], "not both"),
+    ("import kopf\nkopf.on.event('pods')(lambda x, **_: None)", [], "'x'"),
+    ("import kopf\nkopf.on.event('pods')(lambda **_: None)", ["--observed", CRD], "not an audit"),
+    ("import kopf\nkopf.on.event('pods')(lambda **_: None)\n@kopf.on.startup()\ndef fn(settings, **_):\n"
+     "    raise kopf.PermanentError('No luck')", [], "No luck"),
+])
+def test_mistakes(kopf_command: Kopf, tmp_path: pathlib.Path, code: str, args: list[str], message: str) -> None:
+    (tmp_path / "mistaken_handlers.py").write_text(code)
+    result = kopf_command("rbac", "mistaken_handlers.py", *args)
+    assert result.returncode != 0
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_observed_requests_are_added(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    request = {"namespace": "ns", "group": "batch", "resource": "jobs", "subresource": "", "verb": "create",
+               "code": 201, "agent": "OpenAPI-Generator/30.1.0/python"}
+    (tmp_path / "audit.json").write_text(json.dumps({"requests": [request]}))
+    result = kopf_command("rbac", handlers, "--crds", CRD, "--observed", "audit.json")
+    assert ("jobs", "create") in list_rules(parse(result.stdout)["ClusterRole", "operator"])
+
+
+def test_the_audit_of_the_local_cluster_can_be_observed(tmp_path: pathlib.Path, kopf_command: Kopf) -> None:
+    (tmp_path / "pod_handlers.py").write_text("import kopf\nkopf.on.event('pods')(lambda **_: None)")
+    with LocalCluster() as cluster:
+        command = ["kubectl", "--kubeconfig", str(cluster.kubeconfig), "get", "configmaps"]
+        subprocess.run(command, check=False, capture_output=True, timeout=PATIENCE)
+        cluster.write_audit(tmp_path / "audit.json")
+    assert json.loads((tmp_path / "audit.json").read_text())["requests"]
+    output = kopf_command("rbac", "pod_handlers.py", "--observed", "audit.json").stdout
+    assert "pods" in output
+    assert "configmaps" not in output  # it was kubectl
+
+
+def test_manifests(kopf_command: Kopf, handlers: pathlib.Path) -> None:
+    args = ["manifests", handlers, "--crds", CRD, *IMAGE, *EVERYTHING, "--into", "ops"]
+    result = kopf_command(*args)
+    assert result.returncode == 0, result.stderr
+    objects = parse(result.stdout)
+    assert [kind for kind, _ in objects] == [
+        "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
+        "Deployment", "Service", "Service", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor",
+    ]
+    pod = objects["Deployment", "kex"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["command"] == [
+        "kopf", "run", "/src/packaged_handlers.py", "--all-namespaces", "--standalone", "--log-format=json",
+        "--liveness=http://0.0.0.0:8080/healthz", "--metrics=http://0.0.0.0:8080/metrics",
+    ]
+    assert pod["terminationGracePeriodSeconds"] == 112
+    assert objects["Service", "hooks"]["spec"]["ports"] == [{"name": "webhooks", "port": 443, "targetPort": "webhooks"}]
+    assert objects["ClusterRoleBinding", "kex"]["subjects"] == [
+        {"kind": "ServiceAccount", "name": "kex", "namespace": "ops"}]
+    assert kopf_command(*args).stdout == result.stdout
+
+
+def test_manifests_are_accepted(kopf_command: Kopf, handlers: pathlib.Path, kubectl: str) -> None:
+    args = ["manifests", handlers, "--crds", CRD, *IMAGE, "--with", "pdb", "--with", "network-policy"]
+    text = kopf_command(*args).stdout
+    with LocalCluster(simulate=True) as cluster:
+        command = [kubectl, "--kubeconfig", str(cluster.kubeconfig)]
+        result = subprocess.run([*command, "apply", "--validate=strict", "-f", "-"], input=text, text=True,
+                                check=False, capture_output=True, timeout=PATIENCE)
+        assert result.returncode == 0, result.stderr
+        result = subprocess.run([*command, "rollout", "status", "deployment/kex", "--timeout=60s"], text=True,
+                                check=False, capture_output=True, timeout=PATIENCE)
+        assert "successfully rolled out" in result.stdout, result.stderr
+
+
+def test_files_are_checked(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    args = ["manifests", handlers, "--crds", CRD, *IMAGE]
+    (tmp_path / "out").mkdir()
+    assert kopf_command(*args, "--output", "out").returncode == 0
+    assert kopf_command(*args, "--check", "out").returncode == 0
+    (tmp_path / "out" / "rbac.yaml").write_text("---")
+    (tmp_path / "out" / "service.yaml").unlink()
+    (tmp_path / "out" / "other.yaml").write_text("it is of somebody else")
+    result = kopf_command(*args, "--check", "out")
+    assert result.returncode == 1
+    assert "rbac.yaml, service.yaml." in result.stderr
+    assert (tmp_path / "out" / "rbac.yaml").read_text() == "---"
+
+
+def test_kustomize(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path, kubectl: str) -> None:
+    args = ["manifests", handlers, "--crds", CRD, *IMAGE, *EVERYTHING]
+    assert kopf_command(*args, "--format", "kustomize").returncode == 2  # there are many files
+    kopf_command(*args, "--format", "kustomize", "--output", "base")
+    result = subprocess.run([kubectl, "kustomize", str(tmp_path / "base")], text=True, check=False,
+                            capture_output=True, timeout=PATIENCE)
+    assert result.returncode == 0, result.stderr
+    assert parse(result.stdout) == parse(kopf_command(*args).stdout)
+
+
+def test_helm(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    helm = get_helm()
+    args = ["manifests", handlers, "--crds", CRD, *IMAGE, *EVERYTHING, "-n", "ops"]
+    result = kopf_command(*args, "--format", "helm", "--output", "chart")
+    assert result.returncode == 0, result.stderr
+
+    def render(*args: str) -> Objects:
+        command = [helm, "template", "release", "chart", "--include-crds", "--namespace", "ops", *args]
+        result = subprocess.run(command, text=True, check=False, cwd=tmp_path, capture_output=True, timeout=PATIENCE)
+        assert result.returncode == 0, result.stderr
+        return parse(result.stdout)
+
+    def get_pod(objects: Objects) -> Any:
+        return objects["Deployment", "kex"]["spec"]["template"]["spec"]
+
+    rendered, plain = render(), parse(kopf_command(*args).stdout)
+    pod = get_pod(rendered)
+    names = ("nodeSelector", "tolerations", "affinity", "imagePullSecrets")
+    assert [pod.pop(name) for name in names] == [{}, [], {}, []]
+    assert [pod["containers"][0].pop(name) for name in ("env", "imagePullPolicy")] == [[], "IfNotPresent"]
+    assert rendered == plain
+    pod = get_pod(render("--set", "image=other:2", "--set", "nodeSelector.disk=ssd", "--set", "resources.limits.cpu=1"))
+    assert pod["nodeSelector"] == {"disk": "ssd"}
+    assert pod["containers"][0]["image"] == "other:2"
+    assert pod["containers"][0]["resources"]["limits"] == {"memory": "256Mi", "cpu": 1}
+    lint = subprocess.run([helm, "lint", "chart"], text=True, check=False, cwd=tmp_path, capture_output=True)
+    assert lint.returncode == 0, lint.stdout
