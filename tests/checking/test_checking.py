@@ -72,7 +72,8 @@ def test_nothing_is_found_in_good_operators(path: pathlib.Path) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT / "examples")))
 def test_nothing_is_found_in_the_examples(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
-    monkeypatch.setitem(sys.modules, "psycopg", unittest.mock.MagicMock())  # it is not installed
+    for library in ("psycopg", "redis", "redis.asyncio", "redis.exceptions"):  # they are not installed
+        monkeypatch.setitem(sys.modules, library, unittest.mock.MagicMock())
     crds = [item for item in ("crd.yaml", "../crd.yaml") if pathlib.Path(item).exists()]
     assert check(path.name, *(word for item in crds for word in ("--crds", item))).output == ""
 
