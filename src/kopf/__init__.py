@@ -79,6 +79,9 @@ if typing.TYPE_CHECKING:
     from kopf._kits.reconciling import ForeignObjectError, ref
     from kopf._logging.configuration import LogFormat, configure
     from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
+    from kopf._models.custom_resources import CustomResource
+    from kopf._models.markers import Rule, Schema
+    from kopf._models.quantities import Duration, Quantity
     from kopf._operator.activities import ActivityError
     from kopf._operator.embedding import operator, run, run_tasks, spawn_tasks
     from kopf._settings.settings import OperatorSettings
@@ -112,6 +115,7 @@ if typing.TYPE_CHECKING:
     from kopf._values.diffs import Diff, DiffItem, DiffOperation
     from kopf._values.fields import FieldPath, FieldSpec
     from kopf._values.ids import HandlerId
+    from kopf._values.model_mismatch import ModelMismatchError
     from kopf._values.operator_error import OperatorError
     from kopf._values.patches import Patch, PatchFn
     from kopf._values.reasons import Activity, Operation, Reason
@@ -165,6 +169,7 @@ __all__ = [
     "BodyEssence",
     "Condition",
     "ConnectionInfo",
+    "CustomResource",
     "DaemonStopped",
     "DaemonStoppingReason",
     "DeclarationError",
@@ -172,6 +177,7 @@ __all__ = [
     "DiffBaseStorage",
     "DiffItem",
     "DiffOperation",
+    "Duration",
     "ErrorsMode",
     "FieldPath",
     "FieldSpec",
@@ -188,6 +194,7 @@ __all__ = [
     "LoginError",
     "Memo",
     "Meta",
+    "ModelMismatchError",
     "MultiDiffBaseStorage",
     "MultiProgressStorage",
     "NotReadyError",
@@ -203,12 +210,15 @@ __all__ = [
     "PermanentError",
     "ProgressRecord",
     "ProgressStorage",
+    "Quantity",
     "RawBody",
     "RawEvent",
     "RawEventType",
     "Reason",
     "Resource",
+    "Rule",
     "SSLPeer",
+    "Schema",
     "SmartProgressStorage",
     "Spec",
     "Status",
@@ -321,6 +331,9 @@ _HOMES = {
     "kopf._kits.reconciling": "ForeignObjectError ref",
     "kopf._logging.configuration": "LogFormat configure",
     "kopf._logging.loggers": "LocalObjectLogger Logger ObjectLogger",
+    "kopf._models.custom_resources": "CustomResource",
+    "kopf._models.markers": "Rule Schema",
+    "kopf._models.quantities": "Duration Quantity",
     "kopf._operator.activities": "ActivityError",
     "kopf._operator.embedding": "operator run run_tasks spawn_tasks",
     "kopf._settings.settings": "OperatorSettings",
@@ -332,6 +345,7 @@ _HOMES = {
     "kopf._values.backoffs": "exponential",
     "kopf._values.bodies": "Annotations Body BodyEssence Labels Meta RawBody RawEvent RawEventType Spec Status",
     "kopf._values.diffs": "Diff DiffItem DiffOperation",
+    "kopf._values.model_mismatch": "ModelMismatchError",
     "kopf._values.operator_error": "OperatorError",
     "kopf._values.fields": "FieldPath FieldSpec",
     "kopf._values.ids": "HandlerId",

@@ -54,7 +54,7 @@ from kopf._handlers.signatures import check_handlers
 from kopf._values.fields import FieldPath, FieldSpec, parse_field
 from kopf._values.ids import HandlerId, get_callable_id
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
-from kopf._values.selectors import Marker, ResourceFn, Selector
+from kopf._values.selectors import NameSpec, ResourceModel, Selector
 
 __all__ = [
     "cleanup",
@@ -78,7 +78,7 @@ __all__ = [
 ]
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
-Name = str | Marker | ResourceFn | None
+Name = NameSpec
 
 
 @show_options(ActivityOptions)
@@ -276,7 +276,8 @@ def _declare(
     id = generic.pop("id", None)
     path = parse_field(generic.pop("field", None))
     if (owns := generic.pop("owns", None)) is not None:
-        specifics["owns"] = tuple(_make_selector((item,), {}) for item in ([owns] if isinstance(owns, str) else owns))
+        owned = [owns] if isinstance(owns, str | ResourceModel) else owns
+        specifics["owns"] = tuple(_make_selector((item,), {}) for item in owned)
 
     def decorate(fn: Fn) -> Fn:
         _check_function(fn)
@@ -318,6 +319,7 @@ def _make_subhandler(
         field=(*scope, *path) if path else (),  # it is in what the parent sees, as the whole change is
         field_needs_change=parent.field_needs_change,
         scope=scope,
+        model=parent.model,
         **to_plain_numbers(options),
     )
 

@@ -172,7 +172,11 @@ current_recorder: ContextVar[EventSink] = ContextVar("current_recorder")
 
 
 class PostingLogHandler(logging.Handler):
-    """Makes events of the log messages about the objects of one operator, as configured in ``settings.posting``."""
+    """
+    Makes events of the log messages about the objects of one operator, as configured in ``settings.posting``.
+
+    Those with a ``k8s_reason`` are events in any case, as the explicit ones are.
+    """
 
     def __init__(self, recorder: EventRecorder) -> None:
         super().__init__()
@@ -183,10 +187,9 @@ class PostingLogHandler(logging.Handler):
         settings = self._recorder.settings.posting
         return (
             settings.enabled
-            and settings.loggers
             and record.levelno >= settings.level
             and getattr(record, "k8s_ref", None) is not None
-            and not getattr(record, "k8s_skip", False)
+            and (hasattr(record, "k8s_reason") or (settings.loggers and not getattr(record, "k8s_skip", False)))
             and current_recorder.get(None) is self._recorder
             and bool(super().filter(record))
         )
@@ -195,10 +198,10 @@ class PostingLogHandler(logging.Handler):
         self._recorder.enqueue(
             getattr(record, "k8s_ref"),  # noqa: B009  # unknown to the types of the standard library
             type=get_event_type(record.levelno),
-            reason="Logging",
+            reason=getattr(record, "k8s_reason", "Logging"),
             message=record.getMessage(),  # with no tracebacks: they do not fit
             backoffs=self._recorder.settings.posting.logging_backoffs,
-            is_explicit=False,
+            is_explicit=hasattr(record, "k8s_reason"),
         )
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from kopf._handlers.handlers import (
     ChangingHandler,
     Handler,
+    HandlerFn,
+    ResourceHandler,
     SpawningHandler,
     WatchingHandler,
     WebhookHandler,
@@ -23,10 +25,12 @@ from kopf._values.bodies import Body, BodyEssence, RawEventType
 from kopf._values.diffs import Diff, diff
 from kopf._values.fields import FieldPath, resolve
 from kopf._values.ids import HandlerId
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.patches import Patch
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
 from kopf._values.records import FrozenRecord, Record, field
 from kopf._values.resources import Resource
+from kopf._values.selectors import Decoder
 
 if TYPE_CHECKING:
     from kopf._values.reviews import Headers, SSLPeer
@@ -116,9 +120,26 @@ class ResourceCause(Cause, kw_only=True, eq=False):
     resource: Resource
     body: Body
     patch: Patch
+    _decoded: dict[tuple[str, FieldPath, Decoder], Any] | None = None
 
     def _make_kwargs(self) -> Kwargs:
         return {name: get(self) for name, get in self.getters.items()}
+
+    def decode(self, handler: ResourceHandler, fn: HandlerFn, kwargs: Kwargs) -> None:
+        """
+        Replace those of the kwargs by typed values that the function wants so; each is decoded once for the cause.
+
+        Raises :class:`ModelMismatchError` if the object does not fit its model. The old state can be of an older model:
+        then, there is none.
+        """
+        decoders = (handler.decoders or {}).get(id(fn), {})
+        for name, decoder in decoders.items():
+            if kwargs.get(name) is not None and name not in self.indices:
+                key = name, handler.get_viewed_field(fn), decoder
+                decoded = self._decoded = self._decoded if self._decoded is not None else {}
+                if key not in decoded:
+                    decoded[key] = _decode_old(decoder, kwargs[name]) if name == "old" else decoder(kwargs[name])
+                kwargs[name] = decoded[key]
 
     def kwargs_read_by(self, handler: Handler) -> Kwargs:
         reads, getters = handler.reads, self.getters
@@ -284,6 +305,13 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
 
     def kwargs_read_by(self, handler: Handler) -> Kwargs:
         return self.kwargs_for(handler)  # they are not the same for all handlers
+
+
+def _decode_old(decoder: Decoder, value: Any) -> Any:
+    try:
+        return decoder(value)
+    except ModelMismatchError:
+        return None
 
 
 def _narrow_to_field(kwargs: Kwargs, path: FieldPath, cause: ChangingCause | WebhookCause) -> None:

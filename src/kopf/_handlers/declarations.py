@@ -6,6 +6,7 @@ They are refused before anything runs, as otherwise they would fail for every ob
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -55,6 +56,14 @@ def find_function_place(fn: Callable[..., Any]) -> str | None:
     """Find where the function begins (a partial, a method, a callable instance); of builtins, it is unknown."""
     code = getattr(get_function(fn), "__code__", None)
     return _format_place(code.co_filename, code.co_firstlineno) if code is not None else None
+
+
+def find_class_place(cls: type[Any]) -> str | None:
+    """Find where the class begins, if its source is there."""
+    try:
+        return _format_place(inspect.getfile(cls), inspect.getsourcelines(cls)[1])
+    except (OSError, TypeError):
+        return None
 
 
 def _format_place(filename: str, line: int) -> str:

@@ -15,17 +15,18 @@ from typing import Any
 from kopf._handlers.attempt_observer import AttemptObserver
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
-from kopf._handlers.handler_errors import HandlerTimeoutError
-from kopf._handlers.handlers import Handler, SpawningHandler
+from kopf._handlers.handler_errors import HandlerTimeoutError, UnfitObjectError
+from kopf._handlers.handlers import Handler, ResourceHandler, SpawningHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome, make_content
-from kopf._handlers.retry_policy import check_limits, judge
+from kopf._handlers.retry_policy import Judgement, check_limits, judge
 from kopf._handlers.running_attempts import RunningAttempts
 from kopf._handlers.thread_pools import CallAbandoned, ThreadPools
 from kopf._logging.loggers import Logger
 from kopf._logging.once import Once
 from kopf._settings.settings import ExecutionSettings
 from kopf._values.foreign_values import MAX_WARNED, WARNING, find_foreign_values, name_foreign_values
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.records import FrozenRecord
 
 UserCode = AbstractContextManager[None]
@@ -101,9 +102,18 @@ class HandlerExecutor:
     def _fail(self, handler: Handler, cause: Cause, attempt: Attempt, error: Exception) -> Outcome:
         uid = cause.body.object.head.key if isinstance(cause, ResourceCause) else ""
         judgement = judge(handler, attempt, error, default_backoff=self._settings.default_backoff, uid=uid)
+        if judgement.outcome.is_unfit and isinstance(cause, ResourceCause):
+            self._report_unfit(cause, judgement)
+            return judgement.outcome
         exc_info = error if judgement.has_traceback else None
         cause.logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
         return judgement.outcome
+
+    def _report_unfit(self, cause: ResourceCause, judgement: Judgement) -> None:
+        """Say it once for each state of the object: in the logs, and in the events of the object."""
+        head, text = cause.body.object.head, str(judgement.outcome.exception)
+        if self._warnings.is_new((head.key, text), head.generation):
+            cause.logger.warning("%s. It is handled when that is changed.", text, extra={"k8s_reason": "ModelMismatch"})
 
     def _conclude(self, handler: Handler, cause: Cause, result: Any, around: Surroundings) -> Outcome:
         """The function has returned the result: it is a success, even if the result cannot be stored."""
@@ -177,6 +187,11 @@ def _report_cancellation(handler: Handler, error: asyncio.CancelledError, logger
 
 def _make_kwargs(handler: Handler, cause: Cause, attempt: Attempt) -> Kwargs:
     kwargs = cause.kwargs_read_by(handler)
+    if handler.decoders is not None and isinstance(cause, ResourceCause) and isinstance(handler, ResourceHandler):
+        try:
+            cause.decode(handler, handler.fn, kwargs)
+        except ModelMismatchError as e:
+            raise UnfitObjectError(e) from None
     kwargs.setdefault("retry", attempt.retry)  # the indices have precedence over all kwargs
     kwargs.setdefault("started", attempt.started)
     kwargs.setdefault("runtime", attempt.runtime)

@@ -54,6 +54,13 @@ class HandlerRetriesError(PermanentError):
     """The handler did not succeed within its number of retries."""
 
 
+class UnfitObjectError(TemporaryError):
+    """The object does not fit its model, so the handler is not called until that is changed."""
+
+    def __init__(self, msg: object) -> None:
+        super().__init__(msg, delay=None)
+
+
 class HandlerChildrenRetry(TemporaryError):
     """Some sub-handlers are not finished yet, so their parent is to be called again."""
 

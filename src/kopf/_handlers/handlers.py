@@ -14,7 +14,7 @@ from kopf._values.fields import FieldPath
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity, Operation, Reason, WebhookType
 from kopf._values.records import FrozenRecord, force_setattr
-from kopf._values.selectors import Selector
+from kopf._values.selectors import Decoder, ResourceModel, Selector
 from kopf._values.user_functions import list_read_arguments
 
 HandlerFn = Callable[..., Any]
@@ -43,6 +43,8 @@ class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
     """Whether the function is to be awaited."""
     reads: frozenset[str] | None = None
     """The arguments that its function can look at; ``None`` for all of them."""
+    decoders: Mapping[int, Mapping[str, Decoder]] | None = None
+    """Of its function and its callbacks (by ``id()``): which arguments they want decoded; ``None`` if none of them."""
     identity: tuple[int, int, str] = (0, 0, "")
     """What is considered the same handler: the same function (a method of the same instance) under the same id."""
 
@@ -81,6 +83,25 @@ class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
     when: WhenFilter | None = None
     field: FieldPath = ()
     value: ValueFilter = None
+    model: ResourceModel | None = None
+    """What describes its resource by types, if anything does; of sub-handlers, it is that of the parent."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        model = self.model if self.selector is None else self.selector.model
+        if model is not None:
+            force_setattr(self, "model", model)
+            found = {id(fn): model.find_decoders(fn, self.get_viewed_field(fn)) for fn in self._list_functions()}
+            force_setattr(self, "decoders", {key: decoders for key, decoders in found.items() if decoders} or None)
+
+    def get_viewed_field(self, fn: HandlerFn) -> FieldPath:
+        """Tell of which field its function, or a callback of it, sees the change; empty if of the object."""
+        return self.field if fn is self.fn else ()
+
+    def _list_functions(self) -> list[HandlerFn]:
+        patterns = (*(self.labels or {}).values(), *(self.annotations or {}).values())
+        options = (getattr(self, name, None) for name in ("value", "old", "new", "initial_delay"))
+        return [self.fn, *(item for item in (self.when, *patterns, *options) if callable(item))]
 
 
 class WatchingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
@@ -207,6 +228,9 @@ class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     For sub-handlers of a field's handler: that field. They and their filters see the change of it, and their own fields
     are in it.
     """
+
+    def get_viewed_field(self, fn: HandlerFn) -> FieldPath:
+        return super().get_viewed_field(fn) or self.scope
 
     @property
     def repeats(self) -> bool:

@@ -121,6 +121,9 @@ def _call(
     handler: ResourceHandler, cause: ResourceCause, option: str, callback: Callable[..., bool], *args: Any
 ) -> bool:
     try:
-        return bool(callback(*args, **cause.kwargs_for_filters(handler)))
+        kwargs = cause.kwargs_for_filters(handler)
+        if handler.decoders is not None:
+            cause.decode(handler, callback, kwargs)
+        return bool(callback(*args, **kwargs))
     except Exception as e:
         raise FilterError(explain(callback, f"{option} of {handler}", e)) from e

@@ -22,6 +22,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.fields import FieldSpec
 from kopf._values.reasons import Operation
+from kopf._values.selectors import ResourceModel
 from kopf._values.similar_names import find_similar_names
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -92,7 +93,7 @@ class DeleteOptions(CreateOptions, total=False):
 class OwnerOptions(CreateOptions, total=False):
     """Options of those handlers of changes that can be called because of the owned objects, too."""
 
-    owns: str | Collection[str] | None
+    owns: str | ResourceModel | Collection[str | ResourceModel] | None
 
 
 class ResumeOptions(OwnerOptions, total=False):
@@ -310,7 +311,8 @@ def _is_field(value: object) -> bool:
 
 
 def _is_name_or_names(value: object) -> bool:
-    return isinstance(value, str) or (isinstance(value, Collection) and all(map(_is_text, value)))
+    names = value if isinstance(value, Collection) and not isinstance(value, str) else (value,)
+    return all(isinstance(item, str | ResourceModel) for item in names)
 
 
 def _is_reference_or_references(value: object) -> bool:

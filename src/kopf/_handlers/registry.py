@@ -27,7 +27,7 @@ from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
-from kopf._values.selectors import Selector
+from kopf._values.selectors import ResourceModel, Selector
 
 H = TypeVar("H", bound=ResourceHandler)
 Owners = Mapping[Resource, frozenset[HandlerId]]
@@ -55,6 +55,8 @@ class OperatorRegistry:
         self.webhooks: list[WebhookHandler] = []
         self.needs: list[Need] = []
         """What is done besides the handlers."""
+        self.models: list[ResourceModel] = []
+        """The models of custom resources, whether there are handlers for them or not."""
         self.listeners: list[Callable[[], None]] = []
         """They are called when a handler is declared, in whatever thread that happens."""
 
@@ -75,6 +77,7 @@ class OperatorRegistry:
         self.activities = [handler for handler in self.activities if not _is_of_module(handler, module)]
         self.resources = [handler for handler in self.resources if not _is_of_module(handler, module)]
         self.webhooks = [handler for handler in self.webhooks if not _is_of_module(handler, module)]
+        self.models = [model for model in self.models if getattr(model, "__module__", None) != module]
 
     if not TYPE_CHECKING:
 

@@ -10,6 +10,7 @@ It applies to the handlers of all kinds. Nothing is called or logged here, and n
 * The ``retries=`` are the number of all attempts, the ``timeout=`` is the time since the first one. An attempt that
   would be beyond any of these is not waited for: the handler fails at once.
 * Waiting for sub-handlers is neither a success nor a failure, and is not counted.
+* Those who cannot be called, as the object does not fit its model, are called when it is changed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kopf._handlers.handler_errors import (
     HandlerTimeoutError,
     PermanentError,
     TemporaryError,
+    UnfitObjectError,
     deny_malformed,
     name_error,
 )
@@ -126,6 +128,11 @@ def judge(
             return Judgement(outcome, logging.DEBUG, "%s has unfinished sub-handlers. Will retry soon.")
         case AdmissionError() if isinstance(handler, WebhookHandler):
             return _give_up(error, logging.INFO, _DENIAL)
+        case UnfitObjectError() if isinstance(handler, WebhookHandler):
+            return _give_up(AdmissionError(str(error), code=422), logging.INFO, _DENIAL)
+        case UnfitObjectError():
+            outcome = Outcome(final=False, exception=error)
+            return Judgement(outcome, logging.WARNING, "%s is not called: %s", (str(error),))
         case TemporaryError():
             return _judge_temporary_error(handler, attempt, error)
         case PermanentError():

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol, runtime_checkable
 
 from kopf._values.resources import EVENTS, Resource
 from kopf._values.user_functions import describe_function
@@ -27,6 +28,29 @@ EVERYTHING = Marker.EVERYTHING
 
 ResourceFn = Callable[[Resource], bool]
 
+Decoder = Callable[[Any], Any]
+"""Makes a typed value of a JSON value."""
+
+
+@runtime_checkable
+class ResourceModel(Protocol):
+    """What describes a kind of objects by types, and stands for it in the decorators: :class:`kopf.CustomResource`."""
+
+    def get_resource_names(self) -> tuple[str, str, str]:
+        """The group, the version, and the plural name."""
+
+    def find_decoders(self, fn: Callable[..., Any], field: tuple[str, ...]) -> Mapping[str, Decoder]:
+        """
+        Find the arguments that the function wants to be decoded, by its annotations; with how to decode them.
+
+        The old and the new values are of the ``field``, if it is not empty. Raises :class:`kopf.DeclarationError` if
+        the annotations are not of this model.
+        """
+
+
+NameSpec = str | Marker | ResourceFn | ResourceModel | None
+"""What can be given for each of the positional arguments."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Selector:
@@ -35,14 +59,15 @@ class Selector:
 
     Positional arguments are ``([[group], version], name)``, where the group and the version can be one string
     (``group/version``), and the name can be ``name.group`` or ``name.version.group``, or :data:`EVERYTHING`, or
-    a callable that accepts a :class:`Resource` and says whether it matches. The same can be said several times.
+    a callable that accepts a :class:`Resource` and says whether it matches; or a
+    :class:`ResourceModel`, alone. The same can be said several times.
 
     Raises :class:`TypeError` if the specification is contradictory or names no resource.
     """
 
-    arg1: dataclasses.InitVar[str | Marker | ResourceFn | None] = None
-    arg2: dataclasses.InitVar[str | Marker | ResourceFn | None] = None
-    arg3: dataclasses.InitVar[str | Marker | ResourceFn | None] = None
+    arg1: dataclasses.InitVar[NameSpec] = None
+    arg2: dataclasses.InitVar[NameSpec] = None
+    arg3: dataclasses.InitVar[NameSpec] = None
 
     group: str | None = dataclasses.field(default=None, kw_only=True)
     version: str | None = dataclasses.field(default=None, kw_only=True)
@@ -53,19 +78,26 @@ class Selector:
     category: str | None = dataclasses.field(default=None, kw_only=True)
     any_name: str | Marker | None = dataclasses.field(default=None, kw_only=True)
     fn: ResourceFn | None = dataclasses.field(default=None, kw_only=True)
+    model: ResourceModel | None = dataclasses.field(default=None, kw_only=True, compare=False)
+    """Whose names these are, if they were given so."""
 
     def __post_init__(
         self,
-        arg1: str | Marker | ResourceFn | None,
-        arg2: str | Marker | ResourceFn | None,
-        arg3: str | Marker | ResourceFn | None,
+        arg1: NameSpec,
+        arg2: NameSpec,
+        arg3: NameSpec,
     ) -> None:
         *api, name = [arg for arg in (arg1, arg2, arg3) if arg is not None] or (None,)
         if any(not isinstance(part, str) for part in api):
             raise TypeError(f"The API group & version must be strings, got {api!r}.")
         group, version = _parse_api([part for part in api if isinstance(part, str)])
         group_of_name = version_of_name = None
-        if isinstance(name, str):
+        if isinstance(name, ResourceModel):
+            object.__setattr__(self, "model", name)
+            group_of_name, version_of_name, plural = name.get_resource_names()
+            name = None
+            self._agree("plural", plural, self.plural)
+        elif isinstance(name, str):
             name, group_of_name, version_of_name = _parse_name(name)
         self._agree("group", group, group_of_name, self.group)
         self._agree("version", version, version_of_name, self.version)
@@ -100,7 +132,7 @@ class Selector:
             raise TypeError(f"The resource must be specified by only one name, got several: {given!r}.")
 
     def __repr__(self) -> str:
-        fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
+        fields = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self) if field.compare)
         return f"Selector({', '.join(f'{name}={value!r}' for name, value in fields if value is not None)})"
 
     def __str__(self) -> str:

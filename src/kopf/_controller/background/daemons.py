@@ -19,13 +19,15 @@ from kopf._handlers.handlers import DaemonHandler
 class DaemonRun(BackgroundRun[DaemonHandler]):
     """One daemon of one object."""
 
-    __slots__ = ("_guard", "_next_call", "_task")
+    __slots__ = ("_change", "_guard", "_next_call", "_task")
 
     def __init__(self, background: ObjectBackground, handler: DaemonHandler) -> None:
         super().__init__(background, handler)
         self._task: asyncio.Task[None] | None = None
         self._guard: asyncio.Task[None] | None = None
         self._next_call: float | None = None
+        self._change: asyncio.Event | None = None
+        """What it waits for, as the object does not fit its model."""
 
     @property
     def next_call(self) -> float | None:
@@ -38,15 +40,24 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
     def stop(self, reason: DaemonStoppingReason) -> None:
         already = self.stopper.is_set
         self.stopper.set(reason)
+        self.notice_change()
         if not already:
             self._guard = asyncio.create_task(self._see_off(), name=f"stopping of {self.handler}")
+
+    def notice_change(self) -> None:
+        if self._change is not None:
+            self._change.set()
 
     async def _run(self, delay: float) -> None:
         """Call the function, again and again if it fails temporarily, unless it is asked to stop meanwhile."""
         logger = self._background.logger
         try:
             while not await self._sleep(delay):
+                if self.handler.decoders is not None:
+                    self._change = asyncio.Event()
                 outcome = await self._attempt()
+                if outcome.is_unfit and self._change is not None:
+                    await self._change.wait()
                 is_final, delay = outcome.final, outcome.delay or 0
                 del outcome  # see the executor on errors and frames
                 if is_final:

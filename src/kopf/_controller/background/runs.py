@@ -190,7 +190,8 @@ class BackgroundRun(abc.ABC, Generic[H]):
         cause = self._make_cause()
         attempt = self.retries.begin(runtime.clock.now())
         outcome = await runtime.executor.execute(self.handler, cause, attempt)
-        self.retries.note(outcome)
+        if not outcome.is_unfit:
+            self.retries.note(outcome)
         deliver_result(self.handler, outcome, cause.patch)
         if cause.patch:
             await deliver_patch(background, self.handler, cause.patch, self.stopper)

@@ -136,5 +136,7 @@ def _make_run(background: ObjectBackground, handler: SpawningHandler) -> Backgro
 def _get_delay(handler: SpawningHandler, cause: ResourceCause) -> float:
     if callable(handler.initial_delay):
         with explaining(handler.initial_delay, f"initial_delay= of {handler}"):
-            return float(handler.initial_delay(**cause.kwargs_for(handler)) or 0)
+            kwargs = cause.kwargs_for(handler)
+            cause.decode(handler, handler.initial_delay, kwargs)
+            return float(handler.initial_delay(**kwargs) or 0)
     return handler.initial_delay or 0.0

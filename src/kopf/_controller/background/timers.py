@@ -113,8 +113,12 @@ class TimerRun(BackgroundRun[TimerHandler]):
         """Decide when to run again: by the error if there was any, by the schedule of the timer otherwise."""
         if self.stopper.is_set or (outcome.final and outcome.exception is not None):
             self._exit()
+        elif outcome.is_unfit:
+            self._wait_for_change()
         elif not outcome.final:
             self.start(outcome.delay or 0)
+        elif self.handler.interval is None and self.handler.idle is None:
+            self._exit()  # it runs once
         elif self.handler.interval is None:
             self._wait_for_change()
         else:
@@ -125,10 +129,8 @@ class TimerRun(BackgroundRun[TimerHandler]):
             self.start(interval - math.fmod(elapsed, interval) if interval else 0)
 
     def _wait_for_change(self) -> None:
-        """With no interval, it runs once, or, if it is idling, once for each time that the object has calmed down."""
-        if self.handler.idle is None:
-            self._exit()
-        elif self._is_changed:
+        """If it is idling with no interval, it runs once for each time that the object has calmed down."""
+        if self._is_changed:
             self.start(0)
         else:
             self._is_waiting_for_change = True

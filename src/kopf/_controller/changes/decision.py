@@ -117,6 +117,8 @@ class Plan(Record):
     """All handlers of this change: those to be called now and later, and those that are done with it."""
     call: Sequence[ChangingHandler] = ()
     """Those to be called now."""
+    unfit: Collection[HandlerId] = ()
+    """Those that could not be called until the object is changed: it does not fit its model."""
     spawning: Sequence[SpawningHandler] = ()
     """The daemons & timers that are to run for the object: the others are to stop."""
     is_background_kept: bool = False
@@ -250,8 +252,14 @@ def conclude(plan: Plan, situation: Situation, now: datetime.datetime) -> None:
         plan.resumed = True
         return
     is_deleted = situation.blocking.is_deleted
-    plan.requeue_after = get_delay(plan.called, plan.progress.states, now)
-    if plan.error is None and plan.requeue_after is None and not (is_deleted and _is_accompanied(situation)):
+    called = [item for item in plan.called if item.id not in plan.unfit] if plan.unfit else plan.called
+    plan.requeue_after = get_delay(called, plan.progress.states, now)
+    if (
+        plan.error is None
+        and not plan.unfit
+        and plan.requeue_after is None
+        and not (is_deleted and _is_accompanied(situation))
+    ):
         plan.saving = END
         plan.resumed = True
         is_change = plan.reason is CREATE or plan.reason is UPDATE or situation.is_restoring

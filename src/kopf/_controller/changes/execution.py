@@ -20,13 +20,14 @@ from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.current_handler import SubhandlingContext
 from kopf._handlers.executor import Surroundings
-from kopf._handlers.handler_errors import HandlerChildrenRetry
+from kopf._handlers.handler_errors import HandlerChildrenRetry, UnfitObjectError
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
 from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._values.codec import UnreadableError
+from kopf._values.ids import HandlerId
 from kopf._values.reasons import Reason
-from kopf._values.records import Record
+from kopf._values.records import Record, field
 from kopf._values.user_functions import explaining
 
 TITLES = {
@@ -50,6 +51,8 @@ class Execution(Record, eq=False):
     _user_code: AbstractContextManager[None]
     delay: float = 0.0
     """The least delay until the handlers that are left can be executed, in seconds."""
+    unfit: dict[HandlerId, str] = field(default_factory=dict)
+    """Those that cannot be called until the object is changed, as it does not fit its model: in which way."""
 
     async def execute_pending(
         self, cause: ChangingCause, pending: Sequence[ChangingHandler], now: datetime.datetime
@@ -73,6 +76,11 @@ class Execution(Record, eq=False):
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 break
+        if self.unfit and self.unfit.keys() >= {handler.id for handler in chosen}:
+            # They must not be chosen again and again instead of the others.
+            rest = [handler for handler in pending if handler.id not in self.unfit]
+            if rest and chosen and not self._runtime.pause.is_on:
+                return await self.execute_pending(cause, rest, now)
         return now
 
     def _order(
@@ -108,6 +116,9 @@ class Execution(Record, eq=False):
         handler = context.parent
         if isinstance(outcome.exception, UnreadableError):
             cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
+        if outcome.is_unfit:
+            self.unfit[handler.id] = str(outcome.exception)
+            return self._runtime.clock.now()
         deliver_result(handler, outcome, cause.patch)
         now = self._runtime.clock.now()
         self._progress.note(handler, outcome, now, context.seen, self._seen)
@@ -140,7 +151,10 @@ class Execution(Record, eq=False):
         chosen = self._order(lifecycle, pending, cause)
         for handler in chosen:
             now = await self._execute(cause, handler, now, parent=context)
-        delay = get_delay(handlers, self._progress, now)
+        waiting = [handler for handler in handlers if handler.id not in self.unfit]
+        delay = get_delay(waiting, self._progress, now)
+        if delay is None and len(waiting) < len(handlers):
+            raise UnfitObjectError(next(self.unfit[item.id] for item in handlers if item.id in self.unfit))
         if delay is not None:
             least = REFUSAL_DELAY if pending and not chosen else 0.0
             raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=max(delay, least))

@@ -66,7 +66,7 @@ class Reconciliation(Record, eq=False):
         if plan.call:
             execution = Execution(scope.runtime, plan.progress, plan.seen, scope.user_code)
             now = await execution.execute_pending(observed.get_cause(plan.reason), plan.call, now)
-            delay = execution.delay
+            delay, plan.unfit = execution.delay, execution.unfit
         conclude(plan, observed.situation, now)
         if delay and plan.requeue_after is not None:
             plan.requeue_after = max(plan.requeue_after, delay)

@@ -61,6 +61,7 @@ def _make_handlers(fns: Fns, context: SubhandlingContext) -> Sequence[ChangingHa
             selector=None,
             reason=None,
             scope=context.parent.field or context.parent.scope,
+            model=context.parent.model,
         )
         for name, fn in named
     ]

@@ -43,18 +43,20 @@ class Indexer:
 
     def accept(self, owner: ObjectKey, outcome: Outcome, attempt: Attempt, now: datetime.datetime) -> None:
         """Take the outcome of an attempt: the result goes to the index; errors exclude the object for a while."""
-        if outcome.exception is not None:
+        if outcome.is_unfit:
+            self.discard(owner)
+        elif outcome.exception is not None:
             failure = self._failures.setdefault(owner, _Failure())
             failure.retries.begin(attempt.started)
             failure.retries.note(outcome)
             failure.until = None if outcome.final else now + datetime.timedelta(seconds=outcome.delay or 0)
             self.index._replace(owner, {})
-            return
-        self._failures.pop(owner, None)
-        if outcome.result is not None:
-            # Strictly dicts: their descendants and other mappings are regular values.
-            values = outcome.result if type(outcome.result) is dict else {None: outcome.result}
-            self.index._replace(owner, values)
+        else:
+            self._failures.pop(owner, None)
+            if outcome.result is not None:
+                # Strictly dicts: their descendants and other mappings are regular values.
+                values = outcome.result if type(outcome.result) is dict else {None: outcome.result}
+                self.index._replace(owner, values)
 
     def discard(self, owner: ObjectKey) -> None:
         """Remove what the object has in the index: it does not match anymore."""

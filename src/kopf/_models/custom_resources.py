@@ -1,0 +1,189 @@
+"""Custom resources as classes: what the kind is called in the cluster, and of which types its parts are."""
+
+from __future__ import annotations
+
+import functools
+import re
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from kopf._handlers.declarations import DeclarationError, find_class_place, find_function_place, put_place
+from kopf._handlers.registry import get_default_registry
+from kopf._models.decoding import decode, find_field, find_strangers, is_wanted, read_annotations
+from kopf._models.markers import Rule
+from kopf._models.resource_descriptions import ResourceDescription
+from kopf._models.structural import SchemaError
+from kopf._models.versions import make_version
+from kopf._values.bodies import Meta
+from kopf._values.fields import FieldPath
+from kopf._values.selectors import Decoder
+from kopf._values.user_functions import get_function
+
+SpecT = TypeVar("SpecT")
+StatusT = TypeVar("StatusT")
+
+_TYPED = ("spec", "status", "old", "new")
+
+
+class CustomResource(Generic[SpecT, StatusT]):
+    """
+    A kind of objects, declared by a class: ``class WebApp(kopf.CustomResource[WebAppSpec, WebAppStatus], group=…)``.
+
+    The class stands for the resource in all decorators, and its definition is printed by ``kopf crd``. The types of
+    the spec and the status are data classes, :class:`msgspec.Struct`, typed dicts, or models of pydantic; or
+    ``dict[str, Any]`` if they can be anything.
+
+    An instance is an object with its parts decoded: ``WebApp(body).spec``. Raises :class:`kopf.ModelMismatchError` if
+    the object does not fit.
+    """
+
+    resource: ClassVar[ResourceDescription]
+    """What was said of the kind."""
+    _decoders: ClassVar[dict[str, Decoder]]
+
+    metadata: Meta
+    """The metadata of the object; read-only."""
+    spec: SpecT
+    status: StatusT
+
+    def __init__(self, body: Mapping[str, Any], /) -> None:
+        self.metadata = Meta(body)
+        description = self.resource
+        for name, hint in (("spec", description.spec), ("status", description.status)):
+            setattr(self, name, decode(hint, body.get(name) or {}, name=name, kind=description.title))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(name={self.metadata.name!r}, spec={self.spec!r}, status={self.status!r})"
+
+    def __init_subclass__(
+        cls,
+        *,
+        group: str,
+        version: str,
+        kind: str | None = None,
+        plural: str | None = None,
+        singular: str | None = None,
+        scope: Literal["Namespaced", "Cluster"] = "Namespaced",
+        short_names: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        columns: Mapping[str, str | Mapping[str, Any]] | None = None,
+        scale: Sequence[str] | None = None,
+        selectable: Collection[str] = (),
+        rules: Sequence[Rule] = (),
+        storage: bool = True,
+        served: bool = True,
+        deprecated: bool | str = False,
+    ) -> None:
+        """
+        Declare the kind.
+
+        ``kind`` is the name of the class by default, ``plural`` & ``singular`` are made of it. ``columns`` are paths by
+        the titles, for ``kubectl get``; or mappings with a ``jsonPath``, and whatever else a column has. ``scale`` are
+        the paths of the wanted and of the actual replicas, and maybe of the label selector. ``selectable`` are the
+        paths for ``--field-selector``. Of several versions, one has ``storage=True``. ``deprecated`` can be the
+        warning itself.
+
+        Raises :class:`kopf.DeclarationError` if that cannot be.
+
+        Large because it is all that can be said of a kind.
+        """
+        super().__init_subclass__()
+        kind = kind or cls.__name__
+        spec, status = _get_types(cls)
+        cls._decoders = {}
+        cls.resource = ResourceDescription(
+            group=group,
+            version=version,
+            kind=kind,
+            plural=plural or _pluralise(kind.lower()),
+            singular=singular or kind.lower(),
+            scope=scope,
+            short_names=tuple(short_names),
+            categories=tuple(categories),
+            columns=columns or {},
+            scale=None if scale is None else tuple(scale),
+            selectable=tuple(selectable),
+            rules=tuple(rules),
+            storage=storage,
+            served=served,
+            deprecated=deprecated,
+            spec=spec,
+            status=status,
+            cls=cls,
+        )
+        try:
+            make_version(cls.resource)  # what is wrong with it, is to be known before anything runs
+        except SchemaError as e:
+            raise DeclarationError(put_place(find_class_place(e.cls), str(e))) from None
+        except ValueError as e:
+            raise DeclarationError.at_caller(f"{cls.__name__}: {e}") from None
+        get_default_registry().models.append(cls)
+
+    @classmethod
+    def get_resource_names(cls) -> tuple[str, str, str]:
+        """The group, the version, and the plural name."""
+        return cls.resource.group, cls.resource.version, cls.resource.plural
+
+    @classmethod
+    def find_decoders(cls, fn: Callable[..., Any], field: tuple[str, ...]) -> Mapping[str, Decoder]:
+        """
+        Find the arguments that the function wants to be decoded, by its annotations; with how to decode them.
+
+        The old and the new values are of the ``field``, if it is not empty. Raises :class:`kopf.DeclarationError` if
+        the annotations are not of this model.
+        """
+        if not any(name in _TYPED for name in getattr(fn, "__annotations__", _TYPED)):
+            return {}
+        spec, status = cls.resource.spec, cls.resource.status
+        known = {getattr(item, "__name__", ""): item for item in (spec, status, cls)}
+        annotations = read_annotations(fn, known)
+        found: dict[str, Decoder] = {}
+        for name in _TYPED:
+            annotation = annotations.get(name, Any)
+            hint = cls._get_hint(name, field)
+            if is_wanted(annotation, hint):
+                found[name] = cls._get_decoder(name, field)
+            elif strangers := find_strangers(annotation):
+                text = f"{get_function(fn).__qualname__}() takes {name!r} as {' or '.join(strangers)}"
+                expected = getattr(hint, "__name__", str(hint))
+                problem = f"{text}, but for {cls.__name__} it is {expected}: annotate it so, or leave it out."
+                raise DeclarationError(put_place(find_function_place(fn), problem))
+        return found
+
+    @classmethod
+    def _get_hint(cls, name: str, field: FieldPath) -> Any:
+        stanzas = {"spec": cls.resource.spec, "status": cls.resource.status}
+        if name in stanzas:
+            return stanzas[name]
+        return find_field(stanzas.get(field[0], Any), field[1:]) if field else cls
+
+    @classmethod
+    def _get_decoder(cls, name: str, field: FieldPath) -> Decoder:
+        """Get the same one for all functions, so that what was decoded for one of them, is there for all."""
+        hint = cls._get_hint(name, field)
+        if hint is cls:
+            whole: Decoder = cls
+            return whole
+        path = ".".join(field) if name in ("old", "new") else name
+        if path not in cls._decoders:
+            cls._decoders[path] = functools.partial(decode, hint, name=path, kind=cls.resource.title)
+        return cls._decoders[path]
+
+
+def _get_types(cls: type[Any]) -> tuple[Any, Any]:
+    for base in getattr(cls, "__orig_bases__", ()):
+        args = typing.get_args(base)
+        if typing.get_origin(base) is CustomResource and not any(isinstance(item, TypeVar | str) for item in args):
+            return args[0], args[1]
+    raise DeclarationError.at_caller(
+        f"{cls.__name__} must say what its spec and status are: kopf.CustomResource[{cls.__name__}Spec, "
+        f"{cls.__name__}Status]; dict[str, Any] is for anything."
+    )
+
+
+def _pluralise(noun: str) -> str:
+    """As Kubernetes does."""
+    if re.search(r"(s|x|z|ch|sh)$", noun):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if re.search(r"[^aeiou]y$", noun) else f"{noun}s"
