@@ -60,11 +60,12 @@ ADDED: dict[ModuleType, str] = {
         OperatorError ActivityError ApplyConflictError Condition apply conditions exponential needs
         Activity Stopped SyncStopped
         ForeignObjectError NotReadyError is_ready reconcile ref require_ready
+        convert
         APIError APIClientError APIServerError APIUnauthorizedError APIForbiddenError APINotFoundError
         APIConflictError APIGoneError APIPayloadTooLargeError APIUnsupportedMediaTypeError APIUnprocessableError
         APITooManyRequestsError APINetworkError
     """,
-    kopf.on: "reconcile",
+    kopf.on: "convert reconcile",
     kopf.testing: """
         APIStatus LocalCluster Simulation SimulationError SyncSimulation simulate
         HandlerRun LogLine ReportedEvent run_handler run_handler_async

@@ -137,7 +137,7 @@ if typing.TYPE_CHECKING:
     )
     from kopf._values.selectors import EVERYTHING
     from kopf._values.version import __version__, __version_tuple__
-    from kopf.on import daemon, index, reconcile, register, subhandler, timer
+    from kopf.on import convert, daemon, index, reconcile, register, subhandler, timer
 
 __all__ = [
     "ABSENT",
@@ -254,6 +254,7 @@ __all__ = [
     "build_owner_reference",
     "conditions",
     "configure",
+    "convert",
     "daemon",
     "event",
     "exception",
@@ -358,7 +359,7 @@ _HOMES = {
     ),
     "kopf._values.selectors": "EVERYTHING",
     "kopf._values.version": "__version__ __version_tuple__",
-    "kopf.on": "daemon index reconcile register subhandler timer",
+    "kopf.on": "convert daemon index reconcile register subhandler timer",
 }
 """Where the names are, by the modules; the same as the imports above, which are for type checkers and editors."""
 

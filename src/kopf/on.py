@@ -22,6 +22,7 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
+    ConversionHandler,
     DaemonHandler,
     IndexingHandler,
     ReconcilingHandler,
@@ -58,6 +59,7 @@ from kopf._values.selectors import NameSpec, ResourceModel, Selector
 
 __all__ = [
     "cleanup",
+    "convert",
     "create",
     "daemon",
     "delete",
@@ -198,6 +200,38 @@ def mutate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]
     return _declare_webhook(WebhookType.MUTATING, name, options)
 
 
+def convert(
+    resource: str | ResourceModel, source: str, target: str, *, registry: OperatorRegistry | None = None
+) -> Callable[[Fn], Fn]:
+    """
+    Called with an object of the version ``source``, as a dict, to return it as it is in the version ``target``.
+
+    The ``resource`` is the name of its definition (``"widgets.example.com"``), or a model. Where there is no function
+    for two versions, several are called in turn. The function can change and return what it gets. Of the metadata, it
+    can only change the labels and the annotations.
+    """
+    definition = resource if isinstance(resource, str) else _name_definition(resource)
+    id = HandlerId(f"{definition}/{source}-{target}")
+    if definition.count(".") < 2 or "/" in definition:
+        raise DeclarationError.at_caller(
+            f"Name the resource as in 'kubectl get crd', e.g. 'widgets.example.com', got {definition!r}."
+        )
+    if source == target or "/" in f"{source}{target}":
+        raise DeclarationError.at_caller(f"Name two versions, e.g. 'v1beta1', 'v1', got {source!r}, {target!r}.")
+
+    def decorate(fn: Fn) -> Fn:
+        _check_function(fn)
+        into = _get_registry(registry)
+        if any(handler.id == id for handler in into.conversions):
+            raise DeclarationError.at_caller(
+                f"It is declared twice how to convert {definition} from {source} to {target}."
+            )
+        into.append(ConversionHandler(id=id, fn=fn, definition=definition, source=source, target=target))
+        return fn
+
+    return decorate
+
+
 @show_options(DaemonOptions)
 def daemon(*name: Name, **options: Unpack[DaemonOptions]) -> Callable[[Fn], Fn]:
     """Called once for every object, and runs in the background for as long as the object exists."""
@@ -322,6 +356,11 @@ def _make_subhandler(
         model=parent.model,
         **to_plain_numbers(options),
     )
+
+
+def _name_definition(model: ResourceModel) -> str:
+    group, _, plural = model.get_resource_names()
+    return f"{plural}.{group}"
 
 
 _OPERATIONS: frozenset[Operation] = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})

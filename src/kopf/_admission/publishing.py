@@ -1,6 +1,9 @@
 """
 Publishing: the managed webhook configurations are kept in line with the handlers, the resources, and the endpoint.
 
+So is what the definitions of custom resources say of conversions; but that remains when the operator exits: without it,
+the API servers would not refuse to convert, but would take the fields as they are, and lose those of other names.
+
 Several replicas of an operator share the configurations, and the last one to write is the owner. Only the owner removes
 the webhooks when it exits: e.g., while a deployment is being rolled out, the new pod takes over from the old one. When
 the owner is gone, the remaining ones see that, and one of them takes over.
@@ -16,31 +19,26 @@ webhooks are removed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import secrets
-import socket
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
+from kopf._admission.managed_configurations import ManagedConfiguration, ManagedDefinition
 from kopf._admission.webhook_configurations import CONFIGURATIONS, Declaration, WebhookRecord
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import (
-    APIConflictError,
     APIError,
     APIForbiddenError,
     APINetworkError,
     APINotFoundError,
     APIUnprocessableError,
 )
-from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
 from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
+from kopf._handlers.converting import ConversionRoutes
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.operator_error import OperatorError
-from kopf._values.patches import JSON_PATCH
 from kopf._values.reasons import WebhookType
 from kopf._values.resources import Resource
 from kopf._values.reviews import WebhookClientConfig
@@ -51,86 +49,6 @@ _FAREWELL_TIMEOUT = 5.0
 """How long a removal may hold the exit of the operator, in seconds."""
 
 
-OWNER_ANNOTATION = "kopf.dev/webhooks-owner"
-PAUSED_ANNOTATION = "kopf.dev/webhooks-owner-paused"
-"""Whether the owner was paused when it was writing."""
-
-_OWNER_POINTER, _PAUSED_POINTER = (
-    f"/metadata/annotations/{name.replace('/', '~1')}" for name in (OWNER_ANNOTATION, PAUSED_ANNOTATION)
-)
-
-
-class ManagedConfiguration:
-    """
-    The configuration with the webhooks of one type: an object in the cluster that is shared by several replicas.
-
-    The last one to write is the owner, which is noted in an annotation. All writes are single requests, which overwrite
-    what was there (or are guarded by the annotation). All methods raise the errors of the API.
-    """
-
-    def __init__(self, runtime: Runtime, type: WebhookType, name: str) -> None:
-        self._runtime = runtime
-        self._path = CONFIGURATIONS[type].get_url(name=name)
-        self._identity = f"{socket.gethostname()}/{secrets.token_hex(6)}"
-        self.type = type
-        self.name = name
-        self.resource = CONFIGURATIONS[type]
-
-    @property
-    def target(self) -> Target:
-        """How to watch it."""
-        return Target(self.resource, selectors={"fieldSelector": f"metadata.name={self.name}"})
-
-    async def write(self, webhooks: Sequence[WebhookRecord]) -> None:
-        """Put the webhooks instead of those that are there, whoever has written them; create it if it is absent."""
-        changes: dict[str, Any] = {"metadata": {"annotations": self._make_annotations()}, "webhooks": webhooks}
-        try:
-            await self._runtime.api.patch(self._path, payload=changes)
-        except APINotFoundError:
-            annotations = {key: value for key, value in self._make_annotations().items() if value is not None}
-            metadata = {"name": self.name, "annotations": annotations}
-            content = {
-                "apiVersion": self.resource.api_version,
-                "kind": self.resource.kind,
-                "metadata": metadata,
-                "webhooks": webhooks,
-            }
-            try:
-                await self._runtime.api.post(self.resource.get_url(), payload=content)
-            except APIConflictError:  # it was created by another replica right now
-                await self._runtime.api.patch(self._path, payload=changes)
-
-    def _make_annotations(self) -> Mapping[str, str | None]:
-        return {OWNER_ANNOTATION: self._identity, PAUSED_ANNOTATION: "yes" if self._runtime.pause.is_on else None}
-
-    async def clear(self) -> None:
-        """Remove what could be left by earlier versions of the operator; it is fine if there was nothing."""
-        changes = {"metadata": {"annotations": self._make_annotations()}, "webhooks": []}
-        with contextlib.suppress(APINotFoundError):
-            await self._runtime.api.patch(self._path, payload=changes)
-
-    async def hand_over(self, remaining: Sequence[WebhookRecord]) -> None:
-        """
-        Leave only these webhooks, and have no owner.
-
-        Raises :class:`APINotFoundError` or :class:`APIUnprocessableError` if we are not the owner anymore.
-        """
-        changes = [
-            {"op": "test", "path": _OWNER_POINTER, "value": self._identity},
-            {"op": "remove", "path": _OWNER_POINTER},
-            {"op": "add", "path": _PAUSED_POINTER, "value": ""},  # what is not there cannot be removed
-            {"op": "remove", "path": _PAUSED_POINTER},
-            {"op": "add", "path": "/webhooks", "value": remaining},
-        ]
-        await self._runtime.api.patch(self._path, payload=changes, content_type=JSON_PATCH)
-
-    def is_in_good_hands(self, annotations: Mapping[str, str]) -> bool:
-        """Tell if the owner, as noted in the annotations, exists and knows at least as much as we do."""
-        owner = annotations.get(OWNER_ANNOTATION)
-        is_inferior = PAUSED_ANNOTATION in annotations and owner != self._identity and not self._runtime.pause.is_on
-        return owner is not None and not is_inferior
-
-
 class WebhookConfigurationError(OperatorError):
     """The webhook configurations cannot be managed: they are not permitted, or not accepted."""
 
@@ -138,13 +56,13 @@ class WebhookConfigurationError(OperatorError):
 class Publisher:
     """Publishes the webhooks of one type. If there are none, only removes what could be left by earlier versions."""
 
-    def __init__(self, runtime: Runtime, type: WebhookType, managed: str, *, is_used: bool) -> None:
+    def __init__(self, runtime: Runtime, configuration: ManagedConfiguration, *, is_used: bool) -> None:
         self._runtime = runtime
-        self._configuration = ManagedConfiguration(runtime, type, managed)
+        self._configuration = configuration
         self._is_used = is_used
         self._declaration: Declaration | None = None
-        self._published: list[WebhookRecord] | None = None
-        self._attempted: list[WebhookRecord] = []
+        self._published: Sequence[WebhookRecord] | None = None
+        self._attempted: Sequence[WebhookRecord] = []
         self._changed = asyncio.Event()
         self._exists = False
 
@@ -169,12 +87,12 @@ class Publisher:
             self._changed.clear()
             if self._declaration is not None:
                 try:
-                    await self._publish(self._declaration.list_webhooks(self._configuration.type))
+                    await self._publish(self._configuration.list_webhooks(self._declaration))
                 except BaseException:
                     self._changed.set()  # to be done by the next attempt
                     raise
 
-    async def _publish(self, webhooks: list[WebhookRecord]) -> None:
+    async def _publish(self, webhooks: Sequence[WebhookRecord]) -> None:
         if webhooks == self._published:
             return
         configuration = self._configuration
@@ -188,7 +106,7 @@ class Publisher:
         except APIForbiddenError as e:
             raise WebhookConfigurationError(
                 f"Not permitted to manage the {configuration.type} webhook configuration {configuration.name!r}: "
-                f"permit the verbs 'create' & 'patch' on {configuration.resource.name!r}, or unset "
+                f"{configuration.needs} on {configuration.resource.name!r}, or unset "
                 f"settings.admission.managed. Error: {e}"
             ) from e
         except APIUnprocessableError as e:
@@ -222,8 +140,7 @@ class Publisher:
                 is_fine = self._exists
             else:
                 self._exists = event.type != "DELETED"
-                annotations = event.object.head.annotations or {}
-                is_fine = self._exists and self._configuration.is_in_good_hands(annotations)
+                is_fine = self._exists and self._configuration.is_in_good_hands(event.object)
             if not is_fine and self._published:
                 self.reclaim()
 
@@ -237,7 +154,7 @@ class Publisher:
         configuration = self._configuration
         if self._declaration is None:
             return
-        remaining = self._declaration.list_webhooks(configuration.type, persistent_only=True)
+        remaining = configuration.list_webhooks(self._declaration, persistent_only=True)
         if len(remaining) >= len(self._attempted):
             return
         try:
@@ -248,30 +165,35 @@ class Publisher:
         except (APIError, APINetworkError, LoginError, TimeoutError) as e:
             if isinstance(e, APIForbiddenError) and not self._published:
                 return  # neither was the publishing permitted, so there is nothing to be removed
-            logger.warning(
-                "The %s webhooks are not removed, and will block the changes until the operator runs again; "
-                "to remove them: kubectl delete %s %s. The reason: %s",
-                configuration.type,
-                configuration.resource.plural,
-                configuration.name,
-                str(e) or type(e).__name__,
+            text = configuration.leftover.format(
+                type=configuration.type, resource=configuration.resource.plural, name=configuration.name
             )
+            logger.warning("%s The reason: %s", text, str(e) or type(e).__name__)
 
 
 class Publication:
     """
-    The configurations with the name ``managed``, of all types.
+    The configurations with the name ``managed``, of all types, and the conversions of all definitions that have some.
 
     There is one publisher for each type of webhooks, also if there are no handlers of that type now: earlier versions
     of the operator could have left their webhooks there.
     """
 
-    def __init__(self, runtime: Runtime, registry: OperatorRegistry, managed: str) -> None:
+    def __init__(
+        self, runtime: Runtime, registry: OperatorRegistry, managed: str, routes: Iterable[ConversionRoutes]
+    ) -> None:
         self._runtime = runtime
         self._registry = registry
         self._managed = managed
         types = {handler.type for handler in registry.webhooks}
-        self._publishers = [Publisher(runtime, type, managed, is_used=type in types) for type in WebhookType]
+        self._admission = [
+            Publisher(
+                runtime, ManagedConfiguration(runtime, CONFIGURATIONS[type], type, managed), is_used=type in types
+            )
+            for type in WebhookType
+        ]
+        self._conversions = [Publisher(runtime, ManagedDefinition(runtime, item), is_used=True) for item in routes]
+        self._publishers = [*self._admission, *self._conversions]
         runtime.pause.subscribe(self._accept_pause)
 
     def declare(self, resources: Collection[Resource], client_config: WebhookClientConfig) -> None:
@@ -285,10 +207,13 @@ class Publication:
         for publisher in self._publishers:
             publisher.declare(declaration)
 
-    async def run(self) -> None:
-        """Keep the configurations as they are declared, forever."""
+    async def run(self, wait_until_ready: Callable[[], Awaitable[None]]) -> None:
+        """Keep the configurations as they are declared, forever; those of the admission, when that is ready."""
         async with asyncio.TaskGroup() as group:
-            for publisher in self._publishers:
+            for publisher in self._conversions:
+                group.create_task(publisher.run())
+            await wait_until_ready()
+            for publisher in self._admission:
                 group.create_task(publisher.run())
 
     def _accept_pause(self) -> None:

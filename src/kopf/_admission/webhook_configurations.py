@@ -63,7 +63,7 @@ class Declaration:
     """Which handlers are for which resources."""
     client_config: WebhookClientConfig
 
-    def list_webhooks(self, type: WebhookType, *, persistent_only: bool = False) -> list[WebhookRecord]:
+    def list_webhooks(self, type: str, *, persistent_only: bool = False) -> list[WebhookRecord]:
         """Make the webhooks for one of the configurations, in the order of declaration."""
         paths = WebhookPaths(self.handlers)
         handlers = [handler for handler in self.handlers if handler.type == type]
@@ -82,7 +82,7 @@ class Declaration:
     ) -> WebhookRecord:
         webhook: WebhookRecord = {
             "name": name,
-            "clientConfig": _extend_path(self.client_config, handler, paths),
+            "clientConfig": extend_path(self.client_config, paths.get(handler), paths.get_of_service(handler)),
             "rules": _make_rules(handler, resources),
             "objectSelector": select_objects(handler),
             "namespaceSelector": {},
@@ -111,15 +111,15 @@ def _make_names(handlers: Iterable[WebhookHandler], managed: str) -> Iterator[st
         yield f"{name}.{managed}"
 
 
-def _extend_path(config: WebhookClientConfig, handler: WebhookHandler, paths: WebhookPaths) -> dict[str, Any]:
+def extend_path(config: WebhookClientConfig, path: str, path_of_service: str) -> dict[str, Any]:
     """Append the path of the webhook to the path of the URL or of the service."""
     result: dict[str, Any] = {key: value for key, value in config.items() if value is not None}
     if url := config.get("url"):
-        result["url"] = f"{url.rstrip('/')}/{urllib.parse.quote(paths.get(handler), safe='/:')}"
+        result["url"] = f"{url.rstrip('/')}/{urllib.parse.quote(path, safe='/:')}"
     if service := config.get("service"):
         fields = {key: value for key, value in service.items() if value is not None}
         base = (service.get("path") or "").rstrip("/")
-        result["service"] = {**fields, "path": f"{base}/{paths.get_of_service(handler)}"}
+        result["service"] = {**fields, "path": f"{base}/{path_of_service}"}
     return result
 
 

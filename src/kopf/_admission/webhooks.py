@@ -12,8 +12,10 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from typing import Any
 
+from kopf._admission.conversions import Conversions
 from kopf._admission.publishing import Publication
 from kopf._admission.reviewing import Admission
 from kopf._client.resources.discovery import Discovery
@@ -22,7 +24,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._settings.settings import AdmissionSettings
 from kopf._values.operator_error import OperatorError
 from kopf._values.resources import Resource
-from kopf._values.reviews import WebhookClientConfig, WebhookServerProtocol
+from kopf._values.reviews import CONVERSION_KIND, Headers, SSLPeer, WebhookClientConfig, WebhookServerProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +58,11 @@ def check_admission(registry: OperatorRegistry, settings: AdmissionSettings) -> 
             "settings.admission.managed must be a lowercase domain name of two parts at least, such as "
             f"'auto.kopf.dev', got {settings.managed!r}."
         )
-    if registry.webhooks and settings.server is None:
-        ids = ", ".join(sorted({handler.id for handler in registry.webhooks}))
+    if (called := [*registry.webhooks, *registry.conversions]) and settings.server is None:
+        ids = ", ".join(sorted({handler.id for handler in called}))
+        what = "admission handlers" if registry.webhooks else "conversions"
         raise MissingWebhookServerError(
-            f"There are admission handlers ({ids}), but no webhook server or tunnel to call them. Set "
+            f"There are {what} ({ids}), but no webhook server or tunnel to call them. Set "
             "settings.admission.server in a startup handler, e.g. to kopf.WebhookServer(…), or remove the handlers."
         )
 
@@ -69,6 +72,8 @@ class Webhooks:
     The whole admission of one operator. If there are no admission handlers, nothing listens.
 
     Neither the pauses of the operator nor its namespaces matter: they restrict what is handled, not what is admitted.
+
+    Large because conversions are asked for at the same address.
     """
 
     def __init__(
@@ -78,10 +83,14 @@ class Webhooks:
         self._registry = registry
         self._settle_peering = settle_peering
         self._admission = Admission(runtime, registry, settle_peering)
+        self._conversions = Conversions(runtime, registry)
+        self._is_called = bool(registry.webhooks or registry.conversions)
         self._resources: frozenset[Resource] = frozenset()
-        self._client_config: WebhookClientConfig | None = None if registry.webhooks else {}
+        self._client_config: WebhookClientConfig | None = None if self._is_called else {}
         managed = runtime.settings.admission.managed
-        self._publication = None if managed is None else Publication(runtime, registry, managed)
+        self._publication = None
+        if managed is not None:
+            self._publication = Publication(runtime, registry, managed, self._conversions.routes.values())
         self._retired = 0.0
 
     def accept_resources(self, discovery: Discovery, handled: Collection[Resource]) -> None:
@@ -94,14 +103,14 @@ class Webhooks:
     async def serve(self) -> None:
         """Run the server or tunnel, forever. Raises its errors, or :class:`WebhookServerExitedError` if it ends."""
         server = self._runtime.settings.admission.server
-        if not self._registry.webhooks or server is None:
+        if not self._is_called or server is None:
             await asyncio.Event().wait()  # until cancelled
             return
         async with contextlib.AsyncExitStack() as stack:
             entered: WebhookServerProtocol = server
             if isinstance(server, contextlib.AbstractAsyncContextManager):
                 entered = await stack.enter_async_context(server)
-            client_configs = entered(self._admission.review)
+            client_configs = entered(self._review if self._registry.conversions else self._admission.review)
             if isinstance(client_configs, AsyncGenerator):
                 stack.push_async_callback(client_configs.aclose)
             async for client_config in client_configs:
@@ -113,15 +122,29 @@ class Webhooks:
             "To run forever, it can end with: await asyncio.Event().wait()"
         )
 
+    async def _review(
+        self,
+        request: Mapping[str, Any],
+        *,
+        webhook: str | None = None,
+        headers: Headers | None = None,
+        sslpeer: SSLPeer | None = None,
+    ) -> Any:
+        if request.get("kind") == CONVERSION_KIND:
+            return await self._conversions.review(request, webhook)
+        return await self._admission.review(request, webhook=webhook, headers=headers, sslpeer=sslpeer)
+
     async def publish(self) -> None:
         """Keep the managed configurations up to date, forever, if they are to be managed."""
-        await self._admission.wait_until_ready()
-        await self._settle_peering()  # those who are paused say so
-        self._declare()
         if self._publication is None:
             await asyncio.Event().wait()  # until cancelled
         else:
-            await self._publication.run()
+            await self._publication.run(self._wait_until_ready)
+
+    async def _wait_until_ready(self) -> None:
+        await self._admission.wait_until_ready()
+        await self._settle_peering()  # those who are paused say so
+        self._declare()
 
     def _declare(self) -> None:
         if self._publication is not None and self._client_config is not None:
@@ -135,7 +158,7 @@ class Webhooks:
 
     async def finish(self) -> None:
         """Wait for the last reviews to come and to be answered, unless the server has never been ready for them."""
-        if self._registry.webhooks and self._client_config is not None:
+        if self._is_called and self._client_config is not None:
             await asyncio.sleep(self._retired + _LINGERING_TIME - asyncio.get_running_loop().time())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._runtime.settings.queueing.exit_timeout):

@@ -200,6 +200,20 @@ class WebhookHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
         return f"Webhook {self.id!r}"
 
 
+class ConversionHandler(Handler, frozen=True, kw_only=True, eq=False):
+    """A function that makes an object of one version of its definition out of another one."""
+
+    definition: str
+    """The name of the custom resource definition: ``widgets.example.com``."""
+    source: str
+    """The version of the objects that it gets."""
+    target: str
+    """The version of the objects that it returns."""
+
+    def __str__(self) -> str:
+        return f"Conversion {self.id!r}"
+
+
 class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """A handler of the detected changes."""
 

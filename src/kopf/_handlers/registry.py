@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
+    ConversionHandler,
     Handler,
     IndexingHandler,
     Need,
@@ -53,6 +54,7 @@ class OperatorRegistry:
         self.activities: list[ActivityHandler] = []
         self.resources: list[ResourceHandler] = []
         self.webhooks: list[WebhookHandler] = []
+        self.conversions: list[ConversionHandler] = []
         self.needs: list[Need] = []
         """What is done besides the handlers."""
         self.models: list[ResourceModel] = []
@@ -67,6 +69,8 @@ class OperatorRegistry:
                 self.activities.append(handler)
             case WebhookHandler():
                 self.webhooks.append(handler)
+            case ConversionHandler():
+                self.conversions.append(handler)
             case ResourceHandler():
                 self.resources.append(handler)
         for listener in [*self.listeners]:
@@ -77,6 +81,7 @@ class OperatorRegistry:
         self.activities = [handler for handler in self.activities if not _is_of_module(handler, module)]
         self.resources = [handler for handler in self.resources if not _is_of_module(handler, module)]
         self.webhooks = [handler for handler in self.webhooks if not _is_of_module(handler, module)]
+        self.conversions = [handler for handler in self.conversions if not _is_of_module(handler, module)]
         self.models = [model for model in self.models if getattr(model, "__module__", None) != module]
 
     if not TYPE_CHECKING:
@@ -86,7 +91,7 @@ class OperatorRegistry:
             return get_section(self, name)
 
     def __bool__(self) -> bool:
-        return bool(self.activities or self.resources or self.webhooks)
+        return bool(self.activities or self.resources or self.webhooks or self.conversions)
 
     def get_activities(self, activity: Activity) -> list[ActivityHandler]:
         """The handlers of one activity."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from kopf._handlers.declarations import DeclarationError, find_function_place, put_place
 from kopf._handlers.handlers import (
     ActivityHandler,
+    ConversionHandler,
     DaemonHandler,
     Handler,
     IndexingHandler,
@@ -99,7 +100,7 @@ def check_registry(registry: OperatorRegistry) -> None:
     Raises :class:`DeclarationError` with all that cannot work.
     """
     indices = {handler.id for handler in registry.get_indexing()}
-    check_handlers((*registry.activities, *registry.resources, *registry.webhooks), indices)
+    check_handlers((*registry.activities, *registry.resources, *registry.webhooks, *registry.conversions), indices)
 
 
 def check_handlers(handlers: Iterable[Handler], indices: Collection[str]) -> None:
@@ -142,6 +143,9 @@ def _get_kind(handler: Handler) -> tuple[str, frozenset[str]]:
 
 
 def _find_problems(handler: Handler, indices: Collection[str]) -> Iterator[str]:
+    if isinstance(handler, ConversionHandler):
+        yield from _judge(handler.fn, "conversions", frozenset(), 1)
+        return
     yield from _judge(handler.fn, _get_kind(handler)[0], get_kwargs(handler, indices))
     if isinstance(handler, ResourceHandler):
         for option, fn, args in _list_callbacks(handler):

@@ -203,7 +203,8 @@ class Operator:
 
     @property
     def _has_admission(self) -> bool:
-        has_any = bool(self._setup.registry.webhooks) or self._setup.settings.admission.managed is not None
+        registry, managed = self._setup.registry, self._setup.settings.admission.managed
+        has_any = bool(registry.webhooks or registry.conversions) or managed is not None
         return has_any and self._setup.instruments.has_webhooks
 
     def _check_admission(self) -> None:

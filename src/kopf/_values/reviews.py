@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypedDict, TypeVar
 
 import msgspec
 
@@ -179,8 +179,22 @@ class ReviewRequest(msgspec.Struct, kw_only=True, rename="camel"):
     dry_run: bool | None = None
 
 
+class ConversionRequest(msgspec.Struct, kw_only=True, rename="camel"):
+    """The request to convert objects to another version, with its fields checked, as in ``apiextensions.k8s.io``."""
+
+    uid: _Name
+    desired_version: _Path = msgspec.field(name="desiredAPIVersion")
+    """With the group: ``example.com/v1``."""
+    objects: list[dict[str, Any]]
+
+
 _SUPPORTED_VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 _KIND = "AdmissionReview"
+_CONVERSION_VERSIONS = ("apiextensions.k8s.io/v1", "apiextensions.k8s.io/v1beta1")
+CONVERSION_KIND = "ConversionReview"
+
+
+Request = TypeVar("Request", ReviewRequest, ConversionRequest)
 
 
 class EncodedReview(Mapping[str, Any]):
@@ -222,20 +236,31 @@ class EncodedReview(Mapping[str, Any]):
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_request = msgspec.json.Decoder(ReviewRequest).decode
+_decode_conversion = msgspec.json.Decoder(ConversionRequest).decode
 
 
 def parse_review(payload: object) -> ReviewRequest:
     """Check the review and take the request of it. Raises :class:`ReviewError`."""
+    request = _parse(payload, "A review", _KIND, _SUPPORTED_VERSIONS, _decode_request)
+    return _check_sizes(request, payload.max_object) if isinstance(payload, EncodedReview) else request
+
+
+def parse_conversion(payload: object) -> ConversionRequest:
+    """Check the review of a conversion and take the request of it. Raises :class:`ReviewError`."""
+    return _parse(payload, "A conversion", CONVERSION_KIND, _CONVERSION_VERSIONS, _decode_conversion)
+
+
+def _parse(payload: object, what: str, kind: str, versions: Sequence[str], decode: Callable[[Any], Request]) -> Request:
     if not isinstance(payload, Mapping):
-        raise MalformedReviewError(f"A review must be a JSON object, got {type(payload).__name__}.")
+        raise MalformedReviewError(f"{what} must be a JSON object, got {type(payload).__name__}.")
     try:
-        if payload.get("kind") != _KIND or payload.get("apiVersion") not in _SUPPORTED_VERSIONS:
+        if payload.get("kind") != kind or payload.get("apiVersion") not in versions:
             raise MalformedReviewError(
-                f"A review must be of the kind {_KIND} and of the API version {' or '.join(_SUPPORTED_VERSIONS)}."
+                f"{what} must be of the kind {kind} and of the API version {' or '.join(versions)}."
             )
         if isinstance(payload, EncodedReview):
-            return _check_sizes(_decode_request(payload.get_encoded("request")), payload.max_object)
-        return _decode_request(codec.encode(payload.get("request")))
+            return decode(payload.get_encoded("request"))
+        return decode(codec.encode(payload.get("request")))
     except (ValueError, TypeError, RecursionError) as e:
         reason = re.sub(r"value '.*'", "value", str(e), flags=re.DOTALL)  # nothing of the content goes to the logs
         raise MalformedReviewError(f"The request of the review is malformed: {reason}") from None

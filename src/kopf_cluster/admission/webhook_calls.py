@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import io
 import ssl
 import urllib.parse
 from collections.abc import Mapping
@@ -67,7 +68,7 @@ class Caller:
             async with asyncio.timeout(timeout):
                 async with self._session.post(
                     target.actual,
-                    data=codec.encode(document),
+                    data=io.BytesIO(codec.encode(document)),
                     headers=_HEADERS,
                     ssl=context,
                     server_hostname=target.server_name,

@@ -105,7 +105,7 @@ class Bodies:
         body.chunks = []
 
     def _make_refusal(self) -> Refusal:
-        return Refusal(413, f"The request is larger than {self._max_body} bytes.")
+        return Refusal(413, f"The request is larger than {self._max_body} bytes; see max_body= of the webhook server.")
 
 
 class DecodingBudget:

@@ -1,0 +1,167 @@
+"""
+What the API servers know of the operator's webhooks: objects in the cluster that several replicas share.
+
+These are the configurations of the admission, and the definitions of the custom resources that are converted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kopf._admission.webhook_configurations import Declaration, WebhookRecord, extend_path
+from kopf._client.errors import APIConflictError, APINotFoundError
+from kopf._client.resources.targets import Target
+from kopf._controller.runtime import Runtime
+from kopf._handlers.converting import ConversionError, ConversionRoutes
+from kopf._values import codec
+from kopf._values.objects import KubeObject
+from kopf._values.patches import JSON_PATCH
+from kopf._values.resources import CRDS, Resource
+
+logger = logging.getLogger(__name__)
+
+OWNER_ANNOTATION = "kopf.dev/webhooks-owner"
+PAUSED_ANNOTATION = "kopf.dev/webhooks-owner-paused"
+"""Whether the owner was paused when it was writing."""
+
+_OWNER_POINTER, _PAUSED_POINTER = (
+    f"/metadata/annotations/{name.replace('/', '~1')}" for name in (OWNER_ANNOTATION, PAUSED_ANNOTATION)
+)
+
+
+class ManagedConfiguration:
+    """
+    The configuration with the webhooks of one type: an object in the cluster that is shared by several replicas.
+
+    The last one to write is the owner, which is noted in an annotation. All writes are single requests, which overwrite
+    what was there (or are guarded by the annotation). All methods raise the errors of the API.
+    """
+
+    needs = "permit the verbs 'create' & 'patch'"
+    leftover = (
+        "The {type} webhooks are not removed, and will block the changes until the operator runs again; "
+        "to remove them: kubectl delete {resource} {name}."
+    )
+
+    def __init__(self, runtime: Runtime, resource: Resource, type: str, name: str) -> None:
+        self._runtime = runtime
+        self._path = resource.get_url(name=name)
+        self._identity = f"{socket.gethostname()}/{secrets.token_hex(6)}"
+        self.type = type
+        self.name = name
+        self.resource = resource
+
+    @property
+    def target(self) -> Target:
+        """How to watch it."""
+        return Target(self.resource, selectors={"fieldSelector": f"metadata.name={self.name}"})
+
+    def list_webhooks(self, declaration: Declaration, *, persistent_only: bool = False) -> Sequence[WebhookRecord]:
+        """Make its content."""
+        return declaration.list_webhooks(self.type, persistent_only=persistent_only)
+
+    async def write(self, webhooks: Sequence[WebhookRecord]) -> None:
+        """Put the webhooks instead of those that are there, whoever has written them; create it if it is absent."""
+        changes: dict[str, Any] = {"metadata": {"annotations": self._make_annotations()}, "webhooks": webhooks}
+        try:
+            await self._runtime.api.patch(self._path, payload=changes)
+        except APINotFoundError:
+            annotations = {key: value for key, value in self._make_annotations().items() if value is not None}
+            metadata = {"name": self.name, "annotations": annotations}
+            content = {
+                "apiVersion": self.resource.api_version,
+                "kind": self.resource.kind,
+                "metadata": metadata,
+                "webhooks": webhooks,
+            }
+            try:
+                await self._runtime.api.post(self.resource.get_url(), payload=content)
+            except APIConflictError:  # it was created by another replica right now
+                await self._runtime.api.patch(self._path, payload=changes)
+
+    def _make_annotations(self) -> Mapping[str, str | None]:
+        return {OWNER_ANNOTATION: self._identity, PAUSED_ANNOTATION: "yes" if self._runtime.pause.is_on else None}
+
+    async def clear(self) -> None:
+        """Remove what could be left by earlier versions of the operator; it is fine if there was nothing."""
+        changes = {"metadata": {"annotations": self._make_annotations()}, "webhooks": []}
+        with contextlib.suppress(APINotFoundError):
+            await self._runtime.api.patch(self._path, payload=changes)
+
+    async def hand_over(self, remaining: Sequence[WebhookRecord]) -> None:
+        """
+        Leave only these webhooks, and have no owner.
+
+        Raises :class:`APINotFoundError` or :class:`APIUnprocessableError` if we are not the owner anymore.
+        """
+        changes = [
+            {"op": "test", "path": _OWNER_POINTER, "value": self._identity},
+            {"op": "remove", "path": _OWNER_POINTER},
+            {"op": "add", "path": _PAUSED_POINTER, "value": ""},  # what is not there cannot be removed
+            {"op": "remove", "path": _PAUSED_POINTER},
+            {"op": "add", "path": "/webhooks", "value": remaining},
+        ]
+        await self._runtime.api.patch(self._path, payload=changes, content_type=JSON_PATCH)
+
+    def is_in_good_hands(self, obj: KubeObject) -> bool:
+        """Tell if the owner, as noted in the annotations, exists and knows at least as much as we do."""
+        annotations = obj.head.annotations or {}
+        owner = annotations.get(OWNER_ANNOTATION)
+        is_inferior = PAUSED_ANNOTATION in annotations and owner != self._identity and not self._runtime.pause.is_on
+        return owner is not None and not is_inferior
+
+
+class ManagedDefinition(ManagedConfiguration):
+    """The conversion in the definition of a custom resource; all else of the definition is up to others."""
+
+    needs = "permit the verb 'patch'"
+    leftover = "If another replica runs, it does not know that it is to convert {name} from now on."
+
+    def __init__(self, runtime: Runtime, routes: ConversionRoutes) -> None:
+        super().__init__(runtime, CRDS, "conversion", routes.definition)
+        self._routes = routes
+        self._said: set[str] = set()
+
+    def list_webhooks(self, declaration: Declaration, *, persistent_only: bool = False) -> Sequence[WebhookRecord]:
+        """Make the only one; nothing if the operator exits."""
+        client_config = extend_path(declaration.client_config, self.name, self.name)
+        return (
+            [] if persistent_only else [{"clientConfig": client_config, "conversionReviewVersions": ["v1", "v1beta1"]}]
+        )
+
+    async def write(self, webhooks: Sequence[WebhookRecord]) -> None:
+        """Put it instead of what is there; if there is no definition, it is noticed when it comes."""
+        conversion = {"strategy": "Webhook", "webhook": webhooks[0]}
+        changes = {"metadata": {"annotations": self._make_annotations()}, "spec": {"conversion": conversion}}
+        with contextlib.suppress(APINotFoundError):
+            definition = codec.decode_answer(await self._runtime.api.patch(self._path, payload=changes))
+            self._check_versions(definition["spec"]["versions"])
+
+    async def hand_over(self, remaining: Sequence[WebhookRecord]) -> None:
+        """Have no owner. The conversion remains: objects must not be read unconverted."""
+        changes = [
+            {"op": "test", "path": _OWNER_POINTER, "value": self._identity},
+            {"op": "remove", "path": _OWNER_POINTER},
+        ]
+        await self._runtime.api.patch(self._path, payload=changes, content_type=JSON_PATCH)
+
+    def is_in_good_hands(self, obj: KubeObject) -> bool:
+        """The definition could have been applied with another conversion, too."""
+        return super().is_in_good_hands(obj) and obj["spec"].get("conversion", {}).get("strategy") == "Webhook"
+
+    def _check_versions(self, versions: Sequence[Mapping[str, Any]]) -> None:
+        """Say at once what will be asked for: objects are read in all versions, and are stored in one of them."""
+        [stored] = [version["name"] for version in versions if version["storage"]]
+        for served in [version["name"] for version in versions if version["served"]]:
+            for source, target in ((stored, served), (served, stored)):
+                try:
+                    self._routes.find(source, target)
+                except ConversionError as e:
+                    if str(e) not in self._said:
+                        logger.warning("%s", e)
+                    self._said.add(str(e))
