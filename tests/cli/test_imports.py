@@ -83,6 +83,7 @@ COMMANDS = [
     "explain",
     "freeze",
     "manifests",
+    "plan",
     "rbac",
     "release",
     "replay",

@@ -1,7 +1,7 @@
 """
 The command line: ``kopf run`` for operators, ``kopf freeze`` & ``kopf resume`` to pause them,
-``kopf explain`` for what they do with an object, ``kopf release`` for what is left of them, ``kopf replay`` for what
-was recorded of them, ``kopf dev`` & ``kopf cluster`` for their development.
+``kopf explain`` for what they do with an object, ``kopf plan`` for what they would write, ``kopf release`` for what is
+left of them, ``kopf replay`` for what was recorded of them, ``kopf dev`` & ``kopf cluster`` for their development.
 
 Every option can also be set by an environment variable: e.g. ``KOPF_RUN_VERBOSE=true`` for ``kopf run --verbose``.
 
@@ -44,6 +44,7 @@ _COMMANDS = {
         "kopf.cli.explaining:explain",
         "Tell what becomes of an object, and why its handlers run or do not run.",
     ),
+    "plan": ("kopf.cli.planning:plan_command", "Show what an operator would write, and write nothing."),
     "release": ("kopf.cli.releasing:release", "Remove the finalizers of an operator that is gone."),
     "dev": ("kopf.cli.dev.command:dev", "Develop an operator on a local cluster."),
     "replay": ("kopf.cli.replaying:replay_command", 'Replay what "kopf run --record" has recorded.'),

@@ -1,0 +1,196 @@
+"""
+Planning: what an operator would do if it was started now, with nothing done.
+
+It is the operator itself, with the dry client instead of the real one, and with a say in which handlers are called. It
+runs until there is nothing more to be done at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+from kopf._client.auth.vault import Vault
+from kopf._client.resources.patching import PatchConflict
+from kopf._controller.instruments import Execute, Instruments
+from kopf._controller.memos import Memo
+from kopf._controller.observer import ControllerView, Observer, Observers
+from kopf._handlers.attempt_observer import name_reason
+from kopf._handlers.causes import Cause, ResourceCause
+from kopf._handlers.executor import Surroundings
+from kopf._handlers.handler_errors import HandlerChildrenRetry
+from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, TimerHandler
+from kopf._handlers.lifecycles import all_at_once
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._handlers.registry import OperatorRegistry
+from kopf._handlers.signatures import check_registry
+from kopf._operator.dry_client import Draft, DryClient, Obj, Place
+from kopf._operator.namespace_patterns import NamespacePattern
+from kopf._operator.running import Operator, OperatorSetup
+from kopf._operator.tasks import cancel
+from kopf._settings.settings import OperatorSettings, set_peering
+from kopf._values.objects import KubeObject
+from kopf._values.operator_error import OperatorError
+from kopf._values.reasons import Activity
+from kopf._values.records import FrozenRecord, replace
+from kopf._values.resources import Resource
+
+_SETTLING_TIME = 1.0
+"""For how long nothing happens until it is believed that nothing will, in seconds."""
+_STEP = 0.05
+_CHANGES = frozenset({"create", "update", "delete"})
+
+
+class PlanningError(OperatorError):
+    """It cannot be found out what the operator would do."""
+
+
+class PlannedCall(FrozenRecord, frozen=True):
+    """A handler whose time has come."""
+
+    place: Place
+    handler: str
+    """E.g. ``Handler 'create_fn'``."""
+    reason: str
+    """``create``, ``update``, ``delete``, ``resume``, ``event``, ``timer``, ``daemon``."""
+    is_change: bool
+    """Whether it is because the object has changed, and not because the operator is started."""
+    is_called: bool
+    """Whether it was called now: then, its writes are known."""
+    error: str | None = None
+
+
+class PlannedActions(FrozenRecord, frozen=True):
+    """What an operator would do."""
+
+    drafts: dict[Place, Draft]
+    events: list[Obj]
+    calls: list[PlannedCall]
+    errors: list[tuple[Place, str]]
+    """What could not be written, and other errors of the handling."""
+
+
+async def plan(
+    registry: OperatorRegistry,
+    settings: OperatorSettings,
+    *,
+    vault: Vault | None,
+    namespaces: Collection[NamespacePattern],
+    is_called: Callable[[Handler], bool],
+) -> PlannedActions:
+    """
+    Find out what the operator would do; ``is_called`` tells for which handlers that is tried out.
+
+    Raises :class:`PlanningError`, and what :func:`kopf.operator` does.
+    """
+    check_registry(registry)
+    set_peering(settings, standalone=True, priority=None, name=None)
+    settings.posting.loggers = False
+    planner = _Planner(is_called)
+    setup = OperatorSetup(
+        registry=registry,
+        settings=settings,
+        lifecycle=all_at_once,
+        namespaces=namespaces,
+        identity=None,
+        vault=vault,
+        memo=Memo(),
+        ready_flag=None,
+        endpoint=None,
+        instruments=Instruments(make_client=planner.make_client, interceptors=[planner.attempt], has_webhooks=False),
+        observers=Observers(),
+    )
+    setup.observers.add(planner)
+    running = asyncio.create_task(Operator(setup).run(), name="operator")
+    settling = asyncio.create_task(planner.settle(), name="settling")
+    try:
+        await asyncio.wait([running, settling], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel([running, settling])
+    if not running.cancelled():
+        running.result()
+    if planner.failure is not None:
+        raise PlanningError(planner.failure)
+    return PlannedActions(planner.client.drafts, planner.client.events, planner.calls, planner.errors)
+
+
+class _Planner(Observer):
+    """Sees what the operator does, and lets only some of the handlers be called."""
+
+    client: DryClient
+
+    def __init__(self, is_called: Callable[[Handler], bool]) -> None:
+        self._is_called = is_called
+        self._controllers: list[ControllerView] = []
+        self._seen: set[tuple[str, Handler]] = set()
+        self._busy = 0
+        self.calls: list[PlannedCall] = []
+        self.errors: list[tuple[Place, str]] = []
+        self.failure: str | None = None
+        """Why there is no sense in going on."""
+
+    def make_client(self, vault: Vault, settings: OperatorSettings, observer: Observer) -> DryClient:
+        self.client = DryClient(vault, settings, observer)
+        return self.client
+
+    def controller_started(self, controller: ControllerView) -> None:
+        self._controllers.append(controller)
+
+    def pass_ended(
+        self,
+        resource: Resource,
+        key: str,
+        obj: KubeObject | None,
+        error: BaseException | None,
+        delay: float | None,
+        started: float,
+    ) -> None:
+        if obj is not None and isinstance(error, Exception) and not isinstance(error, PatchConflict):
+            self.errors.append((_get_place(resource, obj), f"{type(error).__name__}: {error}"))
+
+    async def attempt(
+        self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
+    ) -> Outcome:
+        """Make the attempt, or only note that it would be made."""
+        if not isinstance(cause, ResourceCause) or isinstance(handler, IndexingHandler):
+            outcome = await self._execute(execute, handler, cause, attempt, around)
+            if name_reason(handler, cause) == Activity.STARTUP.value and outcome.exception is not None:
+                self.failure = f"The operator cannot start, as {handler} has failed: {outcome.exception}"
+            return outcome
+        place = _get_place(cause.resource, cause.body.object)
+        reason = name_reason(handler, cause)
+        is_change = reason in _CHANGES and isinstance(handler, ChangingHandler) and not handler.initial
+        call = PlannedCall(place, str(handler), reason, is_change, self._is_called(handler))
+        key = (cause.body.object.head.key, handler)
+        is_repeated = key in self._seen and isinstance(handler, TimerHandler)
+        self._seen.add(key)
+        if is_repeated or not call.is_called:
+            self.calls += [] if is_repeated else [call]
+            return Outcome(final=True)
+        outcome = await self._execute(execute, handler, cause, attempt, around)
+        error = outcome.exception if not isinstance(outcome.exception, HandlerChildrenRetry) else None
+        text = None if error is None else f"{type(error).__name__}: {error}"
+        self.calls.append(replace(call, error=text))
+        return outcome
+
+    async def _execute(
+        self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
+    ) -> Outcome:
+        self._busy += 1
+        try:
+            return await execute(handler, cause, attempt, around)
+        finally:
+            self._busy -= 1
+
+    async def settle(self) -> None:
+        """Wait until all that can be done now is done."""
+        quiet = 0.0
+        while quiet < _SETTLING_TIME and self.failure is None:
+            await asyncio.sleep(_STEP)
+            queues = [view.queue for view in self._controllers]
+            is_busy = self._busy or self.client.busy or any(queue.waiting or queue.active for queue in queues)
+            quiet = 0.0 if is_busy or not self.client.is_connected else quiet + _STEP
+
+
+def _get_place(resource: Resource, obj: KubeObject) -> Place:
+    return Place(resource.group, resource.plural, obj.head.namespace, obj.head.name)

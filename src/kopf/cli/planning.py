@@ -1,0 +1,228 @@
+"""``kopf plan``: what an operator would write if it was started now, as a diff for each object; nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import difflib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+import yaml
+
+from kopf._client.errors import APINetworkError
+from kopf._handlers.declarations import DeclarationError
+from kopf._handlers.handlers import DaemonHandler, Handler, ReconcilingHandler
+from kopf._handlers.registry import get_default_registry
+from kopf._logging.configuration import configure_for_terminal
+from kopf._logging.text_format import escape
+from kopf._operator.dry_client import Draft, Obj, Place
+from kopf._operator.namespace_patterns import check_patterns
+from kopf._operator.planning import PlannedActions, plan
+from kopf._settings.settings import OperatorSettings
+from kopf._storage.essence import drop_managed_annotations
+from kopf._values.operator_error import OperatorError
+from kopf.cli.loading import LoadingError, explain_declarations, load
+from kopf.cli.options import CLIControls
+
+_NOTHING, _PENDING, _FAILED = 0, 1, 2
+_OWN_ANNOTATION = "kopf.dev/applied-digest"
+_SERVER_FIELDS = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
+_SECRET_FIELDS = ("data", "stringData")
+_SIGNS = {"create": "+", "change": "~", "delete": "-"}
+_CALLED = (
+    "WARNING: The handlers are called now. Nothing is written to the cluster by the operator, but whatever they do "
+    "elsewhere, or by other clients of Kubernetes, is really done."
+)
+
+
+@click.command("plan")
+@click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, help="In the whole cluster, as by default.")
+@click.option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    multiple=True,
+    metavar="PATTERN",
+    help='Only in this namespace, or those that match the pattern, as for "kopf run"; can be repeated.',
+)
+@click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; can be repeated.")
+@click.option(
+    "--call/--no-call",
+    "is_calling",
+    default=None,
+    help="Call all handlers but daemons, with all that they do outside of the cluster; or none. "
+    "By default, only those of @kopf.reconcile are called.",
+)
+@click.option("--json", "is_json", is_flag=True, help="Print it for programs.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the logs of the operator, too.")
+@click.argument("paths", nargs=-1)
+@click.make_pass_decorator(CLIControls, ensure=True)
+def plan_command(
+    controls: CLIControls,
+    paths: tuple[str, ...],
+    modules: tuple[str, ...],
+    clusterwide: bool,
+    namespaces: tuple[str, ...],
+    is_calling: bool | None,
+    is_json: bool,
+    verbose: bool,
+) -> None:
+    """
+    Show what the operator of these files (PATHS) and modules would write to the cluster; write nothing.
+
+    Handlers of @kopf.reconcile are called; of the others, it is told that they would be (see --call). Handlers of
+    logins, startup, cleanup, and indices are called always.
+
+    The exit code is 0 if there is nothing to be done, 1 if there is, and 2 if that cannot be found out.
+    """
+    if clusterwide and namespaces:
+        raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
+    configure_for_terminal(quiet=not verbose)
+    if is_calling:
+        click.echo(_CALLED, err=True)
+    with contextlib.redirect_stdout(sys.stderr):  # what the handlers print is not a part of the answer
+        actions = _plan(controls, paths, modules, namespaces, _make_choice(is_calling))
+    report = _make_report(actions)
+    click.echo(json.dumps(report, indent=2) if is_json else "\n".join(_render(report)))
+    sys.exit(_FAILED if report["errors"] else _PENDING if report["pending"] else _NOTHING)
+
+
+def _make_choice(is_calling: bool | None) -> Callable[[Handler], bool]:
+    if is_calling is None:
+        return lambda handler: isinstance(handler, ReconcilingHandler)
+    return lambda handler: is_calling and not isinstance(handler, DaemonHandler)
+
+
+def _plan(
+    controls: CLIControls,
+    paths: tuple[str, ...],
+    modules: tuple[str, ...],
+    namespaces: tuple[str, ...],
+    is_called: Callable[[Handler], bool],
+) -> PlannedActions:
+    """Load the operator, and find out what it would do; or end with a message."""
+    try:
+        patterns = check_patterns(namespaces)
+        load(paths, modules)
+        registry = controls.registry if controls.registry is not None else get_default_registry()
+        if not registry:
+            raise LoadingError("Nothing to plan: there are no handlers. Name their files, or modules with -m.")
+        settings = controls.settings if controls.settings is not None else OperatorSettings()
+        coro = plan(registry, settings, vault=controls.vault, namespaces=patterns, is_called=is_called)
+        return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
+    except LoadingError as e:
+        e.show()
+        raise SystemExit(_FAILED) from (e.__cause__ or e)
+    except DeclarationError as e:
+        LoadingError(explain_declarations(e)).show()
+        raise SystemExit(_FAILED) from e
+    except (OperatorError, APINetworkError, ValueError) as e:
+        click.echo(f"Error: {e}", err=True)
+        raise SystemExit(_FAILED) from e
+
+
+def _make_report(actions: PlannedActions) -> dict[str, Any]:
+    """Describe the plan for programs: only what is of interest to people."""
+    objects = [
+        {**_describe(place), "action": _name_action(*states), "before": states[0], "after": states[1]}
+        for place, draft in actions.drafts.items()
+        if (states := _clean(place, draft))[0] != states[1]
+    ]
+    failures = [(call.place, f"{call.handler}: {call.error}") for call in actions.calls if call.error]
+    unknown = [call for call in actions.calls if call.is_change and not call.is_called]
+    return {
+        "pending": bool(objects or unknown),
+        "objects": objects,
+        "calls": [
+            {
+                **_describe(call.place),
+                "handler": call.handler,
+                "reason": call.reason,
+                "change": call.is_change,
+                "called": call.is_called,
+            }
+            for call in actions.calls
+        ],
+        "events": [
+            {
+                "object": f"{event['involvedObject'].get('kind')} {event['involvedObject'].get('name')}",
+                **{key: event.get(key) for key in ("type", "reason", "message")},
+            }
+            for event in actions.events
+        ],
+        "errors": [{**_describe(place), "error": error} for place, error in (*failures, *actions.errors)],
+    }
+
+
+def _describe(place: Place) -> dict[str, str | None]:
+    return {"resource": place.resource, "namespace": place.namespace, "name": place.name}
+
+
+def _name_action(before: Obj | None, after: Obj | None) -> str:
+    return "create" if before is None else "delete" if after is None else "change"
+
+
+def _clean(place: Place, draft: Draft) -> tuple[Obj | None, Obj | None]:
+    """Leave out what belongs to the server and to the framework, and what is secret."""
+    before, after = copy.deepcopy(draft.before), copy.deepcopy(draft.after)
+    for obj in (before, after):
+        if obj is not None:
+            meta = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
+            annotations = drop_managed_annotations(meta.pop("annotations", None) or {})
+            annotations.pop(_OWN_ANNOTATION, None)
+            obj["metadata"] = {**meta, **({"annotations": annotations} if annotations else {})}
+    if place.resource == "secrets":
+        for name in _SECRET_FIELDS:
+            old, new = [((obj or {}).get(name) or {}) for obj in (before, after)]
+            same = {key for key in old if old[key] == new.get(key)}
+            for values, label in ((old, "before"), (new, "after")):
+                values.update({key: "(hidden)" if key in same else f"(hidden, {label})" for key in values})
+    return before, after
+
+
+def _render(report: dict[str, Any]) -> Iterator[str]:
+    """Describe the plan for people."""
+    sections: dict[str, list[str]] = {}
+    signs: dict[str, str] = {}
+    for item in report["objects"]:
+        signs[_name(item)] = _SIGNS[item["action"]]
+        sections.setdefault(_name(item), []).extend(_diff(item["before"], item["after"]))
+    shown = [call for call in report["calls"] if not call["called"] and call["change"]]
+    for call in shown:
+        sections.setdefault(_name(call), []).append(f"! {call['handler']} would be called: {call['reason']}")
+    for error in report["errors"]:
+        sections.setdefault(_name(error), []).append(f"! {error['error']}")
+    for name, lines in sections.items():
+        yield f"{signs.get(name, ' ')} {name}"
+        yield from (f"    {escape(line)}" for line in lines)
+    for event in report["events"]:
+        yield escape(f"* event for {event['object']}: {event['type']} {event['reason']}: {event['message']}")
+    counts = [sum(sign == wanted for sign in signs.values()) for wanted in "+~-"]
+    yield (
+        "{} to create, {} to change, {} to delete; {} calls of handlers whose writes are not known.".format(
+            *counts, len(shown)
+        )
+        if report["pending"]
+        else "There is nothing to be done."
+    )
+    if routine := len([call for call in report["calls"] if not call["called"]]) - len(shown):
+        yield f"Not shown: {routine} calls that are made at each start of the operator, see --json."
+
+
+def _name(item: dict[str, Any]) -> str:
+    namespace = f"{item['namespace']}/" if item["namespace"] else ""
+    return f"{item['resource']} {namespace}{item['name']}"
+
+
+def _diff(before: Obj | None, after: Obj | None) -> Iterator[str]:
+    old, new = [
+        [] if obj is None else yaml.safe_dump(obj, allow_unicode=True, sort_keys=False, width=1000).splitlines()
+        for obj in (before, after)
+    ]
+    lines = difflib.unified_diff(old, new, n=2, lineterm="")
+    yield from (line for line in lines if not line.startswith(("---", "+++")))
