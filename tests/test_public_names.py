@@ -56,7 +56,7 @@ MISSING: dict[ModuleType, str] = {
 ADDED: dict[ModuleType, str] = {
     kopf: """
         DeclarationError WebhookServiceServer __version__ __version_tuple__
-        CustomResource Duration ModelMismatchError Quantity Rule Schema
+        ConditionList CustomResource Duration ModelMismatchError Quantity Rule Schema
         OperatorError ActivityError ApplyConflictError Condition apply conditions exponential needs
         Activity Stopped SyncStopped
         ForeignObjectError NotReadyError is_ready reconcile ref require_ready

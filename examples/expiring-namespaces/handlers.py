@@ -10,6 +10,8 @@ import kopf
 LIFETIME = "example.com/lives-for"
 UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
+kopf.needs("namespaces", verbs=["delete"])
+
 
 @kopf.timer("namespaces", annotations={LIFETIME: kopf.PRESENT}, interval=60, optional=True)
 def expire(name, uid, meta, annotations, logger, **_):

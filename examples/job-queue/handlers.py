@@ -9,6 +9,8 @@ import broker
 
 import kopf
 
+kopf.needs("jobs.batch", verbs=["get", "create", "patch"])
+
 
 @kopf.daemon("jobqueues", cancellation_timeout=10, backoff=kopf.exponential(initial=1, maximum=60))
 async def run_jobs(name, spec, logger, **_):

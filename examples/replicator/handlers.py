@@ -13,6 +13,8 @@ import kopf
 PATTERNS = "example.com/copy-to"
 SOURCE = "example.com/copy-of"
 
+kopf.needs("secrets", verbs=["get", "create", "patch", "delete"])  # for the copies
+
 
 @kopf.index("namespaces", when=lambda meta, **_: meta.deletion_timestamp is None)
 def namespaces(name, **_):

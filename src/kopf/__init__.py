@@ -80,7 +80,7 @@ if typing.TYPE_CHECKING:
     from kopf._logging.configuration import LogFormat, configure
     from kopf._logging.loggers import LocalObjectLogger, Logger, ObjectLogger
     from kopf._models.custom_resources import CustomResource
-    from kopf._models.markers import Rule, Schema
+    from kopf._models.markers import ConditionList, Rule, Schema
     from kopf._models.quantities import Duration, Quantity
     from kopf._operator.activities import ActivityError
     from kopf._operator.embedding import operator, run, run_tasks, spawn_tasks
@@ -168,6 +168,7 @@ __all__ = [
     "Body",
     "BodyEssence",
     "Condition",
+    "ConditionList",
     "ConnectionInfo",
     "CustomResource",
     "DaemonStopped",
@@ -333,7 +334,7 @@ _HOMES = {
     "kopf._logging.configuration": "LogFormat configure",
     "kopf._logging.loggers": "LocalObjectLogger Logger ObjectLogger",
     "kopf._models.custom_resources": "CustomResource",
-    "kopf._models.markers": "Rule Schema",
+    "kopf._models.markers": "ConditionList Rule Schema",
     "kopf._models.quantities": "Duration Quantity",
     "kopf._operator.activities": "ActivityError",
     "kopf._operator.embedding": "operator run run_tasks spawn_tasks",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,3 +74,18 @@ class Schema:
 
 
 _IMMUTABLE = Rule("self == oldSelf", message="It is immutable.")
+
+
+class ConditionItem(TypedDict):
+    """One of the conditions in the status of an object."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+    lastTransitionTime: datetime.datetime
+    observedGeneration: NotRequired[int]
+
+
+ConditionList = Annotated[list[ConditionItem], Schema(list_type="map", list_map_keys=["type"])]
+"""The type of ``status.conditions``, as :func:`kopf.conditions` writes them."""

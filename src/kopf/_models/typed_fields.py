@@ -124,7 +124,12 @@ def list_fields(cls: type[Any]) -> list[TypedField]:
     hints = typing.get_type_hints(cls, include_extras=True)
     if typing.is_typeddict(cls):
         required: frozenset[str] = getattr(cls, "__required_keys__", frozenset())
-        return [TypedField(name, name, hint, name in required) for name, hint in hints.items()]
+        # If annotations are postponed (PEP 563), the class does not know of the marks of single fields.
+        marks = {typing.Required: True, typing.NotRequired: False}
+        return [
+            TypedField(name, name, hint, marks.get(typing.get_origin(hint), name in required))
+            for name, hint in hints.items()
+        ]
     return [
         TypedField(
             field.name,

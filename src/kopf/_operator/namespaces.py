@@ -21,6 +21,7 @@ from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.runtime import Runtime
 from kopf._operator.namespace_patterns import NamespacePattern, get_exact, matches_any
 from kopf._settings.settings import OperatorSettings
+from kopf._values.permissions import format_advice
 from kopf._values.resources import NAMESPACES
 
 logger = logging.getLogger(__name__)
@@ -124,5 +125,5 @@ class Namespaces:
             verb,
             consequences,
             error,
-            self._runtime.advise(verb, NAMESPACES, ("list", "watch")),
+            format_advice(NAMESPACES, ("list", "watch")),
         )

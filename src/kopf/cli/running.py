@@ -241,7 +241,6 @@ def run(
         "record": record,
         "record_limit": record_limit,
         "record_random": record_random,
-        "preflight": True,
     }
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
 
