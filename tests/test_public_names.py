@@ -69,7 +69,7 @@ ADDED: dict[ModuleType, str] = {
     kopf.testing: """
         APIStatus LocalCluster Simulation SimulationError SyncSimulation simulate
         HandlerRun LogLine ReportedEvent run_handler run_handler_async
-        explore walk_schema delete_created Exploration FaultRule FinalState Report SchemaWalk Trial
+        check_conversions explore walk_schema delete_created Exploration FaultRule FinalState Report SchemaWalk Trial
         replay Replay Divergence RecordingError
     """,
 }

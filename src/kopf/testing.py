@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kopf._replay.comparison import Divergence
     from kopf._replay.format import RecordingError
     from kopf._replay.replay import Replay
+    from kopf._testing.conversion_checks import check_conversions
     from kopf._testing.exploring.decorating import explore, walk_schema
     from kopf._testing.exploring.explorations import Exploration
     from kopf._testing.exploring.explored_runs import delete_created
@@ -69,6 +70,7 @@ __all__ = [
     "SimulationError",
     "SyncSimulation",
     "Trial",
+    "check_conversions",
     "delete_created",
     "explore",
     "replay",
@@ -93,6 +95,7 @@ _OF_CLUSTER = {
     "SimulationError": "kopf._virtual_time.patience",
     "SyncSimulation": "kopf._testing.facade",
     "Trial": "kopf._testing.exploring.reports",
+    "check_conversions": "kopf._testing.conversion_checks",
     "delete_created": "kopf._testing.exploring.explored_runs",
     "explore": "kopf._testing.exploring.decorating",
     "replay": "kopf.cli.replaying",

@@ -66,7 +66,7 @@ def list_changes(schema: Mapping[str, Any], manifest: Mapping[str, Any]) -> list
 
 def _walk(path: tuple[str, ...], schema: Mapping[str, Any], *, is_required: bool) -> Iterator[Change]:
     properties = schema.get("properties", {})
-    for value in _list_values(schema):
+    for value in list_values(schema):
         yield Change(path, value)
     for name, field in properties.items():
         yield from _walk((*path, name), field, is_required=name in schema.get("required", ()))
@@ -76,7 +76,8 @@ def _walk(path: tuple[str, ...], schema: Mapping[str, Any], *, is_required: bool
         yield Change(path, ABSENT)
 
 
-def _list_values(schema: Mapping[str, Any]) -> Sequence[Any]:
+def list_values(schema: Mapping[str, Any]) -> Sequence[Any]:
+    """List the values at the edges of the schema; nothing if it has fields, or says nothing."""
     if "enum" in schema:
         return list(schema["enum"])
     if schema.get("x-kubernetes-int-or-string"):
