@@ -6,12 +6,10 @@ The rules are taken from the messages and added, as a user would do, and then ev
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
@@ -19,9 +17,9 @@ from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
 from tests.behaviour.peerings import create_peering
 from tests.behaviour.resources import create, create_in, define, define_namespaces
+from tests.behaviour.roles import Roles
 from tests.behaviour.running import Calls, Logs, Operator
 
-RBAC = "rbac.authorization.k8s.io"
 KEX = {"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"]}
 SEEING_NAMESPACES = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
 
@@ -48,31 +46,6 @@ def registry(cluster: LocalCluster) -> kopf.OperatorRegistry:
         return kopf.ConnectionInfo(server=cluster.url, ca_data=cluster.ca_data, token=token)
 
     return registry
-
-
-class Roles:
-    """What is granted to the operator so far."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        self._cluster = cluster
-        self._rules: dict[str | None, list[Any]] = {}
-
-    def grant(self, *rules: Any, namespace: str | None = None) -> None:
-        self._rules.setdefault(namespace, []).extend(rules)
-        prefix = "Cluster" if namespace is None else ""
-        metadata = {"name": "operator"} | ({} if namespace is None else {"namespace": namespace})
-        subject = {"kind": "ServiceAccount", "name": "operator", "namespace": "default"}
-        role = {"apiGroup": RBAC, "kind": f"{prefix}Role", "name": "operator"}
-        self._cluster.apply({
-            "apiVersion": f"{RBAC}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": self._rules[namespace]})
-        self._cluster.apply({
-            "apiVersion": f"{RBAC}/v1", "kind": f"{prefix}RoleBinding", "metadata": metadata,
-            "roleRef": role, "subjects": [subject]})
-
-    def follow(self, message: str, namespace: str | None = None) -> None:
-        """Add the rules that the message advises to add."""
-        for rule in re.findall(r"- {.*?}", message):
-            self.grant(*yaml.safe_load(rule), namespace=namespace)
 
 
 @pytest.fixture

@@ -125,6 +125,22 @@ def test_owned_resources_are_applied_and_block_their_owners(show: Show) -> None:
     ]
 
 
+def test_reconcilers_delete_what_they_own_and_look_at_what_they_use(show: Show) -> None:
+    def reconcile(**_: Any) -> Any:
+        yield {}
+
+    kopf.reconcile("kopfexamples", owns="deployments", uses=kopf.ref("secrets", lambda **_: "x"))(reconcile)
+    assert show() == [
+        ("", "secrets", "list watch"), ("", "deployments", "get list watch create patch delete"), HANDLED,
+        ("", "kopfexamples/finalizers", "update"),
+    ]
+
+
+def test_timers_own(show: Show) -> None:
+    kopf.timer("kopfexamples", owns="deployments", interval=1)(silent)
+    assert show()[0] == ("", "deployments", "get list watch create patch")
+
+
 def test_what_all_operators_need(show: Show, settings: OperatorSettings) -> None:
     kopf.on.event("kopfexamples")(silent)
     assert show(every=True) == [EVENTS, CRDS, ("", "kopfexamples", "list watch")]

@@ -17,7 +17,6 @@ from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import PersistenceSettings
 from kopf._values import codec
 from kopf._values.objects import KubeObject
-from kopf._values.permissions import format_advice
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ def _explain_denial(scope: ReconciliationScope, error: APIForbiddenError, namesp
             "" if subresource is None else f" ({subresource})",
             "" if namespace is None else f" in the namespace {namespace!r}",
             error,
-            format_advice(resource, [verb], namespace=namespace, subresource=subresource),
+            scope.runtime.advise(verb, resource, [verb], namespace=namespace, subresource=subresource),
         )
 
 

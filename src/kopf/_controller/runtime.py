@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kopf._client.http.api import APIClient
@@ -19,7 +19,9 @@ from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._health.liveness import Liveness
 from kopf._logging.once import Once
 from kopf._settings.settings import OperatorSettings
+from kopf._values.permissions import format_advice
 from kopf._values.records import FrozenRecord, field
+from kopf._values.resources import Resource
 
 
 class Runtime(FrozenRecord, frozen=True, kw_only=True):
@@ -43,9 +45,26 @@ class Runtime(FrozenRecord, frozen=True, kw_only=True):
     """Signs of life of all parts."""
     warnings: Once = field(default_factory=Once)
     """What was already warned of, so that it is not repeated for every object."""
+    told_permissions: set[tuple[str, str, str]] = field(default_factory=set)
+    """Which ones are known to be missing, and were named all at once: the group, the resource, and the verb."""
     observer: Observer = field(default_factory=Observer)
     """Who is told of all that happens."""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     """The context variables as of the start; tasks begin with a copy, so that none sees what others have set."""
     comparable_versions: bool
     """Whether the server guarantees that resource versions can be compared (Kubernetes 1.35 and up)."""
+
+    def advise(
+        self,
+        denied: str,
+        resource: Resource,
+        verbs: Iterable[str],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> str:
+        """Say which rule to add to the roles for what is denied (a verb), unless it was said at the start."""
+        name = f"{resource.plural}/{subresource}" if subresource else resource.plural
+        if (resource.group, name, denied) in self.told_permissions:
+            return "The rule is among those that were named at the start."
+        return format_advice(resource, verbs, namespace=namespace, subresource=subresource)

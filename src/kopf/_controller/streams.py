@@ -24,7 +24,6 @@ from kopf._controller.pushed_selectors import find_common
 from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
 from kopf._handlers.registry import HandlersOfResource
-from kopf._values.permissions import format_advice
 from kopf._values.records import FrozenRecord, replace
 from kopf._values.resources import Resource
 
@@ -271,7 +270,7 @@ class Stream:
             "It is not served." if verb == "list" else f"It is listed every {RETRYING_INTERVAL:g} seconds instead.",
             error,
             "Restrict the operator with --namespace, or permit it. " if is_too_wide else "",
-            format_advice(resource, verbs, namespace=self._target.scope),
+            self._service.runtime.advise(verb, resource, verbs, namespace=self._target.scope),
         )
 
 

@@ -54,6 +54,7 @@ class OperatorOptions(TypedDict, total=False):
     record: str | os.PathLike[str] | None
     record_limit: int
     record_random: bool
+    preflight: bool
     memories: Any
     insights: Any
     indexers: Any
@@ -86,6 +87,7 @@ async def operator(
     record: str | os.PathLike[str] | None = None,
     record_limit: int = DEFAULT_RECORD_LIMIT,
     record_random: bool = False,
+    preflight: bool = False,
     memories: Any = None,
     insights: Any = None,
     indexers: Any = None,
@@ -113,6 +115,9 @@ async def operator(
     ``record`` is a file to be written with all that the operator reads, writes, and calls, for replays; of more than
     ``record_limit`` bytes, the oldest half is dropped. With ``record_random``, what handlers get by the module
     ``random`` can be replayed, too; and derived by whoever has the file.
+
+    With ``preflight``, all missing permissions are named at once, as with ``kopf run``: one request more for each
+    namespace.
 
     ``memories``, ``insights``, ``indexers``, ``_command`` were for the internals of the original framework; they are
     ignored with a warning.
@@ -160,6 +165,7 @@ async def operator(
                 endpoint=None if liveness_endpoint is None else parse_endpoint(liveness_endpoint),
                 instruments=instruments,
                 tells_readiness=True,
+                has_preflight=preflight,
             )
             await _run_until_stopped(Operator(setup), stop_flag, settings)
 

@@ -21,7 +21,6 @@ from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.runtime import Runtime
 from kopf._operator.namespace_patterns import NamespacePattern, get_exact, matches_any
 from kopf._settings.settings import OperatorSettings
-from kopf._values.permissions import format_advice
 from kopf._values.resources import NAMESPACES
 
 logger = logging.getLogger(__name__)
@@ -125,5 +124,5 @@ class Namespaces:
             verb,
             consequences,
             error,
-            format_advice(NAMESPACES, ("list", "watch")),
+            self._runtime.advise(verb, NAMESPACES, ("list", "watch")),
         )

@@ -18,7 +18,6 @@ from kopf._controller.informer import RETRYING_INTERVAL, Informer
 from kopf._controller.runtime import Runtime
 from kopf._coordination.peering import PEERING_GROUPS, Peering
 from kopf._handlers.registry import OperatorRegistry
-from kopf._values.permissions import format_advice
 from kopf._values.resources import CRDS
 
 logger = logging.getLogger(__name__)
@@ -81,5 +80,5 @@ class Definitions:
             how,
             verb,
             error,
-            format_advice(CRDS, ("list", "watch")),
+            self._runtime.advise(verb, CRDS, ("list", "watch")),
         )

@@ -88,6 +88,8 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     """Who is told of all that happens."""
     tells_readiness: bool = False
     """Whether it logs what it does, where, and as whom, when it is ready: one request more."""
+    has_preflight: bool = False
+    """Whether it says at the start which permissions are missing: one request more for each namespace."""
 
 
 class Operator:
@@ -170,6 +172,8 @@ class Operator:
             publishing = []
             if self._setup.tells_readiness and is_heard():
                 helpers.append(self._start_summary(runtime, observer, namespaces, peering))
+            if self._setup.has_preflight:
+                helpers.append(_start_preflight(self._setup, runtime, observer, namespaces))
             if webhooks is not None:
                 helpers.append(asyncio.create_task(webhooks.serve(), name="webhook server"))
                 observer.subscribe(webhooks.accept_resources)
@@ -256,3 +260,13 @@ class Operator:
                 await self._vault.close()
             self._executor.running.stop()
             self._executor.threads.release()
+
+
+def _start_preflight(
+    setup: OperatorSetup, runtime: Runtime, observer: ResourceObserver, namespaces: Namespaces
+) -> asyncio.Task[None]:
+    from kopf._operator.preflight import Preflight  # not all operators have it
+
+    preflight = Preflight(runtime, setup.registry, namespaces, setup.namespaces)
+    observer.subscribe(preflight.accept_resources)
+    return asyncio.create_task(preflight.run(), name="preflight")

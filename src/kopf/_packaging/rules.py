@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._coordination.peering import PEERING_GROUPS
-from kopf._handlers.handlers import Handler
+from kopf._handlers.handlers import Handler, ReconcilingHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._settings.settings import AdmissionSettings, OperatorSettings
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage
@@ -102,8 +102,11 @@ def infer_rules(
     rules = RuleSet()
     scopes = situation.scopes
     plan = registry.plan(resources)
+    pruning = {handler.id for handler in registry.resources if isinstance(handler, ReconcilingHandler)}
     for resource, handlers in plan.items():
         _add_handled(rules, scopes, resource, handlers, settings)
+        if any(pruning & ids for ids in handlers.owners.values()):
+            rules.add(scopes, resource, ["delete"])
     for need in registry.needs:
         for resource in need.selector.select(resources):
             places = scopes if need.namespace is None else {need.namespace}
@@ -148,7 +151,8 @@ def _writes(handler: Handler) -> bool:
     reads = handler.reads
     code = getattr(get_function(handler.fn), "__code__", None)
     has_children = code is not None and not _SUBHANDLING.isdisjoint(code.co_names)
-    return reads is None or "patch" in reads or has_children or can_return_value(handler.fn)
+    can_have_result = handler.stores_result and can_return_value(handler.fn)
+    return reads is None or "patch" in reads or has_children or can_have_result
 
 
 def _saves_to_annotations(settings: OperatorSettings) -> bool:
@@ -183,7 +187,8 @@ def _add_admission(
     if isinstance(server, WebhookServiceServer) and server.certfile is None and server.context is None:
         secret = server.secret or f"{server.name}-webhook-certs"
         place = server.namespace or situation.own_namespace
-        rules.add([place], _SECRETS, ["get", "create", "patch"], names=[secret])
+        if place is not None:
+            rules.add([place], _SECRETS, ["get", "create", "patch"], names=[secret])
 
 
 def find_missing(rule: Rule, granted: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

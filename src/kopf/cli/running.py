@@ -241,6 +241,7 @@ def run(
         "record": record,
         "record_limit": record_limit,
         "record_random": record_random,
+        "preflight": True,
     }
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
 

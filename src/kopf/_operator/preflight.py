@@ -1,0 +1,149 @@
+"""
+The preflight: all missing permissions are named at once, when the operator starts, and not one after another.
+
+The server is asked what is permitted: one request for each namespace, and more only if the answer is incomplete and
+something seems to be missing. Whatever is wrong with that, nothing is said, and the operator goes on: what is refused
+later, is said then. Source: Kubernetes documentation, "SelfSubjectRulesReview", "SelfSubjectAccessReview".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from typing import Any
+
+from kopf._client.auth.credentials import LoginError
+from kopf._client.errors import APIError, APINetworkError
+from kopf._client.resources.discovery import Discovery, discover
+from kopf._controller.runtime import Runtime
+from kopf._handlers.registry import OperatorRegistry
+from kopf._operator.discovery_warnings import is_watchable
+from kopf._operator.namespace_patterns import NamespacePattern, get_exact
+from kopf._operator.namespaces import Namespaces
+from kopf._operator.tasks import cancel
+from kopf._packaging.rules import Rule, Situation, find_missing, infer_rules
+from kopf._values import codec
+from kopf._values.permissions import make_rule, name_role, show_rule
+from kopf._values.records import replace
+from kopf._values.resources import CRDS, NAMESPACES, Resource
+
+logger = logging.getLogger(__name__)
+
+_GROUP = "authorization.k8s.io"
+_TIMEOUT = 5.0
+"""How long one request may take, in seconds."""
+_MAX_NAMESPACES = 20
+"""About how many namespaces the server is asked: usually, the permissions are the same in all of them."""
+_MAX_QUESTIONS = 100
+"""How many single permissions are asked about, where the rules are not all that counts."""
+_NOWHERE = "kopf-preflight"
+"""There is no such namespace, so nothing is permitted there but what is permitted in the whole cluster."""
+_MINOR = (CRDS.plural, NAMESPACES.plural)
+"""Without these, the operator works, but notices less."""
+
+_ERRORS = (APIError, APINetworkError, LoginError, ValueError, LookupError, TypeError, AttributeError)
+
+
+class Preflight:
+    """Says once what is missing, when the resources are known."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        registry: OperatorRegistry,
+        namespaces: Namespaces,
+        patterns: Collection[NamespacePattern],
+    ) -> None:
+        self._runtime = runtime
+        self._registry = registry
+        self._namespaces = namespaces
+        self._patterns = patterns
+        self._resources: asyncio.Future[Collection[Resource]] = asyncio.get_running_loop().create_future()
+        self._reviews: dict[str, asyncio.Task[Mapping[str, Any]]] = {}
+
+    def accept_resources(self, discovery: Discovery, resources: Collection[Resource]) -> None:
+        """Take what there is in the cluster."""
+        if not self._resources.done():
+            self._resources.set_result([resource for resource in discovery.resources if is_watchable(resource)])
+
+    async def run(self) -> None:
+        """Say it once; then there is nothing to do, forever."""
+        try:
+            # As early as possible: before anything is refused.
+            for place in sorted(get_exact(self._patterns))[:_MAX_NAMESPACES] if self._patterns else [_NOWHERE]:
+                self._start_review(place)
+            resources = {*await self._resources}
+            if self._registry.needs:
+                needed = await discover(self._runtime.api.for_tools, [need.selector for need in self._registry.needs])
+                resources |= needed.resources
+            rules = self._infer(resources)
+            if missing := [rule async for rule in self._find_missing(rules)]:
+                self._say(missing)
+        except _ERRORS as e:
+            logger.debug("It is unknown if any permissions are missing: %s", e)
+        finally:
+            await cancel([*self._reviews.values()])
+            self._reviews.clear()
+        await asyncio.Event().wait()
+
+    def _infer(self, resources: Collection[Resource]) -> list[Rule]:
+        exact = get_exact(self._patterns)
+        situation = Situation(
+            scopes=frozenset(sorted(self._namespaces.names, key=str)[:_MAX_NAMESPACES]),
+            has_namespaces=bool(self._patterns),
+            has_patterns=exact != {*self._patterns},
+        )
+        rules = infer_rules(self._registry, self._runtime.settings, resources, situation)
+        return [rule for rule in rules if not rule.resource.endswith("/finalizers")]  # few clusters look at these
+
+    def _start_review(self, place: str) -> asyncio.Task[Mapping[str, Any]]:
+        if place not in self._reviews:
+            self._reviews[place] = asyncio.create_task(self._review("SelfSubjectRulesReview", {"namespace": place}))
+        return self._reviews[place]
+
+    async def _find_missing(self, rules: Collection[Rule]) -> AsyncIterator[Rule]:
+        everywhere = min(self._reviews, default=_NOWHERE)  # of those places that are asked about anyway
+        questions = 0
+        for rule in rules:
+            status = await self._start_review(rule.namespace or everywhere)
+            verbs: dict[str, None] = {}
+            for verb, name in find_missing(rule, status.get("resourceRules") or ()):
+                if status.get("incomplete"):
+                    questions += 1
+                    if questions > _MAX_QUESTIONS or await self._is_allowed(rule, verb, name):
+                        continue
+                verbs[verb] = None
+            if verbs:
+                yield replace(rule, verbs=tuple(verbs))
+
+    async def _is_allowed(self, rule: Rule, verb: str, name: str) -> bool:
+        resource, _, subresource = rule.resource.partition("/")
+        asked = {"verb": verb, "group": rule.group, "resource": resource, "subresource": subresource, "name": name}
+        attributes = {**asked, "namespace": rule.namespace}
+        return bool((await self._review("SelfSubjectAccessReview", {"resourceAttributes": attributes}))["allowed"])
+
+    async def _review(self, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        payload = {"apiVersion": f"{_GROUP}/v1", "kind": kind, "spec": spec}
+        api, url = self._runtime.api.for_tools, f"/apis/{_GROUP}/v1/{kind.lower()}s"
+        answer = codec.decode_answer(await api.post(url, payload=payload, timeout=_TIMEOUT, backoffs=()))
+        status: Mapping[str, Any] = answer["status"]
+        return status
+
+    def _say(self, missing: Collection[Rule]) -> None:
+        is_minor = all(rule.resource in _MINOR for rule in missing)
+        for rule in missing:
+            self._runtime.told_permissions.update((rule.group, rule.resource, verb) for verb in rule.verbs)
+        logger.log(
+            logging.INFO if is_minor else logging.WARNING,
+            "The operator is not permitted all that it needs. Add these rules to its roles:%s",
+            "".join(f"\n{line}" for line in _list_lines(missing)),
+        )
+
+
+def _list_lines(missing: Collection[Rule]) -> Iterator[str]:
+    for namespace in sorted({rule.namespace for rule in missing}):
+        yield f"{name_role(namespace or None).rstrip(',')}:"
+        for rule in missing:
+            if rule.namespace == namespace:
+                yield f"  {show_rule(make_rule(rule.group, [rule.resource], rule.verbs, rule.names))}"
