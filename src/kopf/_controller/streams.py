@@ -238,6 +238,8 @@ class Stream:
         raw_events = self._service.controller.raw_events
         if self._service.line.is_full:
             await self._service.line.wait_for_room()
+        if events and events[0].type is None:
+            await self._service.controller.workers.catch_up()
         # Listings expire if they are not taken soon.
         if raw_events.is_full and any(event.type is not None for event in events):
             await raw_events.wait_for_room()

@@ -22,6 +22,15 @@ logger = logging.getLogger(__name__)
 _SOFT_LIMIT = 50
 """How many objects are handled at once if there is no limit in the settings, not counting those in the users' code."""
 
+_FEW = 1000
+"""How many objects can wait for the workers while more of them are listed."""
+
+_CATCHING_UP = 1.0
+"""For how long a page of a listing can wait for the workers, in seconds: listings expire if they are not taken soon."""
+
+_CYCLES = 3
+"""In how many cycles of the event loop the workers get on at least if they do not wait for anything themselves."""
+
 _SAVING_EXIT_TIMEOUT = 5.0
 """How long it may take to save what the handlers have done when the operator exits, in seconds."""
 
@@ -89,6 +98,21 @@ class Workers:
             del self._tasks[key]
             self._queue.done(key)
             self.wake()
+
+    async def catch_up(self) -> None:
+        """
+        Let the workers go on before more objects are listed, as long as they do not wait for anything.
+
+        There is nothing to be done for most of the listed objects. Otherwise, all of them would be in memory at once.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _CATCHING_UP
+        waiting = self._queue.waiting
+        while (left := len(waiting)) > _FEW and loop.time() < deadline:
+            for _ in range(_CYCLES):
+                await asyncio.sleep(0)
+            if len(waiting) >= left:
+                return
 
     async def settle(self, timeout: float) -> None:
         """Wait until the workers have ended that work now; for that many seconds at most."""
