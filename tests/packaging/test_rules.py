@@ -203,6 +203,15 @@ def test_admission(registry: OperatorRegistry, settings: OperatorSettings) -> No
     assert not [rule for rule in infer_rules(registry, settings, KNOWN, Situation()) if "webhook" in rule.resource]
 
 
+def test_conversions(registry: OperatorRegistry, settings: OperatorSettings) -> None:
+    kopf.convert("kopfexamples.kopf.dev", "v1", "v2")(lambda obj, **_: obj)
+    settings.scanning.disabled = True
+    settings.admission.managed = "auto.kopf.dev"
+    rules = infer_rules(registry, settings, KNOWN, Situation())
+    assert Rule("", "apiextensions.k8s.io", "customresourcedefinitions", ("kopfexamples.kopf.dev",),
+                ("list", "watch", "patch")) in rules
+
+
 def test_declared_needs(show: Show, registry: OperatorRegistry) -> None:
     kopf.needs("secrets", verbs=["get"], names=["b", "a"])
     kopf.needs("pods/log", verbs=["get"], namespace="kube-system")

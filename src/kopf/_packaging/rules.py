@@ -120,7 +120,7 @@ def infer_rules(
         rules.add([None], NAMESPACES, ["list"] if settings.scanning.disabled else ["list", "watch"])
     if settings.peering.mandatory and not settings.peering.standalone:
         _add_peering(rules, situation, settings.peering.name, resources)
-    if registry.webhooks or settings.admission.managed is not None:
+    if registry.webhooks or registry.conversions or settings.admission.managed is not None:
         _add_admission(rules, registry, settings.admission, situation)
     return rules.list()
 
@@ -183,6 +183,9 @@ def _add_admission(
         if settings.managed is not None:  # those of the other type are cleared: earlier versions could have had some
             verbs = ["list", "watch", "create", "patch"] if type in used else ["patch"]
             rules.add([None], resource, verbs, names=[settings.managed])
+    definitions = {handler.definition for handler in registry.conversions}
+    if settings.managed is not None and definitions:
+        rules.add([None], CRDS, ["list", "watch", "patch"], names=[*definitions])
     server = settings.server
     if isinstance(server, WebhookServiceServer) and server.certfile is None and server.context is None:
         secret = server.secret or f"{server.name}-webhook-certs"

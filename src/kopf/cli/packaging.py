@@ -17,6 +17,7 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
+from kopf._models.crds import list_models, make_definitions
 from kopf._operator.activities import Activities
 from kopf._operator.namespace_patterns import check_patterns, get_exact
 from kopf._packaging.formats import NAMES, RELEASE_NAMESPACE, dump, render
@@ -201,7 +202,7 @@ def _find_out(
         has_patterns=not is_exact,
         own_namespace=names.get(own, own),
     )
-    definitions = [item for path in crds for item in _read_definitions(path)]
+    definitions = _list_definitions(registry, crds)
     resources, unknown = find_resources(registry, [*_list_builtins(), *_list_defined(definitions)])
     if unknown:
         raise click.ClickException(_explain_unknown([*map(str, unknown)]))
@@ -260,6 +261,17 @@ async def _configure(registry: OperatorRegistry, settings: OperatorSettings) -> 
             raise click.ClickException(
                 f"The startup handler {key!r} has failed: {outcome.exception!r}. See --no-startup."
             )
+
+
+def _list_definitions(registry: OperatorRegistry, crds: Sequence[pathlib.Path]) -> list[Obj]:
+    """Give those of the models, and those of the files for all other kinds."""
+    try:
+        modelled = make_definitions(list_models(registry))
+    except DeclarationError as e:
+        raise LoadingError(explain_declarations(e)) from e
+    names = {item["metadata"]["name"] for item in modelled}
+    read = [item for path in crds for item in _read_definitions(path)]
+    return [*modelled, *[item for item in read if item.get("metadata", {}).get("name") not in names]]
 
 
 def _read_definitions(path: pathlib.Path) -> list[Obj]:

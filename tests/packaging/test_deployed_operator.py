@@ -1,0 +1,175 @@
+"""An operator with the permissions that were found out for it: they are enough, and none of them is superfluous."""
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+import kopf
+from kopf.testing import LocalCluster, Simulation
+from tests.cli.processes import Process
+from tests.examples.conftest import wait_until, write_kubeconfig
+from tests.packaging.conftest import Kopf
+from tests.patience import PATIENCE
+
+HANDLERS = '''
+from typing import Any
+
+import kopf
+
+kopf.needs("configmaps", verbs=["get", "create", "patch"])
+
+
+class WebApp(kopf.CustomResource[dict[str, Any], dict[str, Any]], group="example.com", version="v1"):
+    """What is to be there."""
+
+
+@kopf.on.create(WebApp)
+async def create_fn(body: Any, **_: Any) -> str:
+    kopf.info(body, reason="Noted", message="It is noted.")
+    kopf.info(body, reason="Noted", message="It is noted.")
+    await kopf.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "log"}, "data": {"x": "y"}})
+    return "done"
+
+
+@kopf.reconcile(WebApp, owns=["services"], uses=kopf.ref("secrets", lambda spec, **_: spec.get("secret")))
+async def reconcile_fn(spec: Any, **_: Any) -> Any:
+    if port := spec.get("port"):
+        yield {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": port}]}}
+'''
+
+OBJ = {"apiVersion": "example.com/v1", "kind": "WebApp", "metadata": {"name": "app"}, "spec": {"port": 80}}
+
+UNUSED = ("update", "webapps/finalizers")
+"""It is needed only where the admission plugin OwnerReferencesPermissionEnforcement is on."""
+
+Role = dict[str, Any]
+Permission = tuple[str, str]
+
+
+def list_permissions(rules: list[Any]) -> list[Permission]:
+    return [(verb, name) for rule in rules for name in rule["resources"] for verb in rule["verbs"]]
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "webapp_handlers.py"
+    path.write_text(HANDLERS)
+    return path
+
+
+def test_manifests_are_enough(
+        path: pathlib.Path, tmp_path: pathlib.Path, kopf_command: Kopf, kubectl: str,
+) -> None:
+    text = kopf_command("manifests", path, "--name", "web", "--image", "web:1", "--directory", str(tmp_path)).stdout
+    objects = {item["kind"]: item for item in yaml.safe_load_all(text)}
+    [container] = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    program, *args = [arg for arg in container["command"] if not arg.startswith("--liveness=")]
+    assert program == "kopf"
+    with LocalCluster(authorization="rbac") as cluster:
+        def run(*args: str, input: str | None = None) -> str:
+            command = [kubectl, "--kubeconfig", str(cluster.kubeconfig), *args]
+            return subprocess.run(command, input=input, text=True, check=True, capture_output=True,
+                                  timeout=PATIENCE).stdout
+
+        def get(*args: str) -> Any:
+            return json.loads(run("get", *args, "--ignore-not-found", "-ojson") or "null")
+
+        run("apply", "-f", "-", input=text)
+        kubeconfig = write_kubeconfig(cluster, "default", "web", tmp_path / "kubeconfig.yaml")
+        with Process(*args, cwd=tmp_path, log=tmp_path / "log", env={"KUBECONFIG": str(kubeconfig)}) as operator:
+            operator.wait_for("ready:")
+            run("apply", "-f", "-", input=json.dumps(OBJ))
+            wait_until(lambda: (get("webapps", "app").get("status") or {}).get("create_fn"))
+            wait_until(lambda: get("services", "app"))
+            wait_until(lambda: [item for item in get("events")["items"] if item.get("count", 1) > 1])
+            run("patch", "webapps", "app", "--type=merge", "-p", '{"spec": {"port": null}}')
+            wait_until(lambda: not get("services", "app"))
+            assert operator.stop() == 0
+        requests = [record for record in cluster.audit if record.user.endswith(":web")]
+        refused = [record for record in requests if record.code in (401, 403)]
+    assert not refused
+    assert len(requests) > 10
+    assert "not permitted" not in operator.output
+    assert {*list_permissions(objects["ClusterRole"]["rules"])} == {*NEEDED, UNUSED}
+
+
+def find_rules() -> list[Any]:
+    """Find out the rules in this process, as the command does."""
+    from kopf._packaging.roles import merge_rules
+    from kopf._packaging.rules import Situation, find_resources, infer_rules
+    from kopf._values.resources import Resource
+
+    core = [Resource("", "v1", name, kind, namespaced=True) for name, kind in (
+        ("configmaps", "ConfigMap"), ("services", "Service"), ("secrets", "Secret"))]
+    resources, _ = find_resources(registry, core)
+    return merge_rules(infer_rules(registry, kopf.OperatorSettings(), resources, Situation()))
+
+
+def load_registry() -> Iterator[kopf.OperatorRegistry]:
+    loaded, previous = kopf.OperatorRegistry(), kopf.get_default_registry()
+    kopf.set_default_registry(loaded)
+    try:
+        exec(compile(HANDLERS, "webapp_handlers.py", "exec"), {"__name__": "webapp_handlers"})
+        yield loaded
+    finally:
+        kopf.set_default_registry(previous)
+
+
+[registry] = load_registry()
+RULES = find_rules()
+NEEDED = [permission for permission in list_permissions(RULES) if permission != UNUSED]
+
+
+def without(permission: Permission | None) -> list[Any]:
+    """The rules, one for each verb of each resource, without one of them."""
+    return [
+        {**rule, "resources": [name], "verbs": [verb]}
+        for rule in RULES for name in rule["resources"] for verb in rule["verbs"] if (verb, name) != permission
+    ]
+
+
+def make_role(permission: Permission | None) -> list[Any]:
+    metadata, group = {"name": "web"}, "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": without(permission)},
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
+         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "web"},
+         "subjects": [{"apiGroup": group, "kind": "User", "name": "web"}]},
+    ]
+
+
+def make_definitions() -> list[Any]:
+    from kopf._models.crds import list_models, make_definitions
+
+    return [*make_definitions(list_models(registry))]
+
+
+async def live(simulation: Simulation) -> set[Permission]:
+    """Live through all that the operator does; give what was refused."""
+    await simulation.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}})
+    await simulation.apply(OBJ)
+    await simulation.advance(seconds=30)
+    await simulation.patch("webapps", "app", {"spec": {"port": 81, "secret": "s"}})
+    await simulation.advance(seconds=30)
+    await simulation.patch("webapps", "app", {"spec": {"port": None}})
+    await simulation.advance(seconds=30)
+    return {(verb, name) for verb, name, code in simulation.cluster.counters if code == 403}
+
+
+@pytest.mark.parametrize("permission", [None, *NEEDED], ids=lambda item: "-".join(item or ["nothing"]))
+def test_each_permission_is_needed(permission: Permission | None) -> None:
+    async def test(simulation: Simulation) -> set[Permission]:
+        return await live(simulation)
+
+    options: Any = {"registry": registry, "user": "web", "groups": [], "authorization": "rbac",
+                    "crds": [*make_definitions(), *make_role(permission)]}
+    refused = kopf.testing.simulate(test, **options)
+    if permission == ("create", "services") or permission == ("create", "configmaps"):
+        permission = ("patch", permission[1])  # what is applied is patched, and is created by that
+    assert refused == ({permission} if permission else set())
