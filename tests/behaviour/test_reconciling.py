@@ -280,7 +280,7 @@ async def test_used_objects(operator: Operator, kex: Objects, calls: Calls, api:
 
 
 @pytest.mark.parametrize(("child", "error"), [
-    ({"apiVersion": "v1", "kind": "Secret"}, ".*yields <?'?secrets.*add 'secrets' there.*"),
+    ({"apiVersion": "v1", "kind": "Secret"}, ".*yields 'Secret' of 'v1', which is not among its owns=.*"),
     ({**make_map("a"), "metadata": {"namespace": "other"}}, ".*cannot be owned by an object in the namespace.*"),
     ({"apiVersion": "v1", "kind": "Namespace"}, ".*cannot be owned by an object in the namespace.*"),
     ("text", ".*str is not supported as a Kubernetes object.*"),
@@ -358,3 +358,32 @@ async def test_children_for_other_owners_call_these(operator: Operator, kex: Obj
     assert calls == ["create", "resume"]
     with pytest.raises(Refused):
         await api.request("GET", f"{PATH}/two")
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_an_edit_is_a_reason_to_try_again_at_once(
+        operator: Operator, kex: Objects, calls: Calls, is_new: bool,
+) -> None:
+    """Others wait for their retries; but here, it is usually the cure."""
+    @kopf.reconcile("kopfexamples", backoff=10_000)
+    async def fn(spec: Any, **_: Any) -> None:
+        calls.append(spec.get("size"))
+        if spec.get("size") == "wrong":
+            raise RuntimeError("it is wrong")
+
+    await operator.start()
+    if not is_new:
+        await kex.create_and_wait(spec={"size": "good"})
+    await (kex.create(spec={"size": "wrong"}) if is_new else kex.merge({"spec": {"size": "wrong"}}))
+    await calls.wait(lambda items: "wrong" in items)
+    await kex.merge({"metadata": {"labels": {"x": "y"}}})
+    await calls.wait(lambda items: items.count("wrong") == 2)
+    await kex.merge({"status": {"x": "y"}})
+    await asyncio.sleep(100)
+    assert calls.items.count("wrong") == 2
+    await operator.restart()
+    await calls.wait(lambda items: items.count("wrong") == 3)
+    await asyncio.sleep(100)
+    await kex.merge({"spec": {"size": "better"}})
+    await asyncio.sleep(10)
+    assert (calls[-1], calls.items.count("wrong")) == ("better", 3)

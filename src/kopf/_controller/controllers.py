@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextvars import Context, ContextVar
 from typing import NamedTuple, Protocol
 
@@ -29,8 +29,11 @@ class Children(Protocol):
     def find(self, namespace: str | None, name: str) -> KubeObject | None:
         """Get the latest state of an owned object, if it is known."""
 
-    def list_of(self, owner: str) -> Iterable[KubeObject]:
-        """Get the latest states of all objects that are owned by this one, by its uid."""
+    def get(self, uid: str) -> KubeObject:
+        """Get the latest state of an owned object. Raises :class:`KeyError` if there is no such."""
+
+    def list_of(self, owner: str) -> Collection[str]:
+        """Get the uids of all objects that are owned by this one, by its uid."""
 
     def note(self, obj: KubeObject, author: str | None) -> None:
         """Take in the state of an object that was just written for this owner."""

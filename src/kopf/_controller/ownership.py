@@ -7,27 +7,34 @@ Dependents" of the Kubernetes documentation. Who owned it before the change, has
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import sys
+from collections import deque
+from collections.abc import Collection, Iterable
 
 from kopf._client.resources.watch_machine import WatchEvent
 from kopf._controller.controllers import Controllers
 from kopf._handlers.registry import Owners
 from kopf._values.objects import KubeObject, ObjectMeta
+from kopf._values.records import FrozenRecord
 from kopf._values.references import list_owner_uids
 from kopf._values.resource_versions import is_newer
 
+_MAX_GONE = 100
 
-class _Child(NamedTuple):
+
+class _Child(FrozenRecord, frozen=True, gc=False):
+    """As small as possible: there can be many of them."""
+
     owners: tuple[str, ...]
-    obj: KubeObject
+    version: str
+    raw: bytes
 
 
 class Ownership:
     """
     The objects of one resource that are owned by those who have to know of their changes.
 
-    Their latest states are kept as they have arrived, for those who bring them in line with what they should be.
+    Their latest states are kept serialised, for those who bring them in line with what they should be.
     """
 
     def __init__(self, controllers: Controllers, owners: Owners, *, comparable_versions: bool) -> None:
@@ -36,15 +43,17 @@ class Ownership:
         self._comparable_versions = comparable_versions
         self._kinds = {(resource.group, resource.kind) for resource in owners}
         self._children: dict[str, _Child] = {}
-        self._keys: dict[tuple[str | None, str], str] = {}
-        self._owned: dict[str, dict[str, None]] = {}
+        self._names: dict[str | None, dict[str, str]] = {}
+        self._owned: dict[str, list[str]] = {}
+        self._gone: deque[str] = deque(maxlen=_MAX_GONE)
+        """Those whose end was seen lately: the response to what was written before can come after that."""
 
     def accept(self, event: WatchEvent) -> None:
         """Take in what has happened to an object, and tell its owners."""
         obj = event.object
         known = self._children.get(obj.head.key)
         is_gone = event.type == "DELETED"
-        if known is not None and not is_gone and self._is_known(known.obj.head.resourceVersion, obj):
+        if known is not None and not is_gone and self._is_known(known, obj):
             return  # it was written by the owner itself, or before that
         before = () if known is None else known.owners
         now = () if is_gone else list_owner_uids(obj, self._kinds, unreadable=before)
@@ -52,11 +61,13 @@ class Ownership:
             self._keep(obj, now)
         elif known is not None:
             self._forget(obj.head)
+        if is_gone and known is not None:
+            self._gone.append(obj.head.key)
         self._tell(dict.fromkeys((*before, *now)))
 
-    def _is_known(self, version: str, obj: KubeObject) -> bool:
-        other = obj.head.resourceVersion
-        return version == other or (self._comparable_versions and is_newer(version, other))
+    def _is_known(self, known: _Child, obj: KubeObject) -> bool:
+        version = obj.head.resourceVersion
+        return known.version == version or (self._comparable_versions and is_newer(known.version, version))
 
     def _tell(self, owners: Iterable[str]) -> None:
         for uid in owners:
@@ -65,38 +76,45 @@ class Ownership:
 
     def find(self, namespace: str | None, name: str) -> KubeObject | None:
         """Get the latest state of an object, if it is owned by anybody who matters here."""
-        key = self._keys.get((namespace, name))
-        return None if key is None else self._children[key].obj
+        uid = self._names.get(namespace, {}).get(name)
+        return None if uid is None else self.get(uid)
 
-    def list_of(self, owner: str) -> list[KubeObject]:
-        """Get the latest states of all objects that are owned by this one."""
-        return [self._children[key].obj for key in self._owned.get(owner, ())]
+    def get(self, uid: str) -> KubeObject:
+        """Get the latest state of an owned object. Raises :class:`KeyError` if there is no such."""
+        return KubeObject.salvage(self._children[uid].raw)
+
+    def list_of(self, owner: str) -> Collection[str]:
+        """Get the uids of all objects that are owned by this one."""
+        return tuple(self._owned.get(owner, ()))
 
     def note(self, obj: KubeObject, author: str | None) -> None:
         """Take in the state of an object that was just written for this owner, before it comes by the stream."""
         known = self._children.get(obj.head.key)
-        if known is not None and self._is_known(known.obj.head.resourceVersion, obj):
+        if self._is_known(known, obj) if known is not None else obj.head.key in self._gone:
             return
         if owners := list_owner_uids(obj, self._kinds):
             self._keep(obj, owners)
             self._tell(uid for uid in owners if uid != author)
 
     def _keep(self, obj: KubeObject, owners: tuple[str, ...]) -> None:
-        obj.forget_values()
-        if (known := self._children.get(obj.head.key)) is None or known.owners != owners:
-            self._unlink(obj.head.key, () if known is None else known.owners)
+        head, known = obj.head, self._children.get(obj.head.key)
+        owners = tuple(map(sys.intern, owners)) if known is None or known.owners != owners else known.owners
+        if known is None or known.owners is not owners:
+            self._unlink(head.key, () if known is None else known.owners)
             for uid in owners:
-                self._owned.setdefault(uid, {})[obj.head.key] = None
-        self._children[obj.head.key] = _Child(owners, obj)
-        self._keys[obj.head.namespace, obj.head.name] = obj.head.key
+                self._owned.setdefault(uid, []).append(head.key)
+        self._children[head.key] = _Child(owners, head.resourceVersion, obj.make_compact())
+        if known is None:
+            self._names.setdefault(head.namespace, {})[head.name] = head.key
 
     def _forget(self, head: ObjectMeta) -> None:
         self._unlink(head.key, self._children.pop(head.key).owners)
-        if self._keys.get((head.namespace, head.name)) == head.key:  # otherwise, there is another one of that name
-            del self._keys[head.namespace, head.name]
+        names = self._names[head.namespace]
+        if names.get(head.name) == head.key:  # otherwise, there is another one of that name
+            del names[head.name]
 
     def _unlink(self, key: str, owners: Iterable[str]) -> None:
         for uid in owners:
-            del self._owned[uid][key]
+            self._owned[uid].remove(key)
             if not self._owned[uid]:
                 del self._owned[uid]

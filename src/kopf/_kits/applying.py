@@ -15,7 +15,7 @@ import hashlib
 import re
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kopf._client.errors import APIConflictError, APINotFoundError
@@ -114,14 +114,15 @@ class Memory:
     async def find_resource(self, api: APIClient, desired: Obj) -> Resource:
         """Find out once how the objects of that kind are addressed. Raises :class:`LookupError` if there is no such."""
         api_version, kind = str(desired.get("apiVersion") or ""), str(desired.get("kind") or "")
-        resource = self._resources.get((api_version, kind))
+        watched = get_current_controllers().resources
+        resource = find_resource(watched, desired) or self._resources.get((api_version, kind))
         if resource is None:
             group, _, version = api_version.rpartition("/")
             discovery = await discover(api, [Selector(group=group, version=version, kind=kind)])
-            found = [item for item in discovery.resources if item.kind == kind and item.api_version == api_version]
-            if not found:
+            resource = find_resource(discovery.resources, desired)
+            if resource is None:
                 raise LookupError(f"The cluster has no {kind!r} in {api_version!r}: is its definition installed?")
-            resource = self._resources[api_version, kind] = found[0]
+            self._resources[api_version, kind] = resource
         return resource
 
     def forget_resource(self, desired: Obj) -> None:
@@ -155,33 +156,35 @@ class Memory:
             self._outcomes.popitem(last=False)
 
 
+def find_resource(resources: Iterable[Resource], desired: Obj) -> Resource | None:
+    """Find the resource of such an object among these."""
+    kind, api_version = desired.get("kind"), desired.get("apiVersion")
+    return next((item for item in resources if item.kind == kind and item.api_version == api_version), None)
+
+
 _memories: weakref.WeakKeyDictionary[APIClient, Memory] = weakref.WeakKeyDictionary()
-
-
-def get_memory(api: APIClient) -> Memory:
-    """Get what is known by this client; it is forgotten together with the client."""
-    return _memories.setdefault(api, Memory())
 
 
 async def apply_plain(
     api: APIClient,
     desired: Obj,
     *,
+    resource: Resource | None = None,
     force: bool = False,
     manager: str = MANAGER,
     check: Callable[[Place, KubeObject | None], None] | None = None,
 ) -> Body:
     """
-    Apply what is complete already.
+    Apply what is complete already; the ``resource`` can be known.
 
     ``check`` raises an error if the object must not be applied: it gets its place and its current state, if it exists.
     If it exists no more by the time of the writing, or is another object of the same name, it is an error, too.
     """
-    memory = get_memory(api)
+    memory = _memories.setdefault(api, Memory())
     metadata = desired.get("metadata") or {}
     if not metadata.get("name"):
         raise ValueError(f"The {desired.get('kind')} has no name: what is applied again and again, must have one.")
-    resource = await memory.find_resource(api, desired)
+    resource = resource or await memory.find_resource(api, desired)
     namespace = metadata.get("namespace") if resource.namespaced else None
     place = Place(resource, namespace, metadata["name"])
     url = resource.get_url(namespace=namespace, name=place.name)

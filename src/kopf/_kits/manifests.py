@@ -110,6 +110,11 @@ def to_plain(obj: K8sObject) -> dict[str, Any]:
 
     Raises :class:`TypeError` for anything that is not a Kubernetes object.
     """
+    if type(obj) is dict:
+        try:
+            return codec.decode(codec.encode(obj))  # type: ignore[no-any-return]
+        except TypeError:
+            pass  # there are models inside of it
     _open(obj)
     return codec.decode(codec.encode(_to_plain(obj.obj if _is_pykube(obj) else obj)))  # type: ignore[no-any-return]
 

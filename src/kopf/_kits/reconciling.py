@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import inspect
 import re
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kopf._client.errors import APIConflictError, APINotFoundError
@@ -22,13 +22,12 @@ from kopf._controller.controllers import Place, Wakeup, get_current_controllers
 from kopf._handlers.current_handler import current_subhandling
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import HandlerFn, Reference, is_async
-from kopf._kits.applying import ApplyConflictError, Obj, apply_plain, get_memory
-from kopf._kits.hierarchies import adopt
+from kopf._kits.applying import ApplyConflictError, Obj, apply_plain, find_resource
 from kopf._kits.manifests import K8sObject, list_objects, to_plain
 from kopf._kits.readiness import NotReadyError
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject, ObjectMeta
-from kopf._values.references import list_owner_uids
+from kopf._values.references import build_owner_reference, list_owner_uids
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
 from kopf._values.user_functions import explaining
@@ -86,11 +85,11 @@ class _Reconciliation:
     def __init__(self) -> None:
         context = current_subhandling.get()
         self._cause, self._handler = context.cause, context.parent
-        self._api, self._controllers = get_current_api(), get_current_controllers()
-        self._mark = _make_label(self._handler.id)
-        self._yielded: set[Place] = set()
+        self._controllers = get_current_controllers()
+        self._mark, self._reference = _make_label(self._handler.id), build_owner_reference(self._cause.body)
         self._owned: list[Resource] = []
-        self._children: dict[Place, KubeObject] = {}
+        self._children: frozenset[str] = frozenset()
+        self._yielded: dict[tuple[str, ...], str] = {}
 
     @property
     def _owner(self) -> ObjectMeta:
@@ -99,18 +98,15 @@ class _Reconciliation:
     async def begin(self) -> None:
         """Find out what is there. In the event loop, as all of this."""
         self._owned = self._controllers.list_owned(self._cause.resource, self._handler.id)
-        self._children = self._list_children()
+        self._children = frozenset(uid for _, uid in self._list_children())
         if self._handler.uses:
             wakeup = Wakeup(self._cause.resource, self._owner.key, self._handler.id)
             self._controllers.references.put(wakeup, [*self._list_used()])
 
-    def _list_children(self) -> dict[Place, KubeObject]:
-        return {
-            Place(resource, obj.head.namespace, obj.head.name): obj
-            for resource in self._owned
-            if (children := self._controllers.get_children(resource)) is not None
-            for obj in children.list_of(self._owner.uid)
-        }
+    def _list_children(self) -> Iterator[tuple[Resource, str]]:
+        for resource in self._owned:
+            if (children := self._controllers.get_children(resource)) is not None:
+                yield from ((resource, uid) for uid in children.list_of(self._owner.uid))
 
     def _list_used(self) -> Iterator[Place]:
         for item in self._handler.uses:
@@ -163,66 +159,76 @@ class _Reconciliation:
         if child is None:
             return None
         desired = to_plain(child)
-        resource = await get_memory(self._api).find_resource(self._api, desired)
-        self._check_kind(resource, desired)
-        adopt(desired, self._cause.body, strict=True)
-        metadata = desired["metadata"]
-        metadata["labels"] = {**(metadata.get("labels") or {}), LABEL: self._mark}
-        place = Place(resource, metadata.get("namespace") if resource.namespaced else None, metadata.get("name") or "")
-        if place in self._yielded:
-            raise ValueError(f"{_name(place)} is yielded twice: what it is to be?")
-        self._yielded.add(place)
+        resource = find_resource(self._owned, desired)
+        if resource is None:
+            raise LookupError(
+                f"{self._handler} yields {desired.get('kind')!r} of {desired.get('apiVersion')!r}, which is not among "
+                "its owns= (or cannot be watched): name it there."
+            )
+        key = self._adopt(desired, resource)
+        if key in self._yielded:
+            raise ValueError(f"{_name(desired)} is yielded twice.")
         try:
-            return await apply_plain(self._api, desired, check=self._check_owner)
+            body = await apply_plain(get_current_api(), desired, resource=resource, check=self._check_owner)
         except ApplyConflictError as e:
             managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in e.conflicts.items())
             text = "%s: %s, and is taken over, as it is yielded. Do not yield it if it is theirs."
-            self._cause.logger.warning(text, _name(place), managers)
-            return await apply_plain(self._api, desired, check=self._check_owner, force=True)
+            self._cause.logger.warning(text, _name(desired), managers)
+            body = await apply_plain(get_current_api(), desired, resource=resource, check=self._check_owner, force=True)
+        self._yielded[key] = body.object.head.key
+        return body
 
-    def _check_kind(self, resource: Resource, desired: Obj) -> None:
-        """Check that it can be a child, and that its changes and its end will be noticed."""
-        if resource not in self._owned:
-            raise LookupError(
-                f"{self._handler} yields {resource!r}, but owns= does not name it (or it cannot be watched): "
-                f"add {resource.name!r} there."
-            )
-        namespace = (desired.get("metadata") or {}).get("namespace") or self._owner.namespace
-        if self._owner.namespace and (not resource.namespaced or namespace != self._owner.namespace):
+    def _adopt(self, desired: Obj, resource: Resource) -> tuple[str, ...]:
+        """Do what :func:`kopf.adopt` does, where it is known what can be owned; get what tells it from others."""
+        owner, metadata = self._owner, desired.setdefault("metadata", {})
+        namespace = metadata.get("namespace") or owner.namespace or ""
+        if owner.namespace and (not resource.namespaced or namespace != owner.namespace):
             raise ValueError(
-                f"{desired['kind']} cannot be owned by an object in the namespace {self._owner.namespace!r}, as it is "
-                "in another one, or in none. Use kopf.apply(…, is_owned=False), and delete it by @kopf.on.delete."
+                f"{desired['kind']} cannot be owned by an object in the namespace {owner.namespace!r}, as it is in "
+                "another one, or in none. Use kopf.apply(…, is_owned=False), and delete it by @kopf.on.delete."
             )
+        if namespace:
+            metadata["namespace"] = namespace
+        if not metadata.get("generateName"):  # it is refused later
+            metadata["name"] = metadata.get("name") or owner.name
+        metadata["labels"] = {**(owner.labels or {}), **(metadata.get("labels") or {}), LABEL: self._mark}
+        references = [item for item in metadata.get("ownerReferences") or () if item.get("uid") != owner.uid]
+        metadata["ownerReferences"] = [*references, self._reference]
+        return resource.name, namespace, metadata.get("name", "")
 
     def _check_owner(self, place: Place, current: KubeObject | None) -> None:
         """Check that the existing object is a child of this object, and of no other handler."""
         if current is None:
             return
-        cause, head = self._cause, current.head
-        kinds = {(cause.resource.group, cause.resource.kind)}
-        if place not in self._children and self._owner.uid not in list_owner_uids(current, kinds):
+        resource, head = self._cause.resource, current.head
+        kinds = {(resource.group, resource.kind)}
+        if head.key not in self._children and self._owner.uid not in list_owner_uids(current, kinds):
             owners = {item["kind"]: item["name"] for item in current["metadata"].get("ownerReferences") or ()}
-            is_garbage = owners.get(cause.resource.kind) == self._owner.name or head.deletionTimestamp is not None
-            text = f"{_name(place)} exists, and is not owned by this object. It is left alone."
+            is_garbage = owners.get(resource.kind) == self._owner.name or head.deletionTimestamp is not None
+            text = f"{_name(current)} exists, and is not owned by this object. It is left alone."
             raise ForeignObjectError(text, _GARBAGE_DELAY if is_garbage else _FOREIGN_DELAY)
         mark = (head.labels or {}).get(LABEL, self._mark)
         if mark != self._mark:
-            raise ForeignObjectError(f"{_name(place)} is yielded by another reconciler, {mark!r}. It is left alone.")
+            text = f"{_name(current)} is yielded by another reconciler, {mark!r}. It is left alone."
+            raise ForeignObjectError(text, _FOREIGN_DELAY)
 
     async def prune(self) -> None:
         """Delete those children that were yielded before, and are not anymore."""
-        for place, obj in self._list_children().items():
-            head = obj.head
-            is_ours = (head.labels or {}).get(LABEL) == self._mark
-            if place in self._yielded or not is_ours or head.deletionTimestamp is not None:
+        yielded = {*self._yielded.values()}
+        for resource, uid in [item for item in self._list_children() if item[1] not in yielded]:
+            if (children := self._controllers.get_children(resource)) is None:
                 continue
-            options = {"uid": head.uid, "resourceVersion": head.resourceVersion}
-            payload = {"propagationPolicy": "Background", "preconditions": options}
-            url = place.resource.get_url(namespace=place.namespace, name=place.name)
+            obj = children.get(uid)
+            head = obj.head
+            if (head.labels or {}).get(LABEL) != self._mark or head.deletionTimestamp is not None:
+                continue
+            preconditions = {"uid": head.uid, "resourceVersion": head.resourceVersion}
+            payload = {"propagationPolicy": "Background", "preconditions": preconditions}
+            url = resource.get_url(namespace=head.namespace, name=head.name)
             # If it has changed meanwhile, its event is underway, and will be the reason for another call.
             with contextlib.suppress(APINotFoundError, APIConflictError):
-                await self._api.delete(url, payload=payload)
-                self._cause.logger.info("%s is deleted: it is not yielded anymore.", _name(place))
+                await get_current_api().delete(url, payload=payload)
+                self._cause.logger.info("%s is deleted: it is not yielded anymore.", _name(obj))
 
 
 def _list_returned(result: Any) -> Sequence[K8sObject | None]:
@@ -238,6 +244,7 @@ def _make_label(handler: str) -> str:
     return f"{plain}-{digest}" if plain else digest
 
 
-def _name(place: Place) -> str:
-    namespace = f"{place.namespace}/" if place.namespace else ""
-    return f"{place.resource.kind} {namespace}{place.name}"
+def _name(obj: Mapping[str, Any]) -> str:
+    metadata = obj["metadata"]
+    namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+    return f"{obj['kind']} {namespace}{metadata.get('name')}"

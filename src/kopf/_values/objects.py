@@ -201,6 +201,17 @@ class KubeObject(Mapping[str, Any]):
             view._usual, view._members = self._usual, self._members  # they are never changed
         return view
 
+    def make_compact(self) -> bytes:
+        """Serialise what users can see of it: to be kept for long, and wrapped again. If it is malformed, all of it."""
+        try:
+            members = dict(_split(self.raw))
+            metadata = _split(members["metadata"])
+        except (KeyError, ValueError):
+            return self.raw
+        kept = {key: value for key, value in metadata.items() if key not in _UNWANTED_METADATA}
+        encoded = codec.encode({**self._added, **members, "metadata": kept})
+        return bytes(memoryview(encoded))  # a copy: the encoder leaves the unused part of its buffer allocated
+
     def make_stub(self, problem: str = "") -> KubeObject:
         """Make the same object with nothing but the metadata. With the problem, it is still what cannot be decoded."""
         metadata, _ = _take_metadata(self.raw)

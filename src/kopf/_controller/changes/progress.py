@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
-from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.handlers import ChangingHandler, ReconcilingHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._values.ids import HandlerId
 from kopf._values.patches import Patch
@@ -153,7 +153,11 @@ class Progress(Mapping[HandlerId, HandlerState]):
             # What it was delayed for can be just this.
             return None if state.finished else replace(state, delayed=None)
         if not state.finished:
-            return state
+            # Who says what is to be there, is not to wait in vain if this is the cure of what has failed.
+            is_cure = isinstance(handler, ReconcilingHandler) and state.digest != seen.get_noted(
+                handler, is_final=False
+            )
+            return replace(state, delayed=None) if is_cure else state
         if self._called is not None and self._is_of_previous_operator(handler):
             return None
         if state.digest is not None and state.is_overtaken(seen.get(handler)):

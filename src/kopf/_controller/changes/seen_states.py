@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.handlers import ChangingHandler, ReconcilingHandler
 from kopf._values import codec
 from kopf._values.bodies import BodyEssence
 from kopf._values.diffs import diff
@@ -54,7 +54,8 @@ class SeenStates(Record, eq=False):
 
     def get_noted(self, handler: ChangingHandler, *, is_final: bool) -> str | None:
         """Identify what is to be noted after a call: unfinished creations will see the object as it becomes."""
-        return self.get_seen(handler) if is_final or self.reason is not Reason.CREATE else None
+        is_needed = is_final or self.reason is not Reason.CREATE or isinstance(handler, ReconcilingHandler)
+        return self.get_seen(handler) if is_needed else None
 
     def get_whole(self) -> str:
         """Identify the whole object."""
