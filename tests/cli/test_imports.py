@@ -79,6 +79,7 @@ OWN_NEEDS = [
 COMMANDS = [
     "check",
     "cluster",
+    "crd",
     "dev",
     "explain",
     "freeze",

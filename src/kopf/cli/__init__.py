@@ -40,6 +40,7 @@ _COMMANDS = {
     "freeze": ("kopf.cli.peering:freeze", 'Pause the operators for some time, or until "kopf resume".'),
     "resume": ("kopf.cli.peering:resume", "Let the operators go on before the time is over."),
     "check": ("kopf.cli.checking:check", "Tell what is wrong or dangerous in an operator, with no cluster."),
+    "crd": ("kopf.cli.crd:crd", "Print the definitions of custom resources that are models."),
     "explain": (
         "kopf.cli.explaining:explain",
         "Tell what becomes of an object, and why its handlers run or do not run.",

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import pathlib
+import time
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
@@ -14,7 +15,7 @@ import click
 from kopf._client.auth.service_account import is_mounted
 from kopf._client.errors import APINetworkError
 from kopf._handlers.declarations import DeclarationError
-from kopf._handlers.registry import get_default_registry
+from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._logging.configuration import revive_loggers
 from kopf._operator.embedding import OperatorOptions, operator
 from kopf._operator.namespace_patterns import check_patterns
@@ -30,6 +31,11 @@ logger = logging.getLogger("kopf.cli")
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+
+_DEFINING_TIMEOUT = 10.0
+"""How long to wait until the definitions of custom resources are taken by those who have started us, in seconds."""
+
+_DEFINING_INTERVAL = 0.05
 
 _LEFTOVERS_TIMEOUT = 2.0
 """How long the tasks may end that were left by the operator, in seconds."""
@@ -161,6 +167,7 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 )
 @click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
 @click.option("--report-webhooks", type=click.Path(path_type=pathlib.Path), hidden=True)
+@click.option("--report-definitions", type=click.Path(path_type=pathlib.Path), hidden=True)
 @click.option("--developing", is_flag=True, hidden=True)
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
@@ -184,6 +191,7 @@ def run(
     record_random: bool,
     report_sources: pathlib.Path | None,
     report_webhooks: pathlib.Path | None,
+    report_definitions: pathlib.Path | None,
     developing: bool,
 ) -> None:
     """
@@ -222,6 +230,8 @@ def run(
     if not registry:
         raise _explain_nothing_to_do([*paths, *modules])
 
+    if registry.models:
+        _check_models(registry, report_definitions)
     if report_webhooks is not None:
         _report(report_webhooks, sorted({handler.type for handler in registry.webhooks}))
 
@@ -244,6 +254,22 @@ def run(
         "preflight": True,
     }
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
+
+
+def _check_models(registry: OperatorRegistry, report: pathlib.Path | None) -> None:
+    """Check that the models go together; in development, wait until they are defined in the cluster, or are refused."""
+    from kopf.cli.crd import dump, make_all  # most operators have no models
+
+    try:
+        definitions = make_all(registry)
+    except LoadingError as e:
+        e.show()
+        raise SystemExit(e.exit_code) from (e.__cause__ or e)
+    deadline = time.monotonic() + _DEFINING_TIMEOUT
+    if report is not None:
+        _report(report, [dump(definitions)])
+    while report is not None and report.exists() and time.monotonic() < deadline:
+        time.sleep(_DEFINING_INTERVAL)
 
 
 def _report(path: pathlib.Path, lines: Collection[str]) -> None:

@@ -166,6 +166,9 @@ async def _keep_reloading(
     while True:
         await asyncio.sleep(POLLING_INTERVAL)
         leaps.follow()
+        if (definitions := process.read_definitions()) is not None:
+            await manifests.apply_definitions(definitions)
+            process.note_defined()
         if manifests.are_waiting and await readiness.check():
             await manifests.apply_waiting()
         if process.has_just_ended():
@@ -258,13 +261,19 @@ class OperatorProcess:
         self._get_offset = get_offset
         self._env = {**env, "KUBECONFIG": str(kubeconfig)}
         self._sources, self._webhooks = folder / "sources", folder / "webhooks"
+        self._definitions = folder / "definitions"
         self._process: asyncio.subprocess.Process | None = None
         self._is_ended = False
 
     async def start(self) -> None:
         self._is_ended = False
         self._webhooks.unlink(missing_ok=True)
-        reports = f"--report-sources={self._sources}", f"--report-webhooks={self._webhooks}"
+        self._definitions.unlink(missing_ok=True)
+        reports = (
+            f"--report-sources={self._sources}",
+            f"--report-webhooks={self._webhooks}",
+            f"--report-definitions={self._definitions}",
+        )
         self._process = await asyncio.create_subprocess_exec(
             # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
             sys.executable,
@@ -295,6 +304,14 @@ class OperatorProcess:
     def list_webhooks(self) -> list[str] | None:
         """Get the types of its admission handlers, or nothing if they are not loaded yet."""
         return self._webhooks.read_text().splitlines() if self._webhooks.exists() else None
+
+    def read_definitions(self) -> str | None:
+        """Get the definitions of its custom resources if it waits for them to be applied; it is YAML."""
+        return self._definitions.read_text() if self._definitions.exists() else None
+
+    def note_defined(self) -> None:
+        """Let it go on."""
+        self._definitions.unlink(missing_ok=True)
 
     async def stop(self) -> None:
         """Stop the operator: let it finish what it does; kill it if that takes too long, or if we are cancelled."""

@@ -30,6 +30,7 @@ class Manifests:
         self._say = say
         self._waiting: list[tuple[pathlib.Path, Any]] = []
         self._is_ready = False
+        self._definitions = ""
 
     @property
     def are_waiting(self) -> bool:
@@ -46,6 +47,13 @@ class Manifests:
                 else:
                     self._waiting.append((path, document))
 
+    async def apply_definitions(self, text: str) -> None:
+        """Apply the definitions that are made of the models of the operator, if they have changed."""
+        if text != self._definitions:
+            self._definitions = text
+            for document in yaml.safe_load_all(text):
+                await self._apply("the models", document)
+
     async def apply_waiting(self) -> None:
         """Apply the other objects, as the operator is ready, and apply all objects at once from now on."""
         self._is_ready = True
@@ -60,7 +68,7 @@ class Manifests:
             self._say(f"Cannot apply {path}: {e}", fg="red")
             return []
 
-    async def _apply(self, path: pathlib.Path, document: Any) -> None:
+    async def _apply(self, path: pathlib.Path | str, document: Any) -> None:
         try:
             [obj] = await self._cluster.aio.apply(document)
             meta = obj["metadata"]

@@ -1,0 +1,96 @@
+"""``kopf crd``: the definitions of the custom resources of an operator, made of its models."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import yaml
+
+from kopf._handlers.declarations import DeclarationError
+from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._models.crd_changes import CRDChange, compare
+from kopf._models.crds import list_models, make_definitions
+from kopf.cli.loading import LoadingError, explain_declarations, load
+from kopf.cli.options import CLIControls
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=pathlib.Path)
+
+
+@click.command()
+@click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; can be repeated.")
+@click.option("--check", "checked", type=_FILE, metavar="FILE", help="Tell if the file is up to date; it is for CI.")
+@click.option(
+    "--diff",
+    "compared",
+    type=_FILE,
+    metavar="FILE",
+    help="Tell what has changed since the file, and what breaks by it.",
+)
+@click.argument("paths", nargs=-1)
+@click.make_pass_decorator(CLIControls, ensure=True)
+def crd(
+    controls: CLIControls,
+    /,
+    paths: tuple[str, ...],
+    modules: tuple[str, ...],
+    checked: pathlib.Path | None,
+    compared: pathlib.Path | None,
+) -> None:
+    """
+    Print the definitions of the custom resources that are declared as models in the files (PATHS).
+
+    With --check, the exit code is 1 if the definitions in the file are different. With --diff, it is 1 if any of the
+    changes is breaking: what was accepted before, would be refused, dropped, or understood differently.
+    """
+    if not paths and not modules:
+        raise click.UsageError("Nothing to look at. Name the files with models, or modules with -m.")
+    if checked is not None and compared is not None:
+        raise click.UsageError("Either --check or --diff can be used, not both.")
+    load(paths, modules)
+    registry = controls.registry if controls.registry is not None else get_default_registry()
+    definitions = make_all(registry)
+    if not definitions:
+        raise LoadingError(
+            f"There are no models in {', '.join((*paths, *modules))}. Declare them, for example:\n\n"
+            "    class WebApp(kopf.CustomResource[WebAppSpec, WebAppStatus], group='example.com', version='v1'):\n"
+            "        ..."
+        )
+    if (file := checked or compared) is None:
+        click.echo(dump(definitions), nl=False)
+        return
+    changes = compare(_read(file), definitions)
+    for change in sorted(changes, reverse=True, key=lambda item: item.is_breaking):
+        click.echo(_describe(change) if checked is None else f"{change.path}: {change.text}.")
+    if checked is not None and changes:
+        click.echo(f"{file} is not up to date. To update it: kopf crd {' '.join(paths)} > {file}", err=True)
+    if changes and (checked is not None or any(change.is_breaking for change in changes)):
+        raise SystemExit(1)
+
+
+def make_all(registry: OperatorRegistry) -> list[dict[str, Any]]:
+    """Make the definitions of all models of the operator. Raises :class:`LoadingError`."""
+    try:
+        return make_definitions(list_models(registry))
+    except DeclarationError as e:
+        raise LoadingError(explain_declarations(e)) from e
+
+
+def dump(definitions: list[dict[str, Any]]) -> str:
+    """Make YAML: always the same of the same models."""
+    text: str = yaml.safe_dump_all(definitions, sort_keys=False, allow_unicode=True, width=120, explicit_start=True)
+    return text
+
+
+def _describe(change: CRDChange) -> str:
+    return f"{'BREAKING' if change.is_breaking else 'harmless'}  {change.path}: {change.text}."
+
+
+def _read(path: pathlib.Path) -> list[Mapping[str, Any]]:
+    try:
+        documents = [*yaml.safe_load_all(path.read_text())]
+    except (OSError, UnicodeError, yaml.YAMLError) as e:
+        raise click.ClickException(f"Cannot read {path}: {e}") from e
+    return [item for item in documents if isinstance(item, dict) and item.get("kind") == "CustomResourceDefinition"]
