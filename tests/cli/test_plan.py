@@ -304,6 +304,17 @@ def test_foreign_objects_are_errors(cluster: LocalCluster, plan: Plan, tmp_path:
     assert "! Handler 'fn': ForeignObjectError: ConfigMap default/one exists" in result.stdout
 
 
+def test_what_cannot_be_listed_is_not_taken_for_settled(
+        cluster: LocalCluster, plan: Plan, handlers: pathlib.Path,
+) -> None:
+    put(cluster, size=1)
+    cluster.faults.inject(verb="list", resource="kopfexamples.kopf.dev", status=403, agent="kopf/")
+    result = plan("handlers.py")
+    assert result.returncode == 2
+    assert "  kopfexamples.kopf.dev\n    ! " in result.stdout
+    assert "There is nothing to be done" not in result.stdout
+
+
 def list_names(cluster: LocalCluster) -> list[str]:
     return [item["metadata"]["name"] for item in request(cluster, "GET", CONFIGS)["items"]]
 

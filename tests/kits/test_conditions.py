@@ -117,6 +117,17 @@ def test_they_are_read_with_what_is_set_and_removed() -> None:
         del found["X"]
 
 
+def test_several_views_are_of_the_same_conditions() -> None:
+    patch, body = kopf.Patch(), make_body()
+    one, two = conditions(patch, body), conditions(patch, body)
+    one["A"] = READY
+    two["B"] = READY
+    one["A"] = two["A"]
+    assert dict(one) == dict(two)
+    assert [*one] == ["A", "B"]
+    assert len(patch.fns) == 1
+
+
 def test_removed_conditions() -> None:
     patch, body = kopf.Patch(), make_body(make_item("A"), make_item("B"))
     del conditions(patch, body)["A"]

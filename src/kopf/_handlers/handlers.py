@@ -260,6 +260,9 @@ class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
 class ReconcilingHandler(ChangingHandler, frozen=True, kw_only=True, eq=False):
     """A handler that says what is to be there for the object, however the object has become what it is."""
 
+    conditions: bool | None = None
+    """Whether it sets the conditions of the object by its children."""
+
     success_level = logging.DEBUG  # it is called for everything that happens around the object
     stores_result = False
 

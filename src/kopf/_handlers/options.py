@@ -114,6 +114,7 @@ class ReconcileOptions(OwnerOptions, total=False):
 
     uses: Reference | Collection[Reference] | None
     interval: float | None
+    conditions: bool | None
 
 
 class DaemonOptions(CreateOptions, total=False):
@@ -184,6 +185,7 @@ _TEXTS: Mapping[str, str] = {
     "owns": "names of resources that the object owns: the handler is also called when an owned object has changed",
     "initial_delay": "seconds to the first run, or a function of the kwargs that returns them; by default, 0",
     "uses": "what the object refers to, by ``kopf.ref(…)``: the handler is also called when that has changed",
+    "conditions": "whether to set ``Ready``, ``Reconciling``, ``Stalled`` of the object by its children, or not",
     "interval": "seconds between two runs; by default, timers run once, or once after each time of ``idle``",
     "sharp": "whether the interval is between the beginnings of the runs, not after their ends; by default, no",
     "idle": "seconds for which the object must stay unchanged before a run; by default, 0",
@@ -337,7 +339,9 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("timeout", "interval", "idle"), _SECONDS),
     **dict.fromkeys(("cancellation_backoff", "cancellation_timeout", "cancellation_polling"), _SECONDS),
     **dict.fromkeys(("labels", "annotations"), _METADATA),
-    **dict.fromkeys(("deleted", "optional", "sharp", "persistent", "side_effects", "ignore_failures"), _FLAG),
+    **dict.fromkeys(
+        ("conditions", "deleted", "optional", "sharp", "persistent", "side_effects", "ignore_failures"), _FLAG
+    ),
     "retries": (_is_number, "a number of attempts (0 or more)"),
     "errors": (lambda value: isinstance(value, ErrorsMode), "kopf.ErrorsMode.IGNORED, or .TEMPORARY, or .PERMANENT"),
     "backoff": (_is_backoff, "a number of seconds (0 or more), or kopf.exponential(...)"),

@@ -8,7 +8,7 @@ list, so they are changed by a function of the patch: on the freshest state, wit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from kopf._handlers.causes import ResourceCause
@@ -66,16 +66,24 @@ def conditions(patch: Patch, body: Mapping[str, Any] | None = None) -> Condition
 class Conditions(MutableMapping[str, Condition]):
     """The conditions of one object, with what is going to be changed in them when the handler is done."""
 
-    __slots__ = ("_body", "_changes", "_generation", "_patch")
+    __slots__ = ("_body", "_generation", "_patch")
 
     def __init__(self, patch: Patch, body: Mapping[str, Any], cause: ResourceCause | None) -> None:
         self._patch = patch
         self._body = body
-        found = [fn for fn in patch.fns if isinstance(fn, _Changes)]
-        self._changes = found[0] if found else _Changes()
         # With no subresource of the status, it is a part of the generation, which could never be caught up with.
         is_apart = cause is None or "status" in cause.resource.subresources
         self._generation = (body.get("metadata") or {}).get("generation") if is_apart else None
+
+    @property
+    def _changes(self) -> _Changes:
+        """All of them share one: others can have begun to change the conditions meanwhile."""
+        return next((fn for fn in self._patch.fns if isinstance(fn, _Changes)), _Changes())
+
+    @property
+    def changed(self) -> Collection[str]:
+        """The types of those that are set or removed in this handling."""
+        return self._changes.by_types.keys()
 
     def __getitem__(self, type: str) -> Condition:
         for item in self._list():
@@ -115,9 +123,10 @@ class Conditions(MutableMapping[str, Condition]):
         return self._changes.apply(_list_items(self._body))
 
     def _note(self, type: str, change: Callable[[Obj | None], Obj | None]) -> None:
-        self._changes.by_types[type] = change
-        if not any(fn is self._changes for fn in self._patch.fns):
-            self._patch.fns.append(self._changes)
+        changes = self._changes
+        if not changes.by_types:
+            self._patch.fns.append(changes)
+        changes.by_types[type] = change
 
 
 class _Changes:

@@ -21,8 +21,9 @@ from kopf._client.http.api import get_current_api, get_current_loop
 from kopf._controller.controllers import Place, Wakeup, get_current_controllers
 from kopf._handlers.current_handler import current_subhandling
 from kopf._handlers.handler_errors import TemporaryError
-from kopf._handlers.handlers import HandlerFn, Reference, is_async
+from kopf._handlers.handlers import HandlerFn, ReconcilingHandler, Reference, is_async
 from kopf._kits.applying import ApplyConflictError, Obj, apply_plain, find_resource
+from kopf._kits.child_conditions import reporting
 from kopf._kits.manifests import K8sObject, list_objects, to_plain
 from kopf._kits.readiness import NotReadyError
 from kopf._values.bodies import Body
@@ -89,7 +90,7 @@ class _Reconciliation:
         self._mark, self._reference = _make_label(self._handler.id), build_owner_reference(self._cause.body)
         self._owned: list[Resource] = []
         self._children: frozenset[str] = frozenset()
-        self._yielded: dict[tuple[str, ...], str] = {}
+        self._yielded: dict[tuple[str, ...], Body] = {}
 
     @property
     def _owner(self) -> ObjectMeta:
@@ -119,9 +120,11 @@ class _Reconciliation:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """End the call if something is not ready: it is called again when that has changed."""
+        """End the call if something is not ready: it is called again when that has changed. Set the conditions."""
+        is_reporting = isinstance(self._handler, ReconcilingHandler) and self._handler.conditions
         try:
-            yield
+            with reporting(self._cause, self._yielded.values()) if is_reporting else contextlib.nullcontext():
+                yield
         except NotReadyError as e:
             self._cause.logger.debug("%s waits: %s", self._handler, e)
 
@@ -175,7 +178,7 @@ class _Reconciliation:
             text = "%s: %s, and is taken over, as it is yielded. Do not yield it if it is theirs."
             self._cause.logger.warning(text, _name(desired), managers)
             body = await apply_plain(get_current_api(), desired, resource=resource, check=self._check_owner, force=True)
-        self._yielded[key] = body.object.head.key
+        self._yielded[key] = body
         return body
 
     def _adopt(self, desired: Obj, resource: Resource) -> tuple[str, ...]:
@@ -214,7 +217,7 @@ class _Reconciliation:
 
     async def prune(self) -> None:
         """Delete those children that were yielded before, and are not anymore."""
-        yielded = {*self._yielded.values()}
+        yielded = {body.object.head.key for body in self._yielded.values()}
         for resource, uid in [item for item in self._list_children() if item[1] not in yielded]:
             if (children := self._controllers.get_children(resource)) is None:
                 continue

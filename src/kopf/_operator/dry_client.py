@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, NamedTuple, Unpack
 
-from kopf._client.errors import APINotFoundError, make_error
+from kopf._client.errors import APIForbiddenError, APINotFoundError, make_error
 from kopf._client.http.api import JSON, APIClient, Payload, RequestOptions
 from kopf._values import codec
 from kopf._values.patches import JSON_PATCH, MERGE_PATCH, merge
@@ -58,6 +58,8 @@ class DryClient(APIClient):
         """The Kubernetes events that would be posted."""
         self.busy = 0
         """How many requests are underway."""
+        self.denied: dict[Place, str] = {}
+        """What is not permitted to be read or written, and why."""
         self.is_connected = False
         """Whether anything was read from the cluster."""
         self._streams: dict[asyncio.Queue[bytes], str] = {}
@@ -84,6 +86,9 @@ class DryClient(APIClient):
                 self.events += [decoded] if method == "POST" else []
                 return codec.encode({**decoded, "metadata": {"name": "event"}})
             return await self._write(method, path, decoded, content_type, options)
+        except APIForbiddenError as e:
+            self.denied[parse_path(path)] = str(e)
+            raise
         finally:
             self.busy -= 1
 

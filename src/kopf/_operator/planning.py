@@ -8,7 +8,7 @@ runs until there is nothing more to be done at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 from kopf._client.auth.vault import Vault
 from kopf._client.resources.patching import PatchConflict
@@ -111,7 +111,8 @@ async def plan(
         running.result()
     if planner.failure is not None:
         raise PlanningError(planner.failure)
-    return PlannedActions(planner.client.drafts, planner.client.events, planner.calls, planner.errors)
+    client, errors = planner.client, [*planner.errors, *planner.list_unknown()]
+    return PlannedActions(client.drafts, client.events, planner.calls, errors)
 
 
 class _Planner(Observer):
@@ -181,6 +182,13 @@ class _Planner(Observer):
             return await execute(handler, cause, attempt, around)
         finally:
             self._busy -= 1
+
+    def list_unknown(self) -> Iterator[tuple[Place, str]]:
+        """What could not be listed, so that it is unknown what is to be done there."""
+        handled = {(view.resource.group, view.resource.plural) for view in self._controllers}
+        for place, text in self.client.denied.items():
+            if (place.group, place.plural) in handled and not place.name:
+                yield place, text
 
     async def settle(self) -> None:
         """Wait until all that can be done now is done."""

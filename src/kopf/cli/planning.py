@@ -208,6 +208,8 @@ def _render(report: dict[str, Any]) -> Iterator[str]:
             *counts, len(shown)
         )
         if report["pending"]
+        else "It could not be found out what is to be done."
+        if report["errors"]
         else "There is nothing to be done."
     )
     if routine := len([call for call in report["calls"] if not call["called"]]) - len(shown):
@@ -216,7 +218,7 @@ def _render(report: dict[str, Any]) -> Iterator[str]:
 
 def _name(item: dict[str, Any]) -> str:
     namespace = f"{item['namespace']}/" if item["namespace"] else ""
-    return f"{item['resource']} {namespace}{item['name']}"
+    return f"{item['resource']} {namespace}{item['name']}".rstrip()
 
 
 def _diff(before: Obj | None, after: Obj | None) -> Iterator[str]:

@@ -1,0 +1,44 @@
+"""
+Conditions by children: a reconciler says on its object whether all that it has yielded is there, and is ready.
+
+They are those that ``kstatus`` knows: ``Ready`` always; ``Reconciling`` and ``Stalled`` only while they are true.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+
+from kopf._handlers.causes import ChangingCause
+from kopf._handlers.handler_errors import PermanentError
+from kopf._kits.conditions import Condition, Conditions, conditions
+from kopf._kits.readiness import NotReadyError, require_ready
+from kopf._values.bodies import Body
+
+
+@contextlib.contextmanager
+def reporting(cause: ChangingCause, children: Collection[Body]) -> Iterator[None]:
+    """Say how the call in this block has ended; ``children`` are those that it has applied by then."""
+    found = conditions(cause.patch, cause.body)
+    try:
+        yield
+        require_ready(*children)
+    except NotReadyError as e:
+        _report(found, Condition(False, "ChildrenNotReady", str(e)), "Reconciling")
+        raise
+    except Exception as e:
+        reason = type(e).__name__.strip("_") or "Error"
+        _report(found, Condition(False, reason, str(e)), "Stalled" if isinstance(e, PermanentError) else "Reconciling")
+        raise
+    _report(found, Condition(True, "ChildrenReady"))
+
+
+def _report(found: Conditions, condition: Condition, state: str = "") -> None:
+    if "Ready" in found.changed:  # the users say it themselves
+        return
+    found["Ready"] = condition
+    for type in ("Reconciling", "Stalled"):
+        if type == state:
+            found[type] = Condition(True, condition.reason, condition.message)
+        elif type in found:
+            del found[type]

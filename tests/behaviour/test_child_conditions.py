@@ -1,0 +1,121 @@
+"""Conditions by children: an object says whether all that its reconcilers have yielded is ready."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
+from tests.behaviour.running import Calls, Operator
+from tests.behaviour.test_conditions import get_conditions
+
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+PATH = "/apis/batch/v1/namespaces/default/jobs"
+POD = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "image"}]}}
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": POD}}
+
+
+def has(**statuses: str) -> Any:
+    def check(obj: Obj) -> bool:
+        return {type: item["status"] for type, item in get_conditions(obj).items()} == statuses
+    return check
+
+
+async def complete(api: API, name: str) -> None:
+    conditions = [{"type": type, "status": "True"} for type in ("SuccessCriteriaMet", "Complete")]
+    times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:00Z"}
+    status = {"conditions": conditions, **times, "succeeded": 1}
+    await api.request("PATCH", f"{PATH}/{name}/status", {"status": status}, MERGE_PATCH)
+
+
+async def async_fn(spec: Any, **_: Any) -> Any:
+    first = yield JOB
+    if spec.get("steps"):
+        kopf.require_ready(first)
+    yield {**JOB, "metadata": {"name": "second"}}
+    if "error" in spec:
+        raise kopf.PermanentError(spec["error"])
+
+
+def fn(**_: Any) -> Any:
+    yield JOB
+    yield {**JOB, "metadata": {"name": "second"}}
+
+
+@pytest.mark.parametrize("function", [async_fn, fn])
+async def test_they_follow_the_children(operator: Operator, sub: Objects, api: API, function: Any) -> None:
+    kopf.reconcile("kopfstatusexamples", owns="jobs", conditions=True)(function)
+    await operator.start(watching=("kopfstatusexamples", "jobs"))
+    await sub.create()
+    obj = await sub.wait(has(Ready="False", Reconciling="True"))
+    ready = get_conditions(obj)["Ready"]
+    assert (ready["reason"], ready["message"]) == ("ChildrenNotReady", "Not ready yet: Job obj, Job second.")
+    assert ready["observedGeneration"] == 1
+    assert get_conditions(obj)["Reconciling"]["message"] == ready["message"]
+    await complete(api, "obj")
+    await sub.wait(lambda obj: get_conditions(obj)["Ready"]["message"] == "Not ready yet: Job second.")
+    await complete(api, "second")
+    obj = await sub.wait(has(Ready="True"))
+    assert get_conditions(obj)["Ready"]["reason"] == "ChildrenReady"
+    version = obj["metadata"]["resourceVersion"]
+    await operator.restart(watching=("kopfstatusexamples", "jobs"))
+    await api.request("PATCH", f"{PATH}/obj", {"metadata": {"labels": {"x": "y"}}}, MERGE_PATCH)
+    await sub.merge({"spec": {"marker": 1}})
+    obj = await sub.wait(lambda obj: get_conditions(obj)["Ready"]["observedGeneration"] == 2)
+    versions = [item["metadata"]["resourceVersion"] for item in sub.get_history()]
+    after = sub.get_history()[versions.index(version) + 1]
+    assert after["spec"]["marker"] == 1, "nothing is written until the object is changed"
+
+
+async def test_steps_that_wait(operator: Operator, sub: Objects, api: API) -> None:
+    kopf.reconcile("kopfstatusexamples", owns="jobs", conditions=True)(async_fn)
+    await operator.start(watching=("kopfstatusexamples", "jobs"))
+    await sub.create(spec={"steps": True})
+    obj = await sub.wait(has(Ready="False", Reconciling="True"))
+    assert get_conditions(obj)["Ready"]["message"] == "Not ready yet: Job obj."
+    await complete(api, "obj")
+    obj = await sub.wait(lambda obj: get_conditions(obj)["Ready"]["message"] == "Not ready yet: Job second.")
+
+
+async def test_failures(operator: Operator, sub: Objects, api: API) -> None:
+    kopf.reconcile("kopfstatusexamples", owns="jobs", conditions=True)(async_fn)
+    await operator.start(watching=("kopfstatusexamples", "jobs"))
+    await sub.create(spec={"error": "It cannot be."})
+    obj = await sub.wait(has(Ready="False", Stalled="True"))
+    for type in ("Ready", "Stalled"):
+        item = get_conditions(obj)[type]
+        assert (item["reason"], item["message"]) == ("PermanentError", "It cannot be.")
+    await complete(api, "obj")
+    await complete(api, "second")
+    await sub.merge({"spec": {"error": None}})
+    await sub.wait(has(Ready="True"))
+
+    await api.request("POST", PATH, {**JOB, "metadata": {"name": "other"}})
+    await sub.create("other")
+    obj = await sub.wait(has(Ready="False", Reconciling="True"), "other")
+    assert get_conditions(obj)["Ready"]["reason"] == "ForeignObjectError"
+
+
+async def test_what_users_say_has_precedence(operator: Operator, sub: Objects, calls: Calls) -> None:
+    @kopf.reconcile("kopfstatusexamples", owns="jobs", conditions=True)
+    async def fn(patch: kopf.Patch, **_: Any) -> Any:
+        kopf.conditions(patch)["Ready"] = kopf.Condition(True, "Said")
+        yield JOB
+
+    @kopf.reconcile("kopfexamples", owns="jobs")
+    async def other(**_: Any) -> None:
+        calls.append("called")
+
+    await operator.start(watching=("kopfstatusexamples", "jobs"))
+    await sub.create()
+    obj = await sub.wait(has(Ready="True"))
+    assert get_conditions(obj)["Ready"]["reason"] == "Said"
+
+
+async def test_nothing_is_said_by_default(operator: Operator, kex: Objects) -> None:
+    kopf.reconcile("kopfexamples", owns="jobs")(async_fn)
+    await operator.start(watching=("kopfexamples", "jobs"))
+    obj = await kex.create_and_wait()
+    assert "status" not in obj
