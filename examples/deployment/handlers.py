@@ -4,6 +4,10 @@ import kubernetes
 
 import kopf
 
+# What is done by the client library: for `kopf rbac` & `kopf manifests`, and for the check at the start.
+kopf.needs("persistentvolumeclaims", verbs=["create"])
+kopf.needs("jobs.batch", verbs=["create"])
+
 
 @kopf.on.create("kopf.dev", "v1", "kopfexamples")
 def create_fn(body, name, namespace, spec, **_):

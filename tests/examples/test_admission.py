@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pathlib
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -73,6 +74,19 @@ def test_on_a_laptop(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Path
     assert not run.is_published()
     output, _ = run("delete", "kex", "good")
     assert output == 'kopfexample.kopf.dev "good" deleted\n'
+
+
+def test_permissions_are_those_that_are_found_out() -> None:
+    command = [sys.executable, "-m", "kopf", "rbac", str(EXAMPLE / "handlers.py"), "--crds", str(EXAMPLE / "crd.yaml"),
+               "--into", NAMESPACE]
+    output = subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout
+    written = (EXAMPLE / "in-cluster" / "rbac.yaml").read_text()
+    found, expected = (
+        {(role["kind"], verb, name) for role in yaml.safe_load_all(text) for rule in role.get("rules", ())
+         for verb in rule["verbs"] for name in rule["resources"]}
+        for text in (output, written)
+    )
+    assert found == expected
 
 
 def test_in_a_cluster(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Path, port: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -74,6 +75,14 @@ def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.P
     assert not [line for line in lines if line["severity"] in ("error", "warn", "warning", "fatal")]
     needless = list_granted() - granted - {("patch", "events")}  # those are of repeated events only
     assert not needless
+
+
+def test_permissions_are_those_that_are_found_out() -> None:
+    command = [sys.executable, "-m", "kopf", "rbac", str(EXAMPLE / "handlers.py"), "--crds", str(EXAMPLE / "crd.yaml")]
+    output = subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout
+    [role] = yaml.safe_load_all(output)
+    found = {(verb, name) for rule in role["rules"] for verb in rule["verbs"] for name in rule["resources"]}
+    assert found == list_granted()
 
 
 @pytest.mark.parametrize("name", ["crd.yaml", "rbac.yaml", "deployment.yaml", "obj.yaml"])

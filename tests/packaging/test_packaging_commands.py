@@ -179,11 +179,13 @@ def test_helm(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path
     pod = get_pod(rendered)
     names = ("nodeSelector", "tolerations", "affinity", "imagePullSecrets")
     assert [pod.pop(name) for name in names] == [{}, [], {}, []]
-    assert [pod["containers"][0].pop(name) for name in ("env", "imagePullPolicy")] == [[], "IfNotPresent"]
+    assert pod["containers"][0].pop("imagePullPolicy") == "IfNotPresent"
     assert rendered == plain
-    pod = get_pod(render("--set", "image=other:2", "--set", "nodeSelector.disk=ssd", "--set", "resources.limits.cpu=1"))
+    pod = get_pod(render("--set", "image=other:2", "--set", "nodeSelector.disk=ssd", "--set", "resources.limits.cpu=1",
+                         "--set", "env[0].name=X", "--set", "env[0].value=y"))
     assert pod["nodeSelector"] == {"disk": "ssd"}
     assert pod["containers"][0]["image"] == "other:2"
     assert pod["containers"][0]["resources"]["limits"] == {"memory": "256Mi", "cpu": 1}
+    assert [item["name"] for item in pod["containers"][0]["env"]] == ["POD_NAMESPACE", "X"]
     lint = subprocess.run([helm, "lint", "chart"], text=True, check=False, cwd=tmp_path, capture_output=True)
     assert lint.returncode == 0, lint.stdout

@@ -154,6 +154,11 @@ def test_definitions_of_builtin_groups_are_not_observed(show: Show) -> None:
     assert show(every=True) == [EVENTS, ("", "pods", "list watch")]
 
 
+def test_what_admission_handlers_log_is_not_posted(show: Show) -> None:
+    kopf.on.validate("", "v1", "pods")(silent)
+    assert show(every=True) == []
+
+
 def test_restricted_operators(show: Show, settings: OperatorSettings) -> None:
     kopf.on.event("kopfexamples")(silent)
     kopf.on.event("nodes")(silent)

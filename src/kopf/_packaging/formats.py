@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -82,10 +83,12 @@ def _make_template(deployment: dict[str, Any]) -> str:
     spec = deployment["spec"]["template"]["spec"]
     [container] = spec["containers"]
     container = {**container, "image": "{{ .Values.image }}", "imagePullPolicy": "{{ .Values.imagePullPolicy }}"}
+    own_env = json.dumps(container["env"])
     container |= {field: f"<{field}>" for field in ("resources", "env")}
     spec = {**spec, "containers": [container], **{field: f"<{field}>" for field in _VALUES}}
     template = {**deployment["spec"]["template"], "spec": spec}
     text = _dump({**deployment, "spec": {**deployment["spec"], "template": template}})
-    for field in ("resources", "env", *_VALUES):
+    text = text.replace("<env>", f"{{{{ toJson (concat (fromJsonArray `{own_env}`) .Values.env) }}}}")
+    for field in ("resources", *_VALUES):
         text = text.replace(f"<{field}>", f"{{{{ toJson .Values.{field} }}}}")
     return text

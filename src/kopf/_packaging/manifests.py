@@ -20,6 +20,9 @@ Files = dict[str, list[Obj]]
 EXTRAS = ("pdb", "network-policy", "service-monitor")
 """What is only there if it is asked for."""
 
+NAMESPACE_VARIABLE = "POD_NAMESPACE"
+"""By this, the code can know that it runs in a pod, and where."""
+
 _PORT = 8080
 """Where the health and the metrics are served."""
 _WEBHOOK_PORT = 9443
@@ -82,6 +85,7 @@ def _make_deployment(package: Package) -> Obj:
         "name": "operator",
         "image": package.image,
         "command": arguments,
+        "env": [{"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
         "ports": ports,
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, **probe},
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},

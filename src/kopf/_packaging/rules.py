@@ -111,7 +111,7 @@ def infer_rules(
         for resource in need.selector.select(resources):
             places = scopes if need.namespace is None else {need.namespace}
             rules.add(places, resource, need.verbs, subresource=need.subresource, names=need.names)
-    if settings.posting.enabled and (registry.resources or registry.webhooks):
+    if settings.posting.enabled and registry.resources:  # what admission handlers log, is not posted
         is_global = None not in scopes and any(resource.namespaced is False for resource in plan)
         rules.add({*scopes, _DEFAULT_NAMESPACE} if is_global else scopes, EVENTS, ["create", "patch"])
     if any(selector.can_be_defined for selector in registry.get_selectors()) and not settings.scanning.disabled:

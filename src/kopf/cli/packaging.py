@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -21,7 +22,7 @@ from kopf._models.crds import list_models, make_definitions
 from kopf._operator.activities import Activities
 from kopf._operator.namespace_patterns import check_patterns, get_exact
 from kopf._packaging.formats import NAMES, RELEASE_NAMESPACE, dump, render
-from kopf._packaging.manifests import EXTRAS, Package, make_objects
+from kopf._packaging.manifests import EXTRAS, NAMESPACE_VARIABLE, Package, make_objects
 from kopf._packaging.observed import list_defined, merge_observed
 from kopf._packaging.roles import Account, make_roles
 from kopf._packaging.rules import Rule, Situation, find_resources, infer_rules
@@ -192,9 +193,10 @@ def _find_out(
         exact = get_exact(check_patterns(namespaces))
     except ValueError as e:
         raise click.BadParameter(str(e), param_hint="'--namespace'") from e
-    registry, settings = _load(controls, paths, modules, peering_name, has_startup=not no_startup)
     own = into or (namespaces[0] if exact == {*namespaces} and len(exact) == 1 else "default")
     names = {own: RELEASE_NAMESPACE} if is_chart else {}
+    os.environ[NAMESPACE_VARIABLE] = names.get(own, own)  # the settings can depend on that
+    registry, settings = _load(controls, paths, modules, peering_name, has_startup=not no_startup)
     is_exact = bool(namespaces) and exact == {*namespaces}
     situation = Situation(
         scopes=frozenset(names.get(name, name) for name in exact) if is_exact else frozenset({None}),
