@@ -84,3 +84,28 @@ async def test_sub_handlers_of_resuming_are_called_again_too(operator: Operator,
     await operator.start()
     await kex.wait_handled()
     assert calls == ["quick", "slow 0", "quick", "slow 1", "slow 2"]
+
+
+@pytest.mark.parametrize("filters", [
+    {"when": lambda labels, **_: "mine" in labels},
+    {"labels": {"mine": kopf.PRESENT}},
+], ids=["when", "labels"])
+async def test_an_object_that_no_handler_was_for_is_resumed_when_one_is(
+        operator: Operator, kex: Objects, calls: Calls, filters: Any,
+) -> None:
+    operator.set("watching.push_selectors", False)  # otherwise, it is not even known at the start
+    kopf.on.resume("kopfexamples", id="resume", **filters)(calls.noting(lambda reason, **_: f"resume at {reason}"))
+    kopf.on.update("kopfexamples", id="update", **filters)(calls.noting("update"))
+    await kex.create(labels={"mine": "yes"})
+    await operator.start()
+    await kex.wait_handled()
+    await operator.stop()
+    await kex.merge({"metadata": {"labels": {"mine": None}}})
+    await operator.start()
+    await kex.create_and_wait("other", labels={"mine": "yes"})
+    await kex.merge({"spec": {"field": "unseen"}})
+    calls.items.clear()
+    await kex.merge({"metadata": {"labels": {"mine": "again"}}})
+    await kex.wait_handled(field="unseen")
+    await kex.change_and_wait(field="new")
+    assert calls == ["resume at update", "update", "update"]

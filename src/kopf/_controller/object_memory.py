@@ -22,7 +22,7 @@ MAX_SIZE = 4 * 1024 * 1024
 class ObjectMemory:
     """What is remembered of one object."""
 
-    __slots__ = ("background", "fingerprint", "is_released", "latest", "losses", "removals", "snapshot")
+    __slots__ = ("background", "fingerprint", "is_released", "is_unresumed", "latest", "losses", "removals", "snapshot")
 
     def __init__(self) -> None:
         self.fingerprint: int | None = None
@@ -35,6 +35,8 @@ class ObjectMemory:
         """How many times our finalizer was removed from the object since it was needed there."""
         self.is_released = False
         """Whether all was done for the object that is being deleted, whatever the older states of it look like."""
+        self.is_unresumed = False
+        """Whether it existed before the operator started, and no handler was for it since then: it is resumed later."""
         self.background: ObjectBackground | None = None
         """The daemons & timers of the object, if it has any."""
         self.latest: KubeObject | None = None
@@ -44,7 +46,7 @@ class ObjectMemory:
     def is_blank(self) -> bool:
         """Whether there is nothing to remember."""
         is_untouched = self.fingerprint is None and self.background is None
-        is_untouched = is_untouched and self.latest is None
+        is_untouched = is_untouched and self.latest is None and not self.is_unresumed
         return is_untouched and not self.losses and not self.removals and not self.is_released
 
 

@@ -88,7 +88,7 @@ class TrackedObject:
 
     def take_snapshot(self) -> tuple[Carried, ObjectMemory]:
         """Get what is known of the object now, so that it can be looked at while the operator goes on."""
-        carried = Carried() if self.state is None else self.state.memory
+        carried = Carried(initial=self.memory.is_unresumed) if self.state is None else self.state.memory
         called = None if carried.called is None else {*carried.called}
         unsaved = None if carried.unsaved is None else replace(carried.unsaved, patch=Patch())
         # It can be looked at in another state than the one that was saved.
@@ -109,6 +109,7 @@ class TrackedObjects:
         )
         self._could_match = _make_matcher((*handlers.changing, *handlers.spawning))
         self._keeps_latest = any(handler.is_wakeable for handler in handlers.changing)
+        self._resumes = any(handler.initial for handler in handlers.changing)
         self._background = background
         self.handled = HandledStates()
         self._entries: dict[str, TrackedObject] = {}
@@ -145,11 +146,14 @@ class TrackedObjects:
             return entry
         if entry is None or entry.state is None:
             if not self._is_of_interest(entry, obj.head):
+                if event.type is None and self._resumes:
+                    self.obtain(key).memory.is_unresumed = True
                 self.refresh(entry, obj)
                 return None
             entry = self.obtain(key)
             self.wake(entry)
-        if entry.state is None or entry.state.on_event(obj, now, initial=event.type is None):
+        initial = event.type is None or entry.memory.is_unresumed
+        if entry.state is None or entry.state.on_event(obj, now, initial=initial):
             self.refresh(entry, obj)
         return entry
 

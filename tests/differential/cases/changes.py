@@ -41,6 +41,20 @@ def resume_fn(**kw): see(kw)
 @kopf.on.delete(*E)
 def delete_fn(**kw): see(kw)
 """
+ODD = """
+@kopf.on.resume(*E, when=lambda spec, **_: spec['field'] % 2 == 1)
+def resume_fn(**kw): see(kw)
+"""
+UNBLOCKED = """
+def is_unblocked(annotations, **_):
+    return 'block' not in annotations
+
+@kopf.on.create(*E, when=is_unblocked)
+def create_fn(**kw): see(kw)
+
+@kopf.on.resume(*E, when=is_unblocked)
+def resume_fn(**kw): see(kw)
+"""
 HOLDING = """
 @kopf.on.create(*E)
 @kopf.on.update(*E)
@@ -127,6 +141,14 @@ CASES = [
     Case("resume-one-function-given", ALL, (settle(), stop(), start(), settle()), given=(create(),)),
     Case("resume-changed-in-downtime", EACH, (create(), settle(), stop(), edit(field=7), start(), settle())),
     Case("resume-one-function-changed-in-downtime", ALL, (create(), settle(), stop(), edit(field=7), start(), settle())),
+    Case("resume-once-it-fits-changed-in-downtime", ODD, (
+        create(), settle(), stop(), edit(field=2), start(), settle(), label(x="y"), settle(), edit(field=3), settle(), edit(field=5), settle())),
+    Case("resume-once-it-fits-unchanged", UNBLOCKED, (
+        create(), settle(), annotate(block="yes"), stop(), start(), settle(), annotate(block=None), settle(), edit(field=8), settle())),
+    Case("resume-once-it-fits-changed", UNBLOCKED, (
+        create(), settle(), annotate(block="yes"), stop(), start(), settle(), edit(field=4), settle(), annotate(block=None), settle())),
+    Case("resume-once-it-fits-deleted", UNBLOCKED, (
+        create(), settle(), annotate(block="yes"), stop(), start(), settle(), delete(), settle())),
     Case("resume-deleted", """
         @kopf.on.resume(*E)
         def usual(**kw): see(kw)

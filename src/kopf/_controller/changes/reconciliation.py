@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kopf._client.resources.patching import PatchSuperseded
 from kopf._controller.changes.carried import Carried, Result, Unsaved
-from kopf._controller.changes.decision import END, Plan, Saving, conclude, decide
+from kopf._controller.changes.decision import END, FINALIZER, Plan, Saving, conclude, decide
 from kopf._controller.changes.execution import Execution
 from kopf._controller.changes.observation import Observation
 from kopf._controller.changes.scope import ReconciliationScope
@@ -68,6 +68,9 @@ class Reconciliation(Record, eq=False):
             now = await execution.execute_pending(observed.get_cause(plan.reason), plan.call, now)
             delay, plan.unfit = execution.delay, execution.unfit
         conclude(plan, observed.situation, now)
+        if plan.resumed:
+            is_for_nobody = plan.saving is FINALIZER and any(item.initial for item in scope.candidates.changing)
+            self._memory.is_unresumed = self._carried.initial and is_for_nobody
         if delay and plan.requeue_after is not None:
             plan.requeue_after = max(plan.requeue_after, delay)
         if plan.saving is END:
