@@ -52,7 +52,7 @@ EXPLANATIONS = [
         rf"\+ {LOG} INFO Handler 'quick' succeeded.",
     )),
     # The calls are compared in their order: with one less of them, all after it are different.
-    Explanation("deletion-in-one-patch", ("random-20261211", "random-20261364"), (
+    Explanation("deletion-in-one-patch", ("random-20261211", "random-20261364", "random-20261461"), (
         rf"[+-] {EVENTS} event\d reason=None param=null retry=0.*",
     )),
     Explanation("selected-by-the-server", ("random-*",), (

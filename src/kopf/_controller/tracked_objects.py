@@ -97,7 +97,11 @@ class TrackedObject:
 
 
 class TrackedObjects:
-    """The objects of one resource by their keys."""
+    """
+    The objects of one resource by their keys.
+
+    Large because it has what is known of the resource and of its handlers as a whole, too.
+    """
 
     def __init__(self, runtime: Runtime, handlers: HandlersOfResource, background: Background | None) -> None:
         settings = runtime.settings
