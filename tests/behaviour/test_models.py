@@ -11,6 +11,7 @@ import pydantic
 import pytest
 
 import kopf
+import kopf.testing
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.running import Calls, Logs, Operator
 
@@ -170,3 +171,201 @@ async def test_unfit_objects_wait_until_they_fit(
     await kex.merge({"spec": {"field": 2}}, "unfit")
     await kex.wait_handled("unfit")
     assert [call for call in calls if call != "other"] == [("create", 1), ("create", 2)]
+
+
+@pytest.mark.parametrize("lifecycle", [kopf.lifecycles.one_by_one, kopf.lifecycles.asap, kopf.lifecycles.all_at_once])
+async def test_unfit_sub_handlers_hold_their_parents_and_nobody_else(
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, lifecycle: Any,
+) -> None:
+    @kopf.on.create(Dict)
+    async def parent_fn(**_: Any) -> None:
+        calls.append("parent")
+
+        @kopf.subhandler()
+        async def unfit_fn(spec: DictSpec, **_: Any) -> None:
+            calls.append(("unfit", spec["field"]))
+
+        @kopf.subhandler()
+        async def other_fn(**_: Any) -> None:
+            calls.append("sub")
+
+    kopf.on.create(Dict, id="other")(calls.noting("other"))
+    await operator.start(lifecycle=lifecycle)
+    await kex.create(spec={"field": "text"})
+    await calls.wait(lambda items: {"parent", "sub", "other"} <= {*items})
+    await asyncio.sleep(1000)
+    assert calls.items.count("sub") == calls.items.count("other") == 1
+    assert calls.items.count("parent") < 9
+    assert len(get_unfit(logs)) == 1
+    await kex.merge({"spec": {"field": 1}})
+    await kex.wait_handled()
+    assert ("unfit", 1) in calls.items
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer])
+async def test_daemons_and_timers_begin_when_the_object_fits(
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, decorator: Any, is_async: bool,
+) -> None:
+    async def async_fn(spec: DictSpec, retry: int, **_: Any) -> None:
+        calls.append((spec["field"], retry))
+
+    def sync_fn(spec: DictSpec, retry: int, **_: Any) -> None:
+        calls.append((spec["field"], retry))
+
+    options = {"interval": 100} if decorator is kopf.timer else {}
+    decorator(Dict, retries=1, **options)(async_fn if is_async else sync_fn)
+    await operator.start()
+    await kex.create("unfit", spec={"field": "text"})
+    await asyncio.sleep(1000)
+    assert len(get_unfit(logs)) == 1
+    await kex.merge({"spec": {"field": 1}}, "unfit")
+    await calls.wait_length(1)
+    assert calls[0] == (1, 0)
+
+
+async def test_daemons_that_wait_do_not_hold_the_deletion(operator: Operator, kex: Objects, logs: Logs) -> None:
+    @kopf.daemon(Dict)
+    async def daemon_fn(spec: DictSpec, **_: Any) -> None:
+        pytest.fail("It does not fit.")
+
+    await operator.start()
+    await kex.create(spec={"field": "text"})
+    await logs.wait(".*does not fit.*")
+    await kex.delete_and_wait()
+
+
+async def test_deletions_wait_until_the_object_fits(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
+    @kopf.on.delete(Dict)
+    async def delete_fn(spec: DictSpec, **_: Any) -> None:
+        calls.append(spec["field"])
+
+    await operator.start_and_handle(kex, spec={"field": 1})
+    await kex.merge({"spec": {"field": "text"}})
+    await kex.delete()
+    await logs.wait(".*does not fit.*")
+    await operator.restart()
+    await logs.wait(".*does not fit.*", times=2)
+    assert not calls.items
+    await kex.merge({"spec": {"field": 2}})
+    await kex.wait_gone()
+    assert calls == [2]
+
+
+async def test_half_handled_objects_go_on_when_they_fit_again(
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+) -> None:
+    """Also after a restart in the middle."""
+    @kopf.on.create(Dict)
+    async def create_fn(spec: DictSpec, retry: int, **_: Any) -> None:
+        calls.append((spec["field"], retry))
+        if retry < 1:
+            raise kopf.TemporaryError("not yet", delay=100)
+
+    await operator.start()
+    await kex.create(spec={"field": 1})
+    await calls.wait_length(1)
+    await kex.merge({"spec": {"field": "text"}})
+    await logs.wait(".*does not fit.*")
+    await operator.restart()
+    await kex.merge({"spec": {"field": 2}})
+    await kex.wait_handled()
+    assert calls == [(1, 0), (2, 1)]
+
+
+async def test_old_states_that_do_not_fit_are_none(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.on.update(Dict)
+    async def update_fn(old: Dict | None, new: Dict, **_: Any) -> None:
+        calls.append((old, new.spec))
+
+    await operator.start_and_handle(kex, spec={"field": "text"})
+    await kex.change_and_wait(field=1)
+    assert calls == [(None, {"field": 1})]
+
+
+async def test_raw_events_and_indices_of_unfit_objects(
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+) -> None:
+    @kopf.on.event(Dict)
+    async def event_fn(spec: DictSpec, name: str, **_: Any) -> None:
+        calls.append((name, spec.get("field")))
+
+    @kopf.index(Dict)
+    async def fields(spec: DictSpec, name: str, **_: Any) -> dict[str, Any]:
+        return {name: spec.get("field")}
+
+    @kopf.on.event(Dict, id="look")
+    async def look_fn(fields: kopf.Index[str, int], **_: Any) -> None:
+        calls.append({key: [*values] for key, values in fields.items()})
+
+    await operator.start()
+    await kex.create(spec={"field": 1})
+    await calls.wait(lambda items: items[-1:] == [{"obj": [1]}])
+    await kex.merge({"spec": {"field": "text"}})
+    await calls.wait(lambda items: items[-1:] == [{}])
+    await kex.merge({"spec": {"field": 2}})
+    await calls.wait(lambda items: items[-1:] == [{"obj": [2]}])
+    assert [call for call in calls if isinstance(call, tuple)] == [("obj", 1), ("obj", 2)]
+    assert len(get_unfit(logs)) == 1
+
+
+async def test_reconcilers_get_typed_values(operator: Operator, kex: Objects, calls: Calls) -> None:
+    @kopf.reconcile(Dict)
+    async def reconcile_fn(spec: DictSpec, **_: Any) -> Any:
+        calls.append(spec["field"])
+        for child in ():
+            yield child
+
+    await operator.start()
+    await kex.create(spec={"field": 1})
+    await calls.wait_length(1)
+    assert calls[0] == 1
+
+
+@pytest.mark.parametrize(("hint", "problem"), [
+    (StructSpec, "takes 'spec' as StructSpec, but for Dict it is DictSpec: annotate it so, or leave it out."),
+    (Status, "takes 'spec' as Status, but for Dict it is DictSpec"),
+])
+def test_annotations_by_other_types_are_refused(hint: Any, problem: str) -> None:
+    async def fn(spec: Any, **_: Any) -> None: ...
+    fn.__annotations__["spec"] = hint
+    with pytest.raises(kopf.DeclarationError, match=problem):
+        kopf.on.create(Dict, registry=kopf.OperatorRegistry())(fn)
+
+
+def test_annotations_of_all_forms_are_understood() -> None:
+    async def fn(spec: StructSpec | DictSpec, status: dict[str, Any], old: Any, new: Dict | None, **_: Any) -> None: ...
+    assert Dict.find_decoders(fn, ()).keys() == {"spec", "new"}
+
+    async def plain(spec: kopf.Spec, status: dict[str, Any], new: kopf.BodyEssence, **_: Any) -> None: ...
+    assert Dict.find_decoders(plain, ()) == {}
+
+
+def test_unit_calls_are_decoded() -> None:
+    async def fn(spec: DictSpec, **_: Any) -> None:
+        spec["field"] += 1
+
+    registry = kopf.OperatorRegistry()
+    kopf.on.create(Dict, registry=registry)(fn)
+    run = kopf.testing.run_handler(fn, {"spec": {"field": 1}}, registry=registry)
+    assert run.outcome == "succeeded"
+    run = kopf.testing.run_handler(fn, {"spec": {"field": "text"}}, registry=registry)
+    assert (run.outcome, run.delay) == ("retried", 0)
+    assert "spec.field: Expected `int`, got `str`" in str(run.exception)
+
+
+def test_admission_of_unfit_objects() -> None:
+    async def fn(spec: DictSpec, old: Dict | None, **_: Any) -> None:
+        assert spec["field"] == 1
+        assert old is None
+
+    registry = kopf.OperatorRegistry()
+    kopf.on.validate(Dict, registry=registry)(fn)
+    run = kopf.testing.run_handler(fn, {"spec": {"field": "text"}}, registry=registry)
+    assert run.outcome == "denied"
+    assert run.denial is not None
+    assert run.denial["code"] == 422
+    assert "spec.field" in run.denial["message"]
+    # What is stored already, is to be mended.
+    run = kopf.testing.run_handler(fn, {"spec": {"field": 1}}, old={"spec": {"field": "text"}}, registry=registry)
+    assert run.outcome == "allowed"

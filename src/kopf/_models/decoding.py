@@ -80,7 +80,8 @@ def is_wanted(annotation: Any, hint: Any) -> bool:
 
 def find_strangers(annotation: Any) -> list[str]:
     """Give the names of the classes in the annotation of an argument that could only be decoded."""
-    return [item.__name__ for item in map(strip_optional, list_members(annotation)) if is_class(item)]
+    classes = [item for item in map(strip_optional, list_members(annotation)) if is_class(item)]
+    return [item.__name__ for item in classes if not item.__module__.startswith("kopf.")]  # such as of bodies
 
 
 def read_annotations(fn: Callable[..., Any], names: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,12 +76,17 @@ class Execution(Record, eq=False):
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 break
-        if self.unfit and self.unfit.keys() >= {handler.id for handler in chosen}:
-            # They must not be chosen again and again instead of the others.
-            rest = [handler for handler in pending if handler.id not in self.unfit]
-            if rest and chosen and not self._runtime.pause.is_on:
-                return await self.execute_pending(cause, rest, now)
+        if chosen and (rest := self._list_others(chosen, pending)) and not self._runtime.pause.is_on:
+            return await self.execute_pending(cause, rest, now)
         return now
+
+    def _list_others(
+        self, chosen: Sequence[ChangingHandler], pending: Sequence[ChangingHandler]
+    ) -> Sequence[ChangingHandler]:
+        """If nobody of those who were chosen could be called, the others are to be: not the same ones forever."""
+        if not self.unfit or not self.unfit.keys() >= {handler.id for handler in chosen}:
+            return ()
+        return [handler for handler in pending if handler.id not in self.unfit]
 
     def _order(
         self, lifecycle: LifeCycleFn, pending: Sequence[ChangingHandler], cause: ChangingCause
@@ -149,12 +154,15 @@ class Execution(Record, eq=False):
         now = self._runtime.clock.now()
         pending = get_pending(handlers, self._progress, now)
         chosen = self._order(lifecycle, pending, cause)
-        for handler in chosen:
-            now = await self._execute(cause, handler, now, parent=context)
+        is_refused = bool(pending) and not chosen
+        while chosen:
+            for handler in chosen:
+                now = await self._execute(cause, handler, now, parent=context)
+            chosen = self._order(lifecycle, self._list_others(chosen, pending), cause)
         waiting = [handler for handler in handlers if handler.id not in self.unfit]
         delay = get_delay(waiting, self._progress, now)
         if delay is None and len(waiting) < len(handlers):
             raise UnfitObjectError(next(self.unfit[item.id] for item in handlers if item.id in self.unfit))
         if delay is not None:
-            least = REFUSAL_DELAY if pending and not chosen else 0.0
+            least = REFUSAL_DELAY if is_refused else 0.0
             raise HandlerChildrenRetry("Some sub-handlers are not finished.", delay=max(delay, least))
