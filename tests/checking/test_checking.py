@@ -147,3 +147,36 @@ def test_the_page_tells_what_is_found(tmp_path: pathlib.Path, monkeypatch: pytes
     assert check("handlers.py").output == get_blocks(PAGE, "text")[0]
     (tmp_path / "handlers.py").write_text(f"import kopf\n\n\n{exempted}")
     assert check("handlers.py").output == ""
+
+
+def test_missing_permissions_are_found(tmp_path: pathlib.Path) -> None:
+    path, role = tmp_path / "handlers.py", FOLDER / "role.yaml"
+    path.write_text("import kopf\n\n\n@kopf.on.create('widgets')\ndef create_fn(spec, **_):\n    pass\n")
+    assert check(path, "--crds", CRD, "--roles", role).output == ""
+    path.write_text(path.read_text().replace("spec", "patch"))
+    [finding] = find(path, "--crds", CRD, "--roles", role)
+    assert (finding["file"], finding["rule"]) == (str(role), "missing-permission")
+    assert finding["text"] == "No role permits to patch widgets/status.example.com, as the operator needs."
+    assert "{'apiGroups': ['example.com'], 'resources': ['widgets/status'], 'verbs': ['patch']}" in str(finding["cure"])
+
+
+def test_fields_of_models_are_known(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "handlers_of_models.py"
+    path.write_text("""\
+import dataclasses
+from typing import Any
+import kopf
+
+@dataclasses.dataclass
+class Spec:
+    size: int
+
+class Widget(kopf.CustomResource[Spec, dict[str, Any]], group="example.com", version="v1"):
+    pass
+
+@kopf.on.update(Widget, field="spec.sise")
+def update_fn(spec, **_):
+    print(spec["size"])
+""")
+    [finding] = find(path)
+    assert (finding["line"], finding["rule"], finding["cure"]) == (12, "unknown-field", "Did you mean 'size'?")

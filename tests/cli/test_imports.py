@@ -83,6 +83,7 @@ COMMANDS = [
     "dev",
     "explain",
     "freeze",
+    "init",
     "manifests",
     "plan",
     "rbac",

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._checking.findings import Finding, find_place
 from kopf._checking.sources import Function, Source, list_parameters, walk_own
 from kopf._handlers.registry import OperatorRegistry
+from kopf._packaging.observed import list_defined
+from kopf._packaging.rules import Situation, find_missing, find_resources, infer_rules
+from kopf._settings.settings import OperatorSettings
 from kopf._values.fields import FieldPath
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
@@ -24,31 +27,17 @@ _OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource
 
 def read_definitions(documents: Iterable[Any]) -> Definitions:
     """Make the resources with their schemas of the documents that are definitions; the others are left out."""
-    found = {}
+    found: dict[Resource, Schema] = {}
     for document in documents:
-        if not isinstance(document, Mapping) or document.get("kind") != "CustomResourceDefinition":
-            continue
-        spec = document["spec"]
-        names = spec["names"]
-        for version in spec["versions"]:
-            resource = Resource(
-                spec["group"],
-                version["name"],
-                names["plural"],
-                kind=names["kind"],
-                singular=names.get("singular") or names["kind"].lower(),
-                shortcuts=frozenset(names.get("shortNames") or ()),
-                categories=frozenset(names.get("categories") or ()),
-            )
-            found[resource] = version["schema"]["openAPIV3Schema"]
+        if isinstance(document, Mapping) and document.get("kind") == "CustomResourceDefinition":
+            served = [version for version in document["spec"]["versions"] if version.get("served", True)]
+            schemas = [version["schema"]["openAPIV3Schema"] for version in served]
+            found.update(zip(list_defined([document]), schemas, strict=True))
     return found
 
 
-def check_selectors(
-    registry: OperatorRegistry, definitions: Definitions, others: Collection[Resource]
-) -> Iterator[Finding]:
-    """Find the handlers for resources that are neither defined nor are among the others."""
-    resources = {*definitions, *others}
+def check_selectors(registry: OperatorRegistry, resources: Collection[Resource]) -> Iterator[Finding]:
+    """Find the handlers for resources that are not among these."""
     unmatched = {*registry.get_unmatched(resources)}
     for handler in (*registry.resources, *registry.webhooks):
         for selector in (handler.selector, *getattr(handler, "owns", ())):
@@ -56,6 +45,24 @@ def check_selectors(
                 text = f"There is no {selector} in the given definitions, nor is it built in."
                 cure = suggest(selector, resources) or "Give its definition, too: --crds FILE."
                 yield Finding(*find_place(handler.fn), "unknown-resource", text, cure)
+
+
+def check_permissions(
+    registry: OperatorRegistry,
+    settings: OperatorSettings,
+    resources: Collection[Resource],
+    roles: Mapping[str, Sequence[Any]],
+) -> Iterator[Finding]:
+    """Find what the operator must be permitted, and none of the roles permits; these are by their files."""
+    named = [item for items in roles.values() for item in items if item and item.get("kind") in ("Role", "ClusterRole")]
+    granted = [rule for role in named for rule in role.get("rules") or ()]
+    needed = infer_rules(registry, settings, find_resources(registry, resources)[0], Situation())
+    for rule in needed:
+        if verbs := [*dict.fromkeys(verb for verb, _ in find_missing(rule, granted))]:
+            resource = f"{rule.resource}.{rule.group}".rstrip(".")
+            text = f"No role permits to {', '.join(verbs)} {resource}, as the operator needs."
+            missing = {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": verbs}
+            yield Finding(next(iter(roles)), 1, "missing-permission", text, f"Add the rule: {missing}")
 
 
 def check_fields(registry: OperatorRegistry, definitions: Definitions, sources: Iterable[Source]) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ RULES: Mapping[str, Severity] = {
     "manual-finalizer": "warning",
     "unknown-resource": "error",
     "unknown-field": "error",
+    "missing-permission": "error",
 }
 """All rules: errors never work as written; warnings work until something happens, e.g. a restart."""
 

@@ -46,6 +46,7 @@ _COMMANDS = {
         "Tell what becomes of an object, and why its handlers run or do not run.",
     ),
     "plan": ("kopf.cli.planning:plan_command", "Show what an operator would write, and write nothing."),
+    "init": ("kopf.cli.initializing:init", "Make a new project: an operator with its tests, image, CI, and manifests."),
     "release": ("kopf.cli.releasing:release", "Remove the finalizers of an operator that is gone."),
     "dev": ("kopf.cli.dev.command:dev", "Develop an operator on a local cluster."),
     "replay": ("kopf.cli.replaying:replay_command", 'Replay what "kopf run --record" has recorded.'),

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 import yaml
 
 from kopf._checking.code_checks import check_code
-from kopf._checking.definitions import check_fields, check_selectors, read_definitions
+from kopf._checking.definitions import check_fields, check_permissions, check_selectors, read_definitions
 from kopf._checking.findings import Finding, drop_exempted
 from kopf._checking.refusals import collecting_refusals, list_refusals, make_finding
 from kopf._checking.sources import Source
+from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.registry import OperatorRegistry
 from kopf._logging.tracebacks import is_library
-from kopf._values.resources import Resource
+from kopf._models.crds import list_models, make_definitions
+from kopf._settings.settings import OperatorSettings
 from kopf.cli.loading import LoadingError, load_anew
-from kopf_cluster.kinds.resources import read_resources
+from kopf.cli.packaging import configure, list_builtins
 
 
 @click.command()
@@ -36,9 +39,18 @@ from kopf_cluster.kinds.resources import read_resources
     type=click.Path(exists=True, dir_okay=False),
     help="The definitions of the custom resources; can be repeated.",
 )
+@click.option(
+    "--roles",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The roles of the operator; can be repeated. What they do not permit, is reported.",
+)
 @click.option("--json", "is_json", is_flag=True, envvar="KOPF_CHECK_JSON", help="Print it for programs.")
 @click.argument("paths", nargs=-1)
-def check(paths: tuple[str, ...], modules: tuple[str, ...], crds: tuple[str, ...], is_json: bool) -> None:
+def check(
+    paths: tuple[str, ...], modules: tuple[str, ...], crds: tuple[str, ...], roles: tuple[str, ...], is_json: bool
+) -> None:
     """Tell what is wrong or dangerous in an operator, with no cluster: in its files (PATHS) and modules.
 
     The code is loaded, but no handler is called. The files that it imports from the same folders are checked, too.
@@ -50,7 +62,9 @@ def check(paths: tuple[str, ...], modules: tuple[str, ...], crds: tuple[str, ...
         raise click.UsageError("Name the files of the operator, or its modules: kopf check handlers.py")
     # Whatever the files print, it is not a part of the answer.
     with contextlib.redirect_stdout(sys.stderr):
-        findings = find_all(paths, modules, [*_read_documents(crds)])
+        granted = {path: _read_documents(path, "--roles") for path in roles}
+        definitions = [item for path in crds for item in _read_documents(path, "--crds")]
+        findings = find_all(paths, modules, definitions, granted)
     if is_json:
         click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:
@@ -60,15 +74,20 @@ def check(paths: tuple[str, ...], modules: tuple[str, ...], crds: tuple[str, ...
         raise SystemExit(1)
 
 
-def find_all(paths: Sequence[str], modules: Sequence[str], documents: Sequence[Any]) -> Sequence[Finding]:
-    """Find everything in the operator; the documents are those with the definitions of its resources."""
+def find_all(
+    paths: Sequence[str], modules: Sequence[str], documents: Sequence[Any], roles: Mapping[str, Sequence[Any]]
+) -> Sequence[Finding]:
+    """Find everything in the operator; the documents have the definitions of its resources, the roles are by files."""
     registry, findings, known = OperatorRegistry(), [], {*sys.modules}
     with collecting_refusals() as problems:
         for kind, name in (*((0, path) for path in paths), *((1, module) for module in modules)):
             try:
                 load_anew([] if kind else [name], [name] if kind else [], registry)
             except LoadingError as e:
-                findings.append(_explain_failure(e, name))
+                if isinstance(e.__cause__, DeclarationError):
+                    problems.extend(e.__cause__.problems)
+                else:
+                    findings.append(_explain_failure(e, name))
     first = paths[0] if paths else modules[0]
     findings += [make_finding(problem, first) for problem in (*problems, *list_refusals(registry))]
     sources = []
@@ -76,12 +95,14 @@ def find_all(paths: Sequence[str], modules: Sequence[str], documents: Sequence[A
         with contextlib.suppress(SyntaxError):  # that is said by the loading
             sources.append(Source(path, text))
     findings += [finding for source in sources for finding in check_code(source)]
-    if documents:
-        definitions = read_definitions(documents)
-        findings += [
-            *check_selectors(registry, definitions, _list_builtin()),
-            *check_fields(registry, definitions, sources),
-        ]
+    definitions = read_definitions([*documents, *make_definitions(list_models(registry))])
+    resources = [*definitions, *list_builtins()]
+    findings += check_fields(registry, definitions, sources)
+    findings += check_selectors(registry, resources) if documents else ()
+    if roles and not findings:  # otherwise, it is unknown what is needed
+        settings = OperatorSettings()
+        asyncio.run(configure(registry, settings))
+        findings += check_permissions(registry, settings, resources, roles)
     texts = {source.path: source.text for source in sources}
     return sorted(dict.fromkeys(drop_exempted(findings, texts)))
 
@@ -112,26 +133,9 @@ def _read_texts(paths: Sequence[str], modules: set[str]) -> Iterator[tuple[str, 
             yield path, file.read()
 
 
-def _read_documents(paths: Sequence[str]) -> Iterator[Any]:
-    for path in paths:
-        try:
-            with open(path, encoding="utf-8") as file:
-                yield from yaml.safe_load_all(file)
-        except (OSError, UnicodeError, yaml.YAMLError) as e:
-            raise click.BadParameter(f"{path} cannot be read: {e}", param_hint="'--crds'") from e
-
-
-def _list_builtin() -> list[Resource]:
-    return [
-        Resource(
-            item.group,
-            item.version,
-            item.plural,
-            kind=item.kind,
-            singular=item.singular,
-            shortcuts=frozenset(item.short_names),
-            categories=frozenset(item.categories),
-            preferred=not item.is_preview,
-        )
-        for item in read_resources()
-    ]
+def _read_documents(path: str, option: str) -> list[Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [*yaml.safe_load_all(file)]
+    except (OSError, UnicodeError, yaml.YAMLError) as e:
+        raise click.BadParameter(f"{path} cannot be read: {e}", param_hint=f"'{option}'") from e

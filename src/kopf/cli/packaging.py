@@ -205,7 +205,7 @@ def _find_out(
         own_namespace=names.get(own, own),
     )
     definitions = _list_definitions(registry, crds)
-    resources, unknown = find_resources(registry, [*_list_builtins(), *_list_defined(definitions)])
+    resources, unknown = find_resources(registry, [*list_builtins(), *_list_defined(definitions)])
     if unknown:
         raise click.ClickException(_explain_unknown([*map(str, unknown)]))
     rules = infer_rules(registry, settings, resources, situation)
@@ -241,11 +241,11 @@ def _load(
         except DeclarationError as e:
             raise LoadingError(explain_declarations(e)) from e
         if has_startup:
-            asyncio.run(_configure(registry, settings))
+            asyncio.run(configure(registry, settings))
     return registry, settings
 
 
-async def _configure(registry: OperatorRegistry, settings: OperatorSettings) -> None:
+async def configure(registry: OperatorRegistry, settings: OperatorSettings) -> None:
     """Let those startup handlers that take the settings change them; all others are for running operators."""
     handlers = registry.get_activities(Activity.STARTUP)
     handlers = [item for item in handlers if item.reads is None or "settings" in item.reads]
@@ -301,7 +301,7 @@ def _read_audit(path: pathlib.Path) -> list[Mapping[str, Any]]:
     return requests
 
 
-def _list_builtins() -> list[Resource]:
+def list_builtins() -> list[Resource]:
     """Give all kinds of Kubernetes itself; or none, if the local cluster is not installed."""
     try:
         from kopf_cluster.kinds.resources import read_resources

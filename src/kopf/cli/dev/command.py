@@ -31,6 +31,10 @@ from kopf.cli.running import run
 if TYPE_CHECKING:
     from kopf_cluster import LocalCluster
 
+USUAL_FILE = pathlib.Path("handlers.py")
+USUAL_MANIFESTS = (pathlib.Path("crd.yaml"), pathlib.Path("obj.yaml"))
+"""What is taken from the current folder if nothing is named; so they are called in projects of ``kopf init``."""
+
 POLLING_INTERVAL = 0.25
 """How often to look for changed files and for the operator's end, in seconds."""
 
@@ -85,10 +89,13 @@ def dev(
     Develop an operator on a local cluster.
 
     Starts a local cluster, runs the operator of the files (PATHS), applies the manifests, and reloads the operator
-    when the files change. Ctrl+C stops everything and leaves nothing behind.
+    when the files change. Ctrl+C stops everything and leaves nothing behind. If nothing is named, handlers.py
+    of the current folder is run, and its crd.yaml & obj.yaml are applied, if they are there.
 
     All options of "kopf run" can be used too, e.g. --verbose, --metrics, or --module instead of the files.
     """
+    if not args and not manifests and USUAL_FILE.exists():
+        args, manifests = (str(USUAL_FILE),), tuple(path for path in USUAL_MANIFESTS if path.exists())
     if not args:
         raise click.UsageError("Nothing to run. Name the files with handlers, or modules with -m.")
     # Nothing has to be started to see that the command makes no sense.

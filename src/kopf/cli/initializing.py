@@ -1,0 +1,80 @@
+"""``kopf init``: a new project with everything that an operator needs: model, handlers, tests, image, CI, manifests."""
+
+from __future__ import annotations
+
+import importlib.resources
+import keyword
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+from importlib.resources.abc import Traversable
+
+import click
+
+_SUFFIX = ".tmpl"
+"""Of the templates, so that they are not taken for the code of this project."""
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
+"""A label by RFC 1123, which the kind of the objects, and the names of all manifests can be made of."""
+
+_TAKEN = frozenset({*keyword.kwlist, "Any", "Spec", "Status"})
+"""Which kinds there cannot be, as the templates have such names."""
+
+
+def _check_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if not _NAME.fullmatch(value):
+        rule = "at most 51 lower-case letters, digits, and dashes, beginning with a letter, not ending with a dash"
+        raise click.BadParameter(f"{value!r} cannot be a name in Kubernetes: {rule}.", ctx, param)
+    if _make_kind(value) in _TAKEN:
+        raise click.BadParameter(f"{value!r} cannot be the name, as the code has another meaning for it.", ctx, param)
+    return value
+
+
+def _check_group(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    labels = value.split(".")
+    if len(labels) < 2 or not all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", label) for label in labels):
+        raise click.BadParameter(f"{value!r} is not a domain, for example: example.com", ctx, param)
+    return value
+
+
+@click.command()
+@click.option(
+    "--group", default="example.com", show_default=True, metavar="DOMAIN", callback=_check_group, help="The API group."
+)
+@click.argument("name", callback=_check_name)
+def init(name: str, group: str) -> None:
+    """Make a new project in the folder NAME: an operator with its tests, which pass as they are.
+
+    There must be no such folder, or it must be empty: nothing is overwritten.
+    """
+    folder = pathlib.Path(name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise click.ClickException(f"{name!r} exists already, and is not overwritten. Choose another name.")
+    kind = _make_kind(name)
+    words = {"name": name, "group": group, "kind": kind, "singular": kind.lower(), "plural": _pluralise(kind.lower())}
+    for path, text in _read_templates(importlib.resources.files("kopf") / "_project_templates"):
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_fill(text, words), encoding="utf-8")
+    click.echo(f"The operator is in {name}/. Try it:\n\n  cd {name} && make test && kopf dev")
+
+
+def _make_kind(name: str) -> str:
+    return "".join(part.capitalize() for part in name.split("-"))
+
+
+def _pluralise(word: str) -> str:
+    return f"{word}es" if word.endswith(("s", "x", "z", "ch", "sh")) else f"{word}s"
+
+
+def _read_templates(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Read the templates with the paths that are made of them: ``dot-`` is for hidden files."""
+    for item in folder.iterdir():
+        path = prefix + item.name.removesuffix(_SUFFIX).replace("dot-", ".", 1)
+        if item.is_dir():
+            yield from _read_templates(item, f"{path}/")
+        elif item.name.endswith(_SUFFIX):
+            yield path, item.read_text(encoding="utf-8")
+
+
+def _fill(text: str, words: Mapping[str, str]) -> str:
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: words[match[1]], text)

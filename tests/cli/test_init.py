@@ -1,0 +1,130 @@
+"""New projects: they are complete, and their own checks and tests pass as they are."""
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import click.testing
+import pytest
+
+from kopf.cli import main
+from kopf.testing import LocalCluster
+from tests.cli.processes import ROOT, Forge, Process
+from tests.patience import PATIENCE
+
+LONGEST = "a" + "-very-long-name" * 3 + "-here"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def init(*args: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(main, ["init", *args])
+
+
+def install(project: pathlib.Path) -> None:
+    """Let the project believe that its environment is made: it is the one of these tests."""
+    scripts = project / ".venv" / "bin"
+    scripts.mkdir(parents=True)
+    for path in pathlib.Path(sys.executable).parent.iterdir():
+        (scripts / path.name).symlink_to(path)
+    (scripts / "python").unlink()
+    for name, command in {"python": "", "kopf": "-m kopf", "mypy": "-m mypy"}.items():
+        (scripts / name).unlink(missing_ok=True)
+        (scripts / name).write_text(f'#!/bin/sh\nexec {sys.executable} {command} "$@"\n')
+        (scripts / name).chmod(0o755)
+    (project / ".venv" / ".installed").touch()
+
+
+def make(project: pathlib.Path, target: str) -> str:
+    """Make something in the project, which must succeed; give what is printed."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTEST_ADDOPTS": "-p no:cacheprovider"}
+    done = subprocess.run(
+        ["make", target], cwd=project, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=PATIENCE, check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_the_checks_of_new_projects_pass(folder: pathlib.Path) -> None:
+    result = init("my-app")
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "  cd my-app && make test && kopf dev")
+    install(folder / "my-app")
+    output = make(folder / "my-app", "test")
+    assert "Success: no issues found" in output
+    assert "7 passed" in output
+
+
+@pytest.mark.parametrize("name", [LONGEST, "x", "zoo"])
+def test_the_layout_does_not_depend_on_names(folder: pathlib.Path, name: str) -> None:
+    init(name)
+    for command in (["check"], ["format", "--check"]):
+        subprocess.run([sys.executable, "-m", "ruff", *command, name], check=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("args", [[LONGEST, "--group=some.company.example.com"], ["x"]])
+def test_the_definitions_are_those_of_the_models(folder: pathlib.Path, args: list[str]) -> None:
+    init(*args)
+    done = subprocess.run(
+        [sys.executable, "-m", "kopf", "crd", "handlers.py", "--check", "crd.yaml"], cwd=args[0], capture_output=True,
+        text=True, timeout=PATIENCE, check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_new_projects_are_developed_on_a_local_cluster(folder: pathlib.Path, forge: Forge | None) -> None:
+    init("my-app")
+    config = folder / "kubeconfig.yaml"
+    with Process(
+        "dev", "--no-open", f"--kubeconfig={config}", cwd=folder / "my-app", log=folder / "output.log", forge=forge,
+    ) as process:
+        process.wait_for("Applied obj.yaml: MyApp default/sample")
+        process.wait_for("succeeded")
+        assert process.stop() == 0
+
+
+def test_new_projects_have_manifests(folder: pathlib.Path, cluster: LocalCluster) -> None:
+    init("my-app")
+    install(folder / "my-app")
+    make(folder / "my-app", "manifests")
+    for path in sorted((folder / "my-app" / "deploy").iterdir()):
+        assert cluster.apply(path)
+    assert cluster.apply(folder / "my-app" / "obj.yaml")
+
+
+def test_nothing_is_overwritten(folder: pathlib.Path) -> None:
+    (folder / "empty").mkdir()
+    assert init("empty").exit_code == 0
+    (folder / "empty" / "handlers.py").write_text("mine")
+    result = init("empty")
+    assert (result.exit_code, "exists already" in result.output) == (1, True)
+    assert (folder / "empty" / "handlers.py").read_text() == "mine"
+    (folder / "file").write_text("mine")
+    assert init("file").exit_code == 1
+
+
+@pytest.mark.parametrize("name", [
+    "My-app", "my_app", "-app", "app-", "1app", "app.one", "", "a" * 52, "приложение", "a/b",
+])
+def test_names_are_those_of_kubernetes(folder: pathlib.Path, name: str) -> None:
+    result = init("--", name)
+    assert (result.exit_code, "cannot be a name" in result.output) == (2, True)
+    assert [*folder.iterdir()] == []
+
+
+@pytest.mark.parametrize("name", ["none", "spec", "status"])
+def test_names_do_not_clash_with_those_in_the_code(name: str) -> None:
+    result = init(name)
+    assert (result.exit_code, "has another meaning" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize("group", ["example", "Example.com", "example..com", "-example.com"])
+def test_groups_are_domains(folder: pathlib.Path, group: str) -> None:
+    result = init("my-app", f"--group={group}")
+    assert (result.exit_code, "is not a domain" in result.output) == (2, True)
