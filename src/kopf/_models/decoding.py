@@ -52,7 +52,7 @@ def decode(hint: Any, value: Any, *, name: str, kind: str) -> Any:
 
 
 def _decode_own(hint: type[Any], value: Any) -> Any:
-    if hint is Quantity or (hint is Duration and isinstance(value, str)):
+    if hint in (Quantity, Duration):
         return hint(value)
     raise ValueError(f"Expected `{hint.__name__}`, got `{type(value).__name__}`")
 

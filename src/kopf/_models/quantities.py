@@ -20,9 +20,9 @@ class _Text(str):
     SCHEMA: ClassVar[dict[str, Any]]
 
     def __new__(cls, value: object) -> Self:
-        """Take a text, or a number if that is a form of it, too."""
+        """Take a text, or a whole number if that is a form of it, too."""
         self = super().__new__(cls, value)
-        if not re.search(cls.PATTERN, self):
+        if type(value) is bool or not isinstance(value, str | int) or not re.fullmatch(cls.PATTERN, self):
             raise ValueError(f"{value!r} is not a {cls.__name__.lower()}")
         return self
 

@@ -12,9 +12,11 @@ from kopf._values.decoded_sizes import find_excess
 
 
 def _convert(value: Any) -> Any:
-    """Make a value that can be encoded of one that cannot: the views of bodies."""
+    """Make a value that can be encoded of one that cannot: the views of bodies, texts of other classes."""
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, str):
+        return str(value)
     raise TypeError(f"values of the type {type(value).__name__} cannot be encoded")
 
 
