@@ -61,13 +61,14 @@ def declare() -> None:
         return {"metadata": obj["metadata"], "spec": {**obj["spec"], "size": size}}
 
 
+def configure(settings: kopf.OperatorSettings) -> None:
+    settings.admission.server = kopf.WebhookServer(addr="127.0.0.1", port=0)
+    settings.admission.managed = NAME
+
+
 @pytest.fixture
 def start(operator: Operator, api: API) -> Start:
     """Starts the operator, and waits until the API servers would call it."""
-    def configure(settings: kopf.OperatorSettings) -> None:
-        settings.admission.server = kopf.WebhookServer(addr="127.0.0.1", port=0)
-        settings.admission.managed = NAME
-
     async def start(definition: Obj | None = None) -> None:
         operator.configure = configure
         if definition is not None:
@@ -189,7 +190,8 @@ async def test_own_objects_are_handled_in_other_versions(start: Start, api: API,
     kopf.index("widgets.v1.example.com")(lambda spec, **_: {1: spec["size"]})
     kopf.on.create("widgets.v1.example.com")(lambda spec, **_: sizes.append(spec["size"]))
     kopf.on.validate("widgets.v1.example.com")(lambda **_: None)
-    operator.cluster.apply(make_definition("v1beta1", "v1", stored="v1beta1"))
+    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+    await operator.stop()
     await api.request("POST", url("v1beta1"), make(5))
     await start()
     async with asyncio.timeout(PATIENCE):
@@ -281,6 +283,49 @@ async def test_slow_functions(start: Start, api: API, monkeypatch: pytest.Monkey
     await api.request("POST", url("v1beta1"), make(5))
     for request in (api.request("GET", url("v1", "one")), api.request("POST", url("v1"), make("5G", "v1", "two"))):
         assert f"The objects of {WIDGETS} were not converted in 0.5 seconds." in await refuse(request)
+
+
+@pytest.mark.parametrize(("status", "error"), [
+    (403, "permit the verb 'patch' on 'customresourcedefinitions.apiextensions.k8s.io'"), (422, "is not accepted"),
+])
+async def test_refused_definitions_end_the_operator(
+        start: Start, operator: Operator, status: int, error: str,
+) -> None:
+    declare()
+    operator.cluster.apply(make_definition("v1beta1", "v1", stored="v1beta1"))
+    operator.cluster.faults.inject(status, verb="patch", resource="customresourcedefinitions")
+    operator.configure = configure
+    await operator.launch()
+    with pytest.raises(Exception, match=error):
+        await operator.wait()
+
+
+@pytest.mark.parametrize("status", [409, 429, 500, 503])
+async def test_temporary_errors_are_survived(start: Start, operator: Operator, logs: Logs, status: int) -> None:
+    logs.expected.append("publisher of the conversion webhook configuration has failed")
+    declare()
+    operator.cluster.apply(make_definition("v1beta1", "v1", stored="v1beta1"))
+    operator.cluster.faults.inject(status, verb="patch", resource="customresourcedefinitions", times=3)
+    await start()
+
+
+async def test_replicas_take_over(start: Start, api: API, operator: Operator) -> None:
+    """Each one has a server of its own, and does not fight for being asked."""
+    declare()
+    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+    first = await api.request("GET", f"{CRDS}/{WIDGETS}")
+    replica = Operator(operator.cluster, operator.registry)
+    replica.configure = configure
+    await replica.launch()
+    second = await wait_definition(api, lambda obj: obj["spec"]["conversion"] != first["spec"]["conversion"])
+    await api.request("POST", url("v1beta1"), make(5))
+    assert (await api.request("GET", url("v1", "one")))["spec"] == {"size": "5G"}
+    assert (await api.request("GET", f"{CRDS}/{WIDGETS}"))["metadata"]["resourceVersion"] == (
+        second["metadata"]["resourceVersion"])
+    await replica.stop()
+    await wait_definition(api, lambda obj: obj["spec"]["conversion"] == first["spec"]["conversion"])
+    await api.request("POST", url("v1beta1"), make(6, name="two"))
+    assert (await api.request("GET", url("v1", "two")))["spec"] == {"size": "6G"}
 
 
 async def test_conversions_need_a_server(operator: Operator) -> None:

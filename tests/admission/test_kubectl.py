@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -267,3 +268,18 @@ async def test_persistent_webhooks_block_when_the_operator_is_down(
     assert outcome.code == 1
     assert f'failed calling webhook "blocking.{NAME}"' in outcome.errors
     assert (await run("label", "kopfexample/kex", "l=v")).code == 0
+
+
+async def test_slow_functions_in_threads(start: Any, run: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They go on, but the user gets an answer."""
+    monkeypatch.setattr("kopf._admission.reviewing.MAX_TIMEOUT", 0.5)
+    gate = threading.Event()
+
+    @kopf.on.validate("kopfexamples", id="check")
+    def check(**_: Any) -> None:
+        gate.wait(PATIENCE)
+
+    await start()
+    outcome = await run("create", obj=make())
+    gate.set()
+    assert outcome.errors == denied("check", "The handlers have not finished in 0.5 seconds.")

@@ -19,7 +19,6 @@ from kopf._handlers import converting
 from kopf._handlers.converting import ConversionError, ConversionRoutes, Obj
 from kopf._handlers.handlers import ConversionHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._handlers.thread_pools import CallAbandoned
 from kopf._logging.loggers import objects_logger
 from kopf._values import codec
 from kopf._values.reviews import ConversionRequest, MalformedReviewError, UnknownWebhookError, parse_conversion
@@ -79,12 +78,9 @@ class Conversions:
     async def _call(self, handler: ConversionHandler, objs: Sequence[Obj]) -> Sequence[Obj]:
         if handler.is_async:
             return [await converting.convert_async(handler, obj) for obj in objs]
-        try:
-            converted: Sequence[Obj] = await self._runtime.executor.threads.call(
-                handler.id, lambda: [converting.convert(handler, obj) for obj in objs], is_long=True
-            )
-        except CallAbandoned:
-            raise asyncio.CancelledError from None  # timeouts do not know themselves in others before Python 3.13
+        converted: Sequence[Obj] = await self._runtime.executor.threads.call(
+            handler.id, lambda: [converting.convert(handler, obj) for obj in objs], is_long=True
+        )
         return converted
 
 

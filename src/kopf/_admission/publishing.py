@@ -218,7 +218,7 @@ class Publication:
 
     def _accept_pause(self) -> None:
         if not self._runtime.pause.is_on:
-            for publisher in self._publishers:
+            for publisher in self._admission:
                 publisher.reclaim()
 
     async def retire(self) -> None:

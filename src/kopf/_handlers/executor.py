@@ -21,7 +21,7 @@ from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome, make_content
 from kopf._handlers.retry_policy import Judgement, check_limits, judge
 from kopf._handlers.running_attempts import RunningAttempts
-from kopf._handlers.thread_pools import CallAbandoned, ThreadPools
+from kopf._handlers.thread_pools import ThreadPools, get_abandoned_call
 from kopf._logging.loggers import Logger
 from kopf._logging.once import Once
 from kopf._settings.settings import ExecutionSettings
@@ -172,7 +172,8 @@ class HandlerExecutor:
 
 
 def _report_cancellation(handler: Handler, error: asyncio.CancelledError, logger: Logger) -> None:
-    if not isinstance(error, CallAbandoned):
+    call = get_abandoned_call(error)
+    if call is None:
         logger.warning("%s is cancelled. Will escalate.", handler)
         return
     if not isinstance(handler, SpawningHandler):  # for those, whoever has stopped them says it
@@ -182,7 +183,7 @@ def _report_cancellation(handler: Handler, error: asyncio.CancelledError, logger
             handler,
         )
     if logger.isEnabledFor(logging.DEBUG):
-        logger.debug("%s is executed at: %s", handler, error.call.describe_stack())
+        logger.debug("%s is executed at: %s", handler, call.describe_stack())
 
 
 def _make_kwargs(handler: Handler, cause: Cause, attempt: Attempt) -> Kwargs:

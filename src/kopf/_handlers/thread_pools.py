@@ -29,12 +29,14 @@ PATIENCE = 0.05
 """How long the functions are left to the threads that are there, in seconds, until one more thread is added."""
 
 
-class CallAbandoned(asyncio.CancelledError):
-    """Nobody waits for the function anymore, but it goes on in its thread, as threads cannot be cancelled."""
+def get_abandoned_call(error: asyncio.CancelledError) -> TracedCall | None:
+    """
+    Get the call for which nobody waits anymore, but which goes on in its thread, as threads cannot be cancelled.
 
-    def __init__(self, call: TracedCall) -> None:
-        super().__init__()
-        self.call = call
+    It is in the error itself: until Python 3.13, timeouts do not recognise themselves in errors of other classes.
+    """
+    call = error.args[0] if error.args else None
+    return call if isinstance(call, TracedCall) else None
 
 
 class ThreadPools:
@@ -67,7 +69,7 @@ class ThreadPools:
             return await asyncio.get_running_loop().run_in_executor(self._adapt(executor), call)
         except asyncio.CancelledError as e:
             if call.is_running:
-                raise CallAbandoned(call) from e
+                raise asyncio.CancelledError(call) from e
             raise
         finally:
             call.release()
@@ -82,7 +84,7 @@ class ThreadPools:
             return await self._brief_calls.call(call)
         except asyncio.CancelledError as e:
             if call.is_running:
-                raise CallAbandoned(call) from e
+                raise asyncio.CancelledError(call) from e
             raise
 
     def _adapt(self, executor: concurrent.futures.Executor) -> concurrent.futures.Executor:

@@ -60,7 +60,7 @@ class ReadinessSummary:
             self._runtime.index_readiness.call_when_open(is_indexed.set)
             await is_indexed.wait()
         user = await _find_user(self._runtime.api.for_tools)
-        count = len(self._registry.resources) + len(self._registry.webhooks)
+        count = len(self._registry.resources) + len(self._registry.webhooks) + len(self._registry.conversions)
         parts = [f"{count} handler{'s' * (count != 1)}", _describe_place(resources, self._namespaces.names)]
         parts += [] if user is None else [f"as {user}"]
         logger.info("ready: %s", ", ".join([*parts, self._peering.describe()]))
