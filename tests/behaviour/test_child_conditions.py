@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf.testing import Simulation, explore
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
 from tests.behaviour.running import Calls, Operator
 from tests.behaviour.test_conditions import get_conditions
+from tests.testing.kopfexamples import CRD, make
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
@@ -119,3 +121,30 @@ async def test_nothing_is_said_by_default(operator: Operator, kex: Objects) -> N
     await operator.start(watching=("kopfexamples", "jobs"))
     obj = await kex.create_and_wait()
     assert "status" not in obj
+
+
+EXPLORED = kopf.OperatorRegistry()
+
+
+@kopf.reconcile("kopfexamples", owns="deployments", conditions=True, registry=EXPLORED)
+async def explored_fn(name: str, spec: Any, patch: kopf.Patch, **_: Any) -> Any:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "image"}]}}
+    selector = {"matchLabels": labels}
+    yield {"apiVersion": "apps/v1", "kind": "Deployment",
+           "spec": {"replicas": spec["replicas"], "selector": selector, "template": template}}
+    kopf.conditions(patch)["Scaled"] = kopf.Condition(spec["replicas"] > 1, "Counted")
+
+
+@explore(registry=EXPLORED, crds=[CRD], simulate=True, troubles=["crash", "lost answer"], ignore=["pods"])
+async def story(simulation: Simulation) -> None:
+    await simulation.apply(make(replicas=1))
+    await simulation.settle()
+    await simulation.patch("kopfexamples", "obj", {"spec": {"replicas": 2}})
+    await simulation.settle()
+    obj = await simulation.get("kopfexamples", "obj")
+    assert has(Ready="True", Scaled="True")(obj)
+
+
+def test_whatever_happens_they_come_out_right() -> None:
+    story()

@@ -136,6 +136,11 @@ def test_reconcilers_delete_what_they_own_and_look_at_what_they_use(show: Show) 
     ]
 
 
+def test_reconcilers_set_conditions(show: Show) -> None:
+    kopf.reconcile("kopfexamples", owns="deployments", conditions=True)(silent)
+    assert ("", "kopfexamples/status", "patch") in show()
+
+
 def test_timers_own(show: Show) -> None:
     kopf.timer("kopfexamples", owns="deployments", interval=1)(silent)
     assert show()[0] == ("", "deployments", "get list watch create patch")
