@@ -3,7 +3,8 @@ The floor of a handled object: what any operator on ``aiohttp`` has to do, and n
 
 It watches the objects of the benchmark; for each new one, it logs two lines, as the framework does, and saves the last
 handled configuration by a patch. With several handlers (the argument), each but the last one logs a line and saves that
-it is done. No retries, no filters, no memory of what was done.
+it is done. With no handlers, it does with each event what a handler of raw events does. No retries, no filters, no
+memory of what was done.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ logging.basicConfig(level=logging.INFO, format="[%(asctime)s] %(name)-20.20s [%(
 logger = logging.getLogger("bare")
 
 HANDLERS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+_NOBODY = os.open(os.devnull, os.O_WRONLY)
 _PROGRESS = '{"started":"2026-01-01T00:00:00.000000+00:00","purpose":"create","retries":1,"success":true}'
 
 
@@ -64,6 +66,13 @@ async def save(session: aiohttp.ClientSession, name: str, annotations: dict[str,
         await response.read()
 
 
+def report(event: Event) -> None:
+    """Do what a handler of raw events does, here for nobody; and log a line of that."""
+    name = event.object.metadata.name
+    os.write(_NOBODY, f"{event.type} {name}\n".encode())
+    logger.info("[default/%s] Handler 'event_fn' succeeded.", name)
+
+
 async def follow(session: aiohttp.ClientSession) -> None:
     """Watch, forever."""
     decoder = msgspec.json.Decoder(Event)
@@ -74,7 +83,9 @@ async def follow(session: aiohttp.ClientSession) -> None:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 event = decoder.decode(line)
-                if event.type == "ADDED":
+                if not HANDLERS:
+                    report(event)
+                elif event.type == "ADDED":
                     task = asyncio.create_task(handle(session, event.object))
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)

@@ -3,6 +3,7 @@ Compare what an object takes in calm operators: each is woken up for it, so that
 
     .venv/bin/python -m benchmarks.calm
     .venv/bin/python -m benchmarks.calm --handlers 6
+    .venv/bin/python -m benchmarks.calm --handlers 0   # only raw events
     .venv/bin/python -m benchmarks.calm --beside ../other/.venv/bin/python   # e.g. of another version
 
 The operator runs beside the floor (``bare_operator.py``), or beside the same operator under another Python, each on
@@ -33,8 +34,8 @@ INTERVAL = 0.02
 OBJECTS = 200
 """For each of the two, in every round."""
 
-FILES = {1: "create_one.py", 6: "create_six.py"}
-"""The operators by the number of their handlers."""
+FILES = {0: "raw_events.py", 1: "create_one.py", 6: "create_six.py"}
+"""The operators by the number of their handlers of changes."""
 
 WARM_UP = 50
 ROUNDS = 5
