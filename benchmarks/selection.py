@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import pathlib
 import statistics
 import sys
 import tempfile
 
-import yaml
-
 from benchmarks.loading import Client
-from benchmarks.processes import OPERATORS, Framework, Pipe, running_cluster, running_operator
+from benchmarks.places import local_place
+from benchmarks.processes import OPERATORS, Framework, Pipe, running_operator
 
 _SHARE = 100
 _SETTLING = 3.0
@@ -77,10 +75,8 @@ async def main(count: int, rounds: int) -> None:
     """Measure both ways in turn; print the medians."""
     names = [f"widget-{index:06}" for index in range(count)]
     with tempfile.TemporaryDirectory() as directory:
-        config = pathlib.Path(directory) / "config"
-        async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(running_cluster(config))
-            client = await stack.enter_async_context(Client.connected(yaml.safe_load(config.read_text())))
+        async with local_place(pathlib.Path(directory)) as place:
+            client, config = place.client, pathlib.Path(place.kubeconfig)
             await _create(client, names)
             results: dict[str, list[Figures]] = {"no": [], "yes": []}
             for number in range(rounds):
