@@ -48,6 +48,20 @@ async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling
     assert [warning.split(" is dropped")[0] for warning in warnings] == ["The field 'status.a'", "The field 'status.b'"]
 
 
+async def test_conditions_that_are_dropped_by_the_schema_are_warned_of(
+        operator: Operator, strict: Objects, logs: Logs,
+) -> None:
+    @kopf.on.create("strictexamples")
+    @kopf.on.update("strictexamples")
+    async def fn(patch: kopf.Patch, **_: Any) -> None:
+        kopf.conditions(patch)["Ready"] = kopf.Condition(True, "Up")
+
+    await operator.start_and_handle(strict, spec={"field": 1})
+    await strict.change_and_wait(field=2)
+    [warning] = logs.get_messages(level=logging.WARNING)
+    assert warning.startswith("The field 'status.conditions' is dropped by the API")
+
+
 async def test_progress_in_a_status_that_is_dropped_is_not_needed(
         operator: Operator, strict: Objects, calls: Calls,
 ) -> None:

@@ -135,6 +135,11 @@ class _Changes:
     def __init__(self) -> None:
         self.by_types: dict[str, Callable[[Obj | None], Obj | None]] = {}
 
+    @property
+    def status_fields(self) -> Collection[str]:
+        """What must be in the status afterwards, unless it is dropped by the API: that is warned of."""
+        return ("conditions",) if self.apply([]) else ()
+
     def __call__(self, body: Any) -> None:
         old = _list_items(body)
         new = self.apply(old)

@@ -234,11 +234,13 @@ class Writing:
 
     def _check_status(self, obj: KubeObject, outgoing: Patch) -> None:
         """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
-        if "status" not in outgoing:
+        if "status" not in outgoing and not outgoing.fns:
             return
+        wanted = {**(outgoing.get("status") or {})}
+        wanted.update((key, True) for fn in outgoing.fns for key in getattr(fn, "status_fields", ()))
         warnings, resource, status = self._scope.runtime.warnings, self._scope.resource, obj.get("status")
         stored = status if isinstance(status, Mapping) else {}
-        for key, value in (outgoing.get("status") or {}).items():
+        for key, value in wanted.items():
             is_lost = value is not None and value != {} and stored.get(key) is None
             if is_lost and warnings.is_new((resource, key)):
                 self._observed.logger.warning(
