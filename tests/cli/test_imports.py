@@ -37,7 +37,8 @@ OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": 
 UNNEEDED = [
     "kopf_cluster", "kopf.testing", "kopf.cli.checking", "kopf.cli.dev", "kopf.cli.cluster", "kopf.cli.peering",
     "kopf.cli.releasing",
-    "kopf._admission", "kopf._checking", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._values.reviews",
+    "kopf._admission", "kopf._checking", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._models",
+    "kopf._values.reviews",
     "kopf._serving.http_server", "kopf._serving.threaded_server",
     "kopf._controller.background", "kopf._controller.deselected_objects", "kopf._controller.unselected",
     "kopf._replay", "kopf._virtual_time",

@@ -1,6 +1,7 @@
 """Handlers with everything annotated: type checkers have nothing to say about them, see `test_typing.py`."""
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -97,3 +98,41 @@ def phases(namespace: str, name: str, status: kopf.Status, **_: Any) -> dict[tup
 @kopf.timer("kopfexamples", interval=60, idle=10, sharp=True)
 def tick(phases: kopf.Index[tuple[str, str], str], **_: Any) -> list[str]:
     return list(phases.get(("ns", "pod"), []))
+
+
+@dataclasses.dataclass
+class WebAppSpec:
+    replicas: int
+    memory: kopf.Quantity | None = None
+
+
+@dataclasses.dataclass
+class WebAppStatus:
+    phase: str | None = None
+
+
+class WebApp(
+        kopf.CustomResource[WebAppSpec, WebAppStatus],
+        group="example.com", version="v1", columns={"Replicas": ".spec.replicas"}, rules=[kopf.Rule("true")],
+):
+    """A kind that is described by types."""
+
+
+def is_web_app_large(spec: WebAppSpec, **_: Any) -> bool:
+    return spec.replicas > 9
+
+
+@kopf.on.create(WebApp, when=is_web_app_large)
+@kopf.on.update(WebApp, owns=[WebApp, "deployments"])
+async def handle_web_app(
+        spec: WebAppSpec, status: WebAppStatus, old: WebApp | None, new: WebApp, patch: kopf.Patch, **_: Any,
+) -> str:
+    if old is not None and old.spec.replicas < new.spec.replicas:
+        patch.status["phase"] = (status.phase or "").upper()
+    return str(spec.memory.value) if spec.memory is not None else ""
+
+
+@kopf.index(WebApp)
+def web_apps(body: kopf.Body, **_: Any) -> dict[str | None, int]:
+    app = WebApp(body)
+    return {app.metadata.name: app.spec.replicas}

@@ -292,6 +292,7 @@ def test_what_fits_is_accepted_and_what_does_not_is_refused(
         if fits(model, value):
             model(create(cluster, model, {"value": value}))
             continue
-        for make in (lambda spec: model({"spec": spec}), lambda spec: create(cluster, model, spec)):
-            with pytest.raises((kopf.ModelMismatchError, APIStatus), match=r"spec\.value"):
-                make({"value": value})
+        with pytest.raises(kopf.ModelMismatchError, match=r"spec\.value"):
+            model({"spec": {"value": value}})
+        with pytest.raises(APIStatus, match=r"spec\.value"):
+            create(cluster, model, {"value": value})
