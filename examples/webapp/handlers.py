@@ -30,24 +30,18 @@ class WebApp(
     """An application that is served over HTTP."""
 
 
-@kopf.reconcile(WebApp, owns=["deployments", "services", "ingresses"], backoff=kopf.exponential())
-async def serve(name, spec: WebAppSpec, patch, **_):
+@kopf.reconcile(WebApp, owns=["deployments", "services", "ingresses"], conditions=True, backoff=kopf.exponential())
+async def serve(name, spec: WebAppSpec, **_):
     labels = {"app": name}
     container = {"name": "web", "image": spec.image, "ports": [{"containerPort": spec.port}]}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     selector = {"matchLabels": labels}
-    deployment = yield make("apps/v1", "Deployment", replicas=spec.replicas, selector=selector, template=template)
+    yield make("apps/v1", "Deployment", replicas=spec.replicas, selector=selector, template=template)
     yield make("v1", "Service", selector=labels, ports=[{"port": 80, "targetPort": spec.port}])
     if spec.host is not None:
         backend = {"service": {"name": name, "port": {"number": 80}}}
         paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
         yield make("networking.k8s.io/v1", "Ingress", rules=[{"host": spec.host, "http": {"paths": paths}}])
-
-    kopf.conditions(patch)["Ready"] = kopf.Condition(
-        kopf.is_ready(deployment),
-        reason="DeploymentIsReady" if kopf.is_ready(deployment) else "DeploymentIsNotReady",
-        message=f"{deployment.status.get('readyReplicas', 0)} of {spec.replicas} pods are ready.",
-    )
 
 
 def make(api_version, kind, **spec):

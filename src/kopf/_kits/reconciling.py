@@ -39,7 +39,7 @@ LABEL = "kopf.dev/reconciler"
 _MAX_LABEL = 63
 _FOREIGN_DELAY = 60.0
 _GARBAGE_DELAY = 1.0
-"""When to look again if the object in the way is already being deleted, in seconds."""
+"""When to look again if the object in the way is being deleted, or was changed by others just now, in seconds."""
 
 
 class ForeignObjectError(TemporaryError):
@@ -228,10 +228,13 @@ class _Reconciliation:
             preconditions = {"uid": head.uid, "resourceVersion": head.resourceVersion}
             payload = {"propagationPolicy": "Background", "preconditions": preconditions}
             url = resource.get_url(namespace=head.namespace, name=head.name)
-            # If it has changed meanwhile, its event is underway, and will be the reason for another call.
-            with contextlib.suppress(APINotFoundError, APIConflictError):
+            try:
                 await get_current_api().delete(url, payload=payload)
                 self._cause.logger.info("%s is deleted: it is not yielded anymore.", _name(obj))
+            except APINotFoundError:
+                pass
+            except APIConflictError as e:  # it can be somebody else's by now: look at it as it is then
+                raise TemporaryError(f"{_name(obj)} has changed before it was deleted.", _GARBAGE_DELAY) from e
 
 
 def _list_returned(result: Any) -> Sequence[K8sObject | None]:
