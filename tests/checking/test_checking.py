@@ -180,3 +180,10 @@ def update_fn(spec, **_):
 """)
     [finding] = find(path)
     assert (finding["line"], finding["rule"], finding["cure"]) == (12, "unknown-field", "Did you mean 'size'?")
+
+
+def test_manifests_that_are_none_are_refused(tmp_path: pathlib.Path) -> None:
+    for text in ("kind: CustomResourceDefinition\nspec: {}\n", "]"):
+        (tmp_path / "crd.yaml").write_text(text)
+        result = check(GOOD[0], "--crds", tmp_path / "crd.yaml")
+        assert (result.exit_code, "'--crds'" in result.output) == (2, True)

@@ -22,6 +22,7 @@ Schema = Mapping[str, Any]
 Definitions = Mapping[Resource, Schema]
 
 _BASE = frozenset({"apiVersion", "kind", "metadata"})
+_ROLES = ("Role", "ClusterRole")
 _OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource")
 
 
@@ -54,8 +55,8 @@ def check_permissions(
     roles: Mapping[str, Sequence[Any]],
 ) -> Iterator[Finding]:
     """Find what the operator must be permitted, and none of the roles permits; these are by their files."""
-    named = [item for items in roles.values() for item in items if item and item.get("kind") in ("Role", "ClusterRole")]
-    granted = [rule for role in named for rule in role.get("rules") or ()]
+    documents = [item for items in roles.values() for item in items if isinstance(item, Mapping)]
+    granted = [rule for item in documents if item.get("kind") in _ROLES for rule in item.get("rules") or ()]
     needed = infer_rules(registry, settings, find_resources(registry, resources)[0], Situation())
     for rule in needed:
         if verbs := [*dict.fromkeys(verb for verb, _ in find_missing(rule, granted))]:

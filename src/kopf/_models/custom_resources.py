@@ -96,7 +96,7 @@ class CustomResource(Generic[SpecT, StatusT]):
             group=group,
             version=version,
             kind=kind,
-            plural=plural or _pluralise(kind.lower()),
+            plural=plural or pluralise(kind.lower()),
             singular=singular or kind.lower(),
             scope=scope,
             short_names=tuple(short_names),
@@ -182,8 +182,8 @@ def _get_types(cls: type[Any]) -> tuple[Any, Any]:
     )
 
 
-def _pluralise(noun: str) -> str:
-    """As Kubernetes does."""
+def pluralise(noun: str) -> str:
+    """Make the plural as Kubernetes does."""
     if re.search(r"(s|x|z|ch|sh)$", noun):
         return f"{noun}es"
     return f"{noun[:-1]}ies" if re.search(r"[^aeiou]y$", noun) else f"{noun}s"

@@ -15,7 +15,7 @@ import click
 import yaml
 
 from kopf._checking.code_checks import check_code
-from kopf._checking.definitions import check_fields, check_permissions, check_selectors, read_definitions
+from kopf._checking.definitions import Definitions, check_fields, check_permissions, check_selectors, read_definitions
 from kopf._checking.findings import Finding, drop_exempted
 from kopf._checking.refusals import collecting_refusals, list_refusals, make_finding
 from kopf._checking.sources import Source
@@ -63,7 +63,11 @@ def check(
     # Whatever the files print, it is not a part of the answer.
     with contextlib.redirect_stdout(sys.stderr):
         granted = {path: _read_documents(path, "--roles") for path in roles}
-        definitions = [item for path in crds for item in _read_documents(path, "--crds")]
+        documents = [item for path in crds for item in _read_documents(path, "--crds")]
+        try:
+            definitions = read_definitions(documents)
+        except (LookupError, TypeError, AttributeError) as e:
+            raise click.BadParameter(f"A definition is incomplete: {e!r}", param_hint="'--crds'") from e
         findings = find_all(paths, modules, definitions, granted)
     if is_json:
         click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
@@ -75,9 +79,9 @@ def check(
 
 
 def find_all(
-    paths: Sequence[str], modules: Sequence[str], documents: Sequence[Any], roles: Mapping[str, Sequence[Any]]
+    paths: Sequence[str], modules: Sequence[str], given: Definitions, roles: Mapping[str, Sequence[Any]]
 ) -> Sequence[Finding]:
-    """Find everything in the operator; the documents have the definitions of its resources, the roles are by files."""
+    """Find everything in the operator, by the definitions that are given for its resources, and the roles by files."""
     registry, findings, known = OperatorRegistry(), [], {*sys.modules}
     with collecting_refusals() as problems:
         for kind, name in (*((0, path) for path in paths), *((1, module) for module in modules)):
@@ -88,6 +92,11 @@ def find_all(
                     problems.extend(e.__cause__.problems)
                 else:
                     findings.append(_explain_failure(e, name))
+    models: Definitions = {}
+    try:
+        models = read_definitions(make_definitions(list_models(registry)))
+    except DeclarationError as e:
+        problems.extend(e.problems)
     first = paths[0] if paths else modules[0]
     findings += [make_finding(problem, first) for problem in (*problems, *list_refusals(registry))]
     sources = []
@@ -95,10 +104,10 @@ def find_all(
         with contextlib.suppress(SyntaxError):  # that is said by the loading
             sources.append(Source(path, text))
     findings += [finding for source in sources for finding in check_code(source)]
-    definitions = read_definitions([*documents, *make_definitions(list_models(registry))])
+    definitions = {**given, **models}
     resources = [*definitions, *list_builtins()]
     findings += check_fields(registry, definitions, sources)
-    findings += check_selectors(registry, resources) if documents else ()
+    findings += check_selectors(registry, resources) if given else ()
     if roles and not findings:  # otherwise, it is unknown what is needed
         settings = OperatorSettings()
         asyncio.run(configure(registry, settings))

@@ -11,6 +11,8 @@ from importlib.resources.abc import Traversable
 
 import click
 
+from kopf._models.custom_resources import pluralise
+
 _SUFFIX = ".tmpl"
 """Of the templates, so that they are not taken for the code of this project."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
@@ -50,7 +52,7 @@ def init(name: str, group: str) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise click.ClickException(f"{name!r} exists already, and is not overwritten. Choose another name.")
     kind = _make_kind(name)
-    words = {"name": name, "group": group, "kind": kind, "singular": kind.lower(), "plural": _pluralise(kind.lower())}
+    words = {"name": name, "group": group, "kind": kind, "singular": kind.lower(), "plural": pluralise(kind.lower())}
     for path, text in _read_templates(importlib.resources.files("kopf") / "_project_templates"):
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,10 +62,6 @@ def init(name: str, group: str) -> None:
 
 def _make_kind(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("-"))
-
-
-def _pluralise(word: str) -> str:
-    return f"{word}es" if word.endswith(("s", "x", "z", "ch", "sh")) else f"{word}s"
 
 
 def _read_templates(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
