@@ -14,8 +14,8 @@ from typing import Any
 _VOLATILE = frozenset({"resourceVersion", "managedFields", "generation", "selfLink", "uid"})
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?")
 _UID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
-_TOUCH = "touch-dummy"
-"""How the annotations end by which the framework makes the cluster tell of the object again."""
+_NOT_COMPARED = ("touch-dummy", "kopf.dev/applied-digest")
+"""How the annotations of the framework end that are not the same every time: digests are of the owner's uid, too."""
 _PROGRESS = frozenset({"retries", "success", "failure"})
 """By which keys the records of the framework on the progress of a handler are recognised."""
 
@@ -51,7 +51,7 @@ def _clean(obj: Obj) -> dict[str, Any]:
     annotations = {
         key: _clean_annotation(value)
         for key, value in (metadata.pop("annotations", None) or {}).items()
-        if not key.endswith(_TOUCH)
+        if not key.endswith(_NOT_COMPARED)
     }
     if annotations:
         metadata["annotations"] = annotations
