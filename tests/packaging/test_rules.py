@@ -141,6 +141,11 @@ def test_reconcilers_set_conditions(show: Show) -> None:
     assert ("", "kopfexamples/status", "patch") in show()
 
 
+def test_conditions_are_in_the_status(show: Show) -> None:
+    kopf.reconcile("kopfexamples", owns="deployments", conditions=True)(silent)
+    assert STATUS in show()
+
+
 def test_timers_own(show: Show) -> None:
     kopf.timer("kopfexamples", owns="deployments", interval=1)(silent)
     assert show()[0] == ("", "deployments", "get list watch create patch")

@@ -18,7 +18,6 @@ from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_registry
-from kopf._models.crds import list_models, make_definitions
 from kopf._operator.activities import Activities
 from kopf._operator.namespace_patterns import check_patterns, get_exact
 from kopf._packaging.formats import NAMES, RELEASE_NAMESPACE, dump, render
@@ -29,6 +28,7 @@ from kopf._packaging.rules import Rule, Situation, find_resources, infer_rules
 from kopf._settings.settings import OperatorSettings, set_peering
 from kopf._values.reasons import Activity
 from kopf._values.resources import Resource
+from kopf.cli.crd import make_all
 from kopf.cli.loading import LoadingError, explain_declarations, load
 from kopf.cli.options import CLIControls
 
@@ -267,10 +267,7 @@ async def configure(registry: OperatorRegistry, settings: OperatorSettings) -> N
 
 def _list_definitions(registry: OperatorRegistry, crds: Sequence[pathlib.Path]) -> list[Obj]:
     """Give those of the models, and those of the files for all other kinds."""
-    try:
-        modelled = make_definitions(list_models(registry))
-    except DeclarationError as e:
-        raise LoadingError(explain_declarations(e)) from e
+    modelled = make_all(registry)
     names = {item["metadata"]["name"] for item in modelled}
     read = [item for path in crds for item in _read_definitions(path)]
     return [*modelled, *[item for item in read if item.get("metadata", {}).get("name") not in names]]
