@@ -11,6 +11,7 @@ import urllib.request
 
 import psutil
 import pytest
+import yaml
 
 import kopf
 from kopf_cluster import LocalCluster
@@ -68,6 +69,38 @@ def validate_fn(name, **_):
 def create_fn(spec, name, logger, **_):
     logger.info(f"{{name}} is mutated: {{spec.get('mutated')}}")
 """
+
+
+CONVERTED = """
+import kopf
+
+@kopf.on.startup()
+def configure(settings, **_):
+    settings.admission.server = kopf.WebhookServer(addr="127.0.0.1", port=0)
+    settings.admission.managed = "auto.kopf.dev"
+
+@kopf.convert("kopfexamples.kopf.dev", "v2", "v1")
+@kopf.convert("kopfexamples.kopf.dev", "v1", "v2")
+def convert(obj):
+    obj["spec"]["converted"] = True
+    return obj
+
+@kopf.on.create("kopfexamples.v1.kopf.dev")
+def create_fn(spec, name, logger, **_):
+    logger.info(f"{name} is converted: {spec.get('converted')}")
+"""
+
+
+def test_objects_are_applied_when_they_can_be_converted(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "handlers.py").write_text(CONVERTED)
+    [definition] = yaml.safe_load_all((folder / "crd.yaml").read_text())
+    first = definition["spec"]["versions"][0]
+    definition["spec"]["versions"].append({**first, "name": "v2", "storage": False})
+    (folder / "crd.yaml").write_text(yaml.safe_dump(definition))
+    obj = (folder / "obj.yaml").read_text().replace("kopf.dev/v1", "kopf.dev/v2")
+    (folder / "obj.yaml").write_text(obj)
+    with start("dev", *ARGS) as process:
+        process.wait_for("is converted: True")
 
 
 def test_objects_are_applied_when_the_webhooks_are_published(start: Starter, folder: pathlib.Path) -> None:

@@ -233,7 +233,8 @@ def run(
     if registry.models:
         _check_models(registry, report_definitions)
     if report_webhooks is not None:
-        _report(report_webhooks, sorted({handler.type for handler in registry.webhooks}))
+        definitions = {handler.definition for handler in registry.conversions}
+        _report(report_webhooks, sorted({handler.type for handler in registry.webhooks} | definitions))
 
     options: OperatorOptions = {
         "registry": registry,

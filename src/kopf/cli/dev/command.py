@@ -234,8 +234,10 @@ class Readiness:
         return True
 
     async def _list_configurations(self) -> dict[str, str]:
-        """Give the versions of all webhook configurations, by their types and names."""
-        return {
+        """Give the versions of all webhook configurations, by their types and names; and of converted definitions."""
+        definitions = await self._cluster.aio.list("customresourcedefinitions")
+        converted = [obj for obj in definitions if obj["spec"]["conversion"]["strategy"] == "Webhook"]
+        return {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in converted} | {
             f"{type}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"]
             for type in ("mutating", "validating")
             for obj in await self._cluster.aio.list(f"{type}webhookconfigurations")
