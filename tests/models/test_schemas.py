@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import kopf
 from kopf._models.crds import make_definitions
+from kopf._models.structural import make_schema
 from kopf.testing import APIStatus
 from kopf_cluster import LocalCluster
 
@@ -87,6 +88,9 @@ TYPES: list[tuple[Any, list[Any], list[Any], list[Any]]] = [
     (Level, [1], [3, "1"], []),
     (Literal["a", "b"], ["a"], ["c"], []),
     (Literal[1, 2], [2], [3, "2"], []),
+    (Literal["a"] | None, ["a", None], ["c"], []),
+    (Literal["a", None], ["a", None], ["c"], []),
+    (Colour | None, ["red", None], ["green"], []),
     (int | str, [1, "1"], [1.5, []], []),
     (int | float, [1, 1.5], ["1"], []),
     (str | None, ["x", None], [1], []),
@@ -296,3 +300,8 @@ def test_what_fits_is_accepted_and_what_does_not_is_refused(
             model({"spec": {"value": value}})
         with pytest.raises(APIStatus, match=r"spec\.value"):
             create(cluster, model, {"value": value})
+
+
+def test_nulls_are_among_the_values_of_nullable_enumerations() -> None:
+    """API servers look for nulls there, unlike the local cluster."""
+    assert make_schema(Colour | None, Inner) == {"type": "string", "enum": ["red", "blue", None], "nullable": True}

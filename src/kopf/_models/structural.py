@@ -103,7 +103,12 @@ class _Maker:
         rest = [item for item in members if item not in (types.NoneType, msgspec.UnsetType)]
         if len(members) > len(rest) and len(rest) == 1:
             schema = self.make(annotate(rest[0], metadata))
-            return {**schema, "nullable": True} if types.NoneType in members else schema
+            if types.NoneType not in members:
+                return schema
+            allowed = (
+                {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+            )  # API servers look there for nulls, too
+            return {**schema, **allowed, "nullable": True}
         schema = self._make(plain, rest)
         schema |= self._constrain(plain, metadata, schema)
         for marker in metadata:
