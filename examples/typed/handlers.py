@@ -11,6 +11,8 @@ import msgspec
 
 import kopf
 
+kopf.needs("jobs.batch", verbs=["get", "create", "patch"])
+
 
 class BackupSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What is to be backed up, and how often."""
