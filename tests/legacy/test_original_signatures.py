@@ -68,9 +68,10 @@ def find_difference(theirs: list[list[str]] | None, ours: list[list[str]] | None
     if theirs is None:
         return None
     known = {name: rest for name, *rest in ours or ()}
-    takes_all = any(kind == "VAR_KEYWORD" for _, kind, _ in ours or ())
+    kinds = {kind for _, kind, _ in ours or ()}
     for name, *rest in theirs:
-        if known.get(name, rest if takes_all else None) != rest:
+        takes_it = "VAR_KEYWORD" in kinds or (rest[0] == "POSITIONAL_ONLY" and "VAR_POSITIONAL" in kinds)
+        if known.get(name, rest if takes_it else None) != rest:
             return name
     names = {name for name, *_ in theirs}
     return next((name for name, kind, default in ours or ()
