@@ -153,7 +153,7 @@ def delete(*name: Name, **options: Unpack[DeleteOptions]) -> Callable[[Fn], Fn]:
     return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=requires_finalizer)
 
 
-@show_options(UpdateOptions)
+@show_options(UpdateOptions, required="field")
 def field(*name: Name, **options: Unpack[UpdateOptions]) -> Callable[[Fn], Fn]:
     """Called when the field of an object is added, changed, or removed. The ``field=`` is mandatory."""
     missing = "The field is not specified: @kopf.on.field(…, field='spec.something')."

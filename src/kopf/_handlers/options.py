@@ -205,12 +205,13 @@ _TEXTS: Mapping[str, str] = {
 class _DecoratorSignature(inspect.Signature):
     """The signature of a decorator with all its options; they are listed when somebody looks: operators do not."""
 
-    __slots__ = ("_fn", "_options")
+    __slots__ = ("_fn", "_options", "_required")
 
-    def __init__(self, fn: Callable[..., Any], options: _Options) -> None:
+    def __init__(self, fn: Callable[..., Any], options: _Options, required: str | None) -> None:
         super().__init__(return_annotation=fn.__annotations__["return"])
         self._fn = fn
         self._options = options
+        self._required = required
 
     @property
     def parameters(self) -> MappingProxyType[str, inspect.Parameter]:
@@ -220,7 +221,8 @@ class _DecoratorSignature(inspect.Signature):
         positional = code.co_varnames[: code.co_argcount + bool(is_variable)]
         parameters = {name: inspect.Parameter(name, kind, annotation=types[name]) for name in positional}
         for name, hint in get_type_hints(self._options).items():
-            keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
+            default = inspect.Parameter.empty if name == self._required else None
+            keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
             parameters[name] = keyword
         return MappingProxyType(parameters)
 
@@ -229,11 +231,11 @@ class _DecoratorSignature(inspect.Signature):
         return plain.replace(**changes)
 
 
-def show_options(options: _Options) -> Callable[[Fn], Fn]:
+def show_options(options: _Options, *, required: str | None = None) -> Callable[[Fn], Fn]:
     """Show the options in the signature and in the documentation of a decorator, which takes them by ``**``."""
 
     def decorate(fn: Fn) -> Fn:
-        fn.__signature__ = _DecoratorSignature(fn, options)  # type: ignore[attr-defined]
+        fn.__signature__ = _DecoratorSignature(fn, options, required)  # type: ignore[attr-defined]
         texts = "\n".join(f"    - ``{name}``: {_TEXTS[name]}." for name in options.__annotations__)
         fn.__doc__ = f"{fn.__doc__}\n\n    Options, all of which are ``None`` by default:\n\n{texts}"
         return fn
