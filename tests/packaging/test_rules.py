@@ -136,11 +136,6 @@ def test_reconcilers_delete_what_they_own_and_look_at_what_they_use(show: Show) 
     ]
 
 
-def test_reconcilers_set_conditions(show: Show) -> None:
-    kopf.reconcile("kopfexamples", owns="deployments", conditions=True)(silent)
-    assert ("", "kopfexamples/status", "patch") in show()
-
-
 def test_conditions_are_in_the_status(show: Show) -> None:
     kopf.reconcile("kopfexamples", owns="deployments", conditions=True)(silent)
     assert STATUS in show()

@@ -152,11 +152,8 @@ def _writes(handler: Handler) -> bool:
     code = getattr(get_function(handler.fn), "__code__", None)
     has_children = code is not None and not _SUBHANDLING.isdisjoint(code.co_names)
     can_have_result = handler.stores_result and can_return_value(handler.fn)
-    has_conditions = isinstance(handler, ReconcilingHandler) and handler.conditions
     has_conditions = isinstance(handler, ReconcilingHandler) and bool(handler.conditions)
-    return (
-        reads is None or "patch" in reads or has_children or can_have_result or has_conditions or bool(has_conditions)
-    )
+    return reads is None or "patch" in reads or has_children or can_have_result or has_conditions
 
 
 def _saves_to_annotations(settings: OperatorSettings) -> bool:
