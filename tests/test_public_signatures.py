@@ -52,7 +52,8 @@ DECORATORS: dict[str, str] = {
     "on.startup": _ACTIVITY, "on.cleanup": _ACTIVITY, "on.login": _ACTIVITY, "on.probe": _ACTIVITY,
     "on.validate": _WEBHOOK, "on.mutate": _WEBHOOK,
     "on.resume": f"{_CREATE}, deleted=None", "on.create": _CREATE, "on.update": f"{_CREATE}, old=None, new=None",
-    "on.delete": f"{_CREATE}, optional=None", "on.field": f"{_CREATE.replace('field=None', 'field')}, old=None, new=None",
+    "on.delete": f"{_CREATE}, optional=None",
+    "on.field": f"{_CREATE.replace('field=None', 'field')}, old=None, new=None",
     "on.index": _CREATE, "index": _CREATE, "on.event": _EVENT,
     "on.daemon": _DAEMON, "daemon": _DAEMON, "on.timer": _TIMER, "timer": _TIMER,
 }

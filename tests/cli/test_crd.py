@@ -68,7 +68,8 @@ def test_the_definitions_are_accepted_and_always_the_same(start: Starter) -> Non
 def test_files_are_checked(start: Starter, folder: pathlib.Path) -> None:
     (folder / "crd.yaml").write_text("# Ours.\n" + run(start, "handlers.py"))
     assert run(start, "handlers.py", "--check", "crd.yaml") == ""
-    (folder / "models.py").write_text(MODELS.replace("field: int = 1", "field: int = 20"))  # also of another size, or it is not compiled anew
+    # Also of another size, or it is not compiled anew.
+    (folder / "models.py").write_text(MODELS.replace("field: int = 1", "field: int = 20"))
     output = run(start, "handlers.py", "--check", "crd.yaml", code=1)
     assert "examples.example.com/v1: spec.field: default is 20, not 1." in output
     assert "crd.yaml is not up to date. To update it: kopf crd handlers.py > crd.yaml" in output
