@@ -162,6 +162,48 @@ def test_no_more_are_taken_at_once_than_permitted(limit: int, exempt: int, taken
     assert bench.take_all() == expected
 
 
+def test_it_is_told_if_a_key_is_new() -> None:
+    queue = Bench().queue
+    assert queue.add("a")
+    assert not queue.add("a")
+    assert queue.take() == "a"
+    assert not queue.add("a")
+    queue.done("a")
+    assert not queue.add("a")
+
+
+def test_exempt_keys_are_told_of() -> None:
+    asked: list[tuple[int, int]] = []
+    queue = WorkQueue[str](
+        has_room=lambda active, exempt: not asked.append((active, exempt)),  # type: ignore[func-returns-value]
+        on_due=lambda key, when: None, call_at=FakeClock().call_at,
+    )
+    for key in "abc":
+        queue.add(key)
+    queue.take()
+    queue.take()
+    queue.exempt += 1
+    queue.take()
+    assert asked == [(0, 0), (1, 0), (1, 1)]
+
+
+def test_barred_keys_are_dropped() -> None:
+    barred = {"a"}
+    queue = WorkQueue[str](
+        has_room=lambda active, exempt: True, on_due=lambda key, when: None, call_at=FakeClock().call_at,
+        is_barred=barred.__contains__,
+    )
+    queue.add("a")
+    queue.add("b")
+    assert queue.take() == "b"
+    assert not queue.waiting
+    queue.add("b")
+    barred.add("b")
+    assert not queue.renew("b")
+    barred.clear()
+    assert queue.renew("b")
+
+
 def test_exemptions_add_up() -> None:
     bench = Bench(1)
     for key in "abcd":
