@@ -110,6 +110,26 @@ async def test_restarts_write_nothing(operator: Operator, kex: Objects, calls: C
     assert {key: count for key, count in counters.items() if key[0] not in ("get", "list", "watch")} == patches
 
 
+async def test_relistings_write_nothing(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
+    declare_yielding("yielding", calls)
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await kex.create_and_wait(spec={"items": {"a": "1", "b": "2"}})
+    before, count = await list_maps(api), len(calls)
+    listings, writes = count_requests(operator, "list", "configmaps"), count_requests(operator, "patch", "configmaps")
+    for number in range(3):
+        operator.cluster.faults.cut_watches()
+        await api.request("POST", PATH, make_map(f"foreign{number}"))
+        operator.cluster.faults.compact()
+        await asyncio.sleep(100)
+    assert count_requests(operator, "list", "configmaps") > listings, "it had to begin anew"
+    assert (count_requests(operator, "patch", "configmaps"), len(calls)) == (writes, count)
+    assert {name: item for name, item in (await list_maps(api)).items() if name in before} == before
+
+
+def count_requests(operator: Operator, verb: str, resource: str) -> int:
+    return sum(number for key, number in operator.cluster.counters.items() if key[:2] == (verb, resource))
+
+
 async def test_what_was_missed_while_down_is_caught_up(
         operator: Operator, kex: Objects, calls: Calls, api: API,
 ) -> None:
