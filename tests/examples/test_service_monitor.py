@@ -8,6 +8,7 @@ import yaml
 from kopf.testing import LocalCluster
 from tests.examples.conftest import EXAMPLES
 
+DURATION = "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
 LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
 
 #: The part of the schema by the Prometheus Operator (v1, all versions of it) that the example is about; nothing else.
@@ -36,8 +37,7 @@ CRD = {
                         "path": {"type": "string"},
                         "interval": {
                             "type": "string",
-                            "pattern": "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?"
-                                       "(([0-9]+)s)?(([0-9]+)ms)?)$",
+                            "pattern": DURATION,
                         },
                         "scheme": {"type": "string", "enum": ["http", "https", "HTTP", "HTTPS"]},
                     }}},
