@@ -9,6 +9,7 @@ import click
 import pytest
 
 import kopf
+import kopf_cluster
 from kopf.testing import SyncSimulation, simulate
 from tests.testing.kopfexamples import CRD, make
 
@@ -83,3 +84,38 @@ def test_scripts_without_pytest(handlers: pathlib.Path) -> None:
         return simulation.now
 
     assert simulate(main, handlers, crds=CRD) == 3600
+
+
+MODELS = textwrap.dedent("""
+    import typing
+    import kopf
+
+    class Spec(typing.TypedDict, total=False):
+        size: int
+
+    class KopfExample(kopf.CustomResource[Spec, dict[str, typing.Any]], group="kopf.dev", version="v1"):
+        pass
+
+    @kopf.on.create(KopfExample, id="create")
+    async def create_fn(spec: Spec, **_):
+        return spec["size"]
+""")
+
+
+@pytest.mark.parametrize("is_operator", [True, False], ids=["operator", "cluster"])
+def test_definitions_of_models(handlers: pathlib.Path, is_operator: bool) -> None:
+    handlers.write_text(MODELS)
+    with SyncSimulation(handlers, operator=is_operator) as simulation:
+        with pytest.raises(kopf_cluster.APIStatus, match="spec.size"):
+            simulation.apply(make(size="text"))
+        simulation.apply(make(size=3))
+        if not is_operator:
+            simulation.restart()
+        assert simulation.expect("kopfexample", "obj", field="status.create")["status"]["create"] == 3
+
+
+def test_definitions_of_tests_go_before_those_of_models(handlers: pathlib.Path) -> None:
+    handlers.write_text(MODELS)
+    with SyncSimulation(handlers, crds=CRD) as simulation:
+        assert simulation.get("crd", "kopfexamples.kopf.dev")["spec"]["names"]["shortNames"] == ["kex"]
+        simulation.apply(make(size="text"))

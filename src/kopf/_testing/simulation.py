@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import kopf_cluster
 from kopf._handlers.registry import OperatorRegistry
+from kopf._models.crds import list_models, make_definitions
 from kopf._operator.namespace_patterns import NamespacePattern
 from kopf._settings.settings import OperatorSettings
 from kopf._testing.expectations import Expectation, Place, Wanted, locate
@@ -58,7 +59,8 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     :param registry: the handlers, if they are neither in the files nor in the default registry.
     :param settings: the settings that every process of the operator begins with, or a function that makes them.
     :param namespaces: the namespaces for the operator to serve; the whole cluster by default.
-    :param crds: what to apply before the operator starts: custom resource definitions, usually.
+    :param crds: what to apply before the operator starts: custom resource definitions, usually. Those of the operator's
+        models are applied by themselves, unless they are here.
     :param seed: where all random decisions come from.
     :param start: the date and time of the beginning. All timestamps come from there, both on the objects and in the
         kwargs of handlers.
@@ -169,6 +171,9 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._stack.callback(self._loop.set_task_factory, make_numbered_task)
         for manifests in self._crds:
             await self.apply(manifests)
+        for definition in make_definitions(list_models(registry)):
+            if await self.find("crd", definition["metadata"]["name"]) is None:
+                await self.apply(definition)
         if self._is_operator_wanted:
             await self.restart()
             await self._loop.be_idle()  # it watches already: what the test does first, comes to it as events

@@ -83,7 +83,8 @@ def walk_schema(*paths: str | pathlib.Path, only: str = "", **options: Any) -> C
 
     :param paths: the files of the operator, as for :class:`Simulation`.
     :param only: the name of the only walk to do, to look into it.
-    :param options: as for :func:`explore`; there is no trouble here. The definition of the kind must be in ``crds``.
+    :param options: as for :func:`explore`; there is no trouble here. The definition of the kind must be in ``crds``, or
+        be that of a model.
     """
     _check_paths(paths)
     simulated, choices = _sort_out(options)
