@@ -59,7 +59,8 @@ class LocalCluster(Client):
     * ``simulate``: whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.;
       with ``"controllers"``, pods are created and deleted, but it is up to others what becomes of them.
     * ``authorization``: who may do what: everybody with a token everything (``"always-allow"``, the default), or what
-      the roles and bindings grant (``"rbac"``). The token of the cluster may do everything anyway.
+      the roles and bindings grant (``"rbac"``), also when owner references are set (``"rbac-with-owners"``), as with
+      the admission plugin ``OwnerReferencesPermissionEnforcement``. The token of the cluster may do everything anyway.
     * ``bare``: whether there is nothing in the beginning but the namespaces: no service of the API, and in the
       namespaces neither default service accounts nor ``kube-root-ca.crt``.
     * ``managed_fields``: whether ``metadata.managedFields`` are kept for all objects, as in real clusters; otherwise,

@@ -99,13 +99,14 @@ class ClusterServer:
         self._worker: asyncio.Task[None] | None = None
         self._access = Access(
             self._store,
+            self.registry,
             tokens,
             token=credentials.token,
             authorization=options.authorization,
             administrator=options.administrator,
         )
         self._store.observers.append(self._access.observe)
-        self._writer.guard = self._access.check_escalation
+        self._writer.guard = self._access.guard
         self._api = API(
             self._store, self.registry, self._writer, self._access, bookmark_interval=options.bookmark_interval
         )

@@ -378,8 +378,14 @@ def test_files_that_are_named_as_libraries(
         assert "It is executed." not in process.output
 
 
+def test_there_is_nothing_to_run(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "handlers.py").unlink()
+    with start("dev") as process:
+        assert process.wait() == 2
+        assert "Nothing to run" in process.output
+
+
 @pytest.mark.parametrize(("args", "message"), [
-    ([], "Nothing to run"),
     (["nosuch.py"], "There is no such file: 'nosuch.py'."),
     (["no/such.py"], "There is no such file: 'no/such.py'."),
     (["handler.py"], "There is no such file: 'handler.py'. Did you mean 'handlers.py'?"),

@@ -110,9 +110,10 @@ _CLUSTER_OPTIONS = (
     ),
     click.option(
         "--authorization",
-        type=click.Choice(["always-allow", "rbac"]),
+        type=click.Choice(["always-allow", "rbac", "rbac-with-owners"]),
         default="always-allow",
-        help="Who may do what: everybody everything, or what the roles grant. The kubeconfig is an admin's.",
+        help="Who may do what: everybody everything; what the roles grant; or so for owner references, too. The "
+        "kubeconfig is an admin's.",
     ),
     click.option(
         "--managed-fields/--no-managed-fields",

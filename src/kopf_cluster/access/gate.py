@@ -15,12 +15,14 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kopf_cluster import codec, statuses
 from kopf_cluster.access.authorizing import ALLOW_ALL, GROUP, Attributes, Decision, Policy, aggregate, forbidden
+from kopf_cluster.access.owner_references import check_owner_references
 from kopf_cluster.access.tokens import AUDIENCE, Tokens, service_account
 from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.requests import ADMINISTRATOR, SUPERUSERS, Call, Identity, Request, User, asking
 from kopf_cluster.store.storage import Change, Store
 
-Authorization: TypeAlias = Literal["always-allow", "rbac"]
+Authorization: TypeAlias = Literal["always-allow", "rbac", "rbac-with-owners"]
 
 ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 
@@ -39,11 +41,20 @@ class Access:
     """Decides on requests before anybody else sees them."""
 
     def __init__(
-        self, store: Store, tokens: Tokens, *, token: str, authorization: Authorization, administrator: str
+        self,
+        store: Store,
+        registry: Registry,
+        tokens: Tokens,
+        *,
+        token: str,
+        authorization: Authorization,
+        administrator: str,
     ) -> None:
         self.tokens = tokens
         self._store = store
-        self._enforced = authorization == "rbac"
+        self._registry = registry
+        self._enforced = authorization != "always-allow"
+        self._protects_owners = authorization == "rbac-with-owners"
         self._policy: Policy | None = None
         self.administrator = dataclasses.replace(ADMINISTRATOR, name=administrator)
         """To whom the token belongs."""
@@ -92,10 +103,12 @@ class Access:
             return self.administrator
         return self.tokens.find(token, self._store, audiences)
 
-    def check_escalation(self, kind: Kind, new: Obj, old: Obj | None) -> None:
-        """Refuse a write by which somebody is granted more than the one has who writes."""
+    def guard(self, kind: Kind, new: Obj, old: Obj | None) -> None:
+        """Refuse a write that grants more than its author has, or takes owners that its author may not take."""
         if self._enforced:
             check_escalation(self.policy, asking.get(), kind, new, old)
+        if self._protects_owners:
+            check_owner_references(self.policy, asking.get(), self._registry, kind, new, old)
 
     def _impersonate(self, user: User, headers: Mapping[str, Sequence[str]]) -> User:
         name, groups = headers.get("impersonate-user", [""])[0], headers.get("impersonate-group", ())
