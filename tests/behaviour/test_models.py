@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 import msgspec
@@ -200,6 +201,31 @@ async def test_unfit_sub_handlers_hold_their_parents_and_nobody_else(
     await kex.merge({"spec": {"field": 1}})
     await kex.wait_handled()
     assert ("unfit", 1) in calls.items
+
+
+async def test_lifecycles_that_refuse_the_others_of_the_unfit_are_asked_again(
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+) -> None:
+    refusals: list[float] = []
+
+    def choose(handlers: Sequence[Any], **_: Any) -> Sequence[Any]:
+        unfit = [handler for handler in handlers if handler.id == "unfit"]
+        if unfit or len(refusals) == 3:
+            return unfit or handlers
+        refusals.append(asyncio.get_running_loop().time())
+        return []
+
+    @kopf.on.create(Dict, id="unfit")
+    async def unfit_fn(spec: DictSpec, **_: Any) -> None:
+        calls.append("unfit")
+
+    kopf.on.create(Dict, id="other")(calls.noting("other"))
+    await operator.start(lifecycle=choose)
+    await kex.create(spec={"field": "text"})
+    await calls.wait_length(1)
+    assert refusals[2] - refusals[0] >= 2  # not in one go
+    assert calls == ["other"]
+    assert len(get_unfit(logs)) == 1
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])

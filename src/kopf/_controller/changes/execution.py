@@ -76,7 +76,7 @@ class Execution(Record, eq=False):
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 break
-        if chosen and (rest := self._list_others(chosen, pending)) and not self._runtime.pause.is_on:
+        if self.unfit and chosen and (rest := self._list_others(chosen, pending)) and not self._runtime.pause.is_on:
             return await self.execute_pending(cause, rest, now)
         return now
 
@@ -119,11 +119,12 @@ class Execution(Record, eq=False):
     ) -> datetime.datetime:
         """Note how the attempt has ended; get the time of that."""
         handler = context.parent
-        if isinstance(outcome.exception, UnreadableError):
-            cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
-        if outcome.is_unfit:
-            self.unfit[handler.id] = str(outcome.exception)
-            return self._runtime.clock.now()
+        if outcome.exception is not None:
+            if isinstance(outcome.exception, UnreadableError):
+                cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
+            if outcome.is_unfit:
+                self.unfit[handler.id] = str(outcome.exception)
+                return self._runtime.clock.now()
         deliver_result(handler, outcome, cause.patch)
         now = self._runtime.clock.now()
         self._progress.note(handler, outcome, now, context.seen, self._seen)
@@ -159,7 +160,7 @@ class Execution(Record, eq=False):
             for handler in chosen:
                 now = await self._execute(cause, handler, now, parent=context)
             chosen = self._order(lifecycle, self._list_others(chosen, pending), cause)
-        waiting = [handler for handler in handlers if handler.id not in self.unfit]
+        waiting = [handler for handler in handlers if handler.id not in self.unfit] if self.unfit else handlers
         delay = get_delay(waiting, self._progress, now)
         if delay is None and len(waiting) < len(handlers):
             raise UnfitObjectError(next(self.unfit[item.id] for item in handlers if item.id in self.unfit))

@@ -69,8 +69,8 @@ class Reconciliation(Record, eq=False):
             delay, plan.unfit = execution.delay, execution.unfit
         conclude(plan, observed.situation, now)
         if plan.resumed:
-            is_for_nobody = plan.saving is FINALIZER and any(item.initial for item in scope.candidates.changing)
-            self._memory.is_unresumed = self._carried.initial and is_for_nobody
+            is_for_nobody = self._carried.initial and plan.saving is FINALIZER
+            self._memory.is_unresumed = is_for_nobody and any(item.initial for item in scope.candidates.changing)
         if delay and plan.requeue_after is not None:
             plan.requeue_after = max(plan.requeue_after, delay)
         if plan.saving is END:
