@@ -315,6 +315,38 @@ def test_what_cannot_be_listed_is_not_taken_for_settled(
     assert "There is nothing to be done" not in result.stdout
 
 
+@pytest.mark.parametrize(("declaration", "name"), [
+    ('@kopf.reconcile("absents.example.com", owns=["configmaps"])', "absents.example.com"),
+    ('@kopf.on.create(kind="Absent")', "Absent"),
+])
+def test_what_is_not_defined_is_not_taken_for_settled(
+        cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path, declaration: str, name: str,
+) -> None:
+    (tmp_path / "handlers.py").write_text(f"import kopf\n\n{declaration}\ndef fn(**_): ...\n")
+    result = plan("handlers.py")
+    assert result.returncode == 2
+    assert f"  {name}\n    ! It is not in the cluster" in result.stdout
+
+
+RETRIED = """
+    import asyncio, kopf
+
+    @kopf.reconcile("kopfexamples")
+    async def fn(**_):
+        await asyncio.sleep(0.3)
+        raise kopf.TemporaryError("not yet", delay=0.01)
+"""
+
+
+def test_failed_handlers_are_not_retried(cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path) -> None:
+    """Otherwise, there would be no end."""
+    (tmp_path / "handlers.py").write_text(textwrap.dedent(RETRIED))
+    put(cluster)
+    result = plan("handlers.py")
+    assert result.returncode == 2
+    assert result.stdout.count("TemporaryError: not yet") == 1
+
+
 def list_names(cluster: LocalCluster) -> list[str]:
     return [item["metadata"]["name"] for item in request(cluster, "GET", CONFIGS)["items"]]
 

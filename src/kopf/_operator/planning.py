@@ -38,6 +38,8 @@ from kopf._values.resources import Resource
 _SETTLING_TIME = 1.0
 """For how long nothing happens until it is believed that nothing will, in seconds."""
 _STEP = 0.05
+_NEVER = 86400.0
+"""When to retry what has failed: that is not waited for."""
 _CHANGES = frozenset({"create", "update", "delete"})
 
 
@@ -111,7 +113,7 @@ async def plan(
         running.result()
     if planner.failure is not None:
         raise PlanningError(planner.failure)
-    client, errors = planner.client, [*planner.errors, *planner.list_unknown()]
+    client, errors = planner.client, [*planner.errors, *planner.list_unknown(), *planner.list_unserved(registry)]
     return PlannedActions(client.drafts, client.events, planner.calls, errors)
 
 
@@ -172,7 +174,7 @@ class _Planner(Observer):
         error = outcome.exception if not isinstance(outcome.exception, HandlerChildrenRetry) else None
         text = None if error is None else f"{type(error).__name__}: {error}"
         self.calls.append(replace(call, error=text))
-        return outcome
+        return outcome if error is None or outcome.final else replace(outcome, delay=_NEVER)
 
     async def _execute(
         self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
@@ -189,6 +191,15 @@ class _Planner(Observer):
         for place, text in self.client.denied.items():
             if (place.group, place.plural) in handled and not place.name:
                 yield place, text
+
+    def list_unserved(self, registry: OperatorRegistry) -> Iterator[tuple[Place, str]]:
+        """What the handlers are for, and the cluster does not serve: it is unknown what is to be done there, too."""
+        resources = [view.resource for view in self._controllers]
+        for selector in dict.fromkeys(handler.selector for handler in registry.resources):
+            if selector is not None and selector.is_specific and not selector.select(resources):
+                name = selector.plural or selector.any_name or selector.kind or selector.singular or selector.shortcut
+                text = "It is not in the cluster, or cannot be served: is its definition installed?"
+                yield Place(selector.group or "", str(name), None, ""), text
 
     async def settle(self) -> None:
         """Wait until all that can be done now is done."""
