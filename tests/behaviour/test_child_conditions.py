@@ -100,6 +100,29 @@ async def test_failures(operator: Operator, sub: Objects, api: API) -> None:
     assert get_conditions(obj)["Ready"]["reason"] == "ForeignObjectError"
 
 
+@pytest.mark.parametrize(("options", "types"), [
+    ({"retries": 2, "backoff": 1}, {"Stalled"}),
+    ({"retries": 2, "backoff": 10_000}, {"Reconciling"}),
+    ({"errors": kopf.ErrorsMode.PERMANENT}, {"Stalled"}),
+    ({"errors": kopf.ErrorsMode.IGNORED}, {"Stalled"}),
+    ({"timeout": 100, "backoff": 200}, {"Stalled"}),
+    ({}, {"Reconciling"}),
+])
+@pytest.mark.parametrize("is_used", [True, False])
+async def test_failures_for_good(
+        operator: Operator, sub: Objects, options: dict[str, Any], types: set[str], is_used: bool,
+) -> None:
+    """Nobody tries it again, whatever the error is; it can be in the function, or be in that of the used objects."""
+    def fail(**_: Any) -> Any:
+        raise RuntimeError("boom")
+
+    uses = kopf.ref("configmaps", fail) if is_used else None
+    kopf.reconcile("kopfstatusexamples", uses=uses, conditions=True, **options)((lambda **_: None) if is_used else fail)
+    await operator.start(watching=("kopfstatusexamples",))
+    await sub.create()
+    await sub.wait(has(Ready="False", **dict.fromkeys(types, "True")))
+
+
 async def test_what_users_say_has_precedence(operator: Operator, sub: Objects, calls: Calls) -> None:
     @kopf.reconcile("kopfstatusexamples", owns="jobs", conditions=True)
     async def fn(patch: kopf.Patch, **_: Any) -> Any:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from typing import Any
 
@@ -225,6 +226,52 @@ async def test_reconcilers_do_not_prune_each_other(operator: Operator, kex: Obje
     await kex.merge({"spec": {"one": ["d"]}})
     await logs.wait(".*ConfigMap default/d is yielded by another reconciler, 'two'.*")
     assert (await list_maps(api))["d"]["data"] == {"by": "two"}
+
+
+async def test_children_that_go_while_others_are_deleted(
+        operator: Operator, kex: Objects, calls: Calls, api: API, logs: Logs,
+) -> None:
+    declare_yielding("yielding", calls)
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await kex.create_and_wait(spec={"items": {"a": "1", "b": "2", "c": "3"}})
+    operator.cluster.faults.inject(action="delay", verb="delete", resource="configmaps", latency=5, agent="kopf/")
+    await kex.merge({"spec": {"items": {"a": None, "b": None}}})
+    await asyncio.sleep(2)
+    await api.request("DELETE", f"{PATH}/b")
+    await asyncio.sleep(30)
+    assert set(await list_maps(api)) == {"c"}
+    assert not logs.get_messages("obj", level=logging.WARNING)
+
+
+async def test_other_children_of_children_are_not_pruned(
+        operator: Operator, kex: Objects, sub: Objects, api: API,
+) -> None:
+    """The label of a child is not inherited by its own children, which others have made."""
+    @kopf.reconcile("kopfexamples", id="fn", owns="kopfstatusexamples")
+    async def parent_fn(**_: Any) -> Obj:
+        return {"apiVersion": "kopf.dev/v1", "kind": "KopfStatusExample", "metadata": {"name": "child"}}
+
+    @kopf.on.create("kopfstatusexamples", id="other")
+    async def child_fn(**_: Any) -> None:
+        await kopf.apply(make_map("applied"))
+        adopted = make_map("adopted")
+        kopf.adopt(adopted)
+        kopf.label(adopted)
+        await api.request("POST", PATH, adopted)
+
+    @kopf.reconcile("kopfstatusexamples", id="fn", owns="configmaps")
+    async def fn(**_: Any) -> Obj:
+        return make_map("yielded")
+
+    await operator.start(watching=("kopfexamples", "kopfstatusexamples", "configmaps"))
+    await kex.create(labels={"x": "y"})
+    await asyncio.sleep(10)
+    await sub.merge({"spec": {"x": 1}}, "child")
+    await asyncio.sleep(10)
+    maps = await list_maps(api)
+    assert {name: item["metadata"]["labels"] for name, item in maps.items()} == {
+        "applied": {"x": "y"}, "adopted": {"x": "y"}, "yielded": {"x": "y", "kopf.dev/reconciler": "fn"},
+    }
 
 
 async def test_waiting_for_children(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:

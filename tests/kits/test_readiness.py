@@ -95,6 +95,12 @@ THREE: Obj = {"replicas": 3}
     (make("example.com/v1:Mine", {}, of("Reconciling", "False")), True),
     (make("example.com/v1:Mine", {}, {"observedGeneration": 1}, generation=2), False),
     (make("example.com/v1:Mine", {}, {"observedGeneration": 2}, generation=2), True),
+    (make("example.com/v1:Mine", {}, {"observedGeneration": "9"}, generation=10), False),
+    (make("example.com/v1:Mine", {}, {"observedGeneration": "10"}, generation=10), True),
+    (make("example.com/v1:Mine", {}, {"observedGeneration": "unknown"}, generation=2), True),
+    (make("example.com/v1:Mine", {}, {"conditions": {"Ready": "True"}}), True),
+    (make("example.com/v1:Mine", {}, {"conditions": ["text", {"type": "Ready", "status": "False"}]}), False),
+    ({**make("example.com/v1:Mine", {}, {}), "status": "Running"}, True),
 ])  # fmt: skip
 def test_readiness(obj: Obj | None, expected: bool) -> None:
     assert kopf.is_ready(obj) is expected

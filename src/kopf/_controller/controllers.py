@@ -29,8 +29,8 @@ class Children(Protocol):
     def find(self, namespace: str | None, name: str) -> KubeObject | None:
         """Get the latest state of an owned object, if it is known."""
 
-    def get(self, uid: str) -> KubeObject:
-        """Get the latest state of an owned object. Raises :class:`KeyError` if there is no such."""
+    def get(self, uid: str) -> KubeObject | None:
+        """Get the latest state of an owned object, if it is known."""
 
     def list_of(self, owner: str) -> Collection[str]:
         """Get the uids of all objects that are owned by this one, by its uid."""

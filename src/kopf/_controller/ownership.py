@@ -79,9 +79,10 @@ class Ownership:
         uid = self._names.get(namespace, {}).get(name)
         return None if uid is None else self.get(uid)
 
-    def get(self, uid: str) -> KubeObject:
-        """Get the latest state of an owned object. Raises :class:`KeyError` if there is no such."""
-        return KubeObject.salvage(self._children[uid].raw)
+    def get(self, uid: str) -> KubeObject | None:
+        """Get the latest state of an owned object, if it is known."""
+        child = self._children.get(uid)
+        return None if child is None else KubeObject.salvage(child.raw)
 
     def list_of(self, owner: str) -> Collection[str]:
         """Get the uids of all objects that are owned by this one."""

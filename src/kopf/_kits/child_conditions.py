@@ -10,15 +10,17 @@ import contextlib
 from collections.abc import Collection, Iterator
 
 from kopf._handlers.causes import ChangingCause
-from kopf._handlers.handler_errors import PermanentError
+from kopf._handlers.handlers import Handler
+from kopf._handlers.outcomes import Attempt
+from kopf._handlers.retry_policy import judge
 from kopf._kits.conditions import Condition, Conditions, conditions
 from kopf._kits.readiness import NotReadyError, require_ready
 from kopf._values.bodies import Body
 
 
 @contextlib.contextmanager
-def reporting(cause: ChangingCause, children: Collection[Body]) -> Iterator[None]:
-    """Say how the call in this block has ended; ``children`` are those that it has applied by then."""
+def reporting(cause: ChangingCause, handler: Handler, attempt: Attempt, children: Collection[Body]) -> Iterator[None]:
+    """Say how the attempt in this block has ended; ``children`` are those that it has applied by then."""
     found = conditions(cause.patch, cause.body)
     try:
         yield
@@ -28,7 +30,8 @@ def reporting(cause: ChangingCause, children: Collection[Body]) -> Iterator[None
         raise
     except Exception as e:
         reason = type(e).__name__.strip("_") or "Error"
-        _report(found, Condition(False, reason, str(e)), "Stalled" if isinstance(e, PermanentError) else "Reconciling")
+        is_final = judge(handler, attempt, e, default_backoff=0).outcome.final
+        _report(found, Condition(False, reason, str(e)), "Stalled" if is_final else "Reconciling")
         raise
     _report(found, Condition(True, "ChildrenReady"))
 

@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 
 NestedSpec = str | Iterable[str | tuple[str, ...] | list[str] | None] | None
 
+RECONCILER_LABEL = "kopf.dev/reconciler"
+"""Who has yielded the object. It is never inherited: the children would be taken for what is not yielded anymore."""
+
 # Of the kinds that Kubernetes itself brings, those without namespaces. Custom resources can be either.
 CLUSTER_SCOPED_KINDS = frozenset(
     {
@@ -69,7 +72,7 @@ def adopt(
         _set_name(manifest, meta.get("name"), forced=forced, strict=strict)
         if not _is_cluster_scoped(manifest):
             _set_namespace(manifest, meta.get("namespace"), forced=forced)
-        _set_labels(manifest, meta.get("labels") or {}, forced=forced, nested=nested)
+        _set_labels(manifest, _get_inherited_labels(body), forced=forced, nested=nested)
         _append_owner(manifest, body, build_owner_reference(body))
 
 
@@ -136,7 +139,7 @@ def label(
         warnings.warn("force= is deprecated in kopf.label(); use forced=.", DeprecationWarning, stacklevel=2)
         forced = force
     if labels is None:
-        labels = (_get_owner(None).get("metadata") or {}).get("labels") or {}
+        labels = _get_inherited_labels(_get_owner(None))
     for manifest in open_manifests(objs):
         _set_labels(manifest, labels, forced=forced, nested=nested)
 
@@ -203,6 +206,11 @@ def _set_name(manifest: Manifest, name: str | None, *, forced: bool, strict: boo
 def _set_namespace(manifest: Manifest, namespace: str | None, *, forced: bool) -> None:
     if forced or not manifest.get_meta("namespace"):
         manifest.set_meta("namespace", namespace)
+
+
+def _get_inherited_labels(owner: Mapping[str, Any]) -> Mapping[str, str | None]:
+    labels = (owner.get("metadata") or {}).get("labels") or {}
+    return {key: value for key, value in labels.items() if key != RECONCILER_LABEL}
 
 
 def _set_labels(

@@ -49,11 +49,13 @@ def is_ready(obj: Obj | None) -> bool:
     """
     if not obj:
         return False
-    meta, status = obj.get("metadata") or {}, obj.get("status") or {}
+    meta, status = obj.get("metadata") or {}, obj.get("status")
+    if not isinstance(status, Mapping):  # custom resources can have anything there
+        status = {}
     if meta.get("deletionTimestamp"):
         return False
-    observed = status.get("observedGeneration")
-    if observed is not None and meta.get("generation") is not None and observed < meta["generation"]:
+    observed, generation = str(status.get("observedGeneration")), meta.get("generation")  # it is a text in some kinds
+    if observed.isdecimal() and generation is not None and int(observed) < generation:
         return False
     group, _, _ = str(obj.get("apiVersion") or "").rpartition("/")
     rule = _RULES.get((group, str(obj.get("kind"))), _is_generally_ready)
@@ -61,7 +63,9 @@ def is_ready(obj: Obj | None) -> bool:
 
 
 def _get_conditions(status: Obj) -> dict[str, str]:
-    return {item.get("type", ""): item.get("status", "") for item in status.get("conditions") or ()}
+    items = status.get("conditions")
+    items = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list | tuple) else []
+    return {str(item.get("type")): str(item.get("status")) for item in items}
 
 
 def _is_generally_ready(spec: Obj, status: Obj) -> bool:

@@ -22,8 +22,10 @@ from kopf._controller.controllers import Place, Wakeup, get_current_controllers
 from kopf._handlers.current_handler import current_subhandling
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import HandlerFn, ReconcilingHandler, Reference, is_async
+from kopf._handlers.outcomes import Attempt
 from kopf._kits.applying import ApplyConflictError, Obj, apply_plain, find_resource
 from kopf._kits.child_conditions import reporting
+from kopf._kits.hierarchies import RECONCILER_LABEL
 from kopf._kits.manifests import K8sObject, list_objects, to_plain
 from kopf._kits.readiness import NotReadyError
 from kopf._values.bodies import Body
@@ -35,7 +37,6 @@ from kopf._values.user_functions import explaining
 
 T = TypeVar("T")
 
-LABEL = "kopf.dev/reconciler"
 _MAX_LABEL = 63
 _FOREIGN_DELAY = 60.0
 _GARBAGE_DELAY = 1.0
@@ -61,15 +62,15 @@ def make_call(fn: HandlerFn) -> HandlerFn:
 
     async def call(**kwargs: Any) -> None:
         reconciliation = _Reconciliation()
-        await reconciliation.begin()
-        with reconciliation.waiting():
+        with reconciliation.waiting(kwargs):
+            await reconciliation.begin()
             await reconciliation.take(fn(**kwargs))
             await reconciliation.prune()
 
     def call_in_thread(**kwargs: Any) -> None:
         reconciliation = _Reconciliation()
-        _await(reconciliation.begin())
-        with reconciliation.waiting():
+        with reconciliation.waiting(kwargs):
+            _await(reconciliation.begin())
             reconciliation.take_in_thread(fn(**kwargs))
             _await(reconciliation.prune())
 
@@ -119,11 +120,13 @@ class _Reconciliation:
                     yield Place(resource, namespace if resource.namespaced else None, plain)
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self, kwargs: Mapping[str, Any]) -> Iterator[None]:
         """End the call if something is not ready: it is called again when that has changed. Set the conditions."""
         is_reporting = isinstance(self._handler, ReconcilingHandler) and self._handler.conditions
+        attempt = Attempt(kwargs["retry"], kwargs["started"], kwargs["runtime"])
+        reported = reporting(self._cause, self._handler, attempt, self._yielded.values()) if is_reporting else None
         try:
-            with reporting(self._cause, self._yielded.values()) if is_reporting else contextlib.nullcontext():
+            with reported or contextlib.nullcontext():
                 yield
         except NotReadyError as e:
             self._cause.logger.debug("%s waits: %s", self._handler, e)
@@ -194,7 +197,7 @@ class _Reconciliation:
             metadata["namespace"] = namespace
         if not metadata.get("generateName"):  # it is refused later
             metadata["name"] = metadata.get("name") or owner.name
-        metadata["labels"] = {**(owner.labels or {}), **(metadata.get("labels") or {}), LABEL: self._mark}
+        metadata["labels"] = {**(owner.labels or {}), **(metadata.get("labels") or {}), RECONCILER_LABEL: self._mark}
         references = [item for item in metadata.get("ownerReferences") or () if item.get("uid") != owner.uid]
         metadata["ownerReferences"] = [*references, self._reference]
         return resource.name, namespace, metadata.get("name", "")
@@ -210,7 +213,7 @@ class _Reconciliation:
             is_garbage = owners.get(resource.kind) == self._owner.name or head.deletionTimestamp is not None
             text = f"{_name(current)} exists, and is not owned by this object. It is left alone."
             raise ForeignObjectError(text, _GARBAGE_DELAY if is_garbage else _FOREIGN_DELAY)
-        mark = (head.labels or {}).get(LABEL, self._mark)
+        mark = (head.labels or {}).get(RECONCILER_LABEL, self._mark)
         if mark != self._mark:
             text = f"{_name(current)} is yielded by another reconciler, {mark!r}. It is left alone."
             raise ForeignObjectError(text, _FOREIGN_DELAY)
@@ -221,9 +224,10 @@ class _Reconciliation:
         for resource, uid in [item for item in self._list_children() if item[1] not in yielded]:
             if (children := self._controllers.get_children(resource)) is None:
                 continue
-            obj = children.get(uid)
+            if (obj := children.get(uid)) is None:
+                continue  # it has gone while another one was being deleted
             head = obj.head
-            if (head.labels or {}).get(LABEL) != self._mark or head.deletionTimestamp is not None:
+            if (head.labels or {}).get(RECONCILER_LABEL) != self._mark or head.deletionTimestamp is not None:
                 continue
             preconditions = {"uid": head.uid, "resourceVersion": head.resourceVersion}
             payload = {"propagationPolicy": "Background", "preconditions": preconditions}
