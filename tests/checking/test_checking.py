@@ -54,6 +54,36 @@ def find(*args: object) -> list[dict[str, str | int]]:
     return found
 
 
+MISTAKE = """{start}import time
+
+import kopf
+
+# \u00e9
+@kopf.on.create("pods")
+async def create_fn(**_):
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("start", "encoding"), [
+    ("", "utf-8"), ("", "utf-8-sig"), ("# -*- coding: latin-1 -*-\n", "latin-1"),
+])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_files_are_read_as_by_python(tmp_path: pathlib.Path, start: str, encoding: str, newline: str) -> None:
+    path = tmp_path / "written_elsewhere.py"
+    path.write_text(MISTAKE.format(start=start), encoding=encoding, newline=newline)
+    [finding] = find(path)
+    assert (finding["rule"], finding["line"]) == ("blocking-call", 8 + bool(start))
+
+
+def test_files_that_exit_are_reported(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "exiting.py"
+    path.write_text("import sys\n\nsys.exit(3)\n")
+    [finding] = find(path)
+    assert (finding["rule"], finding["line"]) == ("load", 3)
+    assert "SystemExit: 3" in str(finding["text"])
+
+
 @pytest.mark.parametrize("path", PLANTED, ids=lambda path: path.stem)
 def test_mistakes_are_found_with_their_lines_and_cures(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)

@@ -81,6 +81,28 @@ def test_mistakes(kopf_command: Kopf, tmp_path: pathlib.Path, code: str, args: l
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize(("option", "value"), [
+    ("name", "My App"), ("name", "-x"), ("name", ""), ("name", "a" * 64), ("name", "a.b"), ("name", "{{x}}"),
+    ("into", "Foo/bar"), ("into", ""), ("image", ""), ("image", "with space"), ("image", "{{x}}"),
+])
+def test_names_that_no_server_accepts(
+        kopf_command: Kopf, handlers: pathlib.Path, option: str, value: str,
+) -> None:
+    options = {"name": "kex", "image": "kex:1", option: value}
+    result = kopf_command("manifests", handlers, "--crds", CRD, *(f"--{key}={text}" for key, text in options.items()))
+    assert result.returncode == 2
+    assert f"--{option}" in result.stderr
+    assert not result.stdout
+
+
+def test_files_in_other_encodings_differ(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "rbac.yaml").write_bytes(b"\xff\xfe")
+    result = kopf_command("manifests", handlers, "--crds", CRD, *IMAGE, "--check", ".")
+    assert result.returncode == 1
+    assert "Not as they are to be:" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_observed_requests_are_added(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path) -> None:
     request = {"namespace": "ns", "group": "batch", "resource": "jobs", "subresource": "", "verb": "create",
                "code": 201, "agent": "OpenAPI-Generator/30.1.0/python"}

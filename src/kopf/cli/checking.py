@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+import tokenize
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -91,7 +92,9 @@ def find_all(
                 if isinstance(e.__cause__, DeclarationError):
                     problems.extend(e.__cause__.problems)
                 else:
-                    findings.append(_explain_failure(e, name))
+                    findings.append(_explain_failure(e.__cause__, e.message, name))
+            except SystemExit as e:  # it is the code that exits
+                findings.append(_explain_failure(e, "", name))
     models: Definitions = {}
     try:
         models = read_definitions(make_definitions(list_models(registry)))
@@ -116,8 +119,7 @@ def find_all(
     return sorted(dict.fromkeys(drop_exempted(findings, texts)))
 
 
-def _explain_failure(error: LoadingError, path: str) -> Finding:
-    cause = error.__cause__
+def _explain_failure(cause: BaseException | None, message: str, path: str) -> Finding:
     if isinstance(cause, SyntaxError):
         return Finding(
             path,
@@ -129,7 +131,7 @@ def _explain_failure(error: LoadingError, path: str) -> Finding:
     frames = traceback.extract_tb(cause.__traceback__ if cause is not None else None)
     own = [frame for frame in frames if not is_library(frame.filename)]
     place, line = (os.path.relpath(own[-1].filename), own[-1].lineno or 0) if own else (path, 0)
-    text = f"It fails when it is loaded: {type(cause).__name__}: {cause}" if own else error.message
+    text = f"It fails when it is loaded: {type(cause).__name__}: {cause}" if own else message
     return Finding(place, line, "load", text, "Correct it, or install what it needs to where this command is.")
 
 
@@ -138,7 +140,7 @@ def _read_texts(paths: Sequence[str], modules: set[str]) -> Iterator[tuple[str, 
     imported = [getattr(sys.modules[name], "__file__", None) or "" for name in modules]
     own = [path for path in imported if path.endswith(".py") and not is_library(path)]
     for path in {os.path.realpath(path): os.path.relpath(path) for path in (*own, *paths)}.values():
-        with contextlib.suppress(OSError, UnicodeError), open(path, encoding="utf-8") as file:
+        with contextlib.suppress(OSError, UnicodeError, SyntaxError), tokenize.open(path) as file:
             yield path, file.read()
 
 

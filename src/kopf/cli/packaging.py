@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +36,24 @@ from kopf.cli.options import CLIControls
 _STARTUP_TIMEOUT = 10.0
 """How long the startup handlers may take to say what the settings are, in seconds."""
 
+_LABEL = re.compile(r"(?!.{64})[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+"""By RFC 1123: the names of namespaces, and what can be the name of all objects, and the value of their label."""
+_IMAGE = re.compile(r"[^\s{}]+")
+
 Obj = dict[str, Any]
+
+
+def _check_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not _LABEL.fullmatch(value):
+        rule = "at most 63 lower-case letters, digits, and dashes, with no dash at the ends"
+        raise click.BadParameter(f"{value!r} cannot be a name in Kubernetes: {rule}.", ctx, param)
+    return value
+
+
+def _check_image(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if not _IMAGE.fullmatch(value):
+        raise click.BadParameter(f"{value!r} cannot be an image.", ctx, param)
+    return value
 
 
 class Findings(NamedTuple):
@@ -62,7 +80,12 @@ _OPTIONS = (
         metavar="PATTERN",
         help='It serves this namespace, as with "kopf run"; can be repeated.',
     ),
-    click.option("--into", metavar="NAME", help="In which namespace it runs.  [default: default, or the one of -n]"),
+    click.option(
+        "--into",
+        metavar="NAME",
+        callback=_check_name,
+        help="In which namespace it runs.  [default: default, or the one of -n]",
+    ),
     click.option("-P", "--peering", "peering_name", metavar="NAME", help="The peering object; none by default."),
     click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; repeatable."),
     click.option(
@@ -105,8 +128,20 @@ def rbac(controls: CLIControls, /, name: str, is_json: bool, **options: Any) -> 
 
 @click.command()
 @_packaging_options
-@click.option("--name", required=True, metavar="NAME", help="The name of the operator, of its account, and so on.")
-@click.option("--image", required=True, metavar="IMAGE", help="The image; it has kopf, and the files in --directory.")
+@click.option(
+    "--name",
+    required=True,
+    metavar="NAME",
+    callback=_check_name,
+    help="The name of the operator, of its account, and so on.",
+)
+@click.option(
+    "--image",
+    required=True,
+    metavar="IMAGE",
+    callback=_check_image,
+    help="The image; it has kopf, and the files in --directory.",
+)
 @click.option(
     "--directory",
     default="/src",
@@ -163,7 +198,7 @@ def manifests(
     elif output is not None:
         for path, text in files.items():
             (output / path).parent.mkdir(parents=True, exist_ok=True)
-            (output / path).write_text(text)
+            (output / path).write_bytes(text.encode())
     else:
         click.echo("---\n".join(files.values()), nl=False)
 
@@ -339,4 +374,4 @@ def _check(folder: pathlib.Path, files: Mapping[str, str]) -> None:
 
 
 def _has_text(path: pathlib.Path, text: str) -> bool:
-    return path.is_file() and path.read_text() == text
+    return path.is_file() and path.read_bytes() == text.encode()
