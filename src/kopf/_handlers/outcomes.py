@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from kopf._handlers.handler_errors import UnfitObjectError
 from kopf._handlers.handlers import Handler
 from kopf._values import codec
 from kopf._values.patches import Patch
@@ -51,11 +50,8 @@ class Outcome(FrozenRecord, frozen=True):
     """The error that does not count, as the handler is declared so."""
     content: Any = None
     """The result as JSON values; ``None`` also if it is not to be stored, or cannot be."""
-
-    @property
-    def is_unfit(self) -> bool:
-        """Whether the function was not called, as the object does not fit its model: this is no attempt."""
-        return isinstance(self.exception, UnfitObjectError)
+    is_unfit: bool = False
+    """Whether the function was not called, as the object does not fit its model: this is no attempt."""
 
 
 def make_content(result: Any) -> Any:

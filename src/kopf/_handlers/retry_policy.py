@@ -131,7 +131,7 @@ def judge(
         case UnfitObjectError() if isinstance(handler, WebhookHandler):
             return _give_up(AdmissionError(str(error), code=422), logging.INFO, _DENIAL)
         case UnfitObjectError():
-            outcome = Outcome(final=False, exception=error)
+            outcome = Outcome(final=False, exception=error, is_unfit=True)
             return Judgement(outcome, logging.WARNING, "%s is not called: %s", (str(error),))
         case TemporaryError():
             return _judge_temporary_error(handler, attempt, error)
