@@ -5,7 +5,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Sequence
-from typing import Any, TypedDict
+from typing import Any, Optional, TypedDict
 
 import msgspec
 import pydantic
@@ -361,6 +361,9 @@ def test_annotations_by_other_types_are_refused(hint: Any, problem: str) -> None
 def test_annotations_of_all_forms_are_understood() -> None:
     async def fn(spec: StructSpec | DictSpec, status: dict[str, Any], old: Any, new: Dict | None, **_: Any) -> None: ...
     assert Dict.find_decoders(fn, ()).keys() == {"spec", "new"}
+
+    async def quoted(spec: "DictSpec", new: Optional["Dict"], old: "Nobody", **_: Any) -> None: ...  # type: ignore[name-defined]  # noqa: UP037, UP045, F821
+    assert Dict.find_decoders(quoted, ()).keys() == {"spec", "new"}
 
     async def plain(spec: kopf.Spec, status: dict[str, Any], new: kopf.BodyEssence, **_: Any) -> None: ...
     assert Dict.find_decoders(plain, ()) == {}

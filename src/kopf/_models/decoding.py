@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -91,14 +93,12 @@ def read_annotations(fn: Callable[..., Any], names: Mapping[str, Any]) -> dict[s
     Its types can be local ones, or be imported for type checkers only.
     """
     function = inspect.unwrap(get_function(fn))
-    found = {}
+    known, local = {**names, **getattr(function, "__globals__", {})}, _get_closure(function)
+    found: dict[str, Any] = {}
     for key, annotation in getattr(function, "__annotations__", {}).items():
-        if isinstance(annotation, str):
-            try:
-                annotation = eval(annotation, {**names, **getattr(function, "__globals__", {})}, _get_closure(function))
-            except Exception:  # whatever is there, it is not for us
-                continue
-        found[key] = annotation
+        one = types.SimpleNamespace(__annotations__={key: annotation})  # those that are not resolved, are not for us
+        with contextlib.suppress(Exception):
+            found |= typing.get_type_hints(one, known, local, include_extras=True)
     return found
 
 
