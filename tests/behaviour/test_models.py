@@ -117,6 +117,31 @@ async def test_callbacks_are_decoded_for_too(operator: Operator, kex: Objects, c
     assert calls == ["large", "f-large"]
 
 
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.event, kopf.daemon, kopf.index])
+async def test_handlers_wait_until_the_object_fits_their_callbacks(
+        operator: Operator, kex: Objects, calls: Calls, logs: Logs, decorator: Any,
+) -> None:
+    def is_large(spec: StructSpec, **_: Any) -> bool:
+        return spec.replica_count > 1
+
+    options = {"initial_delay": lambda spec, **_: spec.replica_count} if decorator is kopf.daemon else {}
+    for delay in options.values():
+        delay.__annotations__["spec"] = StructSpec
+    decorator(Struct, when=is_large, id="large", **options)(calls.noting(lambda name, **_: name))
+    kopf.on.create(Struct, id="other")(calls.noting("other"))
+    await operator.start()
+    await kex.create("small", spec={"replicaCount": "text"})
+    await kex.create("large", spec={"replicaCount": "text"})
+    await calls.wait(lambda items: items.count("other") == 2)
+    await asyncio.sleep(1000)
+    assert len(get_unfit(logs)) == 2
+    assert not logs.get_messages(level=logging.ERROR)
+    await kex.merge({"spec": {"replicaCount": 1}}, "small")
+    await kex.merge({"spec": {"replicaCount": 2}}, "large")
+    await calls.wait(lambda items: "large" in items)
+    assert "small" not in calls.items
+
+
 class DictSpec(TypedDict, total=False):
     field: int
 

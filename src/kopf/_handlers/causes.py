@@ -141,6 +141,17 @@ class ResourceCause(Cause, kw_only=True, eq=False):
                     decoded[key] = _decode_old(decoder, kwargs[name]) if name == "old" else decoder(kwargs[name])
                 kwargs[name] = decoded[key]
 
+    def check_fit(self, handler: ResourceHandler) -> None:
+        """
+        Check that the object is as the function of the handler, and its callbacks, want it to be decoded.
+
+        Raises :class:`ModelMismatchError` otherwise.
+        """
+        if handler.decoders is not None:
+            self.decode(handler, handler.fn, self.kwargs_read_by(handler))
+            for callback in handler.list_callbacks():
+                self.decode(handler, callback, self.kwargs_for_filters(handler))
+
     def kwargs_read_by(self, handler: Handler) -> Kwargs:
         reads, getters = handler.reads, self.getters
         if reads is None or not reads.isdisjoint(self.indices):

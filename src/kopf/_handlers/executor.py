@@ -190,6 +190,7 @@ def _make_kwargs(handler: Handler, cause: Cause, attempt: Attempt) -> Kwargs:
     kwargs = cause.kwargs_read_by(handler)
     if handler.decoders is not None and isinstance(cause, ResourceCause) and isinstance(handler, ResourceHandler):
         try:
+            cause.check_fit(handler)
             cause.decode(handler, handler.fn, kwargs)
         except ModelMismatchError as e:
             raise UnfitObjectError(e) from None

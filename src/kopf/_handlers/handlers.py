@@ -91,17 +91,19 @@ class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
         model = self.model if self.selector is None else self.selector.model
         if model is not None:
             force_setattr(self, "model", model)
-            found = {id(fn): model.find_decoders(fn, self.get_viewed_field(fn)) for fn in self._list_functions()}
+            functions = [self.fn, *self.list_callbacks()]
+            found = {id(fn): model.find_decoders(fn, self.get_viewed_field(fn)) for fn in functions}
             force_setattr(self, "decoders", {key: decoders for key, decoders in found.items() if decoders} or None)
 
     def get_viewed_field(self, fn: HandlerFn) -> FieldPath:
         """Tell of which field its function, or a callback of it, sees the change; empty if of the object."""
         return self.field if fn is self.fn else ()
 
-    def _list_functions(self) -> list[HandlerFn]:
+    def list_callbacks(self) -> list[HandlerFn]:
+        """Give the functions of its options."""
         patterns = (*(self.labels or {}).values(), *(self.annotations or {}).values())
         options = (getattr(self, name, None) for name in ("value", "old", "new", "initial_delay"))
-        return [self.fn, *(item for item in (self.when, *patterns, *options) if callable(item))]
+        return [item for item in (self.when, *patterns, *options) if callable(item)]
 
 
 class WatchingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):

@@ -16,6 +16,7 @@ from kopf._handlers.causes import ChangingCause, ResourceCause
 from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
 from kopf._values.fields import resolve
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.reasons import Operation
 from kopf._values.user_functions import FilterError, explain
 
@@ -123,7 +124,10 @@ def _call(
     try:
         kwargs = cause.kwargs_for_filters(handler)
         if handler.decoders is not None:
-            cause.decode(handler, callback, kwargs)
+            try:
+                cause.decode(handler, callback, kwargs)
+            except ModelMismatchError:  # it waits until the object fits, as if its function wanted that
+                return True
         return bool(callback(*args, **kwargs))
     except Exception as e:
         raise FilterError(explain(callback, f"{option} of {handler}", e)) from e

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 
@@ -180,3 +180,27 @@ def test_callbacks_get_what_they_get_in_operators() -> None:
     ask(make_object(CHANGED, old=HANDLED), declare(kopf.on.update, when=look), memo="memo", indices={"index": 1})
     assert (seen["memo"], seen["index"], seen["reason"]) == ("memo", 1, "update")
     assert (seen["old"]["spec"]["size"], seen["new"]["spec"]["size"], seen["name"]) == (5, 7, "obj")
+
+
+class Spec(TypedDict):
+    size: int
+
+
+class KopfExample(kopf.CustomResource[Spec, dict[str, Any]], group="kopf.dev", version="v1"):
+    pass
+
+
+@pytest.mark.parametrize("is_filter", [True, False], ids=["filter", "function"])
+@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.event, kopf.daemon])
+def test_objects_that_do_not_fit_models(decorator: Any, is_filter: bool) -> None:
+    async def fn(spec: Any, **_: Any) -> None: ...
+
+    def is_large(spec: Any, **_: Any) -> bool:
+        return bool(spec["size"] > 1)
+
+    (is_large if is_filter else fn).__annotations__["spec"] = Spec
+    registry = kopf.OperatorRegistry()
+    decorator(KopfExample, id="fn", registry=registry, when=is_large if is_filter else None)(fn)
+    [info] = ask(make_object({"spec": {"size": "text"}}), [*registry.resources])["handlers"]
+    assert info["verdict"] == "later"
+    assert "spec.size: Expected `int`, got `str`; it waits until that is changed" in info["text"]

@@ -19,6 +19,7 @@ from kopf._controller.background.timers import TimerRun
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
 from kopf._values.user_functions import explaining
@@ -137,6 +138,9 @@ def _get_delay(handler: SpawningHandler, cause: ResourceCause) -> float:
     if callable(handler.initial_delay):
         with explaining(handler.initial_delay, f"initial_delay= of {handler}"):
             kwargs = cause.kwargs_for(handler)
-            cause.decode(handler, handler.initial_delay, kwargs)
+            try:
+                cause.decode(handler, handler.initial_delay, kwargs)
+            except ModelMismatchError:  # it waits until the object fits, with nothing to be delayed
+                return 0.0
             return float(handler.initial_delay(**kwargs) or 0)
     return handler.initial_delay or 0.0

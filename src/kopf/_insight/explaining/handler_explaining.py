@@ -24,6 +24,7 @@ from kopf._insight.explaining.progress_explaining import make_progress
 from kopf._insight.explaining.redacted_texts import RedactedTexts, describe_callback
 from kopf._insight.explaining.rejections import Filters
 from kopf._values.ids import HandlerId
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.reasons import Reason, WebhookType
 from kopf._values.records import FrozenRecord, field
 
@@ -144,8 +145,16 @@ class HandlerExplainer:
         if rejections := filters.list_rejections():
             return _reject(rejections)
         if isinstance(handler, ChangingHandler):
-            return self._check_change(handler, filters)
-        return Finding("matching", _describe_duty(handler))
+            finding = self._check_change(handler, filters)
+        else:
+            finding = Finding("matching", _describe_duty(handler))
+        if finding.verdict not in ("called", "matching") or isinstance(handler, WebhookHandler):
+            return finding
+        try:
+            self._dry_run.make_cause(handler).check_fit(handler)
+        except ModelMismatchError as e:
+            return Finding("later", f"{self._texts.show_error(e)}; it waits until that is changed")
+        return finding
 
     def _check_change(self, handler: ChangingHandler, filters: Filters) -> Finding:
         plan, carried = self._dry_run.plan, self._facts.carried
