@@ -170,6 +170,23 @@ async def test_foreign_objects_are_left_alone(
     assert (await list_maps(api))["a"] == taken
 
 
+async def test_foreign_objects_that_are_not_seen_yet_are_left_alone(
+        operator: Operator, kex: Objects, calls: Calls, api: API, logs: Logs,
+) -> None:
+    """They have come instead of the child, and the watch of the children is far behind."""
+    declare_yielding("yielding", calls)
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await kex.create_and_wait(spec={"items": {"a": "1"}})
+    operator.cluster.faults.lag_watches(10)
+    await kex.merge({"spec": {"items": {"a": "2"}}})
+    await asyncio.sleep(5)
+    await api.request("DELETE", f"{PATH}/a")
+    foreign = await api.request("POST", PATH, make_map("a", other="x"))
+    await logs.wait(".*ConfigMap default/a was deleted or replaced by others meanwhile.*")
+    await logs.wait(".*ConfigMap default/a exists, and is not owned by this object.*")
+    assert (await list_maps(api))["a"] == foreign
+
+
 async def test_children_of_a_predecessor_are_waited_for(
         operator: Operator, kex: Objects, calls: Calls, api: API,
 ) -> None:

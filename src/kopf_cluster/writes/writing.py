@@ -158,10 +158,15 @@ class Writer:
             )
 
         record = self._store.bucket(kind.bucket).records.get(key)
+        uid = (applied.get("metadata") or {}).get("uid")
         if record is None:
             if subresource:
                 raise statuses.not_found(kind, key[1])
+            if uid:  # it is another object that was meant, and it exists no more
+                text = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise statuses.conflict(kind, key[1], text)
             return self.create(kind, key[0], transform(None) or applied, options), True
+        _check_preconditions(kind, record, Preconditions(uid=uid) if uid else None)
         version = (applied.get("metadata") or {}).get("resourceVersion")
         if version and version != str(record.revision):
             raise statuses.modified(kind, key[1])

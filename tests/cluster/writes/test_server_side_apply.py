@@ -48,6 +48,20 @@ def managers(obj: Any) -> dict[tuple[str, str], Any]:
             for entry in obj["metadata"].get("managedFields", [])}
 
 
+async def test_what_is_applied_with_a_uid_is_no_other_object(client: Client) -> None:
+    obj = (await apply(client, f"{CONFIG_MAPS}/one", config_map(a="1"))).body
+    wanted = {**config_map(a="2"), "metadata": {"name": "one", "uid": obj["metadata"]["uid"]}}
+    assert (await apply(client, f"{CONFIG_MAPS}/one", wanted)).status == 200
+    await client.call("DELETE", f"{CONFIG_MAPS}/one")
+    reply = await apply(client, f"{CONFIG_MAPS}/one", wanted)
+    assert (reply.status, reply.body["reason"]) == (409, "Conflict")
+    assert "no existing object was found" in reply.body["message"]
+    await apply(client, f"{CONFIG_MAPS}/one", config_map(a="3"))
+    reply = await apply(client, f"{CONFIG_MAPS}/one", wanted)
+    assert reply.status == 409
+    assert "Precondition failed: UID in precondition" in reply.body["message"]
+
+
 async def test_the_same_in_another_form_changes_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The forms of the values are settled after the owners of the fields, whose times must not make the difference."""
     container = {"name": "main", "image": "image", "resources": {"limits": {"cpu": "1000m"}}}
