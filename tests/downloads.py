@@ -1,4 +1,5 @@
 """What subprocesses of tests need: old libraries, helm, a client for Node: real ones, downloaded once."""
+
 from __future__ import annotations
 
 import contextlib
@@ -91,8 +92,16 @@ def get_client_node() -> pathlib.Path:
     if not folder.exists():
         if npm is None:
             pytest.skip(NODE_MISSING)
-        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", "{}",
-                   f"{_CLIENT_NODE}@{_CLIENT_NODE_VERSION}"]
+        command = [
+            npm,
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--prefix",
+            "{}",
+            f"{_CLIENT_NODE}@{_CLIENT_NODE_VERSION}",
+        ]
         if not _make(folder, command):
             pytest.skip(NODE_MISSING)
     return folder / "node_modules" / _CLIENT_NODE / "dist" / "index.js"

@@ -9,6 +9,7 @@ Use it as ``@pytest.mark.fastforward`` on an async test; a fixture of such a tes
 programs or other threads in the test, use ``@pytest.mark.fastforward("exit")``: the time is the real one, except for
 when the operator is stopped, so that only its exit waits for nothing.
 """
+
 from __future__ import annotations
 
 import asyncio

@@ -4,6 +4,7 @@ A process that forks others when it is told to: what all of them import, is impo
 A line of JSON on its standard input is a process to be started. The lines of its standard output tell which process it
 is, and later with which code it has exited. It ends with its input.
 """
+
 from __future__ import annotations
 
 import atexit

@@ -1,4 +1,5 @@
 """Patience: for how long the tests wait for what has to happen. It is for what hangs: busy machines are slow."""
+
 from __future__ import annotations
 
 import contextlib

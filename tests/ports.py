@@ -1,4 +1,5 @@
 """Ports for servers that have to be told in advance where to listen."""
+
 from __future__ import annotations
 
 import contextlib

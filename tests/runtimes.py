@@ -1,4 +1,5 @@
 """The part of an operator that handles objects, with no operator around it: for tests of what stands on that."""
+
 from __future__ import annotations
 
 from kopf._client.auth.vault import Vault

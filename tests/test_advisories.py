@@ -1,4 +1,5 @@
 """What the project depends on has no known holes: neither the lowest versions it accepts, nor the installed ones."""
+
 from __future__ import annotations
 
 import importlib.metadata

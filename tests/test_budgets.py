@@ -1,4 +1,5 @@
 """The comparison of what our own code takes to what it took: see `benchmarks/budgets.py`."""
+
 from __future__ import annotations
 
 import pathlib

@@ -1,4 +1,5 @@
 """The leak detection must detect: the cases run in a separate test session with the real conftest."""
+
 from __future__ import annotations
 
 import os
@@ -54,18 +55,37 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     (path / "conftest.py").write_text(CONFTEST)
     (path / "test_it.py").write_text(CASES)
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"),
-         "--rootdir", str(ROOT), str(path / "test_it.py")],
-        cwd=ROOT, env={**os.environ, "PATH": "/nonexistent"}, capture_output=True, text=True, check=False)
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-v",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            str(ROOT / "pyproject.toml"),
+            "--rootdir",
+            str(ROOT),
+            str(path / "test_it.py"),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode == 1, result.stdout
     return result.stdout
 
 
-@pytest.mark.parametrize(("case", "texts"), [
-    ("test_leaked_task", ["left running tasks", "the-task", "forgotten"]),
-    ("test_leaked_thread", ["left behind", "thread 'the-thread'"]),
-    ("test_leaked_socket", ["left behind", "socket <socket.socket", "127.0.0.1"]),
-])
+@pytest.mark.parametrize(
+    ("case", "texts"),
+    [
+        ("test_leaked_task", ["left running tasks", "the-task", "forgotten"]),
+        ("test_leaked_thread", ["left behind", "thread 'the-thread'"]),
+        ("test_leaked_socket", ["left behind", "socket <socket.socket", "127.0.0.1"]),
+    ],
+)
 def test_leaks_fail_the_test_and_are_named(report: str, case: str, texts: list[str]) -> None:
     [line] = [line for line in report.splitlines() if line.startswith("ERROR ") and f"::{case} -" in line]
     for text in texts:

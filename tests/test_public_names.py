@@ -1,4 +1,5 @@
 """What is promised to the users: the names they import. Everything behind an underscore may change."""
+
 from __future__ import annotations
 
 import ast
@@ -49,8 +50,7 @@ EXPECTED: dict[ModuleType, str] = {
 }
 
 # Those that are still to be made. What is made must be removed from here.
-MISSING: dict[ModuleType, str] = {
-}
+MISSING: dict[ModuleType, str] = {}
 
 # Those that the original framework does not have, or does not promise.
 ADDED: dict[ModuleType, str] = {
@@ -84,9 +84,15 @@ def get_names(table: dict[ModuleType, str], module: ModuleType) -> set[str]:
     return set(table.get(module, "").split())
 
 
-@pytest.mark.parametrize(("module", "name"), [
-    (module, name) for module in EXPECTED for name in sorted(get_names(EXPECTED, module) - get_names(MISSING, module))
-], ids=lambda arg: arg if isinstance(arg, str) else arg.__name__)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (module, name)
+        for module in EXPECTED
+        for name in sorted(get_names(EXPECTED, module) - get_names(MISSING, module))
+    ],
+    ids=lambda arg: arg if isinstance(arg, str) else arg.__name__,
+)
 def test_names_of_the_original_framework_exist(module: ModuleType, name: str) -> None:
     assert hasattr(module, name)
 
@@ -131,9 +137,11 @@ def test_nothing_else_is_seen_in_the_main_module() -> None:
     } - {"annotations"} == set()
 
 
-@pytest.mark.parametrize(("module", "name"), [
-    (module, name) for module in FACES for name in module.__all__
-], ids=lambda arg: arg if isinstance(arg, str) else arg.__name__)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(module, name) for module in FACES for name in module.__all__],
+    ids=lambda arg: arg if isinstance(arg, str) else arg.__name__,
+)
 def test_everything_public_is_documented(module: ModuleType, name: str) -> None:
     value = getattr(module, name)
     is_ours = getattr(value, "__module__", "").partition(".")[0] == "kopf"
@@ -203,8 +211,16 @@ def test_the_version_is_known() -> None:
 
 def test_importing_the_framework_does_not_load_what_is_not_needed_in_production() -> None:
     unneeded = [
-        "kopf_cluster", "kopf.testing", "kopf.cli", "aiohttp.web", "click", "cryptography", "kubernetes", "pyngrok",
-        "pykube", "uvloop",
+        "kopf_cluster",
+        "kopf.testing",
+        "kopf.cli",
+        "aiohttp.web",
+        "click",
+        "cryptography",
+        "kubernetes",
+        "pyngrok",
+        "pykube",
+        "uvloop",
     ]
     code = f"import kopf, sys; kopf.on, kopf.operator; print([name for name in {unneeded!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)

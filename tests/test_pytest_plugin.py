@@ -8,7 +8,7 @@ import tomllib
 from tests.patience import PATIENCE
 
 ROOT = pathlib.Path(__file__).parent.parent
-TESTS = '''
+TESTS = """
 import os
 import pathlib
 import pytest
@@ -27,9 +27,9 @@ def test_it_is_anew_and_as_wanted(local_cluster):
 @pytest.mark.local_cluster(nosuch=True)
 def test_it_refuses_unknown_options(local_cluster):
     raise AssertionError
-'''
+"""
 
-CLIENTS = '''
+CLIENTS = """
 import asyncio
 import kubernetes
 import kubernetes_asyncio
@@ -57,7 +57,7 @@ def test_the_asynchronous_client(local_cluster, name):
 def test_it_is_as_before_without_the_fixture():
     assert kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION == "/nosuch"
     assert kubernetes_asyncio.config.KUBE_CONFIG_DEFAULT_LOCATION == "/nosuch"
-'''
+"""
 
 
 def test_the_plugin_is_an_entry_point() -> None:
@@ -76,9 +76,24 @@ def run_tests(folder: pathlib.Path, tests: str, **env: str) -> str:
     env = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT / "src"), **env}
     # Without the plugins of this environment, so that it is certain where the fixture comes from.
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "--strict-markers",
-         "test_it.py"],
-        cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE)
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "pytest_kopf",
+            "-p",
+            "no:cacheprovider",
+            "--strict-markers",
+            "test_it.py",
+        ],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     return done.stdout
 
 

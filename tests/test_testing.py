@@ -17,8 +17,11 @@ OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": 
 
 
 def wait_until_handled(cluster: LocalCluster, name: str) -> None:
-    cluster.wait_for("kopfexamples", name, lambda obj: "kopf.zalando.org/last-handled-configuration"
-                     in obj["metadata"]["annotations"])
+    cluster.wait_for(
+        "kopfexamples",
+        name,
+        lambda obj: "kopf.zalando.org/last-handled-configuration" in obj["metadata"]["annotations"],
+    )
 
 
 def make_registry() -> kopf.OperatorRegistry:
@@ -90,15 +93,21 @@ def test_errors_of_the_operator_can_be_suppressed(monkeypatch: pytest.MonkeyPatc
     assert isinstance(runner.exception, kopf.LoginError)
 
 
-@pytest.mark.parametrize(("code", "error", "message"), [
-    ("raise ValueError('boom')", ValueError, "^boom"),
-    ("import nosuchmodule", ModuleNotFoundError, "^No module named 'nosuchmodule'"),
-    ("def fn(:", SyntaxError, "invalid syntax"),
-    ("raise SystemExit(3)", SystemExit, "^3"),
-    (None, FileNotFoundError, "handlers.py"),
-])
+@pytest.mark.parametrize(
+    ("code", "error", "message"),
+    [
+        ("raise ValueError('boom')", ValueError, "^boom"),
+        ("import nosuchmodule", ModuleNotFoundError, "^No module named 'nosuchmodule'"),
+        ("def fn(:", SyntaxError, "invalid syntax"),
+        ("raise SystemExit(3)", SystemExit, "^3"),
+        (None, FileNotFoundError, "handlers.py"),
+    ],
+)
 def test_errors_of_the_import_are_raised_as_they_are(
-        tmp_path: pathlib.Path, code: str | None, error: type[BaseException], message: str,
+    tmp_path: pathlib.Path,
+    code: str | None,
+    error: type[BaseException],
+    message: str,
 ) -> None:
     path = tmp_path / "handlers.py"
     if code is not None:
@@ -111,10 +120,14 @@ def test_errors_of_the_import_are_raised_as_they_are(
     assert error is SystemExit or str(path) in runner.output  # where it is, as the command line says it
 
 
-@pytest.mark.parametrize(("code", "message"), [
-    ("@kopf.on.create('kopfexamples')\ndef fn(spce, **_):\n    pass\n", r"handlers.py:2: fn\(\) requires 'spce'"),
-    ("@kopf.timer('kopfexamples', interval='10s')\ndef fn(**_):\n    pass\n", r"handlers.py:2: interval= must be"),
-], ids=["function", "option"])
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("@kopf.on.create('kopfexamples')\ndef fn(spce, **_):\n    pass\n", r"handlers.py:2: fn\(\) requires 'spce'"),
+        ("@kopf.timer('kopfexamples', interval='10s')\ndef fn(**_):\n    pass\n", r"handlers.py:2: interval= must be"),
+    ],
+    ids=["function", "option"],
+)
 def test_declarations_that_cannot_work_are_raised_as_they_are(tmp_path: pathlib.Path, code: str, message: str) -> None:
     path = tmp_path / "handlers.py"
     path.write_text(f"import kopf\n{code}")

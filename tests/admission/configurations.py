@@ -1,4 +1,5 @@
 """The webhook configurations in the cluster, and a tunnel of the user's own that tells the operator where it ends."""
+
 from __future__ import annotations
 
 import asyncio
@@ -77,15 +78,18 @@ class Configurations:
         """Wait until there are exactly these webhooks, named without the common suffix."""
         expected = [f"{name}.{NAME}" for name in names]
         obj = await self.wait(
-            lambda obj: obj and [webhook["name"] for webhook in obj.get("webhooks") or []] == expected, type)
+            lambda obj: obj and [webhook["name"] for webhook in obj.get("webhooks") or []] == expected, type
+        )
         assert obj is not None
         return list(obj.get("webhooks") or [])
 
     async def create(self, type: str = VALIDATING, *, webhooks: list[Obj] | None = None, **metadata: Any) -> Obj:
         kind = f"{type.title()}WebhookConfiguration"
         obj = {
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-            "metadata": {"name": NAME, **metadata}, "webhooks": webhooks or [],
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": NAME, **metadata},
+            "webhooks": webhooks or [],
         }
         return await self._api.request("POST", self._get_path(type), obj)  # type: ignore[no-any-return]
 
@@ -107,5 +111,8 @@ class Configurations:
         """How many times the configuration was written."""
         resource = f"{type}webhookconfigurations"
         counters = self._api.cluster.counters
-        return sum(n for (verb, name, code), n in counters.items()
-                   if name == resource and verb in ("patch", "create", "update") and code < 300)
+        return sum(
+            n
+            for (verb, name, code), n in counters.items()
+            if name == resource and verb in ("patch", "create", "update") and code < 300
+        )

@@ -1,4 +1,5 @@
 """The admission: a real operator with a real API, as in the tests of behaviour; reviews come in different ways."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

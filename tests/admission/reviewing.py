@@ -1,4 +1,5 @@
 """The reviews as the API servers make them, and a webhook server of the user's own that asks the operator for them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +21,8 @@ Obj = dict[str, Any]
 def make_object(spec: Obj | None = None, status: Obj | None = None, **metadata: Any) -> Obj:
     """Make an object; all kwargs but the spec & status go to its metadata."""
     obj: Obj = {
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+        "apiVersion": "kopf.dev/v1",
+        "kind": "KopfExample",
         "metadata": {"name": "obj", "namespace": "default", "uid": "uid1", **metadata},
         "spec": {"field": "value"} if spec is None else spec,
     }
@@ -31,12 +33,12 @@ OBJECT = make_object()
 
 
 def make_review(
-        operation: str = "CREATE",
-        new: Obj | None = None,
-        old: Obj | None = None,
-        *,
-        version: str = "v1",
-        **fields: Any,
+    operation: str = "CREATE",
+    new: Obj | None = None,
+    old: Obj | None = None,
+    *,
+    version: str = "v1",
+    **fields: Any,
 ) -> Obj:
     """Make a review; whatever is not specified, is as the API server would have it for this operation."""
     if operation in ("CREATE", "UPDATE") and new is None:
@@ -47,15 +49,22 @@ def make_review(
     gvk = {"group": "kopf.dev", "version": "v1", "kind": "KopfExample"}
     request = {
         "uid": "1ca13837-ad60-4c9e-abb8-86f29d6c0e84",
-        "kind": gvk, "resource": gvr, "requestKind": gvk, "requestResource": gvr,
-        "name": "obj", "namespace": "default",
+        "kind": gvk,
+        "resource": gvr,
+        "requestKind": gvk,
+        "requestResource": gvr,
+        "name": "obj",
+        "namespace": "default",
         "operation": operation,
         "userInfo": {"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]},
-        "object": new, "oldObject": old, "dryRun": False,
+        "object": new,
+        "oldObject": old,
+        "dryRun": False,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
     }
     return {
-        "kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}",
+        "kind": "AdmissionReview",
+        "apiVersion": f"admission.k8s.io/{version}",
         "request": {key: value for key, value in {**request, **fields}.items() if value is not ...},
     }
 
@@ -96,9 +105,15 @@ class Reviewer:
         return json.loads(json.dumps(answer))  # type: ignore[no-any-return]
 
     async def review(
-            self, operation: str = "CREATE", new: Obj | None = None, old: Obj | None = None,
-            *, webhook: str | None = None, headers: kopf.Headers | None = None, sslpeer: kopf.SSLPeer | None = None,
-            **fields: Any,
+        self,
+        operation: str = "CREATE",
+        new: Obj | None = None,
+        old: Obj | None = None,
+        *,
+        webhook: str | None = None,
+        headers: kopf.Headers | None = None,
+        sslpeer: kopf.SSLPeer | None = None,
+        **fields: Any,
     ) -> Obj:
         """Make a review, ask for it, and give the response."""
         review = make_review(operation, new, old, **fields)

@@ -1,4 +1,5 @@
 """What is in the managed webhook configurations."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,16 +15,24 @@ from tests.behaviour.running import Decorator, Operator
 
 pytestmark = pytest.mark.fastforward
 
-decorators = pytest.mark.parametrize(("decorator", "type"), [
-    (kopf.on.validate, VALIDATING), (kopf.on.mutate, MUTATING),
-])
+decorators = pytest.mark.parametrize(
+    ("decorator", "type"),
+    [
+        (kopf.on.validate, VALIDATING),
+        (kopf.on.mutate, MUTATING),
+    ],
+)
 
 
 async def publish(
-        operator: Operator, configurations: Configurations, decorator: Decorator = kopf.on.validate,
-        resource: Any = "kopfexamples", **options: Any,
+    operator: Operator,
+    configurations: Configurations,
+    decorator: Decorator = kopf.on.validate,
+    resource: Any = "kopfexamples",
+    **options: Any,
 ) -> Obj:
     """Declare a handler, start the operator, and get the only webhook of it."""
+
     @decorator(resource, **{"id": "check", **options})
     def check(**_: Any) -> None: ...
 
@@ -31,79 +40,139 @@ async def publish(
     type = MUTATING if decorator is kopf.on.mutate else VALIDATING
     obj = await configurations.wait(lambda obj: obj and obj.get("webhooks"), type)
     assert obj is not None
-    webhook, = obj["webhooks"]
+    (webhook,) = obj["webhooks"]
     return dict(webhook)
 
 
 @decorators
 async def test_defaults(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, decorator: Any, type: str,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    decorator: Any,
+    type: str,
 ) -> None:
     webhook = await publish(operator, configurations, decorator)
     webhook.pop("reinvocationPolicy", None)
     assert webhook == {
         "name": f"check.{NAME}",
         "clientConfig": {"url": "https://127.0.0.1:1/root/check", "caBundle": "YWJj"},
-        "rules": [{
-            "apiGroups": ["kopf.dev"], "apiVersions": ["v1"], "resources": ["kopfexamples"],
-            "operations": ["*"], "scope": "*",
-        }],
-        "objectSelector": {}, "namespaceSelector": {},
-        "failurePolicy": "Fail", "sideEffects": "None", "matchPolicy": "Equivalent", "timeoutSeconds": 30,
+        "rules": [
+            {
+                "apiGroups": ["kopf.dev"],
+                "apiVersions": ["v1"],
+                "resources": ["kopfexamples"],
+                "operations": ["*"],
+                "scope": "*",
+            }
+        ],
+        "objectSelector": {},
+        "namespaceSelector": {},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": 30,
         "admissionReviewVersions": ["v1", "v1beta1"],
     }
     assert await configurations.get(MUTATING if type == VALIDATING else VALIDATING) is None
 
 
 @decorators
-@pytest.mark.parametrize(("options", "fields"), [
-    ({"side_effects": True}, {"sideEffects": "NoneOnDryRun"}),
-    ({"ignore_failures": True}, {"failurePolicy": "Ignore"}),
-    ({"labels": {"l": "v", "p": kopf.PRESENT, "a": kopf.ABSENT, "c": lambda *_, **__: True}},
-     {"objectSelector": {"matchExpressions": [
-         {"key": "l", "operator": "In", "values": ["v"]}, {"key": "p", "operator": "Exists"},
-         {"key": "a", "operator": "DoesNotExist"}]}}),
-    ({"id": "With_Under/Score..x"}, {
-        "name": f"with-under.score.x.{NAME}",
-        "clientConfig": {"url": "https://127.0.0.1:1/root/With_Under/Score..x", "caBundle": "YWJj"}}),
-    ({"id": "_ё_"}, {
-        "name": f"handler.{NAME}",
-        "clientConfig": {"url": "https://127.0.0.1:1/root/_%D1%91_", "caBundle": "YWJj"}}),
-    ({"field": "spec.field"}, {
-        "name": f"check.spec.field.{NAME}",
-        "clientConfig": {"url": "https://127.0.0.1:1/root/check/spec.field", "caBundle": "YWJj"}}),
-], ids=describe)
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        ({"side_effects": True}, {"sideEffects": "NoneOnDryRun"}),
+        ({"ignore_failures": True}, {"failurePolicy": "Ignore"}),
+        (
+            {"labels": {"l": "v", "p": kopf.PRESENT, "a": kopf.ABSENT, "c": lambda *_, **__: True}},
+            {
+                "objectSelector": {
+                    "matchExpressions": [
+                        {"key": "l", "operator": "In", "values": ["v"]},
+                        {"key": "p", "operator": "Exists"},
+                        {"key": "a", "operator": "DoesNotExist"},
+                    ]
+                }
+            },
+        ),
+        (
+            {"id": "With_Under/Score..x"},
+            {
+                "name": f"with-under.score.x.{NAME}",
+                "clientConfig": {"url": "https://127.0.0.1:1/root/With_Under/Score..x", "caBundle": "YWJj"},
+            },
+        ),
+        (
+            {"id": "_ё_"},
+            {
+                "name": f"handler.{NAME}",
+                "clientConfig": {"url": "https://127.0.0.1:1/root/_%D1%91_", "caBundle": "YWJj"},
+            },
+        ),
+        (
+            {"field": "spec.field"},
+            {
+                "name": f"check.spec.field.{NAME}",
+                "clientConfig": {"url": "https://127.0.0.1:1/root/check/spec.field", "caBundle": "YWJj"},
+            },
+        ),
+    ],
+    ids=describe,
+)
 async def test_options(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, decorator: Any, type: str, options: Any,
-        fields: Obj,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    decorator: Any,
+    type: str,
+    options: Any,
+    fields: Obj,
 ) -> None:
     webhook = await publish(operator, configurations, decorator, **options)
     assert {key: webhook[key] for key in fields} == fields
 
 
-@pytest.mark.parametrize(("options", "operations", "resources"), [
-    ({"operation": "CREATE"}, ["CREATE"], ["kopfexamples"]),
-    ({"operations": ["UPDATE", "CREATE"]}, ["CREATE", "UPDATE"], ["kopfexamples"]),
-    ({"subresource": "status"}, ["*"], ["kopfexamples/status"]),
-    ({"subresource": "*"}, ["*"], ["kopfexamples/*"]),
-], ids=describe)
+@pytest.mark.parametrize(
+    ("options", "operations", "resources"),
+    [
+        ({"operation": "CREATE"}, ["CREATE"], ["kopfexamples"]),
+        ({"operations": ["UPDATE", "CREATE"]}, ["CREATE", "UPDATE"], ["kopfexamples"]),
+        ({"subresource": "status"}, ["*"], ["kopfexamples/status"]),
+        ({"subresource": "*"}, ["*"], ["kopfexamples/*"]),
+    ],
+    ids=describe,
+)
 async def test_rules(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, options: Any, operations: list[str],
-        resources: list[str],
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    options: Any,
+    operations: list[str],
+    resources: list[str],
 ) -> None:
     webhook = await publish(operator, configurations, **options)
-    assert webhook["rules"] == [{
-        "apiGroups": ["kopf.dev"], "apiVersions": ["v1"], "resources": resources,
-        "operations": operations, "scope": "*",
-    }]
+    assert webhook["rules"] == [
+        {
+            "apiGroups": ["kopf.dev"],
+            "apiVersions": ["v1"],
+            "resources": resources,
+            "operations": operations,
+            "scope": "*",
+        }
+    ]
 
 
 async def test_many_resources(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
     webhook = await publish(operator, configurations, resource=kopf.EVERYTHING, group="kopf.dev")
-    assert webhook["rules"] == [{
-        "apiGroups": ["kopf.dev"], "apiVersions": ["v1"], "resources": ["kopfexamples", "kopfstatusexamples"],
-        "operations": ["*"], "scope": "*",
-    }]
+    assert webhook["rules"] == [
+        {
+            "apiGroups": ["kopf.dev"],
+            "apiVersions": ["v1"],
+            "resources": ["kopfexamples", "kopfstatusexamples"],
+            "operations": ["*"],
+            "scope": "*",
+        }
+    ]
 
 
 async def test_match_conditions(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
@@ -127,21 +196,37 @@ async def test_one_webhook_for_each_handler(operator: Operator, configurations: 
     await operator.launch()
     webhooks = await configurations.wait_webhooks("same", "same-2", "both", "bo-th", "bo-th-2")
     assert [webhook["clientConfig"]["url"].rpartition("/")[2] for webhook in webhooks] == [
-        "same", "same", "both:validating", "bo-th", "bo_th"]
+        "same",
+        "same",
+        "both:validating",
+        "bo-th",
+        "bo_th",
+    ]
     webhooks = await configurations.wait_webhooks("both", type=MUTATING)
     assert [webhook["clientConfig"]["url"].rpartition("/")[2] for webhook in webhooks] == ["both:mutating"]
 
 
-@pytest.mark.parametrize(("client_config", "expected"), [
-    ({"url": "https://host/"}, {"url": "https://host/check"}),
-    ({"url": "https://host:123/a/b", "caBundle": None, "service": None}, {"url": "https://host:123/a/b/check"}),
-    ({"service": {"namespace": "ns", "name": "svc"}, "caBundle": "YWJj"},
-     {"service": {"namespace": "ns", "name": "svc", "path": "/check", "port": 443}, "caBundle": "YWJj"}),
-    ({"service": {"namespace": "ns", "name": "svc", "path": "/root/", "port": 8443}},
-     {"service": {"namespace": "ns", "name": "svc", "path": "/root/check", "port": 8443}}),
-], ids=describe)
+@pytest.mark.parametrize(
+    ("client_config", "expected"),
+    [
+        ({"url": "https://host/"}, {"url": "https://host/check"}),
+        ({"url": "https://host:123/a/b", "caBundle": None, "service": None}, {"url": "https://host:123/a/b/check"}),
+        (
+            {"service": {"namespace": "ns", "name": "svc"}, "caBundle": "YWJj"},
+            {"service": {"namespace": "ns", "name": "svc", "path": "/check", "port": 443}, "caBundle": "YWJj"},
+        ),
+        (
+            {"service": {"namespace": "ns", "name": "svc", "path": "/root/", "port": 8443}},
+            {"service": {"namespace": "ns", "name": "svc", "path": "/root/check", "port": 8443}},
+        ),
+    ],
+    ids=describe,
+)
 async def test_client_configs(
-        operator: Operator, configurations: Configurations, client_config: kopf.WebhookClientConfig, expected: Obj,
+    operator: Operator,
+    configurations: Configurations,
+    client_config: kopf.WebhookClientConfig,
+    expected: Obj,
 ) -> None:
     operator.configure = Tunnel(client_config).configure
     webhook = await publish(operator, configurations)
@@ -151,17 +236,26 @@ async def test_client_configs(
     assert actual == expected
 
 
-@pytest.mark.parametrize(("ids", "names", "paths"), [
-    (["check_duration"], ["check-duration"], ["/check-duration"]),
-    (["Check/spec.field", "check"], ["check.spec.field", "check"], ["/check/spec.field", "/check"]),
-    (["a_b", "a-b", "a.-_b", "_"], ["a-b", "a-b-2", "a.b", "handler"], ["/a-b-2", "/a-b", "/a.b", "/handler"]),
-], ids=describe)
+@pytest.mark.parametrize(
+    ("ids", "names", "paths"),
+    [
+        (["check_duration"], ["check-duration"], ["/check-duration"]),
+        (["Check/spec.field", "check"], ["check.spec.field", "check"], ["/check/spec.field", "/check"]),
+        (["a_b", "a-b", "a.-_b", "_"], ["a-b", "a-b-2", "a.b", "handler"], ["/a-b-2", "/a-b", "/a.b", "/handler"]),
+    ],
+    ids=describe,
+)
 async def test_paths_of_services_are_names_of_dns(
-        operator: Operator, registry: kopf.OperatorRegistry, configurations: Configurations,
-        ids: list[str], names: list[str], paths: list[str],
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    configurations: Configurations,
+    ids: list[str],
+    names: list[str],
+    paths: list[str],
 ) -> None:
     """The API servers refuse all others; but not so in URLs."""
     for id in ids:
+
         @kopf.on.validate("kopfexamples", registry=registry, id=id)
         def check(**_: Any) -> None: ...
 
@@ -173,18 +267,24 @@ async def test_paths_of_services_are_names_of_dns(
 
 @pytest.mark.parametrize("namespaces", [["b", "a"], ["a", "b*"], []], ids=describe)
 async def test_namespaces(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, namespaces: list[str],
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    namespaces: list[str],
 ) -> None:
     @kopf.on.validate("kopfexamples", id="check")
     def check(**_: Any) -> None: ...
 
     await operator.launch(namespaces=namespaces, clusterwide=not namespaces)
-    webhook, = await configurations.wait_webhooks("check")
+    (webhook,) = await configurations.wait_webhooks("check")
     assert webhook["namespaceSelector"] == {}
 
 
 async def test_resources_that_appear_later(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    api: API,
 ) -> None:
     @kopf.on.validate("kopfexamples", id="first")
     @kopf.on.validate("latecomers", id="second")

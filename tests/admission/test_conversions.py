@@ -1,4 +1,5 @@
 """Conversions between versions: the real server of webhooks, asked by the local cluster over HTTPS."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,18 +24,27 @@ Start = Callable[..., Awaitable[None]]
 
 def make_definition(*versions: str, stored: str) -> Obj:
     """In v1alpha1 & v1beta1, the size is a number; in others, it is a text with a unit."""
+
     def make_version(name: str) -> Obj:
         size = {"type": "integer" if "beta" in name or "alpha" in name else "string"}
         properties = {"spec": {"type": "object", "properties": {"size": size, "notes": {"type": "string"}}}}
         return {
-            "name": name, "served": True, "storage": name == stored,
+            "name": name,
+            "served": True,
+            "storage": name == stored,
             "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
         }
+
     names = {"kind": "Widget", "plural": "widgets", "singular": "widget"}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": WIDGETS},
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": WIDGETS},
         "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": names, "versions": [*map(make_version, versions)],
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [*map(make_version, versions)],
         },
     }
 
@@ -44,8 +54,12 @@ def url(version: str, name: str = "") -> str:
 
 
 def make(size: Any, version: str = "v1beta1", name: str = "one", **spec: Any) -> Obj:
-    return {"apiVersion": f"example.com/{version}", "kind": "Widget",
-            "metadata": {"name": name, "labels": {"a": "b"}}, "spec": {"size": size, **spec}}
+    return {
+        "apiVersion": f"example.com/{version}",
+        "kind": "Widget",
+        "metadata": {"name": name, "labels": {"a": "b"}},
+        "spec": {"size": size, **spec},
+    }
 
 
 def declare() -> None:
@@ -69,13 +83,19 @@ def configure(settings: kopf.OperatorSettings) -> None:
 @pytest.fixture
 def start(operator: Operator, api: API) -> Start:
     """Starts the operator, and waits until the API servers would call it."""
+
     async def start(definition: Obj | None = None) -> None:
         operator.configure = configure
         if definition is not None:
             operator.cluster.apply(definition)
         await operator.launch()
-        await wait_definition(api, lambda obj: obj["spec"]["conversion"]["strategy"] == "Webhook"
-                              and OWNER in obj["metadata"].get("annotations", {}))
+        await wait_definition(
+            api,
+            lambda obj: (
+                obj["spec"]["conversion"]["strategy"] == "Webhook" and OWNER in obj["metadata"].get("annotations", {})
+            ),
+        )
+
     return start
 
 
@@ -112,8 +132,14 @@ async def test_kubectl(start: Start, api: API, operator: Operator, kubectl: str)
     await start(make_definition("v1beta1", "v1", stored="v1"))
     await api.request("POST", url("v1"), make("5G", "v1"))
     process = await asyncio.create_subprocess_exec(
-        kubectl, f"--kubeconfig={operator.cluster.kubeconfig}", "get", "widgets.v1beta1.example.com", "one",
-        "-o", "jsonpath={.apiVersion} {.spec.size}", stdout=asyncio.subprocess.PIPE,
+        kubectl,
+        f"--kubeconfig={operator.cluster.kubeconfig}",
+        "get",
+        "widgets.v1beta1.example.com",
+        "one",
+        "-o",
+        "jsonpath={.apiVersion} {.spec.size}",
+        stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await process.communicate()
     assert output.decode() == "example.com/v1beta1 5"
@@ -140,8 +166,10 @@ async def test_what_is_not_declared_is_named(start: Start, api: API, logs: Logs)
     await start(make_definition("v1beta1", "v1", "v2", stored="v1beta1"))
     await api.request("POST", url("v1beta1"), make(5))
     message = await refuse(api.request("GET", url("v2", "one")))
-    text = (f"There is no way from v1beta1 to v2 of {WIDGETS}: declare @kopf.convert('{WIDGETS}', 'v1beta1', 'v2'), "
-            "or a way through other versions.")
+    text = (
+        f"There is no way from v1beta1 to v2 of {WIDGETS}: declare @kopf.convert('{WIDGETS}', 'v1beta1', 'v2'), "
+        "or a way through other versions."
+    )
     assert text in message
     warnings = [record.getMessage() for record in logs.find("There is no way from.*") if record.levelname == "WARNING"]
     assert len(warnings) == 2
@@ -149,17 +177,25 @@ async def test_what_is_not_declared_is_named(start: Start, api: API, logs: Logs)
     assert (await api.request("GET", url("v1", "one")))["spec"] == {"size": "5G"}
 
 
-@pytest.mark.parametrize(("function", "public", "logged"), [
-    (lambda obj: obj["spec"]["secret"], "see the log of the operator.", "KeyError: 'secret'"),
-    (lambda obj: None, "has returned nothing instead of the object.", ""),
-    (lambda obj: [obj], "has returned list instead of the object.", ""),
-    (lambda obj: obj["metadata"].update(name="x") or obj, "has changed metadata.name; only the labels", ""),
-    (lambda obj: obj | {"metadata": {}}, "has changed metadata.creationTimestamp, metadata.generation, ", ""),
-    (lambda obj: obj | {"spec": {"x": object()}}, "has no JSON form", ""),
-    (lambda obj: kopf, "has returned module instead of the object.", ""),
-])
+@pytest.mark.parametrize(
+    ("function", "public", "logged"),
+    [
+        (lambda obj: obj["spec"]["secret"], "see the log of the operator.", "KeyError: 'secret'"),
+        (lambda obj: None, "has returned nothing instead of the object.", ""),
+        (lambda obj: [obj], "has returned list instead of the object.", ""),
+        (lambda obj: obj["metadata"].update(name="x") or obj, "has changed metadata.name; only the labels", ""),
+        (lambda obj: obj | {"metadata": {}}, "has changed metadata.creationTimestamp, metadata.generation, ", ""),
+        (lambda obj: obj | {"spec": {"x": object()}}, "has no JSON form", ""),
+        (lambda obj: kopf, "has returned module instead of the object.", ""),
+    ],
+)
 async def test_failures(
-        start: Start, api: API, logs: Logs, function: Callable[[Obj], Any], public: str, logged: str,
+    start: Start,
+    api: API,
+    logs: Logs,
+    function: Callable[[Obj], Any],
+    public: str,
+    logged: str,
 ) -> None:
     kopf.convert(WIDGETS, "v1beta1", "v1")(function)
     kopf.convert(WIDGETS, "v1", "v1beta1")(function)
@@ -285,11 +321,18 @@ async def test_slow_functions(start: Start, api: API, monkeypatch: pytest.Monkey
         assert f"The objects of {WIDGETS} were not converted in 0.5 seconds." in await refuse(request)
 
 
-@pytest.mark.parametrize(("status", "error"), [
-    (403, "permit the verb 'patch' on 'customresourcedefinitions.apiextensions.k8s.io'"), (422, "is not accepted"),
-])
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (403, "permit the verb 'patch' on 'customresourcedefinitions.apiextensions.k8s.io'"),
+        (422, "is not accepted"),
+    ],
+)
 async def test_refused_definitions_end_the_operator(
-        start: Start, operator: Operator, status: int, error: str,
+    start: Start,
+    operator: Operator,
+    status: int,
+    error: str,
 ) -> None:
     declare()
     operator.cluster.apply(make_definition("v1beta1", "v1", stored="v1beta1"))
@@ -321,7 +364,8 @@ async def test_replicas_take_over(start: Start, api: API, operator: Operator) ->
     await api.request("POST", url("v1beta1"), make(5))
     assert (await api.request("GET", url("v1", "one")))["spec"] == {"size": "5G"}
     assert (await api.request("GET", f"{CRDS}/{WIDGETS}"))["metadata"]["resourceVersion"] == (
-        second["metadata"]["resourceVersion"])
+        second["metadata"]["resourceVersion"]
+    )
     await replica.stop()
     await wait_definition(api, lambda obj: obj["spec"]["conversion"] == first["spec"]["conversion"])
     await api.request("POST", url("v1beta1"), make(6, name="two"))
@@ -335,13 +379,19 @@ async def test_conversions_need_a_server(operator: Operator) -> None:
         await operator.wait()
 
 
-@pytest.mark.parametrize(("args", "problem"), [
-    (("widgets", "v1", "v2"), "Name the resource as in 'kubectl get crd', e.g. 'widgets.example.com', got 'widgets'."),
-    (("example.com/widgets", "v1", "v2"), "Name the resource as in"),
-    ((WIDGETS, "v1", "v1"), "Name two versions"),
-    ((WIDGETS, "example.com/v1", "v2"), "Name two versions"),
-    ((WIDGETS, "v1beta1", "v1"), f"It is declared twice how to convert {WIDGETS} from v1beta1 to v1."),
-])
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        (
+            ("widgets", "v1", "v2"),
+            "Name the resource as in 'kubectl get crd', e.g. 'widgets.example.com', got 'widgets'.",
+        ),
+        (("example.com/widgets", "v1", "v2"), "Name the resource as in"),
+        ((WIDGETS, "v1", "v1"), "Name two versions"),
+        ((WIDGETS, "example.com/v1", "v2"), "Name two versions"),
+        ((WIDGETS, "v1beta1", "v1"), f"It is declared twice how to convert {WIDGETS} from v1beta1 to v1."),
+    ],
+)
 def test_wrong_declarations(args: Any, problem: str, registry: kopf.OperatorRegistry) -> None:
     declare()
     with pytest.raises(kopf.DeclarationError, match=r"test_conversions\.py:\d+: ") as info:

@@ -1,4 +1,5 @@
 """How the admission handlers are declared."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,18 +17,25 @@ decorators = pytest.mark.parametrize("decorator", [kopf.on.validate, kopf.on.mut
 
 
 def declare(
-        decorator: Any = kopf.on.validate, *args: Any, fn: Any = lambda **_: None, **options: Any,
+    decorator: Any = kopf.on.validate,
+    *args: Any,
+    fn: Any = lambda **_: None,
+    **options: Any,
 ) -> WebhookHandler:
     registry = kopf.OperatorRegistry()
     assert decorator(*(args or ("kopfexamples",)), registry=registry, **options)(fn) is fn
-    handler, = registry.webhooks
+    (handler,) = registry.webhooks
     assert registry.resources == []
     return handler
 
 
-@pytest.mark.parametrize(("decorator", "type"), [
-    (kopf.on.validate, WebhookType.VALIDATING), (kopf.on.mutate, WebhookType.MUTATING),
-])
+@pytest.mark.parametrize(
+    ("decorator", "type"),
+    [
+        (kopf.on.validate, WebhookType.VALIDATING),
+        (kopf.on.mutate, WebhookType.MUTATING),
+    ],
+)
 def test_defaults(decorator: Any, type: WebhookType) -> None:
     def check(**_: Any) -> None: ...
 
@@ -49,9 +57,22 @@ def test_options(decorator: Any) -> None:
         return True
 
     handler = declare(
-        decorator, "kopf.dev", "v1", "kopfexamples", id="id", param=123, operation="CREATE", subresource="status",
-        persistent=True, side_effects=True, ignore_failures=True, labels={"l": "v"}, annotations={"a": "v"}, when=when,
-        field="spec.field", value=1,
+        decorator,
+        "kopf.dev",
+        "v1",
+        "kopfexamples",
+        id="id",
+        param=123,
+        operation="CREATE",
+        subresource="status",
+        persistent=True,
+        side_effects=True,
+        ignore_failures=True,
+        labels={"l": "v"},
+        annotations={"a": "v"},
+        when=when,
+        field="spec.field",
+        value=1,
     )
     assert (handler.id, handler.param) == ("id/spec.field", 123)
     assert handler.selector == Selector("kopf.dev", "v1", "kopfexamples")
@@ -70,14 +91,18 @@ def test_options_of_other_handlers_are_refused(decorator: Any, option: str) -> N
 
 
 @decorators
-@pytest.mark.parametrize(("options", "error"), [
-    ({"operation": "PATCH"}, "No such operations: PATCH. They can be: CONNECT, CREATE, DELETE, UPDATE."),
-    ({"operations": ["CREATE", "create"]}, "No such operations: create."),
-    ({"operations": "CREATE"}, "for one, use operation="),
-    ({"operation": "CREATE", "operations": ["UPDATE"]}, "not both"),
-    ({"subresource": ""}, "cannot be empty"),
-    ({"value": 1}, "field="),
-], ids=describe)
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"operation": "PATCH"}, "No such operations: PATCH. They can be: CONNECT, CREATE, DELETE, UPDATE."),
+        ({"operations": ["CREATE", "create"]}, "No such operations: create."),
+        ({"operations": "CREATE"}, "for one, use operation="),
+        ({"operation": "CREATE", "operations": ["UPDATE"]}, "not both"),
+        ({"subresource": ""}, "cannot be empty"),
+        ({"value": 1}, "field="),
+    ],
+    ids=describe,
+)
 def test_mistakes_are_noticed(decorator: Any, options: Any, error: str) -> None:
     with pytest.raises(TypeError, match=error):
         declare(decorator, **options)

@@ -1,4 +1,5 @@
 """The samples of the documentation, run as they are."""
+
 from __future__ import annotations
 
 import pathlib

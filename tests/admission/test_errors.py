@@ -1,4 +1,5 @@
 """How the admission is denied."""
+
 from __future__ import annotations
 
 import pickle
@@ -26,18 +27,22 @@ def declare(id: str, error: Exception, decorator: Decorator = kopf.on.validate, 
         raise error
 
 
-@pytest.mark.parametrize(("error", "status"), [
-    (kopf.AdmissionError("no!", code=400), {"message": "no!", "code": 400}),
-    (kopf.AdmissionError("no!"), {"message": "no!", "code": 500}),
-    (kopf.AdmissionError("no!", None), {"message": "no!", "code": 500}),
-    (kopf.AdmissionError(), {"message": "AdmissionError", "code": 500}),
-    (kopf.AdmissionError(None, 403), {"message": "AdmissionError", "code": 403}),
-    (PERMANENT, {"message": "permanent", "code": 500}),
-    (TEMPORARY, {"message": "temporary", "code": 500}),
-    (ARBITRARY, HIDDEN),
-    (Exception(), HIDDEN),
-    (ExceptionGroup("group", [ValueError()]), HIDDEN),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (kopf.AdmissionError("no!", code=400), {"message": "no!", "code": 400}),
+        (kopf.AdmissionError("no!"), {"message": "no!", "code": 500}),
+        (kopf.AdmissionError("no!", None), {"message": "no!", "code": 500}),
+        (kopf.AdmissionError(), {"message": "AdmissionError", "code": 500}),
+        (kopf.AdmissionError(None, 403), {"message": "AdmissionError", "code": 403}),
+        (PERMANENT, {"message": "permanent", "code": 500}),
+        (TEMPORARY, {"message": "temporary", "code": 500}),
+        (ARBITRARY, HIDDEN),
+        (Exception(), HIDDEN),
+        (ExceptionGroup("group", [ValueError()]), HIDDEN),
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("decorator", [kopf.on.validate, kopf.on.mutate])
 async def test_all_errors_deny(reviewer: Reviewer, error: Exception, status: Any, decorator: Any) -> None:
     declare("fail", error, decorator)
@@ -48,17 +53,26 @@ async def test_all_errors_deny(reviewer: Reviewer, error: Exception, status: Any
 @pytest.mark.parametrize(("value", "type"), [(5, "int"), ("x", "str"), ([1], "list"), (True, "bool")])
 @pytest.mark.parametrize("place", ["handler", "filter"])
 async def test_stanzas_that_are_no_objects_are_the_fault_of_who_sent_them(
-        reviewer: Reviewer, logs: Logs, field: str, value: Any, type: str, place: str,
+    reviewer: Reviewer,
+    logs: Logs,
+    field: str,
+    value: Any,
+    type: str,
+    place: str,
 ) -> None:
     def look(**kwargs: Any) -> bool:
         return kwargs[field].get("x") is None
 
     kopf.on.validate(
-        "kopfexamples", id="check", when=look if place == "filter" else None,
+        "kopfexamples",
+        id="check",
+        when=look if place == "filter" else None,
     )(look if place == "handler" else lambda **_: None)
     response = await reviewer.review(new={**make_object(), field: value})
     assert response == {
-        "allowed": False, "status": {"message": f"The {field} must be a JSON object, not {type}.", "code": 400}}
+        "allowed": False,
+        "status": {"message": f"The {field} must be a JSON object, not {type}.", "code": 400},
+    }
     assert not [record for record in logs.records if record.exc_info]
 
 
@@ -81,12 +95,16 @@ async def test_arbitrary_errors_are_shown_on_demand(operator: Operator, reviewer
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["straight", "reversed"])
-@pytest.mark.parametrize(("errors", "message"), [
-    ([ADMISSION, PERMANENT, TEMPORARY, ARBITRARY], "admission"),
-    ([PERMANENT, TEMPORARY, ARBITRARY], "permanent"),
-    ([TEMPORARY, ARBITRARY], "temporary"),
-    ([ARBITRARY], "Webhook 'fail0' has failed; see the log of the operator."),
-], ids=lambda arg: arg if isinstance(arg, str) else "")
+@pytest.mark.parametrize(
+    ("errors", "message"),
+    [
+        ([ADMISSION, PERMANENT, TEMPORARY, ARBITRARY], "admission"),
+        ([PERMANENT, TEMPORARY, ARBITRARY], "permanent"),
+        ([TEMPORARY, ARBITRARY], "temporary"),
+        ([ARBITRARY], "Webhook 'fail0' has failed; see the log of the operator."),
+    ],
+    ids=lambda arg: arg if isinstance(arg, str) else "",
+)
 async def test_priorities(reviewer: Reviewer, errors: list[Exception], message: str, order: int) -> None:
     for index, error in enumerate(errors[::order]):
         declare(f"fail{index}", error)
@@ -131,8 +149,10 @@ async def test_failing_filters_deny(reviewer: Reviewer, logs: Logs, option: str)
         raise ValueError("the filter is broken")
 
     filters = {
-        "labels": {"labels": {"l": fail}}, "annotations": {"annotations": {"a": fail}},
-        "when": {"when": fail}, "value": {"field": "spec.field", "value": fail},
+        "labels": {"labels": {"l": fail}},
+        "annotations": {"annotations": {"a": fail}},
+        "when": {"when": fail},
+        "value": {"field": "spec.field", "value": fail},
     }
     options: Any = filters[option]
     kopf.on.validate("kopfexamples", id="check", **options)(lambda **_: None)
@@ -146,7 +166,7 @@ async def test_failing_filters_deny(reviewer: Reviewer, logs: Logs, option: str)
 async def test_arbitrary_errors_are_logged_with_tracebacks(reviewer: Reviewer, logs: Logs) -> None:
     declare("fail", ARBITRARY)
     await reviewer.review()
-    record, = logs.find("Webhook 'fail' failed with an exception and will stop now: arbitrary")
+    (record,) = logs.find("Webhook 'fail' failed with an exception and will stop now: arbitrary")
     assert record.exc_info
 
 

@@ -1,4 +1,5 @@
 """Which handlers are called for which reviews, as decided by the operator."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,51 +27,74 @@ async def is_called(reviewer: Reviewer, calls: Calls, *args: Any, **kwargs: Any)
     return len(calls) == 1
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({}, {"CREATE", "UPDATE", "DELETE", "CONNECT"}),
-    ({"operation": None}, {"CREATE", "UPDATE", "DELETE", "CONNECT"}),
-    ({"operation": "*"}, {"CREATE", "UPDATE", "DELETE", "CONNECT"}),
-    ({"operation": "CREATE"}, {"CREATE"}),
-    ({"operation": "UPDATE"}, {"UPDATE"}),
-    ({"operation": "DELETE"}, {"DELETE"}),
-    ({"operation": "CONNECT"}, {"CONNECT"}),
-    ({"operations": ["CREATE", "DELETE"]}, {"CREATE", "DELETE"}),
-    ({"operations": {"CREATE"}}, {"CREATE"}),
-    ({"operations": []}, {"CREATE", "UPDATE", "DELETE", "CONNECT"}),
-], ids=describe)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"CREATE", "UPDATE", "DELETE", "CONNECT"}),
+        ({"operation": None}, {"CREATE", "UPDATE", "DELETE", "CONNECT"}),
+        ({"operation": "*"}, {"CREATE", "UPDATE", "DELETE", "CONNECT"}),
+        ({"operation": "CREATE"}, {"CREATE"}),
+        ({"operation": "UPDATE"}, {"UPDATE"}),
+        ({"operation": "DELETE"}, {"DELETE"}),
+        ({"operation": "CONNECT"}, {"CONNECT"}),
+        ({"operations": ["CREATE", "DELETE"]}, {"CREATE", "DELETE"}),
+        ({"operations": {"CREATE"}}, {"CREATE"}),
+        ({"operations": []}, {"CREATE", "UPDATE", "DELETE", "CONNECT"}),
+    ],
+    ids=describe,
+)
 @pytest.mark.parametrize("webhook", ["check", None])
 async def test_operations(
-        reviewer: Reviewer, calls: Calls, options: Any, expected: set[str], webhook: str | None,
+    reviewer: Reviewer,
+    calls: Calls,
+    options: Any,
+    expected: set[str],
+    webhook: str | None,
 ) -> None:
     declare(calls, **options)
     called = {
-        operation for operation in ("CREATE", "UPDATE", "DELETE", "CONNECT")
+        operation
+        for operation in ("CREATE", "UPDATE", "DELETE", "CONNECT")
         if await is_called(reviewer, calls, operation, webhook=webhook)
     }
     assert called == expected
 
 
-@pytest.mark.parametrize(("subresource", "expected"), [
-    (None, {None}), ("status", {"status"}), ("scale", {"scale"}), ("*", {None, "status", "scale"}),
-])
+@pytest.mark.parametrize(
+    ("subresource", "expected"),
+    [
+        (None, {None}),
+        ("status", {"status"}),
+        ("scale", {"scale"}),
+        ("*", {None, "status", "scale"}),
+    ],
+)
 async def test_subresources(
-        reviewer: Reviewer, calls: Calls, subresource: str | None, expected: set[str | None],
+    reviewer: Reviewer,
+    calls: Calls,
+    subresource: str | None,
+    expected: set[str | None],
 ) -> None:
     declare(calls, subresource=subresource)
     called = {
-        name for name in (None, "status", "scale")
+        name
+        for name in (None, "status", "scale")
         if await is_called(reviewer, calls, "UPDATE", subResource=name, webhook="check")
     }
     assert called == expected
 
 
 @pytest.mark.parametrize("stanza", ["labels", "annotations"])
-@pytest.mark.parametrize(("expected", "values"), [
-    ("value", ["value"]),
-    (kopf.PRESENT, ["", "value", "other"]),
-    (kopf.ABSENT, [None]),
-    (lambda value, **_: value != "value", [None, "", "other"]),
-], ids=["value", "PRESENT", "ABSENT", "callback"])
+@pytest.mark.parametrize(
+    ("expected", "values"),
+    [
+        ("value", ["value"]),
+        (kopf.PRESENT, ["", "value", "other"]),
+        (kopf.ABSENT, [None]),
+        (lambda value, **_: value != "value", [None, "", "other"]),
+    ],
+    ids=["value", "PRESENT", "ABSENT", "callback"],
+)
 async def test_metadata(reviewer: Reviewer, calls: Calls, stanza: Any, expected: Any, values: list[str | None]) -> None:
     filters: dict[str, Any] = {stanza: {"key": expected}}
     declare(calls, **filters)
@@ -82,14 +106,18 @@ async def test_metadata(reviewer: Reviewer, calls: Calls, stanza: Any, expected:
     assert called == values
 
 
-@pytest.mark.parametrize(("options", "values"), [
-    ({}, ["value", "other", 1]),
-    ({"value": "value"}, ["value"]),
-    ({"value": kopf.PRESENT}, ["value", "other", 1]),
-    ({"value": kopf.ABSENT}, [None]),
-    ({"value": 1}, [1]),
-    ({"value": lambda value, **_: value != "value"}, [None, "other", 1]),
-], ids=["no value", "value", "PRESENT", "ABSENT", "number", "callback"])
+@pytest.mark.parametrize(
+    ("options", "values"),
+    [
+        ({}, ["value", "other", 1]),
+        ({"value": "value"}, ["value"]),
+        ({"value": kopf.PRESENT}, ["value", "other", 1]),
+        ({"value": kopf.ABSENT}, [None]),
+        ({"value": 1}, [1]),
+        ({"value": lambda value, **_: value != "value"}, [None, "other", 1]),
+    ],
+    ids=["no value", "value", "PRESENT", "ABSENT", "number", "callback"],
+)
 async def test_fields(reviewer: Reviewer, calls: Calls, options: Any, values: list[Any]) -> None:
     declare(calls, field="spec.field", **options)
     called = []
@@ -102,6 +130,7 @@ async def test_fields(reviewer: Reviewer, calls: Calls, options: Any, values: li
 
 async def test_callbacks(reviewer: Reviewer, calls: Calls) -> None:
     """They get the same kwargs as the handlers."""
+
     def when(userinfo: kopf.UserInfo, operation: str, warnings: list[str], **_: Any) -> bool:
         return userinfo["username"] == "me" and operation == "CREATE" and not warnings
 
@@ -113,7 +142,11 @@ async def test_callbacks(reviewer: Reviewer, calls: Calls) -> None:
 
 @pytest.mark.parametrize(("operation", "is_new"), [("CREATE", True), ("UPDATE", True), ("DELETE", False)])
 async def test_filters_look_at_the_new_object_if_there_is_one(
-        reviewer: Reviewer, calls: Calls, operation: str, *, is_new: bool,
+    reviewer: Reviewer,
+    calls: Calls,
+    operation: str,
+    *,
+    is_new: bool,
 ) -> None:
     declare(calls, labels={"l": "v"})
     labelled, other = make_object(labels={"l": "v"}), make_object()

@@ -1,4 +1,5 @@
 """Whatever comes to the endpoint, it is answered: reviews that make no sense are the fault of who sends them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -73,7 +74,7 @@ class Fuzzer:
     def _spoil_bytes(self, body: bytes) -> bytes:
         position = self._random.randrange(len(body))
         noise = self._random.randbytes(self._random.randrange(4))
-        return body[:position] + noise + body[position + self._random.randrange(10):]
+        return body[:position] + noise + body[position + self._random.randrange(10) :]
 
 
 def declare() -> None:
@@ -156,6 +157,7 @@ async def test_deep_reviews(url: str, logs: Logs, depth: int) -> None:
 
 async def test_parallel_reviews(url: str) -> None:
     """Many at once, and all are answered with the answers to them."""
+
     async def ask(number: int) -> None:
         review = make_review(uid=f"uid{number}")
         async with session.post(f"{url}/fill", json=review) as response:

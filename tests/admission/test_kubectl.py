@@ -1,4 +1,5 @@
 """What the users of `kubectl` see: the real tool, the real server of webhooks, and real HTTPS."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,21 +36,29 @@ Kubectl = Callable[..., Awaitable[Outcome]]
 @pytest.fixture
 def run(kubectl: str, operator: Operator) -> Kubectl:
     """Runs `kubectl`, optionally with an object to be sent."""
+
     async def run(*args: str, obj: Obj | None = None) -> Outcome:
         env = {**os.environ, "KUBECONFIG": str(operator.cluster.kubeconfig)}
         process = await asyncio.create_subprocess_exec(
-            kubectl, *args, *(() if obj is None else ("-f", "-")), env=env,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            kubectl,
+            *args,
+            *(() if obj is None else ("-f", "-")),
+            env=env,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         async with asyncio.timeout(PATIENCE):
             output, errors = await process.communicate(None if obj is None else json.dumps(obj).encode())
         return Outcome(process.returncode or 0, output.decode(), errors.decode())
+
     return run
 
 
 @pytest.fixture
 def start(operator: Operator, registry: kopf.OperatorRegistry, api: API) -> Callable[..., Awaitable[None]]:
     """Starts the operator, and waits until all of its webhooks are published."""
+
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.admission.server = kopf.WebhookServer(port=0)
         settings.admission.managed = NAME
@@ -77,6 +86,7 @@ def denied(name: str, message: str) -> str:
 
 async def test_validation(start: Any, run: Kubectl) -> None:
     """The handlers of the documentation: each has an endpoint of its own."""
+
     @kopf.on.validate("kopfexamples", id="say_hello")
     def say_hello(warnings: list[str], **_: Any) -> None:
         warnings.append("Checked by the operator.")
@@ -129,10 +139,15 @@ async def test_mutation(start: Any, run: Kubectl) -> None:
     assert {item["metadata"]["annotations"]["example.com/state"] for item in items.values()} == {"converted"}
 
 
-@pytest.mark.parametrize(("error", "message"), [
-    (kopf.PermanentError("It is bad."), "It is bad."), (kopf.TemporaryError("Not yet."), "Not yet."),
-    (ValueError("It is wrong."), "Webhook 'validate1' has failed; see the log of the operator."),
-], ids=repr)
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (kopf.PermanentError("It is bad."), "It is bad."),
+        (kopf.TemporaryError("Not yet."), "Not yet."),
+        (ValueError("It is wrong."), "Webhook 'validate1' has failed; see the log of the operator."),
+    ],
+    ids=repr,
+)
 async def test_other_errors(start: Any, run: Kubectl, error: Exception, message: str) -> None:
     @kopf.on.validate("kopfexamples", id="validate1")
     def validate1(**_: Any) -> None:
@@ -177,19 +192,33 @@ async def test_operations_and_subresources(start: Any, run: Kubectl, calls: Call
     obj = {**make(), "kind": "KopfStatusExample"}
     name = "kopfstatusexample/kex"
     assert await do("create", obj=obj) == {
-        ("main", "CREATE", None), ("created", "CREATE", None), ("everything", "CREATE", None)}
+        ("main", "CREATE", None),
+        ("created", "CREATE", None),
+        ("everything", "CREATE", None),
+    }
     assert await do("patch", name, "--type=merge", "-p", '{"spec":{"x":1}}') == {
-        ("main", "UPDATE", None), ("everything", "UPDATE", None)}
+        ("main", "UPDATE", None),
+        ("everything", "UPDATE", None),
+    }
     assert await do("patch", name, "--type=merge", "--subresource=status", "-p", '{"status":{"x":1}}') == {
-        ("status", "UPDATE", "status"), ("everything", "UPDATE", "status")}
+        ("status", "UPDATE", "status"),
+        ("everything", "UPDATE", "status"),
+    }
     assert await do("delete", name) == {
-        ("main", "DELETE", None), ("deleted", "DELETE", None), ("everything", "DELETE", None)}
+        ("main", "DELETE", None),
+        ("deleted", "DELETE", None),
+        ("everything", "DELETE", None),
+    }
 
 
 async def test_filters_on_the_server_and_in_the_operator(
-        start: Any, run: Kubectl, calls: Calls, operator: Operator,
+    start: Any,
+    run: Kubectl,
+    calls: Calls,
+    operator: Operator,
 ) -> None:
     """What the API server can decide, does not reach the operator at all; the callbacks do."""
+
     def declare(id: str, **options: Any) -> None:
         @kopf.on.validate("kopfexamples", id=id, **options)
         def check(name: str, **_: Any) -> None:
@@ -206,13 +235,20 @@ async def test_filters_on_the_server_and_in_the_operator(
     for obj in (matching, make("other", x="2")):
         assert (await run("create", obj=obj)).code == 0
     assert set(calls) == {
-        ("labels", "matching"), ("annotations", "matching"), ("values", "matching"), ("callbacks", "matching"),
+        ("labels", "matching"),
+        ("annotations", "matching"),
+        ("values", "matching"),
+        ("callbacks", "matching"),
         ("absent", "other"),
     }
     called = {(call.webhook.removesuffix(f".{NAME}"), call.name) for call in operator.cluster.admission_calls}
     assert called == {
-        ("labels", "matching"), ("annotations", "matching"), ("values.spec.x", "matching"), ("callbacks", "matching"),
-        ("absent", "other"), ("callbacks", "other"),
+        ("labels", "matching"),
+        ("annotations", "matching"),
+        ("values.spec.x", "matching"),
+        ("callbacks", "matching"),
+        ("absent", "other"),
+        ("callbacks", "other"),
     }
 
 
@@ -229,6 +265,7 @@ async def test_users(start: Any, run: Kubectl, calls: Calls) -> None:
 
 async def test_namespaces(start: Any, run: Kubectl, calls: Calls) -> None:
     """The namespaces of the operator restrict what it handles, not what it admits."""
+
     @kopf.on.validate("kopfexamples", id="check")
     def check(namespace: str, **_: Any) -> None:
         calls.append(namespace)
@@ -249,11 +286,14 @@ async def test_ignored_failures(start: Any, run: Kubectl) -> None:
     await start()
     outcome = await run("create", obj=make())
     assert outcome == Outcome(
-        0, "kopfexample.kopf.dev/kex created\n", "Warning: Webhook 'check' has failed, which is ignored: It is bad.\n")
+        0, "kopfexample.kopf.dev/kex created\n", "Warning: Webhook 'check' has failed, which is ignored: It is bad.\n"
+    )
 
 
 async def test_persistent_webhooks_block_when_the_operator_is_down(
-        start: Any, run: Kubectl, operator: Operator,
+    start: Any,
+    run: Kubectl,
+    operator: Operator,
 ) -> None:
     @kopf.on.validate("kopfexamples", persistent=True, operation="CREATE", id="blocking")
     def blocking(**_: Any) -> None: ...

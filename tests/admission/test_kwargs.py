@@ -1,4 +1,5 @@
 """What the admission handlers get."""
+
 from __future__ import annotations
 
 import datetime
@@ -15,9 +16,33 @@ from tests.behaviour.running import Calls, Decorator, Operator
 pytestmark = pytest.mark.fastforward
 
 KWARGS = {
-    "annotations", "body", "diff", "dryrun", "headers", "labels", "logger", "memo", "meta", "name", "namespace", "new",
-    "old", "operation", "param", "patch", "resource", "retry", "runtime", "spec", "sslpeer", "started", "status",
-    "subresource", "uid", "userinfo", "warnings",
+    "annotations",
+    "body",
+    "diff",
+    "dryrun",
+    "headers",
+    "labels",
+    "logger",
+    "memo",
+    "meta",
+    "name",
+    "namespace",
+    "new",
+    "old",
+    "operation",
+    "param",
+    "patch",
+    "resource",
+    "retry",
+    "runtime",
+    "spec",
+    "sslpeer",
+    "started",
+    "status",
+    "subresource",
+    "uid",
+    "userinfo",
+    "warnings",
 }
 
 
@@ -75,7 +100,8 @@ async def test_the_object(reviewer: Reviewer, calls: Calls) -> None:
 async def test_managed_fields_are_not_shown(reviewer: Reviewer, calls: Calls) -> None:
     declare(calls)
     kwargs = await ask(
-        reviewer, calls, "UPDATE", make_object(managedFields=[{"time": "now"}]), make_object(managedFields=[]))
+        reviewer, calls, "UPDATE", make_object(managedFields=[{"time": "now"}]), make_object(managedFields=[])
+    )
     assert kwargs["body"] == kwargs["old"] == kwargs["new"] == OBJECT
     assert kwargs["diff"] == ()
 
@@ -193,6 +219,7 @@ async def test_results_are_ignored(reviewer: Reviewer) -> None:
 
 async def test_indices(operator: Operator, reviewer: Reviewer, calls: Calls, kex: Objects) -> None:
     """The indices are there, and they have precedence over all kwargs."""
+
     @kopf.index("kopfexamples")
     @kopf.index("kopfexamples", id="patch")
     def by_field(name: str, spec: kopf.Spec, **_: Any) -> dict[str, str]:
@@ -220,7 +247,10 @@ async def test_memos_of_creation_are_discarded(reviewer: Reviewer, calls: Calls)
 
 
 async def test_memos_of_existing_objects_are_shared_with_other_handlers(
-        operator: Operator, reviewer: Reviewer, calls: Calls, kex: Objects,
+    operator: Operator,
+    reviewer: Reviewer,
+    calls: Calls,
+    kex: Objects,
 ) -> None:
     @kopf.on.create("kopfexamples")
     def create(memo: kopf.Memo, **_: Any) -> None:

@@ -1,4 +1,5 @@
 """What the API servers can filter out by themselves: nobody may notice a difference."""
+
 from __future__ import annotations
 
 import logging
@@ -39,7 +40,8 @@ def meets(handler: WebhookHandler, new: Any, old: Any) -> bool:
 def is_matching(handler: WebhookHandler, body: Any) -> bool:
     """Check the filters as the operator does."""
     cause = ResourceCause(
-        logger=logging.getLogger(), memo=None, indices={}, resource=PODS, body=Body(body or {}), patch=Patch())
+        logger=logging.getLogger(), memo=None, indices={}, resource=PODS, body=Body(body or {}), patch=Patch()
+    )
     return matches(handler, cause)
 
 
@@ -49,8 +51,10 @@ LABELS: list[tuple[Any, list[Any]]] = [
     ({"l": kopf.PRESENT}, [{"key": "l", "operator": "Exists"}]),
     ({"l": kopf.ABSENT}, [{"key": "l", "operator": "DoesNotExist"}]),
     ({"a.example.com/b": "c"}, [{"key": "a.example.com/b", "operator": "In", "values": ["c"]}]),
-    ({"a": "1", "b": kopf.PRESENT}, [
-        {"key": "a", "operator": "In", "values": ["1"]}, {"key": "b", "operator": "Exists"}]),
+    (
+        {"a": "1", "b": kopf.PRESENT},
+        [{"key": "a", "operator": "In", "values": ["1"]}, {"key": "b", "operator": "Exists"}],
+    ),
     ({"l": lambda value, **_: True}, []),
     ({"l": "not a label's value!"}, []),
     ({"l": "x" * 64}, []),
@@ -73,30 +77,45 @@ def test_absent_labels_of_subresources_are_left_to_the_operator(subresource: str
     assert select_objects(handler) == {"matchExpressions": [{"key": "y", "operator": "Exists"}]}
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"annotations": {}}, {"annotations": {"a": lambda value, **_: True}}, {"when": lambda **_: True},
-    {"field": "spec.x", "value": 1}, {"field": "spec.x", "value": True}, {"field": "spec.x", "value": {"a": "b"}},
-    {"field": "spec.x", "value": lambda value, **_: True},
-    {"annotations": {"a": "new\nline"}}, {"annotations": {"\0": kopf.PRESENT}}, {"field": ("spec", "\ud800")},
-], ids=describe)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"annotations": {}},
+        {"annotations": {"a": lambda value, **_: True}},
+        {"when": lambda **_: True},
+        {"field": "spec.x", "value": 1},
+        {"field": "spec.x", "value": True},
+        {"field": "spec.x", "value": {"a": "b"}},
+        {"field": "spec.x", "value": lambda value, **_: True},
+        {"annotations": {"a": "new\nline"}},
+        {"annotations": {"\0": kopf.PRESENT}},
+        {"field": ("spec", "\ud800")},
+    ],
+    ids=describe,
+)
 def test_what_cannot_be_said_exactly_is_not_said(options: Any) -> None:
     assert list_conditions(declare(**options)) == []
 
 
-keys = st.sampled_from(["a", "b/c", "it's \"quoted\"", "ключ", "\\n\\", "{{x}}", "$"])
-metadata_filters = st.sampled_from(["", "value", "\"; true", "знач\U0001f600", kopf.PRESENT, kopf.ABSENT])
-strings = st.sampled_from(["", "value", "\"; true", "знач\U0001f600", "other"])
+keys = st.sampled_from(["a", "b/c", 'it\'s "quoted"', "ключ", "\\n\\", "{{x}}", "$"])
+metadata_filters = st.sampled_from(["", "value", '"; true', "знач\U0001f600", kopf.PRESENT, kopf.ABSENT])
+strings = st.sampled_from(["", "value", '"; true', "знач\U0001f600", "other"])
 anything = st.recursive(
     st.none() | st.booleans() | st.sampled_from([0, 1, 0.5]) | strings,
-    lambda values: st.lists(values, max_size=2) | st.dictionaries(keys, values, max_size=2), max_leaves=5)
+    lambda values: st.lists(values, max_size=2) | st.dictionaries(keys, values, max_size=2),
+    max_leaves=5,
+)
 annotations_or_none = st.none() | st.dictionaries(keys, strings, max_size=3)
 bodies = st.none() | st.builds(
     lambda annotations, spec: {
-        "apiVersion": "v1", "kind": "Pod",
+        "apiVersion": "v1",
+        "kind": "Pod",
         "metadata": {"name": "x"} | ({} if annotations is None else {"annotations": annotations}),
         **({} if spec is ... else {"spec": spec}),
     },
-    annotations_or_none, st.just(...) | anything,
+    annotations_or_none,
+    st.just(...) | anything,
 )
 
 

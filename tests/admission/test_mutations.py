@@ -1,4 +1,5 @@
 """What the mutating handlers change."""
+
 from __future__ import annotations
 
 import datetime
@@ -28,46 +29,67 @@ def declare(changes: Any) -> None:
 
 CASES: dict[str, tuple[dict[str, Any], Any, list[dict[str, Any]]]] = {
     "change": (
-        {"field": "value"}, lambda patch: patch.spec.update(field="new"),
-        [{"op": "replace", "path": "/spec/field", "value": "new"}]),
+        {"field": "value"},
+        lambda patch: patch.spec.update(field="new"),
+        [{"op": "replace", "path": "/spec/field", "value": "new"}],
+    ),
     "addition": (
-        {"field": "value"}, lambda patch: patch.spec.update(other=[1]),
-        [{"op": "add", "path": "/spec/other", "value": [1]}]),
+        {"field": "value"},
+        lambda patch: patch.spec.update(other=[1]),
+        [{"op": "add", "path": "/spec/other", "value": [1]}],
+    ),
     "removal": (
-        {"field": "value"}, lambda patch: patch.spec.update(field=None),
-        [{"op": "remove", "path": "/spec/field"}]),
-    "removal of what is absent": (
-        {}, lambda patch: patch.spec.update(field=None), []),
-    "nothing new": (
-        {"field": "value"}, lambda patch: patch.spec.update(field="value"), []),
+        {"field": "value"},
+        lambda patch: patch.spec.update(field=None),
+        [{"op": "remove", "path": "/spec/field"}],
+    ),
+    "removal of what is absent": ({}, lambda patch: patch.spec.update(field=None), []),
+    "nothing new": ({"field": "value"}, lambda patch: patch.spec.update(field="value"), []),
     "absent parents": (
-        {}, lambda patch: patch.status.update(a={"b": {"c": 1}}),
-        [{"op": "add", "path": "/status", "value": {"a": {"b": {"c": 1}}}}]),
+        {},
+        lambda patch: patch.status.update(a={"b": {"c": 1}}),
+        [{"op": "add", "path": "/status", "value": {"a": {"b": {"c": 1}}}}],
+    ),
     "existing parents": (
-        {"a": {"x": 1}}, lambda patch: patch.spec.update(a={"b": 1}),
-        [{"op": "add", "path": "/spec/a/b", "value": 1}]),
+        {"a": {"x": 1}},
+        lambda patch: patch.spec.update(a={"b": 1}),
+        [{"op": "add", "path": "/spec/a/b", "value": 1}],
+    ),
     "labels": (
-        {}, lambda patch: patch.meta.labels.update({"l": "v"}),
-        [{"op": "add", "path": "/metadata/labels", "value": {"l": "v"}}]),
+        {},
+        lambda patch: patch.meta.labels.update({"l": "v"}),
+        [{"op": "add", "path": "/metadata/labels", "value": {"l": "v"}}],
+    ),
     "slashes & tildes": (
-        {"x": {"a/b~1": 1}}, lambda patch: patch.spec.update(x={"a/b~1": 2, "~/": 3}),
-        [{"op": "replace", "path": "/spec/x/a~1b~01", "value": 2}, {"op": "add", "path": "/spec/x/~0~1", "value": 3}]),
+        {"x": {"a/b~1": 1}},
+        lambda patch: patch.spec.update(x={"a/b~1": 2, "~/": 3}),
+        [{"op": "replace", "path": "/spec/x/a~1b~01", "value": 2}, {"op": "add", "path": "/spec/x/~0~1", "value": 3}],
+    ),
     "lists": (
-        {"items": [1, 2]}, lambda patch: patch.spec.update(items=[1, 2, 3]),
-        [{"op": "replace", "path": "/spec/items", "value": [1, 2, 3]}]),
+        {"items": [1, 2]},
+        lambda patch: patch.spec.update(items=[1, 2, 3]),
+        [{"op": "replace", "path": "/spec/items", "value": [1, 2, 3]}],
+    ),
     "functions": (
-        {"items": [1, 2]}, lambda patch: patch.fns.append(lambda body: body["spec"]["items"].append(3)),
-        [{"op": "replace", "path": "/spec/items", "value": [1, 2, 3]}]),
+        {"items": [1, 2]},
+        lambda patch: patch.fns.append(lambda body: body["spec"]["items"].append(3)),
+        [{"op": "replace", "path": "/spec/items", "value": [1, 2, 3]}],
+    ),
     "functions after the dict": (
         {"items": []},
         lambda patch: (patch.spec.update(items=[1]), patch.fns.append(lambda body: body["spec"]["items"].append(2))),
-        [{"op": "replace", "path": "/spec/items", "value": [1, 2]}]),
+        [{"op": "replace", "path": "/spec/items", "value": [1, 2]}],
+    ),
     "functions that add parents": (
-        {}, lambda patch: patch.fns.append(lambda body: body.update(data={"x": 1})),
-        [{"op": "add", "path": "/data", "value": {"x": 1}}]),
+        {},
+        lambda patch: patch.fns.append(lambda body: body.update(data={"x": 1})),
+        [{"op": "add", "path": "/data", "value": {"x": 1}}],
+    ),
     "functions that remove": (
-        {"field": "value"}, lambda patch: patch.fns.append(lambda body: body["spec"].pop("field")),
-        [{"op": "remove", "path": "/spec/field"}]),
+        {"field": "value"},
+        lambda patch: patch.fns.append(lambda body: body["spec"].pop("field")),
+        [{"op": "remove", "path": "/spec/field"}],
+    ),
 }
 
 
@@ -131,13 +153,20 @@ def _fail(body: Any) -> None:
     raise ValueError("boom")
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    (lambda patch: patch.fns.append(_fail),
-     rf"The patch cannot be made: The callback _fail \({re.escape(__file__)}:\d+\) in patch.fns of Webhook 'fn' has "
-     "failed: ValueError: boom"),
-    (lambda patch: patch.spec.update(field=object()), "The patch cannot be made: .*object.*"),
-    (lambda patch: patch.update({1: 2}), "The patch cannot be made: .*"),
-], ids=["function", "value", "key"])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            lambda patch: patch.fns.append(_fail),
+            rf"The patch cannot be made: The callback _fail \({re.escape(__file__)}:\d+\) in patch.fns of "
+            rf"Webhook 'fn' has "
+            "failed: ValueError: boom",
+        ),
+        (lambda patch: patch.spec.update(field=object()), "The patch cannot be made: .*object.*"),
+        (lambda patch: patch.update({1: 2}), "The patch cannot be made: .*"),
+    ],
+    ids=["function", "value", "key"],
+)
 async def test_impossible_patches_deny(reviewer: Reviewer, logs: Logs, changes: Any, message: str) -> None:
     declare(changes)
     response = await reviewer.review()

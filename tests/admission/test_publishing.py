@@ -1,4 +1,5 @@
 """When the managed webhook configurations are written, and when they are left alone."""
+
 from __future__ import annotations
 
 import asyncio
@@ -46,11 +47,15 @@ def make_replica(operator: Operator, *client_configs: kopf.WebhookClientConfig) 
 async def wait_until_called(configurations: Configurations, url: str | None) -> None:
     """Wait until it is that replica that the API servers call."""
     await configurations.wait(
-        lambda obj: obj and obj["webhooks"] and obj["webhooks"][0]["clientConfig"]["url"] == f"{url}/check")
+        lambda obj: obj and obj["webhooks"] and obj["webhooks"][0]["clientConfig"]["url"] == f"{url}/check"
+    )
 
 
 async def test_configurations_are_created(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, logs: Logs,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    logs: Logs,
 ) -> None:
     declare("check", kopf.on.validate)
     declare("fill", kopf.on.mutate)
@@ -62,10 +67,14 @@ async def test_configurations_are_created(
 
 
 async def test_existing_configurations_are_overwritten(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
 ) -> None:
     other = {
-        "name": f"other.{NAME}", "clientConfig": {"url": "https://other"}, "sideEffects": "None",
+        "name": f"other.{NAME}",
+        "clientConfig": {"url": "https://other"},
+        "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
     old = await configurations.create(webhooks=[other], annotations={"a": "b"}, labels={"l": "v"})
@@ -78,11 +87,15 @@ async def test_existing_configurations_are_overwritten(
 
 
 async def test_outdated_webhooks_of_other_types_are_removed(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
 ) -> None:
     """E.g. persistent ones of an earlier version of the operator."""
     other = {
-        "name": f"other.{NAME}", "clientConfig": {"url": "https://other"}, "sideEffects": "None",
+        "name": f"other.{NAME}",
+        "clientConfig": {"url": "https://other"},
+        "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
     await configurations.create(MUTATING, webhooks=[other])
@@ -91,7 +104,9 @@ async def test_outdated_webhooks_of_other_types_are_removed(
 
 
 async def test_outdated_webhooks_are_removed_with_the_last_handler(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
 ) -> None:
     await publish(operator, configurations, persistent=True)
     await operator.stop()
@@ -118,12 +133,14 @@ async def test_changes_of_the_address(operator: Operator, configurations: Config
     await publish(operator, configurations)
     tunnel.send({"url": "https://other", "caBundle": "eHl6"})
     await configurations.wait(lambda obj: obj and obj["webhooks"][0]["clientConfig"]["url"] == "https://other/check")
-    webhook, = await configurations.get_webhooks()
+    (webhook,) = await configurations.get_webhooks()
     assert webhook["clientConfig"] == {"url": "https://other/check", "caBundle": "eHl6"}
 
 
 async def test_nothing_is_written_if_nothing_has_changed(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
 ) -> None:
     await publish(operator, configurations)
     tunnel.send({**URL})
@@ -150,7 +167,11 @@ async def test_not_before_the_server_is_ready(operator: Operator, configurations
 
 
 async def test_not_before_the_indices_are_filled(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, kex: Objects, calls: Journal[str],
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    kex: Objects,
+    calls: Journal[str],
 ) -> None:
     @kopf.index("kopfexamples")
     async def index(**_: Any) -> None:
@@ -165,7 +186,9 @@ async def test_not_before_the_indices_are_filled(
 
 
 async def test_webhooks_are_removed_on_exit_except_for_persistent_ones(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
 ) -> None:
     for decorator in (kopf.on.validate, kopf.on.mutate):
         declare("temporary", decorator)
@@ -182,7 +205,9 @@ async def test_webhooks_are_removed_on_exit_except_for_persistent_ones(
 
 
 async def test_nothing_is_written_on_exit_if_all_are_persistent(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
 ) -> None:
     await publish(operator, configurations, persistent=True)
     await operator.stop()
@@ -190,7 +215,9 @@ async def test_nothing_is_written_on_exit_if_all_are_persistent(
 
 
 async def test_webhooks_are_removed_when_the_operator_fails(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
 ) -> None:
     await publish(operator, configurations)
     tunnel.send(ValueError("broken"))
@@ -200,7 +227,9 @@ async def test_webhooks_are_removed_when_the_operator_fails(
 
 
 async def test_the_server_is_closed_after_the_webhooks_are_removed(
-        operator: Operator, configurations: Configurations, calls: Calls,
+    operator: Operator,
+    configurations: Configurations,
+    calls: Calls,
 ) -> None:
     async def server(fn: kopf.WebhookFn) -> Any:
         try:
@@ -228,7 +257,7 @@ async def test_rolling_out(operator: Operator, configurations: Configurations, t
     await replica.launch()
     await wait_until_called(configurations, "https://replica")
     await operator.stop()
-    webhook, = await configurations.get_webhooks()
+    (webhook,) = await configurations.get_webhooks()
     assert webhook["clientConfig"]["url"] == "https://replica/check"
     await replica.stop()
     assert await configurations.get_webhooks() == []
@@ -245,7 +274,10 @@ async def test_scaling_down(operator: Operator, configurations: Configurations, 
 
 
 async def test_paused_operators_publish(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    api: API,
 ) -> None:
     """E.g. in favour of another operator that has no webhooks; even if it is paused from the start."""
     await pause(operator, api, "senior", priority=100)
@@ -260,12 +292,19 @@ async def test_paused_operators_publish(
 
 @pytest.mark.parametrize("index", [False, True])
 async def test_what_the_dead_have_left_is_replaced_while_paused(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API, *, index: bool,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    api: API,
+    *,
+    index: bool,
 ) -> None:
     """Nobody else would do that. The indices are filled when it goes on, and that can take forever."""
     await pause(operator, api, "senior", priority=100)
     other = {
-        "name": f"check.{NAME}", "clientConfig": {"url": "https://dead/check"}, "sideEffects": "None",
+        "name": f"check.{NAME}",
+        "clientConfig": {"url": "https://dead/check"},
+        "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
     await configurations.create(webhooks=[other], annotations={OWNER: "dead"})
@@ -277,7 +316,10 @@ async def test_what_the_dead_have_left_is_replaced_while_paused(
 
 
 async def test_those_who_work_have_the_priority_over_the_paused(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    api: API,
 ) -> None:
     """Whenever the paused ones publish, the one that works takes over, once; when it is gone, they do."""
     define_peering(operator.cluster)
@@ -310,7 +352,10 @@ async def test_those_who_work_have_the_priority_over_the_paused(
 
 
 async def test_paused_operators_do_not_fight(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, api: API,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    api: API,
 ) -> None:
     """E.g. a whole deployment that is frozen: the last one is called, and when it is gone, another one."""
     peering = await pause(operator, api, "freezer", priority=1000)
@@ -357,7 +402,11 @@ async def test_simultaneous_start(operator: Operator, configurations: Configurat
 
 @pytest.mark.parametrize("is_deleted", [False, True])
 async def test_webhooks_removed_by_others_are_restored(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, *, is_deleted: bool,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    *,
+    is_deleted: bool,
 ) -> None:
     await publish(operator, configurations)
     if is_deleted:
@@ -369,23 +418,30 @@ async def test_webhooks_removed_by_others_are_restored(
 
 async def test_manual_changes_are_respected(operator: Operator, configurations: Configurations, tunnel: Tunnel) -> None:
     await publish(operator, configurations)
-    webhook, = await configurations.get_webhooks()
+    (webhook,) = await configurations.get_webhooks()
     await configurations.merge({"webhooks": [{**webhook, "failurePolicy": "Ignore"}]})
     await asyncio.sleep(1000)
-    webhook, = await configurations.get_webhooks()
+    (webhook,) = await configurations.get_webhooks()
     assert webhook["failurePolicy"] == "Ignore"
 
 
 # --- trouble ---
 
 
-@pytest.mark.parametrize(("status", "verb", "error"), [
-    (403, "patch", "permit the verbs 'create' & 'patch' on 'validatingwebhookconfigurations"),
-    (403, "create", "permit the verbs 'create' & 'patch'"),
-    (422, "patch", "is not accepted; check the name in settings.admission.managed"),
-])
+@pytest.mark.parametrize(
+    ("status", "verb", "error"),
+    [
+        (403, "patch", "permit the verbs 'create' & 'patch' on 'validatingwebhookconfigurations"),
+        (403, "create", "permit the verbs 'create' & 'patch'"),
+        (422, "patch", "is not accepted; check the name in settings.admission.managed"),
+    ],
+)
 async def test_refusals_end_the_operator(
-        operator: Operator, tunnel: Tunnel, status: int, verb: str, error: str,
+    operator: Operator,
+    tunnel: Tunnel,
+    status: int,
+    verb: str,
+    error: str,
 ) -> None:
     declare()
     operator.cluster.faults.inject(status, verb=verb, resource="validatingwebhookconfigurations")
@@ -395,7 +451,9 @@ async def test_refusals_end_the_operator(
 
 
 async def test_unused_types_need_no_permissions(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
 ) -> None:
     declare()
     operator.cluster.faults.inject(403, resource="mutatingwebhookconfigurations")
@@ -406,7 +464,10 @@ async def test_unused_types_need_no_permissions(
 
 
 async def test_documented_permissions_are_sufficient(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, logs: Logs,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    logs: Logs,
 ) -> None:
     """Only `create` & `patch`. Then, it will not be noticed if somebody removes the webhooks."""
     declare()
@@ -437,7 +498,11 @@ async def test_bad_names(operator: Operator, tunnel: Tunnel, managed: str) -> No
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503])
 async def test_temporary_errors_are_survived(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, logs: Logs, status: int,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    logs: Logs,
+    status: int,
 ) -> None:
     logs.expected.append("publisher of the validating webhook configuration has failed")
     declare()
@@ -448,14 +513,18 @@ async def test_temporary_errors_are_survived(
 
 @pytest.mark.parametrize("status", [403, 500])
 async def test_failed_removal_does_not_hold_the_exit(
-        operator: Operator, configurations: Configurations, tunnel: Tunnel, logs: Logs, status: int,
+    operator: Operator,
+    configurations: Configurations,
+    tunnel: Tunnel,
+    logs: Logs,
+    status: int,
 ) -> None:
     await publish(operator, configurations)
     operator.cluster.faults.inject(status, verb="patch", resource="validatingwebhookconfigurations")
     started = asyncio.get_running_loop().time()
     await operator.stop()
     assert asyncio.get_running_loop().time() - started < 30
-    record, = logs.find("The validating webhooks are not removed.*")
+    (record,) = logs.find("The validating webhooks are not removed.*")
     assert f"kubectl delete validatingwebhookconfigurations {NAME}" in record.getMessage()
 
 

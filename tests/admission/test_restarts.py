@@ -1,4 +1,5 @@
 """Restarts of the operator under load: nothing is refused, despite all failures of the webhooks are refusals."""
+
 from __future__ import annotations
 
 import asyncio
@@ -77,12 +78,13 @@ async def test_rolling_out(operator: Operator, registry: kopf.OperatorRegistry, 
     replica.configure = configure
     configurations = Configurations(api)
     await operator.launch()
-    before, = await configurations.wait_webhooks("fill", type="mutating")
+    (before,) = await configurations.wait_webhooks("fill", type="mutating")
     async with loading(kex) as reviewed:
         await wait_more(reviewed, 20)
         await replica.launch()
         await configurations.wait(
-            lambda obj: obj and obj["webhooks"][0]["clientConfig"] != before["clientConfig"], "mutating")
+            lambda obj: obj and obj["webhooks"][0]["clientConfig"] != before["clientConfig"], "mutating"
+        )
         await operator.stop()
         await wait_more(reviewed, 20)
     await replica.stop()

@@ -1,4 +1,5 @@
 """What comes in as a review, and what goes out as the answer."""
+
 from __future__ import annotations
 
 import asyncio
@@ -51,20 +52,36 @@ async def test_optional_fields(reviewer: Reviewer, calls: Calls, absent: str) ->
 
 
 MALFORMED: list[Any] = [
-    None, [], "", 1, {},
+    None,
+    [],
+    "",
+    1,
+    {},
     {"kind": "AdmissionReview"},
     {**make_review(), "kind": "ConversionReview"},
     {**make_review(), "apiVersion": "admission.k8s.io/v2"},
     {**make_review(), "request": None},
     {**make_review(), "request": "secret"},
-    make_review(uid=None), make_review(uid=...), make_review(uid=1),
-    make_review(operation="secret"), make_review("PATCH"),
-    make_review(resource=None), make_review(resource=...), make_review(resource={"version": "v1"}),
-    make_review(object="secret"), make_review(object=["secret"]), make_review(oldObject=1),
-    make_review(userInfo="secret"), make_review(dryRun="secret"), make_review(name=["secret"]),
-    make_review(namespace=1), make_review(subResource={}),
-    make_review(object={"metadata": None}), make_review(object={"metadata": "secret"}),
-    make_review(object={"metadata": {"labels": "secret"}}), make_review(object={"metadata": {"name": 1}}),
+    make_review(uid=None),
+    make_review(uid=...),
+    make_review(uid=1),
+    make_review(operation="secret"),
+    make_review("PATCH"),
+    make_review(resource=None),
+    make_review(resource=...),
+    make_review(resource={"version": "v1"}),
+    make_review(object="secret"),
+    make_review(object=["secret"]),
+    make_review(oldObject=1),
+    make_review(userInfo="secret"),
+    make_review(dryRun="secret"),
+    make_review(name=["secret"]),
+    make_review(namespace=1),
+    make_review(subResource={}),
+    make_review(object={"metadata": None}),
+    make_review(object={"metadata": "secret"}),
+    make_review(object={"metadata": {"labels": "secret"}}),
+    make_review(object={"metadata": {"name": 1}}),
     make_review(object={"apiVersion": 1, "metadata": {}}),
 ]
 
@@ -100,9 +117,16 @@ async def test_refusals_are_short(reviewer: Reviewer, calls: Calls) -> None:
     assert len(str(caught_resource.value)) < 300
 
 
-@pytest.mark.parametrize("change", [
-    {"group": "unknown.dev"}, {"version": "v2"}, {"resource": "unknowns"}, {"resource": "kopfstatusexamples"},
-], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"group": "unknown.dev"},
+        {"version": "v2"},
+        {"resource": "unknowns"},
+        {"resource": "kopfstatusexamples"},
+    ],
+    ids=str,
+)
 async def test_unknown_resources(reviewer: Reviewer, calls: Calls, change: dict[str, str]) -> None:
     declare(calls)
     resource = {**make_review()["request"]["resource"], **change}
@@ -125,7 +149,10 @@ async def test_the_object_is_not_changed(reviewer: Reviewer) -> None:
 
 
 async def test_the_reviews_wait_until_the_indices_are_filled(
-        operator: Operator, reviewer: Reviewer, calls: Calls, kex: Any,
+    operator: Operator,
+    reviewer: Reviewer,
+    calls: Calls,
+    kex: Any,
 ) -> None:
     @kopf.index("kopfexamples")
     async def by_name(name: str, **_: Any) -> dict[str, int]:
@@ -171,7 +198,10 @@ async def test_synchronous_handlers_do_not_block_the_loop(reviewer: Reviewer) ->
 
 @pytest.mark.parametrize("is_ignored", [False, True])
 async def test_slow_handlers_are_cancelled_when_nobody_waits_for_them(
-        reviewer: Reviewer, calls: Calls, *, is_ignored: bool,
+    reviewer: Reviewer,
+    calls: Calls,
+    *,
+    is_ignored: bool,
 ) -> None:
     @kopf.on.validate("kopfexamples", ignore_failures=is_ignored, id="check")
     async def check(**_: Any) -> None:
@@ -186,13 +216,15 @@ async def test_slow_handlers_are_cancelled_when_nobody_waits_for_them(
     response = await reviewer.review()
     assert asyncio.get_running_loop().time() - started == pytest.approx(30, abs=5)
     assert response == {
-        "allowed": False, "status": {"message": "The handlers have not finished in 30 seconds.", "code": 504},
+        "allowed": False,
+        "status": {"message": "The handlers have not finished in 30 seconds.", "code": 504},
     }
     assert calls == ["cancelled"]
 
 
 async def test_handlers_are_cancelled_with_the_call(reviewer: Reviewer, calls: Calls) -> None:
     for id in ("a", "b"):
+
         @kopf.on.validate("kopfexamples", id=id)
         async def check(**_: Any) -> None:
             calls.append("started")
@@ -217,8 +249,10 @@ async def test_own_timeouts_of_handlers_are_their_errors(reviewer: Reviewer) -> 
             await asyncio.Event().wait()
 
     response = await reviewer.review()
-    assert response == {"allowed": False, "status": {
-        "message": "Webhook 'check' has failed; see the log of the operator.", "code": 500}}
+    assert response == {
+        "allowed": False,
+        "status": {"message": "Webhook 'check' has failed; see the log of the operator.", "code": 500},
+    }
 
 
 async def test_log_lines(reviewer: Reviewer, logs: Logs) -> None:
@@ -233,13 +267,16 @@ async def test_log_lines(reviewer: Reviewer, logs: Logs) -> None:
     await reviewer.review(webhook="bad")
     lines = [line for line in logs.get_messages("obj") if line.startswith("Webhook")]
     assert lines == [
-        "Webhook 'good' is invoked.", "Webhook 'good' succeeded.",
-        "Webhook 'bad' is invoked.", "Webhook 'bad' denied the change: no!",
+        "Webhook 'good' is invoked.",
+        "Webhook 'good' succeeded.",
+        "Webhook 'bad' is invoked.",
+        "Webhook 'bad' denied the change: no!",
     ]
 
 
 async def test_nothing_is_posted_as_events(operator: Operator, reviewer: Reviewer, api: Any) -> None:
     """A review has no side effects, and the object may never exist."""
+
     def configure(settings: kopf.OperatorSettings) -> None:
         reviewer.configure(settings)
         settings.posting.enabled = True
@@ -259,8 +296,9 @@ async def test_nothing_is_posted_as_events(operator: Operator, reviewer: Reviewe
 async def test_namespaces_that_are_not_served(reviewer: Reviewer, calls: Calls) -> None:
     declare(calls)
     await reviewer.start(namespaces=["default"], clusterwide=False)
-    assert await reviewer.review(new={**OBJECT, "metadata": {"name": "a", "namespace": "other"}}, namespace="other") \
-        == {"allowed": True}
+    assert await reviewer.review(
+        new={**OBJECT, "metadata": {"name": "a", "namespace": "other"}}, namespace="other"
+    ) == {"allowed": True}
     assert calls == ["CREATE"]
 
 

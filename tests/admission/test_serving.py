@@ -1,4 +1,5 @@
 """How the webhook servers and tunnels are run by the operator; here, those of the user's own."""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,8 +32,11 @@ def declare(**options: Any) -> None:
 async def test_no_server_is_an_error_at_startup(operator: Operator) -> None:
     declare()
     await operator.launch()
-    with pytest.raises(Exception, match=r"admission handlers \(check\), but no webhook server or tunnel.*"
-                                        r"settings.admission.server"):
+    with pytest.raises(
+        Exception,
+        match=r"admission handlers \(check\), but no webhook server or tunnel.*"
+        r"settings.admission.server",
+    ):
         await operator.wait()
     assert not operator.cluster.counters
 
@@ -145,7 +149,10 @@ class ManagedServer:
         return self if self._substitute is None else self._substitute
 
     async def __aexit__(
-            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None,
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._calls.append(f"{self._name} exited")
 
@@ -177,9 +184,12 @@ async def test_context_managers_as_factories(operator: Operator, calls: Journal[
 
 
 async def test_reviews_are_answered_until_the_end(
-        operator: Operator, configurations: Configurations, calls: Calls,
+    operator: Operator,
+    configurations: Configurations,
+    calls: Calls,
 ) -> None:
     """Those in progress, and those that come a moment after the webhooks are removed: nothing is known at once."""
+
     @kopf.on.validate("kopfexamples", id="check")
     async def check(**_: Any) -> None:
         await asyncio.sleep(0.3)
@@ -201,7 +211,9 @@ async def test_reviews_are_answered_until_the_end(
 
 
 async def test_own_changes_are_reviewed_while_the_operator_exits(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The handlers that finish during the exit can still change the objects that are reviewed by persistent ones."""
     fn: asyncio.Future[kopf.WebhookFn] = asyncio.get_running_loop().create_future()

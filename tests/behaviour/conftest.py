@@ -8,6 +8,7 @@ Behaviour tests: a real operator, a real API, and real HTTP between them, in one
 ...     await kex.create()
 ...     await kex.wait_handled()
 """
+
 from __future__ import annotations
 
 import importlib.util
@@ -50,14 +51,21 @@ def watch_lag() -> float:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if is_lagging(metafunc.definition) and "watch_lag" in metafunc.fixturenames and not ALWAYS_LAG:
-        metafunc.parametrize("watch_lag", [
-            pytest.param(0.0, id=pytest.HIDDEN_PARAM), pytest.param(LAG, id="lag"),
-        ])
+        metafunc.parametrize(
+            "watch_lag",
+            [
+                pytest.param(0.0, id=pytest.HIDDEN_PARAM),
+                pytest.param(LAG, id="lag"),
+            ],
+        )
 
 
 @pytest.fixture
 async def cluster(
-        monkeypatch: pytest.MonkeyPatch, watch_lag: float, request: pytest.FixtureRequest, shared_certificates: None,
+    monkeypatch: pytest.MonkeyPatch,
+    watch_lag: float,
+    request: pytest.FixtureRequest,
+    shared_certificates: None,
 ) -> AsyncIterator[LocalCluster]:
     """Two custom resources, the second one with the status subresource, in a bare cluster: these start faster."""
     async with LocalCluster(seed=zlib.crc32(request.node.name.encode()), bare=True) as cluster:
@@ -136,7 +144,10 @@ async def logs() -> AsyncIterator[Logs]:
 
 @pytest.fixture
 async def operator(
-        cluster: LocalCluster, registry: kopf.OperatorRegistry, logs: Logs, request: pytest.FixtureRequest,
+    cluster: LocalCluster,
+    registry: kopf.OperatorRegistry,
+    logs: Logs,
+    request: pytest.FixtureRequest,
 ) -> AsyncIterator[Operator]:
     """Runs the operator; stops it in the end, and checks that nothing was wrong inside of it."""
     operator = Operator(cluster, registry)
@@ -155,6 +166,7 @@ async def calls() -> Calls:
 @pytest.fixture
 def load(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     """Import a user's code from a file, as ``kopf run`` does; the decorators fill the default registry."""
+
     def load(code: str) -> types.ModuleType:
         path = tmp_path / "handlers.py"
         path.write_text(textwrap.dedent(code))
@@ -165,14 +177,18 @@ def load(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Load:
         monkeypatch.setitem(sys.modules, "handlers", module)
         spec.loader.exec_module(module)
         return module
+
     return load
 
 
 @pytest.fixture
 def change_kubeconfig(
-        cluster: LocalCluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., None]:
     """Let the operator use a kubeconfig with this user, if any, and with these fields of the cluster."""
+
     def change(*, user: Any = None, **fields: Any) -> None:
         config = yaml.safe_load(cluster.kubeconfig.read_text())
         config["clusters"][0]["cluster"] |= {key.replace("_", "-"): value for key, value in fields.items()}
@@ -180,6 +196,7 @@ def change_kubeconfig(
         path = tmp_path / "kubeconfig"
         path.write_text(yaml.safe_dump(config))
         monkeypatch.setenv("KUBECONFIG", str(path))
+
     return change
 
 

@@ -3,6 +3,7 @@ Connections of the operator with no TCP and no TLS: the same client, the same HT
 
 Tests of behaviour use them, unless they are about the connections: see the fixture ``by_network``.
 """
+
 from __future__ import annotations
 
 import pytest

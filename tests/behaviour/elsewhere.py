@@ -1,4 +1,5 @@
 """Runs an operator in a process of its own, by any framework and in any virtual environment."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,9 +19,15 @@ async def run_elsewhere(command: str, operator: str | pathlib.Path, **env: str) 
     """
     variables = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KUBE", "MIGRATION"))}
     process = await asyncio.create_subprocess_exec(
-        command, "run", "--standalone", "--all-namespaces", str(operator),
+        command,
+        "run",
+        "--standalone",
+        "--all-namespaces",
+        str(operator),
         env={**variables, **env},
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
     )
     assert process.stderr is not None
     errors = asyncio.create_task(process.stderr.read())

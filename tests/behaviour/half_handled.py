@@ -3,6 +3,7 @@ Makes objects that are handled halfway by an operator in a process of its own, i
 
 Each scenario leaves an object in the middle of something. The operator is killed then, not stopped.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -19,6 +20,7 @@ LONG_ID = "a-long-id/" + "x" * 60
 @dataclasses.dataclass(frozen=True)
 class Scenario:
     """How an object gets to the middle of something."""
+
     name: str
     held: str | None
     """Which handler holds the object there; nobody, if it is handled completely."""
@@ -33,8 +35,13 @@ class Scenario:
 SCENARIOS = [
     Scenario("handled", None, ("first", "second", LONG_ID)),
     Scenario("created", "second", ("first", LONG_ID), ("second",)),
-    Scenario("parent", "sub-second", ("first", "second", LONG_ID, "parent/sub-first"), ("parent/sub-second", "parent"),
-             labels=(("parent", "yes"),)),
+    Scenario(
+        "parent",
+        "sub-second",
+        ("first", "second", LONG_ID, "parent/sub-first"),
+        ("parent/sub-second", "parent"),
+        labels=(("parent", "yes"),),
+    ),
     Scenario("updated", "update-second", ("update-first",), ("update-second",), phase="update"),
     Scenario("deleted", "delete-second", ("delete-first",), ("delete-second",), phase="delete"),
 ]

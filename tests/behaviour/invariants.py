@@ -3,6 +3,7 @@ What must be true whatever has happened, once everything has calmed down: the pr
 
 Each function yields the violations, in plain words.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -69,10 +70,10 @@ def find_repetitions(world: World) -> Iterator[str]:
     for (id, uid), items in calls.items():
         for index, earlier in enumerate(items):
             recorded = find_record(versions[uid], earlier) if earlier.is_final else None
-            for later in items[index + 1:]:
+            for later in items[index + 1 :]:
                 if later.life == earlier.life and later.version < earlier.version:
                     yield f"{id} sees an older state: {later!r} after {earlier!r}"
-            for later in items[index + 1:] if earlier.is_final else ():
+            for later in items[index + 1 :] if earlier.is_final else ():
                 since = earlier.version if later.life == earlier.life else recorded
                 if since is not None and is_repetition(world, versions[uid], earlier, later, since):
                     yield f"{id} runs again: {later!r} after {earlier!r}, which is recorded at {recorded}"
@@ -125,7 +126,7 @@ def is_status_updated(world: World, versions: list[Obj]) -> bool:
         if essences[index] is not None and essences[index] != essences[index - 1]:
             handled = get_watched_status(world, essences[index])
             # With the subresource, the status is patched first, and the rest is patched then.
-            if handled != states[index] and handled in states[max(0, index - 2):index]:
+            if handled != states[index] and handled in states[max(0, index - 2) : index]:
                 return True
     return False
 
@@ -157,10 +158,14 @@ def find_touched(world: World, objects: list[Obj]) -> Iterator[str]:
     """What belongs to others is as they have left it."""
     for obj in objects:
         expected = world.expected[obj["metadata"]["name"]]
-        state = {stanza: {key: value for key, value in fields.items() if not key.startswith(OWN)}
-                 for stanza, fields in get_state(obj).items()}
+        state = {
+            stanza: {key: value for key, value in fields.items() if not key.startswith(OWN)}
+            for stanza, fields in get_state(obj).items()
+        }
         actual = {
-            "uid": obj["metadata"]["uid"], **state, "finalizers": [f for f in get_finalizers(obj) if f != FINALIZER],
+            "uid": obj["metadata"]["uid"],
+            **state,
+            "finalizers": [f for f in get_finalizers(obj) if f != FINALIZER],
             "status": {key: value for key, value in obj.get("status", {}).items() if key in ("foreign", "deep")},
         }
         if actual != expected:
@@ -173,8 +178,10 @@ def find_wrong_background(world: World, objects: list[Obj], now: float) -> Itera
     running = {key for key, count in life.daemons.items() if count}
     wanted = {
         (plan.id, obj["metadata"]["uid"])
-        for plan in world.plans if plan.kind == "daemon" and "permanent" not in plan.script and plan.retries is None
-        for obj in alive(objects) if plan.matches(obj)
+        for plan in world.plans
+        if plan.kind == "daemon" and "permanent" not in plan.script and plan.retries is None
+        for obj in alive(objects)
+        if plan.matches(obj)
     }
     ids = {plan.id for plan in world.plans if "permanent" in plan.script or plan.retries is not None}
     if wanted ^ {key for key in running if key[0] not in ids}:
@@ -199,8 +206,9 @@ def find_leaks(world: World) -> Iterator[str]:
     seen = (call for call in world.journal if not (is_shared and call.plan.kind == "event"))
     yield from (f"{call!r} sees what another handler has done" for call in seen if LEAK in repr(call.state))
     spoiled = (obj for _, obj in world.objects.history if LEAK in json.dumps(obj))
-    yield from (f"{describe(obj)} has what a handler has done to its arguments: {obj}"
-                for obj in itertools.islice(spoiled, 1))
+    yield from (
+        f"{describe(obj)} has what a handler has done to its arguments: {obj}" for obj in itertools.islice(spoiled, 1)
+    )
 
 
 def find_wrong_timers(world: World, plan: Plan, objects: list[Obj], now: float) -> Iterator[str]:
@@ -232,8 +240,10 @@ def find_remembered(world: World) -> Iterator[str]:
     for controller in world.controllers:
         background = controller.background
         contents: dict[str, Sized] = {
-            "objects": [*controller.objects], "handled": controller.objects.handled,
-            "memos": controller.scope.runtime.memos, "queue": controller.queue,
+            "objects": [*controller.objects],
+            "handled": controller.objects.handled,
+            "memos": controller.scope.runtime.memos,
+            "queue": controller.queue,
             "backgrounds": background.objects if background is not None else (),
             "workers": controller.workers,
         }
@@ -255,8 +265,11 @@ def describe(obj: Obj) -> str:
 
 def list_essences(world: World, obj: Obj) -> list[Any]:
     """All last handled states that the object ever had."""
-    states = (get_essence(past) for past in world.objects.get_history(obj["metadata"]["name"])
-              if past["metadata"]["uid"] == obj["metadata"]["uid"])
+    states = (
+        get_essence(past)
+        for past in world.objects.get_history(obj["metadata"]["name"])
+        if past["metadata"]["uid"] == obj["metadata"]["uid"]
+    )
     return [state for state in states if state is not None]
 
 

@@ -6,6 +6,7 @@ new operator and knows nothing of the previous ones. Its id is printed. The only
 
 The handlers tell what they do to a journal: one line when they begin, one line when they end.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -31,6 +32,7 @@ def declare(note: Callable[[str, str, str], None]) -> None:
 
     They note that they begin or end, the name of the object, and their own name.
     """
+
     async def async_fn(name: str, param: str, **_: Any) -> str:
         note("begin", name, param)
         await asyncio.sleep(random.uniform(0, 0.04))

@@ -3,6 +3,7 @@ An operator that logs in via one of the client libraries, and is run with variou
 
 Besides, its handler talks to the cluster by the same library, with no setup of its own: the login has configured it.
 """
+
 from __future__ import annotations
 
 import importlib

@@ -4,6 +4,7 @@ An operator that is run by both frameworks, the original one and this one: one b
 It stops in the middle of everything: the handlers listed in ``spec.hold`` are retried until they are called by the
 other framework. The results tell which framework has called them. The storages are chosen by the environment.
 """
+
 from __future__ import annotations
 
 import os
@@ -29,12 +30,18 @@ def configure(settings: kopf.OperatorSettings) -> None:
             settings.persistence.progress_storage = kopf.StatusProgressStorage(field="status.migrating.progress")
             settings.persistence.diffbase_storage = kopf.StatusDiffBaseStorage(field="status.migrating.base")
         case "multi":
-            settings.persistence.progress_storage = kopf.MultiProgressStorage([
-                kopf.AnnotationsProgressStorage(prefix=PREFIX), kopf.StatusProgressStorage(),
-            ])
-            settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage([
-                kopf.AnnotationsDiffBaseStorage(prefix=PREFIX), kopf.StatusDiffBaseStorage(),
-            ])
+            settings.persistence.progress_storage = kopf.MultiProgressStorage(
+                [
+                    kopf.AnnotationsProgressStorage(prefix=PREFIX),
+                    kopf.StatusProgressStorage(),
+                ]
+            )
+            settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage(
+                [
+                    kopf.AnnotationsDiffBaseStorage(prefix=PREFIX),
+                    kopf.StatusDiffBaseStorage(),
+                ]
+            )
 
 
 @kopf.on.startup()
@@ -63,7 +70,9 @@ async def fn(param: str, spec: kopf.Spec, **_: Any) -> str:
 @kopf.on.update("kopf.dev", "kopfexamples", labels={"parent": "yes"})
 async def parent(spec: kopf.Spec, **_: Any) -> str:
     for name in ("sub-first", "sub-second"):
+
         @kopf.subhandler(id=name, param=name)
         async def sub(param: str, spec: kopf.Spec, **_: Any) -> str:
             return act(param, spec)
+
     return WHO

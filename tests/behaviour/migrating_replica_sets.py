@@ -3,6 +3,7 @@ An operator of ReplicaSets that is run by both frameworks; see ``migrating`` for
 
 Who has called a handler, is told by annotations: unknown fields of the status are not kept for kinds with schemas.
 """
+
 from __future__ import annotations
 
 import os

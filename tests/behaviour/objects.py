@@ -4,6 +4,7 @@ Another user of the cluster: creates, changes and deletes objects, and watches w
 It talks to the same API as the operator does, but by its own connections, in memory. The objects of every kind are
 watched from the beginning of the test on, so that each state that an object was ever in, can be looked at afterwards.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -75,7 +76,9 @@ async def connect(cluster: LocalCluster) -> AsyncIterator[API]:
     timeout = aiohttp.ClientTimeout(total=None)
     closings = Closings()
     async with aiohttp.ClientSession(
-        headers=headers, connector=cluster.open_network().make_connector(), timeout=timeout,
+        headers=headers,
+        connector=cluster.open_network().make_connector(),
+        timeout=timeout,
         response_class=closings.make_response_class(),
     ) as session:
         yield API(cluster, session)
@@ -95,12 +98,12 @@ class Objects:
         self._news = asyncio.Event()
 
     async def create(
-            self,
-            name: str = "obj",
-            *,
-            spec: Mapping[str, Any] | None = None,
-            status: Mapping[str, Any] | None = None,
-            **metadata: Any,
+        self,
+        name: str = "obj",
+        *,
+        spec: Mapping[str, Any] | None = None,
+        status: Mapping[str, Any] | None = None,
+        **metadata: Any,
     ) -> Obj:
         """Create an object; all kwargs but the spec & status go to its metadata."""
         obj: Obj = {**self._get_head(), "metadata": {"name": name, **metadata}}
@@ -165,10 +168,12 @@ class Objects:
 
     async def wait(self, condition: Callable[[Obj], object], name: str = "obj", *, uid: str | None = None) -> Obj:
         """Wait until the object (this very one, if the uid is known) exists so that the condition is true for it."""
+
         def check() -> Obj | None:
             type_, obj = (self.get_events(name) or [("DELETED", {})])[-1]
             is_there = type_ != "DELETED" and uid in (None, obj["metadata"]["uid"])
             return obj if is_there and condition(obj) else None
+
         return await self._wait(check, name)
 
     async def wait_seen(self, condition: Callable[[Obj], object], name: str = "obj") -> Obj:
@@ -177,9 +182,11 @@ class Objects:
 
     async def wait_handled(self, name: str = "obj", **spec: Any) -> Obj:
         """Wait until the handling of the object is over, i.e. the last handled state is the current one."""
+
         def check(obj: Obj) -> bool:
             is_current = all(obj.get("spec", {}).get(key) == value for key, value in spec.items())
             return is_current and is_handled(obj)
+
         return await self.wait(check, name)
 
     async def wait_all_handled(self, names: Iterable[str]) -> None:
@@ -188,11 +195,13 @@ class Objects:
 
     async def wait_gone(self, name: str = "obj", *, uid: str | None = None) -> Obj:
         """Wait until the object disappears; get its last state."""
+
         def check() -> Obj | None:
             for type_, obj in reversed(self.get_events(name)):
                 if type_ == "DELETED" and uid in (None, obj["metadata"]["uid"]):
                     return obj
             return None
+
         return await self._wait(check, name)
 
     async def _wait(self, check: Callable[[], Obj | None], name: str) -> Obj:

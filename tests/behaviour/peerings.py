@@ -1,4 +1,5 @@
 """Peering objects, by which the operators know of each other; and other operators, real ones and mere records."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +18,11 @@ CRDS = pathlib.Path(__file__).parent.parent.parent / "examples" / "peering" / "c
 
 
 def define_peering(
-        cluster: LocalCluster, *, group: str = "kopf.dev", status: bool = False, preserve: bool = True,
+    cluster: LocalCluster,
+    *,
+    group: str = "kopf.dev",
+    status: bool = False,
+    preserve: bool = True,
 ) -> None:
     """Define the kinds of the peering objects: with or without the status subresource; correctly or not."""
     text = CRDS.read_text().replace("kopf.dev", group)
@@ -30,8 +35,13 @@ class PeeringObject:
     """One peering object: of the cluster, or of a namespace if it is named."""
 
     def __init__(
-            self, api: API, namespace: str | None = None, name: str = "default", *,
-            group: str = "kopf.dev", status: bool = False,
+        self,
+        api: API,
+        namespace: str | None = None,
+        name: str = "default",
+        *,
+        group: str = "kopf.dev",
+        status: bool = False,
     ) -> None:
         self._api = api
         self._suffix = "/status" if status else ""
@@ -80,7 +90,10 @@ class PeeringObject:
 
 
 async def create_peering(
-        api: API, namespace: str | None = None, name: str = "default", **content: Any,
+    api: API,
+    namespace: str | None = None,
+    name: str = "default",
+    **content: Any,
 ) -> PeeringObject:
     """Define the kinds, and create the object."""
     define_peering(api.cluster)

@@ -3,6 +3,7 @@ Random handlers: what they are declared for, how they end, and a journal of ever
 
 A plan is a description of a handler, out of which the handler is made anew for every life of the operator.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -17,8 +18,21 @@ import kopf
 from tests.behaviour.objects import PREFIX, Obj
 
 Kind = Literal[
-    "create", "update", "change", "parent", "field", "status", "deep", "resume", "delete", "optional-delete", "event",
-    "daemon", "quitter", "timer", "index",
+    "create",
+    "update",
+    "change",
+    "parent",
+    "field",
+    "status",
+    "deep",
+    "resume",
+    "delete",
+    "optional-delete",
+    "event",
+    "daemon",
+    "quitter",
+    "timer",
+    "index",
 ]
 Filter = Literal["none", "label", "annotation", "when"]
 Ending = Literal["ok", "temporary", "arbitrary", "permanent"]
@@ -35,6 +49,7 @@ LEAK = "leak"
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """One handler."""
+
     kind: Kind
     filter: Filter = "none"
     script: tuple[Ending, ...] = ()
@@ -149,6 +164,7 @@ def to_plain(value: Any) -> Any:
 @dataclasses.dataclass
 class Call:
     """One call of a handler."""
+
     life: int
     plan: Plan
     id: str
@@ -239,6 +255,7 @@ def _make_daemon(plan: Plan) -> Callable[..., Any]:
             await asyncio.sleep(plan.duration)
         finally:
             life.daemons[key] -= 1
+
     return daemon
 
 
@@ -249,22 +266,26 @@ def _make_quitter(plan: Plan) -> Callable[..., Any]:
         await asyncio.sleep(plan.duration)
         if plan.get_ending(kwargs["retry"]) != "ok":
             _fail(plan.get_ending(kwargs["retry"]))
+
     return quitter
 
 
 def _make_parent(plan: Plan) -> Callable[..., Any]:
     """The sub-handlers follow the script, the parent only waits for them."""
+
     def make_sub(id: str) -> Callable[..., Any]:
         async def fn(**kwargs: Any) -> None:
             call = kwargs["memo"].life.begin(plan, id, kwargs)
             await asyncio.sleep(plan.duration)
             _end(call, plan, kwargs)
+
         return fn
 
     async def parent(**kwargs: Any) -> None:
         await kopf.execute(fns={name: make_sub(f"{plan.id}/{name}") for name in "ab"})
         call = kwargs["memo"].life.begin(plan, plan.id, kwargs)
         call.is_final = True
+
     return parent
 
 

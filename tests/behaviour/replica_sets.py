@@ -1,4 +1,5 @@
 """ReplicaSets as their controller makes them: with the annotations of the Deployment, those of operators included."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """Custom resources that are defined, changed, and removed in the middle of a test."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,8 +11,13 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def make_crd(
-        kind: str, plural: str, *, group: str = "kopf.dev", status: bool = False, versions: tuple[str, ...] = ("v1",),
-        **names: Any,
+    kind: str,
+    plural: str,
+    *,
+    group: str = "kopf.dev",
+    status: bool = False,
+    versions: tuple[str, ...] = ("v1",),
+    **names: Any,
 ) -> dict[str, Any]:
     """Define a resource with or without the status subresource; the names are short names & categories."""
     rest = {
@@ -19,10 +25,12 @@ def make_crd(
         "subresources": {"status": {}} if status else {},
     }
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
         "spec": {
-            "scope": "Namespaced", "group": group,
+            "scope": "Namespaced",
+            "group": group,
             "names": {"plural": plural, "kind": kind, "singular": kind.lower(), **names},
             "versions": [{"name": name, "served": True, "storage": name == versions[0], **rest} for name in versions],
         },
@@ -44,8 +52,9 @@ async def undefine(api: API, plural: str, *, group: str = "kopf.dev") -> None:
     await api.request("DELETE", f"{CRDS}/{plural}.{group}")
 
 
-async def create(api: API, plural: str, name: str, *, group: str = "kopf.dev", version: str = "v1",
-                 **content: Any) -> None:
+async def create(
+    api: API, plural: str, name: str, *, group: str = "kopf.dev", version: str = "v1", **content: Any
+) -> None:
     """Create an object of any resource."""
     metadata = {"name": name, **content.pop("metadata", {})}
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"

@@ -1,4 +1,5 @@
 """What is granted to an operator in a cluster with authorization."""
+
 from __future__ import annotations
 
 import re
@@ -24,11 +25,18 @@ class Roles:
         metadata = {"name": "operator"} | ({} if namespace is None else {"namespace": namespace})
         subject = {"kind": "ServiceAccount", "name": "operator", "namespace": "default"}
         role = {"apiGroup": RBAC, "kind": f"{prefix}Role", "name": "operator"}
-        self._cluster.apply({
-            "apiVersion": f"{RBAC}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": self._rules[namespace]})
-        self._cluster.apply({
-            "apiVersion": f"{RBAC}/v1", "kind": f"{prefix}RoleBinding", "metadata": metadata,
-            "roleRef": role, "subjects": [subject]})
+        self._cluster.apply(
+            {"apiVersion": f"{RBAC}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": self._rules[namespace]}
+        )
+        self._cluster.apply(
+            {
+                "apiVersion": f"{RBAC}/v1",
+                "kind": f"{prefix}RoleBinding",
+                "metadata": metadata,
+                "roleRef": role,
+                "subjects": [subject],
+            }
+        )
 
     def follow(self, message: str, namespace: str | None = None) -> None:
         """Add the rules that the message advises to add."""

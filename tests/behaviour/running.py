@@ -1,4 +1,5 @@
 """The operator under test: started and stopped in the event loop of the test, with everything it says recorded."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,6 +20,7 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 class Decorator(Protocol):
     """Any of the decorators: to choose them by parameters of tests."""
+
     __name__: str
 
     def __call__(self, *args: Any, **options: Any) -> Callable[[Fn], Fn]: ...
@@ -73,27 +75,36 @@ class Journal(Generic[T]):
         await self.wait(lambda items: len(items) >= length)
 
     def noting(
-            self, what: Any, *, result: Any = None, error: Exception | None = None, times: int | None = None,
+        self,
+        what: Any,
+        *,
+        result: Any = None,
+        error: Exception | None = None,
+        times: int | None = None,
     ) -> Callable[..., Awaitable[Any]]:
         """
         Make a handler that notes this whenever it is called; or what this function makes of the arguments.
 
         Afterwards, it fails if there is an error: always, or in so many attempts.
         """
+
         async def fn(**kwargs: Any) -> Any:
             self.append(_make_note(what, kwargs))
             if error is not None and (times is None or kwargs["retry"] < times):
                 raise error
             return result
+
         return fn
 
     def accompanying(self, beginning: Any, end: Any = None) -> Callable[..., Awaitable[None]]:
         """Make a daemon that notes its beginning, waits until it is asked to exit, and notes its end if it has to."""
+
         async def fn(stopped: kopf.AsyncDaemonStopperChecker, **kwargs: Any) -> None:
             self.append(_make_note(beginning, {"stopped": stopped, **kwargs}))
             await stopped.wait()
             if end is not None:
                 self.append(_make_note(end, {"stopped": stopped, **kwargs}))
+
         return fn
 
 
@@ -120,7 +131,8 @@ class Logs(logging.Handler):
     def get_messages(self, name: str | None = None, *, level: int = logging.DEBUG) -> list[str]:
         """The messages about the object, or all messages; of that level and up."""
         return [
-            record.getMessage() for record in self.records
+            record.getMessage()
+            for record in self.records
             if record.levelno >= level and (name is None or _get_name(record) == name)
         ]
 
@@ -215,10 +227,16 @@ class Operator:
             assert hasattr(getattr(settings, group), field), name
             setattr(getattr(settings, group), field, value)
         self.configure(settings)
-        await kopf.operator(**{
-            "registry": self.registry, "settings": settings, "clusterwide": True,
-            "stop_flag": self._stop_flag, "ready_flag": ready_flag, **kwargs,
-        })
+        await kopf.operator(
+            **{
+                "registry": self.registry,
+                "settings": settings,
+                "clusterwide": True,
+                "stop_flag": self._stop_flag,
+                "ready_flag": ready_flag,
+                **kwargs,
+            }
+        )
 
     @property
     def is_running(self) -> bool:

@@ -1,4 +1,5 @@
 """The end of the operator in the middle of networking: nothing holds it, nothing is lost, reasons are told."""
+
 from __future__ import annotations
 
 import asyncio
@@ -48,7 +49,9 @@ async def test_silent_servers_do_not_hold_the_exit(operator: Operator, kex: Obje
 
 
 async def test_hanging_logins_do_not_hold_the_exit(
-        operator: Operator, registry: kopf.OperatorRegistry, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    calls: Calls,
 ) -> None:
     registry = kopf.OperatorRegistry()
     operator.registry = registry
@@ -66,7 +69,10 @@ async def test_hanging_logins_do_not_hold_the_exit(
 
 
 async def test_credentials_are_renewed_until_the_very_end(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """The last handlers save what they have done, even if the token has expired by then."""
     go = asyncio.Event()
@@ -91,7 +97,10 @@ async def test_credentials_are_renewed_until_the_very_end(
 
 @pytest.mark.fastforward
 async def test_embedded_tasks_fail_to_those_who_embed_them(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, logs: Logs,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     """The same for the credentials that are refused in the middle, and for the tasks."""
     logs.expected.append(".")
@@ -99,7 +108,8 @@ async def test_embedded_tasks_fail_to_those_who_embed_them(
     ready_flag, stop_flag = asyncio.Event(), asyncio.Event()
     settings = kopf.OperatorSettings()
     tasks = await kopf.spawn_tasks(
-        registry=registry, settings=settings, clusterwide=True, ready_flag=ready_flag, stop_flag=stop_flag)
+        registry=registry, settings=settings, clusterwide=True, ready_flag=ready_flag, stop_flag=stop_flag
+    )
     await ready_flag.wait()
     operator.cluster.faults.inject(401)
     operator.cluster.faults.cut_watches()

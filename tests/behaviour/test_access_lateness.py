@@ -1,4 +1,5 @@
 """Credentials that come late: the old ones are refused already, and the new ones are not there yet."""
+
 from __future__ import annotations
 
 import asyncio
@@ -52,7 +53,11 @@ def use_cluster_token(operator: Operator, kex: Objects) -> None:
 
 @pytest.mark.parametrize("delay", [0.5, 10, 50])
 async def test_late_tokens_are_waited_for(
-        operator: Operator, file: LateFile, kex: Objects, logs: Logs, delay: float,
+    operator: Operator,
+    file: LateFile,
+    kex: Objects,
+    logs: Logs,
+    delay: float,
 ) -> None:
     await operator.start()
     file.expire()
@@ -88,7 +93,10 @@ async def test_half_written_files_are_read_again(operator: Operator, file: LateF
 
 @pytest.mark.parametrize("times", [1, 4])
 async def test_stray_refusals_of_good_credentials_are_survived(
-        operator: Operator, kex: Objects, logs: Logs, times: int,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    times: int,
 ) -> None:
     """E.g. the service that knows the tokens is down: it is not the credentials that are bad."""
     kopf.on.create("kopfexamples")(do_nothing)
@@ -99,9 +107,13 @@ async def test_stray_refusals_of_good_credentials_are_survived(
 
 
 async def test_good_credentials_that_are_refused_forever_end_the_operator(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """After about a minute; and the server is not asked more and more often."""
+
     @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append(now())
@@ -121,7 +133,9 @@ async def test_good_credentials_that_are_refused_forever_end_the_operator(
 
 
 async def test_wrong_credentials_of_the_first_login_end_the_operator_at_once(
-        operator: Operator, change_kubeconfig: Callable[..., None], logs: Logs,
+    operator: Operator,
+    change_kubeconfig: Callable[..., None],
+    logs: Logs,
 ) -> None:
     change_kubeconfig(user={"token": "wrong"})
     kopf.on.create("kopfexamples")(do_nothing)
@@ -134,9 +148,13 @@ async def test_wrong_credentials_of_the_first_login_end_the_operator_at_once(
 
 
 async def test_handlers_that_give_up_are_not_asked_again(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """Those who know that it is in vain, say so; and the operator ends properly."""
+
     @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
@@ -158,9 +176,12 @@ async def test_handlers_that_give_up_are_not_asked_again(
 
 
 async def test_expired_credentials_are_waited_for(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The login brings what has expired already: it is not renewed yet."""
+
     @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
         calls.append("login")
@@ -177,7 +198,10 @@ async def test_expired_credentials_are_waited_for(
 
 
 async def test_the_exit_is_not_held_by_late_credentials(
-        operator: Operator, file: LateFile, peering: PeeringObject, logs: Logs,
+    operator: Operator,
+    file: LateFile,
+    peering: PeeringObject,
+    logs: Logs,
 ) -> None:
     """The peers cannot be told of it, but they see it soon."""
     operator.set("peering.mandatory", True)

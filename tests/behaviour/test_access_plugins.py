@@ -1,4 +1,5 @@
 """Exec plugins of kubeconfigs: an operator that authenticates by an external command, as with EKS, GKE, AKS, OIDC."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +22,11 @@ Change = Callable[..., None]
 
 @pytest.fixture
 def plugin(
-        operator: Operator, calls: Calls, tmp_path: pathlib.Path, as_users_run_it: None, change_kubeconfig: Change,
+    operator: Operator,
+    calls: Calls,
+    tmp_path: pathlib.Path,
+    as_users_run_it: None,
+    change_kubeconfig: Change,
 ) -> Plugin:
     """The plugin of the kubeconfig; it brings the token of the cluster until told otherwise."""
     kopf.on.create("kopfexamples")(calls.noting(lambda name, **_: name))
@@ -42,7 +47,11 @@ async def test_it_works_with_nothing_configured(operator: Operator, plugin: Plug
 
 @pytest.mark.fastforward
 async def test_expired_tokens_are_renewed_with_nothing_lost(
-        operator: Operator, plugin: Plugin, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    plugin: Plugin,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     plugin.bring(token=operator.cluster.token, expirationTimestamp=in_seconds(900))
     await operator.start()
@@ -56,7 +65,10 @@ async def test_expired_tokens_are_renewed_with_nothing_lost(
 
 
 async def test_refused_tokens_are_renewed_at_once(
-        operator: Operator, plugin: Plugin, kex: Objects, calls: Calls,
+    operator: Operator,
+    plugin: Plugin,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     await operator.start()
     operator.cluster.faults.expire_token()
@@ -91,7 +103,9 @@ async def test_failures_that_pass_are_waited_out(operator: Operator, plugin: Plu
 
 @pytest.mark.fastforward
 async def test_failures_that_do_not_pass_end_the_operator_with_the_reason(
-        operator: Operator, plugin: Plugin, change_kubeconfig: Change,
+    operator: Operator,
+    plugin: Plugin,
+    change_kubeconfig: Change,
 ) -> None:
     change_kubeconfig(user={"exec": plugin.make_stanza(installHint="Run `aws sso login`.")})
     plugin.behave(stderr="The SSO session has expired.", code=255)
@@ -103,7 +117,10 @@ async def test_failures_that_do_not_pass_end_the_operator_with_the_reason(
 
 @pytest.mark.fastforward
 async def test_failures_in_the_middle_end_the_operator_with_the_reason(
-        operator: Operator, plugin: Plugin, kex: Objects, logs: Logs,
+    operator: Operator,
+    plugin: Plugin,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     plugin.bring(token=operator.cluster.token, expirationTimestamp=in_seconds(900))
     await operator.start()
@@ -115,13 +132,23 @@ async def test_failures_in_the_middle_end_the_operator_with_the_reason(
         await operator.wait()
 
 
-@pytest.mark.parametrize(("fields", "message"), [
-    ({"command": "absent-plugin", "installHint": "brew install absent"}, "not found: install .* brew install absent"),
-    ({"interactiveMode": "Always"}, "needs a human at a terminal .*Use a service account"),
-    ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "update the plugin"),
-])
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"command": "absent-plugin", "installHint": "brew install absent"},
+            "not found: install .* brew install absent",
+        ),
+        ({"interactiveMode": "Always"}, "needs a human at a terminal .*Use a service account"),
+        ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "update the plugin"),
+    ],
+)
 async def test_what_cannot_work_is_said_at_once(
-        operator: Operator, plugin: Plugin, change_kubeconfig: Change, fields: dict[str, Any], message: str,
+    operator: Operator,
+    plugin: Plugin,
+    change_kubeconfig: Change,
+    fields: dict[str, Any],
+    message: str,
 ) -> None:
     change_kubeconfig(user={"exec": plugin.make_stanza(**fields)})
     await operator.launch()
@@ -132,6 +159,7 @@ async def test_what_cannot_work_is_said_at_once(
 
 async def test_login_handlers_can_use_it_too(operator: Operator, plugin: Plugin, kex: Objects, logs: Logs) -> None:
     kopf.on.login(id="login")(
-        lambda **kwargs: kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs))
+        lambda **kwargs: kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+    )
     await operator.start_and_handle(kex)
     assert not [message for message in logs.get_messages() if "in the event loop" in message]

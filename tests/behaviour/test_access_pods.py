@@ -1,4 +1,5 @@
 """Service accounts: an operator that runs in a pod, with the files that the kubelet mounts there and renews."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,9 +25,13 @@ async def cluster() -> AsyncIterator[LocalCluster]:
     """A cluster where only what is granted is permitted."""
     async with LocalCluster(authorization="rbac") as cluster:
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
-        cluster.apply({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "operator"},
-        })
+        cluster.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "ServiceAccount",
+                "metadata": {"namespace": "default", "name": "operator"},
+            }
+        )
         yield cluster
 
 
@@ -54,22 +59,34 @@ class Pod:
         """Permit the verbs on the custom resources, and the reading of their definitions."""
         rules = [
             {"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"], "verbs": list(verbs)},
-            {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
-             "verbs": ["list", "watch"]},
+            {
+                "apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions"],
+                "verbs": ["list", "watch"],
+            },
         ]
         group = "rbac.authorization.k8s.io"
-        self._cluster.apply({
-            "apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": "operator"}, "rules": rules})
-        self._cluster.apply({
-            "apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "operator"},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "operator"},
-            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "operator"}]})
+        self._cluster.apply(
+            {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": "operator"}, "rules": rules}
+        )
+        self._cluster.apply(
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": "operator"},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "operator"},
+                "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "operator"}],
+            }
+        )
 
 
 @pytest.fixture
 async def pod(
-        operator: Operator, calls: Calls, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
-        as_users_run_it: None,
+    operator: Operator,
+    calls: Calls,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    as_users_run_it: None,
 ) -> Pod:
     kopf.on.create("kopfexamples")(calls.noting(lambda name, **_: name))
     url = yarl.URL(operator.cluster.url)
@@ -88,7 +105,11 @@ async def test_it_works_with_nothing_configured(operator: Operator, pod: Pod, ke
 
 @pytest.mark.fastforward
 async def test_renewed_tokens_are_used_in_time(
-        operator: Operator, pod: Pod, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    pod: Pod,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """Tokens live for an hour, and are renewed after 80% of it: nothing is ever refused, and nobody logs in again."""
     await operator.start()
@@ -113,7 +134,10 @@ async def test_tokens_renewed_too_late(operator: Operator, pod: Pod, kex: Object
 
 @pytest.mark.fastforward
 async def test_tokens_that_are_never_renewed_end_the_operator(
-        operator: Operator, pod: Pod, kex: Objects, logs: Logs,
+    operator: Operator,
+    pod: Pod,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     logs.expected.append(".")
     await operator.start()
@@ -124,13 +148,24 @@ async def test_tokens_that_are_never_renewed_end_the_operator(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("missing", "message"), [
-    ("list", r".*cannot list resource \"kopfexamples\" in API group \"kopf.dev\".*"),
-    ("watch", r".*cannot watch resource \"kopfexamples\" in API group \"kopf.dev\".*"),
-    ("patch", r"The object could not be handled.*cannot patch resource \"kopfexamples\" in API group \"kopf.dev\".*"),
-])
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("list", r".*cannot list resource \"kopfexamples\" in API group \"kopf.dev\".*"),
+        ("watch", r".*cannot watch resource \"kopfexamples\" in API group \"kopf.dev\".*"),
+        (
+            "patch",
+            r"The object could not be handled.*cannot patch resource \"kopfexamples\" in API group \"kopf.dev\".*",
+        ),
+    ],
+)
 async def test_missing_permissions_are_named_and_taken_when_granted(
-        operator: Operator, pod: Pod, kex: Objects, logs: Logs, missing: str, message: str,
+    operator: Operator,
+    pod: Pod,
+    kex: Objects,
+    logs: Logs,
+    missing: str,
+    message: str,
 ) -> None:
     verbs = ["list", "watch", "patch"]
     pod.permit(*(verb for verb in verbs if verb != missing))

@@ -1,4 +1,5 @@
 """Proxies & TLS between the operator and the cluster: as the kubeconfig says, and as the settings say."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +25,10 @@ def _default_login(as_users_run_it: None) -> None:
 
 @pytest.mark.parametrize("cls", [HttpProxy, SocksProxy])
 async def test_proxies_of_the_kubeconfig(
-        operator: Operator, kex: Objects, change_kubeconfig: Any, cls: type[Proxy],
+    operator: Operator,
+    kex: Objects,
+    change_kubeconfig: Any,
+    cls: type[Proxy],
 ) -> None:
     proxy = cls()
     async with proxy.serve():
@@ -37,7 +41,10 @@ async def test_proxies_of_the_kubeconfig(
 
 @pytest.mark.fastforward
 async def test_proxies_that_are_down_are_waited_for(
-        operator: Operator, kex: Objects, change_kubeconfig: Any, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    change_kubeconfig: Any,
+    logs: Logs,
 ) -> None:
     proxy = HttpProxy()
     async with proxy.serve():
@@ -54,7 +61,10 @@ async def test_proxies_that_are_down_are_waited_for(
 
 @pytest.mark.parametrize("is_trusted", [True, False])
 async def test_proxies_of_the_environment_are_used_only_on_demand(
-        operator: Operator, kex: Objects, monkeypatch: pytest.MonkeyPatch, is_trusted: bool,
+    operator: Operator,
+    kex: Objects,
+    monkeypatch: pytest.MonkeyPatch,
+    is_trusted: bool,
 ) -> None:
     proxy = HttpProxy()
     async with proxy.serve():
@@ -74,7 +84,11 @@ async def test_proxies_of_the_environment_are_used_only_on_demand(
 
 @pytest.mark.parametrize("is_strict", [True, False])
 async def test_sloppy_certificates_are_accepted_on_demand(
-        operator: Operator, kex: Objects, change_kubeconfig: Any, tmp_path: pathlib.Path, is_strict: bool,
+    operator: Operator,
+    kex: Objects,
+    change_kubeconfig: Any,
+    tmp_path: pathlib.Path,
+    is_strict: bool,
 ) -> None:
     """As of clusters that were created years ago, which Python distrusts since 3.13."""
     operator.set("networking.strict_x509", is_strict)
@@ -94,14 +108,19 @@ async def test_sloppy_certificates_are_accepted_on_demand(
 
 
 async def test_other_names_of_servers(
-        operator: Operator, kex: Objects, change_kubeconfig: Any, tmp_path: pathlib.Path,
+    operator: Operator,
+    kex: Objects,
+    change_kubeconfig: Any,
+    tmp_path: pathlib.Path,
 ) -> None:
     authority = Authority()
     (tmp_path / "ca.crt").write_bytes(authority.pem)
     relay = TlsRelay(operator.cluster.url, operator.cluster.ca_data)
     async with relay.serve(authority.make_server_context("kubernetes.internal")):
         change_kubeconfig(
-            server=relay.url, certificate_authority="ca.crt", certificate_authority_data=None,
+            server=relay.url,
+            certificate_authority="ca.crt",
+            certificate_authority_data=None,
             tls_server_name="kubernetes.internal",
         )
         await operator.start_and_handle(kex)

@@ -1,4 +1,5 @@
 """Watch streams & requests in bad networks: silence, cuts, refusals, upgrades of the control plane, and no zombies."""
+
 from __future__ import annotations
 
 import asyncio
@@ -70,7 +71,9 @@ async def test_upgrades_of_the_control_plane(operator: Operator, kex: Objects, l
 
 @pytest.mark.fastforward
 async def test_a_watcher_that_fails_again_and_again_is_restarted_forever(
-        operator: Operator, kex: Objects, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     """What is wrong with one resource does not end the work for all others."""
     await operator.start()
@@ -93,7 +96,10 @@ async def test_a_watcher_that_fails_for_a_while_is_restarted(operator: Operator,
 
 
 async def test_logins_do_not_disturb_what_is_in_flight(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """Several handlers at once are refused, as the token is not valid anymore; the streams are not interrupted."""
     started, go = Journal[str](), asyncio.Event()
@@ -123,10 +129,14 @@ async def test_hanging_extensions_hold_nobody_else(operator: Operator, kex: Obje
     kopf.on.login(registry=registry)(kopf.login_with_kubeconfig)
     kopf.on.create("kopf.dev", "kopfexamples", registry=registry)(lambda **_: None)
     kopf.on.event("roles.rbac.authorization.k8s.io", registry=registry)(calls.noting(lambda name, **_: (name, "role")))
-    operator.cluster.apply({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-        "metadata": {"namespace": "default", "name": "obj"}, "rules": [],
-    })
+    operator.cluster.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"namespace": "default", "name": "obj"},
+            "rules": [],
+        }
+    )
     faults, loop = operator.cluster.faults, asyncio.get_running_loop()
     started = loop.time()
     faults.inject(action="delay", latency=1000, path=r"/apis/rbac.authorization.k8s.io/v1$")
@@ -141,7 +151,9 @@ async def test_hanging_extensions_hold_nobody_else(operator: Operator, kex: Obje
 
 @pytest.mark.fastforward
 async def test_filtered_handlers_see_the_deletions_that_nobody_has_watched(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     seen: list[tuple[str | None, str]] = []
 

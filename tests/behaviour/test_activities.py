@@ -1,4 +1,5 @@
 """The life of the operator: startup, login, cleanup; in which order, and what if they fail."""
+
 from __future__ import annotations
 
 import asyncio
@@ -71,20 +72,33 @@ async def test_startup_handlers_are_retried(operator: Operator, calls: Calls) ->
             raise ValueError("boom")
 
     kopf.on.startup(id="temporary")(
-        calls.noting(lambda retry, **_: ("temporary", retry), error=kopf.TemporaryError("not yet", delay=10), times=2))
+        calls.noting(lambda retry, **_: ("temporary", retry), error=kopf.TemporaryError("not yet", delay=10), times=2)
+    )
     started = loop.time()
     await operator.launch()
     assert [call for call in calls if call[0] == "arbitrary"] == [
-        ("arbitrary", 0, 0), ("arbitrary", 1, 60), ("arbitrary", 2, 120)]
+        ("arbitrary", 0, 0),
+        ("arbitrary", 1, 60),
+        ("arbitrary", 2, 120),
+    ]
     assert [call for call in calls if call[0] == "temporary"] == [("temporary", i) for i in range(3)]
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("options", "attempts"), [
-    ({"retries": 3}, 3), ({"errors": kopf.ErrorsMode.PERMANENT}, 1), ({"timeout": 100}, 2),
-], ids=str)
+@pytest.mark.parametrize(
+    ("options", "attempts"),
+    [
+        ({"retries": 3}, 3),
+        ({"errors": kopf.ErrorsMode.PERMANENT}, 1),
+        ({"timeout": 100}, 2),
+    ],
+    ids=str,
+)
 async def test_limits_of_startup_handlers(
-        operator: Operator, calls: Calls, options: dict[str, Any], attempts: int,
+    operator: Operator,
+    calls: Calls,
+    options: dict[str, Any],
+    attempts: int,
 ) -> None:
     kopf.on.startup(**options, id="bad")(calls.noting("called", error=ValueError("boom")))
     await operator.launch()
@@ -115,7 +129,9 @@ async def test_settings_of_startup_handlers_are_in_effect(operator: Operator, ke
     obj = await kex.wait(lambda obj: "example.com/last" in obj["metadata"].get("annotations", {}))
     assert obj["metadata"]["finalizers"] == ["example.com/mine"]
     assert obj["metadata"]["annotations"] == {
-        "example.com/last": '{"spec":{"field":"value"}}\n', "example.com/kopf-managed": "yes"}
+        "example.com/last": '{"spec":{"field":"value"}}\n',
+        "example.com/kopf-managed": "yes",
+    }
 
 
 @pytest.mark.parametrize("way", ["stop", "cancel"])
@@ -152,7 +168,8 @@ async def test_cleanup_happens_after_a_fatal_failure(operator: Operator, calls: 
 @pytest.mark.fastforward
 async def test_failures_of_cleanup_are_retried_and_reported(operator: Operator, logs: Logs, calls: Calls) -> None:
     kopf.on.cleanup(id="retried")(
-        calls.noting(lambda retry, **_: ("retried", retry), error=kopf.TemporaryError("not yet", delay=5), times=2))
+        calls.noting(lambda retry, **_: ("retried", retry), error=kopf.TemporaryError("not yet", delay=5), times=2)
+    )
 
     @kopf.on.cleanup(id="bad")
     async def bad(**_: Any) -> None:

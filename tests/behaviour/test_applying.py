@@ -1,4 +1,5 @@
 """Applying: children are made what they are to be, by any handler, with no write when nothing changes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,11 +26,14 @@ def make_deployment(name: str, *, replicas: int | None = 1, cpu: str = "1000m") 
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
 
 
-
 async def test_children_are_created_changed_and_restored(
-        operator: Operator, kex: Objects, calls: Calls, api: API,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
 ) -> None:
     """Each change of the child by others is mended once; what others have set is left to them."""
+
     @kopf.on.create("kopfexamples", owns="deployments")
     @kopf.on.update("kopfexamples", owns="deployments")
     async def fn(name: str, spec: Any, **_: Any) -> None:
@@ -103,7 +107,11 @@ async def test_synchronous_handlers_and_models(operator: Operator, kex: Objects,
     def fn(**_: Any) -> None:
         meta = kubernetes.client.V1ObjectMeta(name="cm")
         child = kubernetes.client.V1ConfigMap(
-            api_version="v1", kind="ConfigMap", metadata=meta, data={"key": "value"}, binary_data=None,
+            api_version="v1",
+            kind="ConfigMap",
+            metadata=meta,
+            data={"key": "value"},
+            binary_data=None,
         )
         calls.append(kopf.apply(child)["data"])
         assert meta.owner_references is None
@@ -115,12 +123,15 @@ async def test_synchronous_handlers_and_models(operator: Operator, kex: Objects,
     assert stored["metadata"]["ownerReferences"]
 
 
-@pytest.mark.parametrize(("child", "error"), [
-    ({"apiVersion": "v1", "kind": "Unknown"}, "The cluster has no 'Unknown' in 'v1'"),
-    ({"kind": "Pod"}, "The cluster has no 'Pod' in ''"),
-    ({"apiVersion": "v1", "kind": "ConfigMap", "data": 5}, "400 BadRequest"),
-    ("text", "str is not supported as a Kubernetes object"),
-])
+@pytest.mark.parametrize(
+    ("child", "error"),
+    [
+        ({"apiVersion": "v1", "kind": "Unknown"}, "The cluster has no 'Unknown' in 'v1'"),
+        ({"kind": "Pod"}, "The cluster has no 'Pod' in ''"),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "data": 5}, "400 BadRequest"),
+        ("text", "str is not supported as a Kubernetes object"),
+    ],
+)
 async def test_impossible_children(operator: Operator, kex: Objects, logs: Logs, child: Any, error: str) -> None:
     @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT)
     async def fn(**_: Any) -> None:

@@ -1,4 +1,5 @@
 """The causes: what happens to an object, and which handlers are called for that."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -15,11 +16,14 @@ def _handlers(calls: Calls) -> None:
     """One handler of each kind, named by its kind."""
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume):
         decorator("kopfexamples", id=decorator.__name__, param=decorator.__name__)(
-            lambda param, reason, **_: calls.append((param, str(reason.value))))
+            lambda param, reason, **_: calls.append((param, str(reason.value)))
+        )
 
 
 async def test_existing_objects_never_handled_before_are_created_and_resumed(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     await kex.create()
     await operator.start()
@@ -46,7 +50,10 @@ async def test_objects_are_created_and_updated_and_deleted(operator: Operator, k
 
 @pytest.mark.parametrize("stanza", ["labels", "annotations"])
 async def test_labels_and_annotations_are_essential(
-        operator: Operator, kex: Objects, calls: Calls, stanza: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    stanza: str,
 ) -> None:
     await operator.start_and_handle(kex)
     await kex.merge({"metadata": {stanza: {"some": "value"}}})
@@ -54,13 +61,20 @@ async def test_labels_and_annotations_are_essential(
     assert calls == [("create", "create"), ("update", "update")]
 
 
-@pytest.mark.parametrize("patch", [
-    {"status": {"field": "value"}},
-    {"metadata": {"finalizers": ["example.com/theirs", "kopf.zalando.org/KopfFinalizerMarker"]}},
-    {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}},
-], ids=["status", "finalizers", "kubectl"])
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"status": {"field": "value"}},
+        {"metadata": {"finalizers": ["example.com/theirs", "kopf.zalando.org/KopfFinalizerMarker"]}},
+        {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}}},
+    ],
+    ids=["status", "finalizers", "kubectl"],
+)
 async def test_other_changes_are_not_updates(
-        operator: Operator, kex: Objects, calls: Calls, patch: dict[str, Any],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    patch: dict[str, Any],
 ) -> None:
     await operator.start_and_handle(kex)
     await kex.merge(patch)
@@ -69,7 +83,9 @@ async def test_other_changes_are_not_updates(
 
 
 async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     await operator.start_and_handle(kex)
     await operator.stop()
@@ -81,10 +97,13 @@ async def test_objects_deleted_before_the_start_are_deleted_and_not_resumed(
 
 
 async def test_resuming_is_possible_for_deleted_objects_on_demand(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.resume("kopfexamples", deleted=True)(
-        lambda reason, **_: calls.append(("resume deleted", str(reason.value))))
+        lambda reason, **_: calls.append(("resume deleted", str(reason.value)))
+    )
     await kex.create()
     await operator.start()
     await kex.wait_handled()
@@ -97,7 +116,9 @@ async def test_resuming_is_possible_for_deleted_objects_on_demand(
 
 
 async def test_objects_created_and_deleted_while_the_operator_runs_are_never_resumed(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     await operator.start_and_handle(kex)
     operator.cluster.faults.cut_watches()
@@ -118,7 +139,9 @@ async def test_resuming_happens_once_in_the_life_of_an_operator(operator: Operat
 
 
 async def test_changes_back_and_forth_before_the_handling_are_no_change(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     await operator.start_and_handle(kex)
     await operator.stop()

@@ -1,4 +1,5 @@
 """Changes while the previous ones are being handled: every handler ends up with the latest state, and in order."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -19,7 +20,9 @@ async def change_once(kex: Objects, patch: Any, done: list[bool]) -> None:
 
 
 async def test_a_change_that_is_undone_is_undone_for_those_who_have_seen_it(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     done: list[bool] = []
 
@@ -48,7 +51,8 @@ async def test_a_change_on_top_of_a_change_is_seen_by_all(operator: Operator, ke
         await change_once(kex, {"spec": {"field": "newest"}}, done)
 
     kopf.on.update("kopfexamples", id="second")(
-        calls.noting(lambda spec, old, **_: ("second", old["spec"]["field"], spec["field"])))
+        calls.noting(lambda spec, old, **_: ("second", old["spec"]["field"], spec["field"]))
+    )
     await operator.start_and_handle(kex)
     await kex.merge({"spec": {"field": "new"}})
     await kex.wait_handled(field="newest")
@@ -57,7 +61,9 @@ async def test_a_change_on_top_of_a_change_is_seen_by_all(operator: Operator, ke
 
 
 async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     done: list[bool] = []
 
@@ -75,7 +81,10 @@ async def test_changes_of_other_fields_do_not_repeat_the_handlers_of_fields(
 
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update], ids=["create", "update"])
 async def test_own_patches_do_not_repeat_the_handler_ahead_of_its_schedule(
-        operator: Operator, kex: Objects, calls: Calls, decorator: Any,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    decorator: Any,
 ) -> None:
     async def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
         calls.append((retry, round(now() - started)))
@@ -98,9 +107,13 @@ async def test_own_patches_do_not_repeat_the_handler_ahead_of_its_schedule(
 
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update], ids=["create", "update"])
 async def test_changes_by_others_do_not_cut_the_delays_of_retries(
-        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    decorator: Decorator,
 ) -> None:
     """The next attempt will see the fresh state anyway; and it was asked to wait."""
+
     @decorator("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, retry: int, **_: Any) -> None:
         calls.append((retry, spec.get("other"), round(now() - started)))

@@ -3,6 +3,7 @@ Chaos: the API fails at any moment; everything is handled, nothing twice.
 
 The random decisions are seeded. What exactly is going on at those moments still differs from run to run.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -39,6 +40,7 @@ async def test_a_failing_api(api: API, operator: Operator, logs: Logs) -> None:
     done = asyncio.Event()
 
     for id in ("first", "second"):
+
         @kopf.on.create("kopf.dev", "kopfexamples", id=id, param=id)
         async def fn(name: str, param: str, **_: Any) -> str:
             calls[name, param] += 1
@@ -72,8 +74,12 @@ async def test_a_failing_api(api: API, operator: Operator, logs: Logs) -> None:
 async def create_all(api: API, names: Iterator[int]) -> None:
     """Create objects as long as there are names for them, in spite of everything."""
     for number in names:
-        obj = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-               "metadata": {"name": f"obj{number}"}, "spec": {"field": number}}
+        obj = {
+            "apiVersion": "kopf.dev/v1",
+            "kind": "KopfExample",
+            "metadata": {"name": f"obj{number}"},
+            "spec": {"field": number},
+        }
         is_created = False
         while not is_created:
             with contextlib.suppress(Refused):

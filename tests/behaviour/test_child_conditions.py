@@ -1,4 +1,5 @@
 """Conditions by children: an object says whether all that its reconcilers have yielded is ready."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -22,6 +23,7 @@ JOB = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": POD}}
 def has(**statuses: str) -> Any:
     def check(obj: Obj) -> bool:
         return {type: item["status"] for type, item in get_conditions(obj).items()} == statuses
+
     return check
 
 
@@ -100,19 +102,27 @@ async def test_failures(operator: Operator, sub: Objects, api: API) -> None:
     assert get_conditions(obj)["Ready"]["reason"] == "ForeignObjectError"
 
 
-@pytest.mark.parametrize(("options", "types"), [
-    ({"retries": 2, "backoff": 1}, {"Stalled"}),
-    ({"retries": 2, "backoff": 10_000}, {"Reconciling"}),
-    ({"errors": kopf.ErrorsMode.PERMANENT}, {"Stalled"}),
-    ({"errors": kopf.ErrorsMode.IGNORED}, {"Stalled"}),
-    ({"timeout": 100, "backoff": 200}, {"Stalled"}),
-    ({}, {"Reconciling"}),
-])
+@pytest.mark.parametrize(
+    ("options", "types"),
+    [
+        ({"retries": 2, "backoff": 1}, {"Stalled"}),
+        ({"retries": 2, "backoff": 10_000}, {"Reconciling"}),
+        ({"errors": kopf.ErrorsMode.PERMANENT}, {"Stalled"}),
+        ({"errors": kopf.ErrorsMode.IGNORED}, {"Stalled"}),
+        ({"timeout": 100, "backoff": 200}, {"Stalled"}),
+        ({}, {"Reconciling"}),
+    ],
+)
 @pytest.mark.parametrize("is_used", [True, False])
 async def test_failures_for_good(
-        operator: Operator, sub: Objects, options: dict[str, Any], types: set[str], is_used: bool,
+    operator: Operator,
+    sub: Objects,
+    options: dict[str, Any],
+    types: set[str],
+    is_used: bool,
 ) -> None:
     """Nobody tries it again, whatever the error is; it can be in the function, or be in that of the used objects."""
+
     def fail(**_: Any) -> Any:
         raise RuntimeError("boom")
 
@@ -154,8 +164,11 @@ async def explored_fn(name: str, spec: Any, patch: kopf.Patch, **_: Any) -> Any:
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "image"}]}}
     selector = {"matchLabels": labels}
-    yield {"apiVersion": "apps/v1", "kind": "Deployment",
-           "spec": {"replicas": spec["replicas"], "selector": selector, "template": template}}
+    yield {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "spec": {"replicas": spec["replicas"], "selector": selector, "template": template},
+    }
     kopf.conditions(patch)["Scaled"] = kopf.Condition(spec["replicas"] > 1, "Counted")
 
 

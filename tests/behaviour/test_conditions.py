@@ -1,4 +1,5 @@
 """Conditions that handlers set: by the conventions, those of others are left alone; no write without a change."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,6 +29,7 @@ def get_subresource(objects: Objects) -> str:
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_handlers_of_changes(operator: Operator, objects: Objects, is_async: bool) -> None:
     """The results are stored together with them; the generation is noted if it can be caught up with."""
+
     def fn(patch: kopf.Patch, spec: Any, **_: Any) -> str:
         kopf.conditions(patch)["Ready"] = kopf.Condition(spec["replicas"] > 0, reason="Counted", message="all")
         return "done"
@@ -70,7 +72,10 @@ async def test_nothing_is_written_if_nothing_changes(operator: Operator, objects
 
 @pytest.mark.parametrize("kind", ["create", "daemon"])
 async def test_conditions_of_others_that_come_meanwhile_stay(
-        operator: Operator, objects: Objects, calls: Calls, kind: str,
+    operator: Operator,
+    objects: Objects,
+    calls: Calls,
+    kind: str,
 ) -> None:
     decorator = kopf.daemon if kind == "daemon" else kopf.on.create
     theirs = {"type": "Theirs", "status": "True", "reason": "Up", "message": "", "lastTransitionTime": "2026-01-01"}

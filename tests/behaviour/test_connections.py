@@ -1,4 +1,5 @@
 """How many connections there are: each patch needs one, and any number of daemons and timers can have patches."""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,6 +32,7 @@ async def barrier() -> asyncio.Barrier:
 
 def declare(decorate: Decorate, barrier: asyncio.Barrier) -> None:
     """Let the handlers wait for each other, and end together."""
+
     @decorate("kopfexamples")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         await barrier.wait()
@@ -54,14 +56,19 @@ async def count_connections(operator: Operator, kex: Objects) -> int:
 
 @pytest.mark.parametrize("decorate", [on_creation, by_timer], ids=["creation", "timer"])
 async def test_those_who_end_together_are_not_patched_at_once(
-    operator: Operator, kex: Objects, barrier: asyncio.Barrier, decorate: Decorate,
+    operator: Operator,
+    kex: Objects,
+    barrier: asyncio.Barrier,
+    decorate: Decorate,
 ) -> None:
     declare(decorate, barrier)
     assert LANE_WIDTH / 2 <= await count_connections(operator, kex) <= LANE_WIDTH + 10
 
 
 async def test_there_are_as_many_as_objects_may_be_processed(
-    operator: Operator, kex: Objects, barrier: asyncio.Barrier,
+    operator: Operator,
+    kex: Objects,
+    barrier: asyncio.Barrier,
 ) -> None:
     declare(by_timer, barrier)
     operator.set("queueing.worker_limit", COUNT)
@@ -69,7 +76,10 @@ async def test_there_are_as_many_as_objects_may_be_processed(
 
 
 async def test_other_resources_do_not_wait(
-    operator: Operator, kex: Objects, sub: Objects, barrier: asyncio.Barrier,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    barrier: asyncio.Barrier,
 ) -> None:
     declare(by_timer, barrier)
     kopf.on.create("kopfstatusexamples", id="fn")(lambda **_: "done")

@@ -1,4 +1,5 @@
 """What a handler sets in context variables is seen neither by other objects nor by the next runs of a timer."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Daemons: functions that accompany every object: how they begin, what they see, and what they leave on it."""
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +25,9 @@ async def test_they_are_started_for_every_created_object(operator: Operator, kex
 
 
 async def test_they_are_started_for_existing_objects_when_the_operator_starts_and_restarts(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples")(calls.accompanying(lambda name, **_: name))
     await kex.create()
@@ -36,7 +39,9 @@ async def test_they_are_started_for_existing_objects_when_the_operator_starts_an
 
 
 async def test_async_daemons_run_in_the_loop_and_sync_ones_in_threads(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     main = threading.current_thread()
     kopf.daemon("kopfexamples")(calls.accompanying(lambda **_: ("async", threading.current_thread() is main)))
@@ -65,12 +70,15 @@ async def test_a_pre_scaled_executor_holds_many_sync_daemons(operator: Operator,
 
 
 async def test_several_daemons_of_one_object_run_together_with_its_handlers(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """They do not hold the handlers of changes, and the object is handled as usual."""
     for id in ("a", "b"):
         kopf.daemon("kopfexamples", id=id, param=id)(
-            calls.accompanying(lambda param, **_: param, lambda param, **_: f"-{param}"))
+            calls.accompanying(lambda param, **_: param, lambda param, **_: f"-{param}")
+        )
 
     @kopf.on.create("kopfexamples")
     @kopf.on.update("kopfexamples")
@@ -85,10 +93,16 @@ async def test_several_daemons_of_one_object_run_together_with_its_handlers(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize("delay", [30, 7200.0, lambda **_: 30, lambda spec, **_: spec["delay"]],
-                         ids=["int", "float", "callable", "callable-of-kwargs"])
+@pytest.mark.parametrize(
+    "delay",
+    [30, 7200.0, lambda **_: 30, lambda spec, **_: spec["delay"]],
+    ids=["int", "float", "callable", "callable-of-kwargs"],
+)
 async def test_the_initial_delay_postpones_the_start(
-        operator: Operator, kex: Objects, calls: Calls, delay: Any,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    delay: Any,
 ) -> None:
     kopf.daemon("kopfexamples", initial_delay=delay)(calls.accompanying(lambda **_: asyncio.get_running_loop().time()))
     await operator.start()
@@ -118,7 +132,10 @@ async def test_deletion_during_the_initial_delay(operator: Operator, kex: Object
 
 
 async def test_a_failing_callable_of_the_initial_delay_does_not_lose_the_daemon(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     def get_delay(**_: Any) -> float:
         calls.append("asked")

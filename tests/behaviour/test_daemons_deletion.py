@@ -1,4 +1,5 @@
 """Daemons together with deletion handlers and finalizers; and what remains in memory of gone objects."""
+
 from __future__ import annotations
 
 import asyncio
@@ -45,7 +46,11 @@ async def test_nothing_but_the_finalizer_is_put_on_the_object(operator: Operator
 @pytest.mark.fastforward
 @pytest.mark.parametrize(("daemon_time", "handler_time"), [(0, 0), (100, 0), (0, 100), (100, 100)])
 async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
-        operator: Operator, kex: Objects, calls: Calls, daemon_time: float, handler_time: float,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    daemon_time: float,
+    handler_time: float,
 ) -> None:
     @kopf.daemon("kopfexamples", id="daemon_fn")
     async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
@@ -55,6 +60,7 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
         calls.append("daemon exited")
 
     for id in ("first", "second"):
+
         @kopf.on.delete("kopfexamples", id=id, param=id)
         async def delete_fn(param: str, retry: int, **_: Any) -> None:
             await asyncio.sleep(handler_time)
@@ -70,9 +76,12 @@ async def test_deletion_handlers_and_daemons_are_both_awaited_and_happen_once(
 
 
 async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """Both are stored before our finalizer is removed, and no other one is touched."""
+
     @kopf.daemon("kopfexamples", id="daemon_fn")
     async def daemon_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
         calls.append("started")
@@ -83,8 +92,9 @@ async def test_results_of_deletion_and_of_daemons_on_blocked_objects(
     await operator.start_and_create(kex, finalizers=["example.com/theirs"])
     await calls.wait_length(1)
     await kex.delete()
-    obj = await kex.wait(lambda obj: get_finalizers(obj) == ["example.com/theirs"]
-                         and "deletionTimestamp" in obj["metadata"])
+    obj = await kex.wait(
+        lambda obj: get_finalizers(obj) == ["example.com/theirs"] and "deletionTimestamp" in obj["metadata"]
+    )
     assert obj["status"] == {"daemon_fn": "exited", "delete_fn": "done"}
     await kex.release()
     await kex.wait_gone()
@@ -144,10 +154,16 @@ async def test_the_memory_of_gone_objects_is_freed(operator: Operator, kex: Obje
     assert [ref() for ref in calls] == [None] * 10
 
 
-@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.on.delete, kopf.index, kopf.timer],
-                         ids=lambda decorator: decorator.__name__)
+@pytest.mark.parametrize(
+    "decorator",
+    [kopf.on.event, kopf.on.create, kopf.on.delete, kopf.index, kopf.timer],
+    ids=lambda decorator: decorator.__name__,
+)
 async def test_memos_of_gone_objects_are_freed_with_any_kind_of_handlers(
-        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    decorator: Decorator,
 ) -> None:
     class Value:
         """Something that a weak reference can be made to."""

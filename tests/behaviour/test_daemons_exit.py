@@ -1,4 +1,5 @@
 """The exit of the operator with daemons and timers: everyone is told, nobody holds it for longer than documented."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,11 +17,14 @@ pytestmark = pytest.mark.lagging
 
 @pytest.mark.fastforward
 async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """They will be started again by the next operator, so the finalizers stay."""
     kopf.daemon("kopfexamples", id="fn")(
-        calls.accompanying(lambda name, **_: name, lambda stopped, **_: stopped.reason))
+        calls.accompanying(lambda name, **_: name, lambda stopped, **_: stopped.reason)
+    )
     await operator.start()
     await kex.create_all(f"obj{i}" for i in range(20))
     await calls.wait_length(20)
@@ -35,9 +39,13 @@ async def test_daemons_exit_with_the_operator_and_the_objects_remain_blocked(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("seconds", [0, 1, 3])
 async def test_daemons_that_need_some_time_have_it(
-        operator: Operator, kex: Objects, calls: Calls, seconds: float,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    seconds: float,
 ) -> None:
     """And what they return is stored, as the connection is closed afterwards."""
+
     @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> str:
         calls.append("started")
@@ -58,17 +66,33 @@ async def test_daemons_that_need_some_time_have_it(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("kind", "all_options", "expected"), [
-    pytest.param(kopf.daemon, [{"cancellation_backoff": 1, "cancellation_timeout": 1}], 1, id="by their stages"),
-    pytest.param(kopf.daemon, [
-        {}, {"cancellation_backoff": 1000}, {"cancellation_backoff": 1000, "cancellation_timeout": 1000},
-    ], 5, id="in five seconds whatever their stages"),
-    pytest.param(kopf.timer, [{"interval": 1}], 5, id="timers"),
-])
+@pytest.mark.parametrize(
+    ("kind", "all_options", "expected"),
+    [
+        pytest.param(kopf.daemon, [{"cancellation_backoff": 1, "cancellation_timeout": 1}], 1, id="by their stages"),
+        pytest.param(
+            kopf.daemon,
+            [
+                {},
+                {"cancellation_backoff": 1000},
+                {"cancellation_backoff": 1000, "cancellation_timeout": 1000},
+            ],
+            5,
+            id="in five seconds whatever their stages",
+        ),
+        pytest.param(kopf.timer, [{"interval": 1}], 5, id="timers"),
+    ],
+)
 async def test_those_who_hang_are_cancelled(
-        operator: Operator, kex: Objects, calls: Calls, kind: Decorator, all_options: list[Any], expected: float,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    kind: Decorator,
+    all_options: list[Any],
+    expected: float,
 ) -> None:
     for number, options in enumerate(all_options):
+
         @kind("kopfexamples", id=f"fn{number}", **options)
         async def fn(**_: Any) -> None:
             calls.append("started")
@@ -89,9 +113,12 @@ async def test_those_who_hang_are_cancelled(
 
 @pytest.mark.fastforward
 async def test_many_stubborn_daemons_do_not_hold_the_exit_for_longer(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """Those that refuse to be cancelled: the time does not depend on how many they are."""
+
     @kopf.daemon("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
@@ -115,6 +142,7 @@ async def test_many_stubborn_daemons_do_not_hold_the_exit_for_longer(
 @pytest.mark.fastforward
 async def test_orphaned_daemons_are_cancelled_too(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Nothing of an embedded operator goes on after it, even if its object has not waited for the daemon."""
+
     @kopf.daemon("kopfexamples", cancellation_timeout=1, id="fn")
     async def fn(**_: Any) -> None:
         calls.append("started")
@@ -138,9 +166,12 @@ async def test_orphaned_daemons_are_cancelled_too(operator: Operator, kex: Objec
 
 @pytest.mark.lagging(False)
 async def test_hung_sync_daemons_do_not_hold_the_exit_of_embedded_operators(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """A thread cannot be stopped, so it is left alone."""
+
     @kopf.daemon("kopfexamples", id="fn")
     def fn(**_: Any) -> None:
         calls.append("started")
@@ -175,7 +206,10 @@ async def test_what_only_waits_exits_at_once(operator: Operator, kex: Objects, o
 
 @pytest.mark.fastforward
 async def test_whatever_is_cancelled_at_the_exit_is_logged_so(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     async def fn(**_: Any) -> None:
         calls.append("started")

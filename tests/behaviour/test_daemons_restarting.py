@@ -1,4 +1,5 @@
 """When daemons end by themselves: results, patches, errors, retries; and when they are started again or never."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +15,9 @@ pytestmark = pytest.mark.fastforward
 
 
 async def test_daemons_that_exit_are_not_started_again_in_this_operator(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.noting("called"))
     await operator.start_and_create(kex)
@@ -30,7 +33,10 @@ async def test_daemons_that_exit_are_not_started_again_in_this_operator(
 
 @pytest.mark.parametrize("delay", [10, 3600.5])
 async def test_temporary_errors_restart_the_daemon_after_their_delay(
-        operator: Operator, kex: Objects, calls: Calls, delay: float,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    delay: float,
 ) -> None:
     @kopf.daemon("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
@@ -46,7 +52,10 @@ async def test_temporary_errors_restart_the_daemon_after_their_delay(
 
 @pytest.mark.parametrize("delay", [None, 0])
 async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
-        operator: Operator, kex: Objects, calls: Calls, delay: float | None,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    delay: float | None,
 ) -> None:
     @kopf.daemon("kopfexamples", when=lambda name, **_: name == "obj", id="fn")
     async def fn(retry: int, **_: Any) -> None:
@@ -71,7 +80,8 @@ async def test_no_delay_is_an_instant_restart_which_does_not_block_the_operator(
 async def test_arbitrary_errors_are_retried_after_the_backoff(operator: Operator, kex: Objects, calls: Calls) -> None:
     for id, own in {"default": None, "own": 7}.items():
         kopf.daemon("kopfexamples", id=id, param=id, backoff=own)(
-            calls.noting(lambda param, **_: (param, now()), error=Exception("boo"), times=3))
+            calls.noting(lambda param, **_: (param, now()), error=Exception("boo"), times=3)
+        )
 
     await operator.start_and_create(kex)
     await calls.wait_length(8)
@@ -97,17 +107,25 @@ async def test_the_mixed_example_of_errors(operator: Operator, kex: Objects, cal
     assert [runtime for _, runtime in calls] == pytest.approx([0, 100, 200, 300, 310, 320], abs=2)
 
 
-@pytest.mark.parametrize(("options", "error", "expected"), [
-    ({}, kopf.PermanentError("boo"), 1),
-    ({}, kopf.HandlerTimeoutError("boo"), 1),
-    ({"retries": 3}, Exception("boo"), 3),
-    ({"timeout": 250, "backoff": 100}, Exception("boo"), 3),
-    ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("boo"), 1),
-    ({"errors": kopf.ErrorsMode.IGNORED}, Exception("boo"), 1),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "expected"),
+    [
+        ({}, kopf.PermanentError("boo"), 1),
+        ({}, kopf.HandlerTimeoutError("boo"), 1),
+        ({"retries": 3}, Exception("boo"), 3),
+        ({"timeout": 250, "backoff": 100}, Exception("boo"), 3),
+        ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("boo"), 1),
+        ({"errors": kopf.ErrorsMode.IGNORED}, Exception("boo"), 1),
+    ],
+)
 async def test_permanent_errors_and_limits_end_the_daemon_until_the_operator_restarts(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, options: dict[str, Any], error: Exception,
-        expected: int,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    options: dict[str, Any],
+    error: Exception,
+    expected: int,
 ) -> None:
     kopf.daemon("kopfexamples", **options, id="fn")(calls.noting("called", error=error))
     await operator.start_and_create(kex)
@@ -121,7 +139,10 @@ async def test_permanent_errors_and_limits_end_the_daemon_until_the_operator_res
 
 
 async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_deleted(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("later", delay=100000)))
     await operator.start_and_create(kex)
@@ -133,7 +154,9 @@ async def test_daemons_waiting_for_a_retry_exit_at_once_when_the_object_is_delet
 
 
 async def test_daemons_that_fail_while_being_stopped_are_not_retried(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
@@ -149,11 +172,20 @@ async def test_daemons_that_fail_while_being_stopped_are_not_retried(
     assert calls == ["called"]
 
 
-@pytest.mark.parametrize(("kind", "complaint"), [
-    ("result", ".*'fn'.*JSON.*"), ("patch", ".*such values are not accepted.*|.*[Ii]nvalid.*"),
-])
+@pytest.mark.parametrize(
+    ("kind", "complaint"),
+    [
+        ("result", ".*'fn'.*JSON.*"),
+        ("patch", ".*such values are not accepted.*|.*[Ii]nvalid.*"),
+    ],
+)
 async def test_what_can_never_be_stored_is_reported_and_does_not_hold_the_object(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, kind: str, complaint: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    kind: str,
+    complaint: str,
 ) -> None:
     @kopf.daemon("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> Any:
@@ -191,6 +223,7 @@ async def test_patches_go_to_the_object_after_each_attempt(operator: Operator, k
 
 async def test_exclusion_forever_by_annotations(operator: Operator, kex: Objects, calls: Calls) -> None:
     """As in the tips & tricks: even the restarted operator does not start the daemon again."""
+
     @kopf.daemon("kopfexamples", annotations={"never-again": kopf.ABSENT}, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")

@@ -1,4 +1,5 @@
 """The ``stopped`` kwarg of daemons: how they learn that it is time to exit, and why."""
+
 from __future__ import annotations
 
 import asyncio
@@ -65,7 +66,11 @@ async def test_sync_wait(operator: Operator, kex: Objects, calls: Calls) -> None
 @pytest.mark.parametrize("kind", ["async", "sync"])
 @pytest.mark.parametrize("reason", [R.RESOURCE_DELETED, R.FILTERS_MISMATCH, R.OPERATOR_EXITING])
 async def test_reasons(
-        operator: Operator, kex: Objects, calls: Calls, reason: kopf.DaemonStoppingReason, kind: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    reason: kopf.DaemonStoppingReason,
+    kind: str,
 ) -> None:
     def describe(stopped: Any, **_: Any) -> Any:
         return type(stopped), bool(stopped), stopped.is_set(), stopped.reason
@@ -76,7 +81,8 @@ async def test_reasons(
         calls.append(describe(stopped))
 
     kopf.daemon("kopfexamples", labels={"match": "yes"})(
-        calls.accompanying(describe, describe) if kind == "async" else sync_fn)
+        calls.accompanying(describe, describe) if kind == "async" else sync_fn
+    )
     await operator.start_and_create(kex, labels={"match": "yes"})
     await calls.wait_length(1)
     match reason:
@@ -118,17 +124,26 @@ async def test_several_reasons_are_combined(operator: Operator, kex: Objects, ca
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("stages", "flags"), [
-    ({}, R(0)),
-    ({"cancellation_polling": 0.2}, R(0)),
-    ({"cancellation_backoff": 1}, R.DAEMON_SIGNALLED),
-    ({"cancellation_timeout": 1000}, R.DAEMON_CANCELLED),
-    ({"cancellation_backoff": 1, "cancellation_timeout": 1000}, R.DAEMON_SIGNALLED | R.DAEMON_CANCELLED),
-], ids=str)
+@pytest.mark.parametrize(
+    ("stages", "flags"),
+    [
+        ({}, R(0)),
+        ({"cancellation_polling": 0.2}, R(0)),
+        ({"cancellation_backoff": 1}, R.DAEMON_SIGNALLED),
+        ({"cancellation_timeout": 1000}, R.DAEMON_CANCELLED),
+        ({"cancellation_backoff": 1, "cancellation_timeout": 1000}, R.DAEMON_SIGNALLED | R.DAEMON_CANCELLED),
+    ],
+    ids=str,
+)
 async def test_only_the_stages_that_exist_are_added_to_the_reason(
-        operator: Operator, kex: Objects, calls: Calls, stages: dict[str, Any], flags: R,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    stages: dict[str, Any],
+    flags: R,
 ) -> None:
     """With no stages, ``stopped.reason == RESOURCE_DELETED`` holds all the time."""
+
     @kopf.daemon("kopfexamples", **stages)
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
@@ -149,6 +164,12 @@ async def test_only_the_stages_that_exist_are_added_to_the_reason(
 def test_the_values_of_reasons() -> None:
     """They are documented as numbers."""
     assert {reason.name: reason.value for reason in R} == {
-        "DONE": 1, "FILTERS_MISMATCH": 2, "RESOURCE_DELETED": 4, "OPERATOR_PAUSING": 8, "OPERATOR_EXITING": 16,
-        "DAEMON_SIGNALLED": 32, "DAEMON_CANCELLED": 64, "DAEMON_ABANDONED": 128,
+        "DONE": 1,
+        "FILTERS_MISMATCH": 2,
+        "RESOURCE_DELETED": 4,
+        "OPERATOR_PAUSING": 8,
+        "OPERATOR_EXITING": 16,
+        "DAEMON_SIGNALLED": 32,
+        "DAEMON_CANCELLED": 64,
+        "DAEMON_ABANDONED": 128,
     }

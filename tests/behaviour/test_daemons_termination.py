@@ -1,4 +1,5 @@
 """The staged termination of daemons: asked, cancelled, abandoned, or waited for; and what holds the object."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,6 +16,7 @@ from tests.behaviour.running import Calls, Logs, Operator, now
 @pytest.mark.fastforward
 async def test_the_object_waits_until_its_daemon_exits(operator: Operator, kex: Objects, calls: Calls) -> None:
     """A daemon that takes its time on request is not cancelled while it is in the backoff."""
+
     @kopf.daemon("kopfexamples", cancellation_backoff=100, cancellation_timeout=1, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
@@ -36,15 +38,22 @@ async def test_the_object_waits_until_its_daemon_exits(operator: Operator, kex: 
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("options", "expected"), [
-    ({"cancellation_timeout": 10}, 0),
-    ({"cancellation_timeout": 10, "cancellation_backoff": 0}, 0),
-    ({"cancellation_timeout": 10, "cancellation_backoff": 30}, 30),
-    ({"cancellation_timeout": 10, "cancellation_backoff": 3600}, 3600),
-    ({"cancellation_timeout": 0, "cancellation_backoff": 30}, 30),
-])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"cancellation_timeout": 10}, 0),
+        ({"cancellation_timeout": 10, "cancellation_backoff": 0}, 0),
+        ({"cancellation_timeout": 10, "cancellation_backoff": 30}, 30),
+        ({"cancellation_timeout": 10, "cancellation_backoff": 3600}, 3600),
+        ({"cancellation_timeout": 0, "cancellation_backoff": 30}, 30),
+    ],
+)
 async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
-        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], expected: float,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    options: dict[str, Any],
+    expected: float,
 ) -> None:
     @kopf.daemon("kopfexamples", **options, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
@@ -66,7 +75,9 @@ async def test_async_daemons_are_cancelled_after_the_backoff_if_they_may_be(
 
 @pytest.mark.fastforward
 async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.daemon("kopfexamples", cancellation_timeout=100, id="fn")
     async def fn(**_: Any) -> None:
@@ -87,7 +98,9 @@ async def test_daemons_may_swallow_the_cancellation_and_exit_normally(
 
 @pytest.mark.fastforward
 async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon_is_abandoned(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.daemon("kopfexamples", cancellation_backoff=100, cancellation_timeout=50, id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
@@ -113,7 +126,9 @@ async def test_the_timeout_is_measured_from_the_cancellation_and_then_the_daemon
 
 
 async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.daemon("kopfexamples", cancellation_backoff=0.02, cancellation_timeout=0.02, id="fn")
     def fn(stopped: kopf.SyncDaemonStopperChecker, **_: Any) -> None:
@@ -139,7 +154,11 @@ async def test_sync_daemons_cannot_be_cancelled_but_can_be_abandoned(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("source", ["option", "settings", "default"])
 async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocked(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, source: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    source: str,
 ) -> None:
     options: dict[str, Any] = {"cancellation_polling": 30} if source == "option" else {}
     if source == "settings":
@@ -173,6 +192,7 @@ async def test_without_the_timeout_it_is_polled_forever_and_the_object_is_blocke
 @pytest.mark.fastforward
 async def test_the_object_waits_for_the_slowest_daemon(operator: Operator, kex: Objects, calls: Calls) -> None:
     for seconds in (0, 10, 100):
+
         @kopf.daemon("kopfexamples", id=f"daemon{seconds}", param=seconds)
         async def fn(param: int, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
             calls.append("started")
@@ -189,9 +209,12 @@ async def test_the_object_waits_for_the_slowest_daemon(operator: Operator, kex: 
 
 
 async def test_objects_deleted_by_force_take_their_daemons_with_them(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """Somebody removes the finalizers while the daemon is being waited for."""
+
     @kopf.daemon("kopfexamples", id="fn")
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append("started")
@@ -213,11 +236,14 @@ async def test_objects_deleted_by_force_take_their_daemons_with_them(
 
 
 async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The object is deleted and released while the stream is broken: the operator never sees it being deleted."""
     kopf.daemon("kopfexamples", id="fn")(
-        calls.accompanying(lambda name, **_: name, lambda name, stopped, **_: (name, stopped.reason)))
+        calls.accompanying(lambda name, **_: name, lambda name, stopped, **_: (name, stopped.reason))
+    )
     await operator.start_and_create(kex)
     await calls.wait_length(1)
     await kex.wait(lambda obj: get_finalizers(obj) == [FINALIZER])
@@ -236,7 +262,9 @@ async def test_daemons_of_objects_gone_unnoticed_exit_and_are_not_spawned_again(
 
 
 async def test_daemons_exit_when_the_object_is_deleted_even_if_our_finalizer_was_taken_away(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """Another finalizer holds the object, so it is marked for deletion for long."""
     kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started", lambda stopped, **_: stopped.reason))

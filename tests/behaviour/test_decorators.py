@@ -1,4 +1,5 @@
 """Several decorators on one function: which of them are separate handlers, and which are the same one."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -12,7 +13,10 @@ from tests.behaviour.running import Calls, Decorator, Operator
 
 @pytest.mark.parametrize("options", [{}, {"field": "spec.field"}], ids=["object", "field"])
 async def test_creation_and_resuming_by_one_function(
-        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    options: dict[str, Any],
 ) -> None:
     @kopf.on.resume("kopfexamples", **options)
     @kopf.on.create("kopfexamples", **options)
@@ -44,7 +48,9 @@ async def test_a_function_is_called_once_for_each_of_its_fields(operator: Operat
 
 
 async def test_a_function_with_one_id_is_called_once_for_one_occasion(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", labels={"l": "v"})
     @kopf.on.create("kopfexamples", annotations={"a": "w"})
@@ -57,12 +63,18 @@ async def test_a_function_with_one_id_is_called_once_for_one_occasion(
 
 
 @pytest.mark.parametrize("labels", [{"a": "yes"}, {"b": "yes"}, {"a": "yes", "b": "yes"}], ids=["a", "b", "ab"])
-@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.daemon, kopf.timer],
-                         ids=lambda decorator: decorator.__name__)
+@pytest.mark.parametrize(
+    "decorator", [kopf.on.event, kopf.on.create, kopf.daemon, kopf.timer], ids=lambda decorator: decorator.__name__
+)
 async def test_any_of_the_declarations_can_match(
-        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator, labels: dict[str, str],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    decorator: Decorator,
+    labels: dict[str, str],
 ) -> None:
     """With different filters of the same function, it is called if any of them matches, and once if all do."""
+
     @decorator("kopfexamples", labels={"a": "yes"})
     @decorator("kopfexamples", labels={"b": "yes"})
     async def fn(name: str, type: str | None = "ADDED", **_: Any) -> None:
@@ -102,7 +114,9 @@ async def test_static_methods(operator: Operator, kex: Objects, calls: Calls) ->
 
 
 async def test_a_function_with_different_ids_is_called_for_each_of_them(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="b", param="b")
     @kopf.on.create("kopfexamples", id="a", param="a")
@@ -116,9 +130,12 @@ async def test_a_function_with_different_ids_is_called_for_each_of_them(
 
 
 async def test_one_function_for_all_reasons_runs_for_each_of_them(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """In particular, the progress of one reason is not mistaken for that of another."""
+
     @kopf.on.create("kopfexamples")
     @kopf.on.update("kopfexamples")
     @kopf.on.delete("kopfexamples")
@@ -138,7 +155,10 @@ async def test_one_function_for_all_reasons_runs_for_each_of_them(
 
 
 async def test_different_resources_by_one_function(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", param="first")
     @kopf.on.create("kopf.dev", "v1", "kopfstatusexamples", param="second")

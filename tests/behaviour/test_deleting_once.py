@@ -1,4 +1,5 @@
 """Deletion handlers are called once, whatever else is going on with the object, and however late its events are."""
+
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +22,11 @@ COUNT = int(os.environ.get("KOPF_TEST_DELETIONS") or 5)
 @pytest.mark.parametrize("handlers", [1, 2])
 @pytest.mark.parametrize("companion", ["daemon", "quick daemon", "timer", "daemon & timer"])
 async def test_deletion_handlers_beside_daemons_and_timers(
-        operator: Operator, objects: Objects, calls: Calls, companion: str, handlers: int,
+    operator: Operator,
+    objects: Objects,
+    calls: Calls,
+    companion: str,
+    handlers: int,
 ) -> None:
     accompanied: set[str] = set()
 
@@ -33,9 +38,11 @@ async def test_deletion_handlers_beside_daemons_and_timers(
 
     for number in range(handlers):
         kopf.on.delete(objects.plural, id=f"delete{number}", param=number)(
-            calls.noting(lambda name, param, **_: (name, param), result="deleted"))
+            calls.noting(lambda name, param, **_: (name, param), result="deleted")
+        )
 
     if "daemon" in companion:
+
         @kopf.daemon(objects.plural, id="daemon_fn")
         async def daemon_fn(name: str, stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
             note(name)
@@ -63,7 +70,9 @@ async def test_deletion_handlers_beside_daemons_and_timers(
 
 
 async def test_states_from_before_the_release_are_not_handled_again(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     delete_fn = calls.noting("deleted")
     kopf.on.delete("kopfexamples", id="two")(delete_fn)

@@ -1,4 +1,5 @@
 """Deletion: it overtakes everything else; what comes after it under the same name is another object."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -20,8 +21,10 @@ async def test_it_overtakes_pending_retries(operator: Operator, kex: Objects, ca
     decorator("kopfexamples", id="pending")(calls.noting(reason, error=kopf.TemporaryError("not yet", delay=3600)))
     kopf.on.delete("kopfexamples", id="delete_fn")(calls.noting("delete"))
     if reason == "resume":
-        await kex.create(annotations={"kopf.zalando.org/last-handled-configuration": '{"spec":{"field":"value"}}'},
-                         finalizers=[FINALIZER])
+        await kex.create(
+            annotations={"kopf.zalando.org/last-handled-configuration": '{"spec":{"field":"value"}}'},
+            finalizers=[FINALIZER],
+        )
     await operator.start()
     if reason != "resume":
         await kex.create()
@@ -51,7 +54,9 @@ async def test_a_handler_that_is_running_is_not_interrupted(operator: Operator, 
 
 
 async def test_objects_deleted_before_they_are_noticed_are_not_handled(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     fn = calls.noting(lambda name, reason, **_: (name, reason.value))
     kopf.on.delete("kopfexamples", id="fn")(fn)
@@ -66,7 +71,9 @@ async def test_objects_deleted_before_they_are_noticed_are_not_handled(
 
 @pytest.mark.fastforward
 async def test_the_deletion_is_retried_and_its_progress_is_its_own(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="fn")
     @kopf.on.delete("kopfexamples", id="fn")
@@ -83,12 +90,15 @@ async def test_the_deletion_is_retried_and_its_progress_is_its_own(
 
 @pytest.mark.fastforward
 async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.update("kopfexamples", id="update_fn")(calls.noting("updated"))
     kopf.on.delete("kopfexamples", id="first")(calls.noting("first"))
     kopf.on.delete("kopfexamples", id="second")(
-        calls.noting(lambda retry, **_: f"second-{retry}", error=kopf.TemporaryError("not yet", delay=100), times=2))
+        calls.noting(lambda retry, **_: f"second-{retry}", error=kopf.TemporaryError("not yet", delay=100), times=2)
+    )
     await operator.start_and_handle(kex)
     await kex.delete()
     await calls.wait_length(2)
@@ -98,7 +108,9 @@ async def test_changes_while_being_deleted_do_not_repeat_the_handlers(
 
 
 async def test_others_finalizers_hold_the_object_but_not_the_handling(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.delete("kopfexamples", id="fn")(calls.noting("deleted"))
     await operator.start_and_handle(kex, finalizers=["example.com/theirs"])
@@ -129,7 +141,10 @@ async def test_objects_released_by_others_by_force(operator: Operator, kex: Obje
 
 @pytest.mark.parametrize("way", ["by hand", "by a restart"])
 async def test_objects_deleted_while_there_is_no_operator(
-        operator: Operator, kex: Objects, calls: Calls, way: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    way: str,
 ) -> None:
     """They are held by the finalizer, until it is removed as documented: with the next operator, or without it."""
     kopf.on.delete("kopfexamples", id="fn")(calls.noting("called"))
@@ -186,6 +201,7 @@ async def test_objects_recreated_while_nobody_watches(operator: Operator, kex: O
 
 async def test_recreated_while_a_handler_of_the_old_one_runs(operator: Operator, kex: Objects, calls: Calls) -> None:
     """What is left of the old object must not be written to the new one."""
+
     @kopf.on.create("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, uid: str, **_: Any) -> str:
         calls.append((spec["number"], uid))
@@ -207,7 +223,8 @@ async def test_recreated_while_a_handler_of_the_old_one_runs(operator: Operator,
 
 @pytest.mark.fastforward
 async def test_the_progress_of_overtaken_updates_is_removed_with_the_first_one_of_the_deletion(
-        operator: Operator, kex: Objects,
+    operator: Operator,
+    kex: Objects,
 ) -> None:
     @kopf.on.update("kopfexamples", id="update_fn")
     async def update_fn(**_: Any) -> None:

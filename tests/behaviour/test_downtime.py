@@ -1,4 +1,5 @@
 """Continuity: what happens while the operator is down is handled when it is up again; what was done is not repeated."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,8 +23,9 @@ async def test_changes_are_handled_together(operator: Operator, kex: Objects, ca
     await kex.merge({"spec": {"b": None, "c": 4}})
     await operator.start()
     await kex.wait_handled()
-    assert calls == [[
-        ("add", ("spec", "c"), None, 4), ("change", ("spec", "a"), 1, 3), ("remove", ("spec", "b"), 1, None)]]
+    assert calls == [
+        [("add", ("spec", "c"), None, 4), ("change", ("spec", "a"), 1, 3), ("remove", ("spec", "b"), 1, None)]
+    ]
 
 
 async def test_creations_are_handled(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -38,10 +40,13 @@ async def test_creations_are_handled(operator: Operator, kex: Objects, calls: Ca
 
 
 async def test_finished_handlers_are_not_repeated_after_restarts(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The operator is stopped after every handler."""
     for id in ("a", "b", "c", "d"):
+
         @kopf.on.create("kopfexamples", id=id, param=id)
         async def fn(param: str, **_: Any) -> str:
             if calls == goal:
@@ -87,7 +92,9 @@ async def test_the_schedule_of_retries_goes_on_after_restarts(operator: Operator
 
 @pytest.mark.fastforward
 async def test_handlers_that_hang_are_cancelled_on_exit_and_repeated_later(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="fn")
     async def fn(**_: Any) -> None:
@@ -111,7 +118,9 @@ async def test_handlers_that_hang_are_cancelled_on_exit_and_repeated_later(
 
 
 async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     leaving = asyncio.Event()
 
@@ -135,7 +144,9 @@ async def test_handlers_that_are_about_to_finish_are_awaited_on_exit(
 
 
 async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_objects(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="old")(calls.noting(lambda name, **_: ("old", name)))
     handled = await operator.start_and_handle(kex)
@@ -151,7 +162,9 @@ async def test_handlers_of_the_new_version_of_the_operator_do_not_touch_handled_
 
 @pytest.mark.fastforward
 async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The creation goes on with the newest state; the finished handlers are not repeated for it."""
     kopf.on.create("kopfexamples", id="first")(calls.noting(lambda spec, **_: ("first", spec["field"])))
@@ -173,10 +186,13 @@ async def test_changes_during_the_downtime_in_the_middle_of_the_handling(
 
 @pytest.mark.fastforward
 async def test_changes_in_the_middle_of_the_creation_are_not_lost_if_the_operator_restarts_then(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The handlers that were done before see the change as an update."""
     for id in ("first", "second"):
+
         @kopf.on.create("kopfexamples", id=id, param=id)
         async def create_fn(param: str, retry: int, spec: kopf.Spec, **_: Any) -> None:
             calls.append((param, spec["field"]))

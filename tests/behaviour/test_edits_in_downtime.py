@@ -1,4 +1,5 @@
 """Edits while the operator is down in the middle of a creation: the state as of its beginning is known afterwards."""
+
 from __future__ import annotations
 
 import json
@@ -24,8 +25,9 @@ def use_prefix(settings: kopf.OperatorSettings) -> None:
 
 
 def store_in_both(settings: kopf.OperatorSettings) -> None:
-    settings.persistence.progress_storage = kopf.MultiProgressStorage([
-        kopf.StatusProgressStorage(), kopf.AnnotationsProgressStorage()])
+    settings.persistence.progress_storage = kopf.MultiProgressStorage(
+        [kopf.StatusProgressStorage(), kopf.AnnotationsProgressStorage()]
+    )
 
 
 STORAGES = {"default": lambda _: None, "status": store_in_status, "prefix": use_prefix, "both": store_in_both}
@@ -33,6 +35,7 @@ STORAGES = {"default": lambda _: None, "status": store_in_status, "prefix": use_
 
 class Gate:
     """Holds the last handler of the creation until the operator has restarted."""
+
     is_open = False
 
     def check(self) -> None:
@@ -80,7 +83,10 @@ def declare_patching(plural: str, calls: Calls, gate: Gate) -> None:
 
 
 DECLARATIONS = {
-    "one": declare_one, "two": declare_two, "sub": declare_subhandlers, "resume": declare_resuming,
+    "one": declare_one,
+    "two": declare_two,
+    "sub": declare_subhandlers,
+    "resume": declare_resuming,
     "patching": declare_patching,
 }
 
@@ -102,7 +108,13 @@ def declare_updates(plural: str, calls: Calls) -> None:
 @pytest.mark.parametrize("storage", STORAGES)
 @pytest.mark.parametrize("declare", DECLARATIONS.values(), ids=DECLARATIONS)
 async def test_edits_are_what_they_are(
-        operator: Operator, objects: Objects, calls: Calls, gate: Gate, declare: Any, storage: str, watch_lag: float,
+    operator: Operator,
+    objects: Objects,
+    calls: Calls,
+    gate: Gate,
+    declare: Any,
+    storage: str,
+    watch_lag: float,
 ) -> None:
     declare(objects.plural, calls, gate)
     operator.configure = STORAGES[storage]
@@ -123,7 +135,11 @@ async def test_edits_are_what_they_are(
 
 @pytest.mark.parametrize("storage", STORAGES)
 async def test_edits_that_are_undone_are_no_updates(
-        operator: Operator, objects: Objects, calls: Calls, gate: Gate, storage: str,
+    operator: Operator,
+    objects: Objects,
+    calls: Calls,
+    gate: Gate,
+    storage: str,
 ) -> None:
     declare_two(objects.plural, calls, gate)
     operator.configure = STORAGES[storage]
@@ -144,7 +160,11 @@ async def test_edits_that_are_undone_are_no_updates(
 
 @pytest.mark.parametrize("restart", [False, True])
 async def test_edits_that_somebody_has_seen_are_undone_for_them(
-        operator: Operator, kex: Objects, calls: Calls, gate: Gate, restart: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    gate: Gate,
+    restart: bool,
 ) -> None:
     kopf.on.create("kopfexamples", id="first")(calls.noting("first"))
 
@@ -177,7 +197,10 @@ async def test_edits_that_somebody_has_seen_are_undone_for_them(
 
 
 async def test_it_is_kept_once_and_not_if_it_is_large(
-        operator: Operator, kex: Objects, calls: Calls, gate: Gate,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    gate: Gate,
 ) -> None:
     declare_two("kopfexamples", calls, gate)
     kopf.on.update("kopfexamples", id="update")(calls.noting("update"))
@@ -196,7 +219,11 @@ async def test_it_is_kept_once_and_not_if_it_is_large(
 
 @pytest.mark.parametrize("text", ["", "null", "[]", '{"metadata": 1}', "{", "x"])
 async def test_what_others_have_written_there_is_not_believed(
-        operator: Operator, kex: Objects, calls: Calls, gate: Gate, text: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    gate: Gate,
+    text: str,
 ) -> None:
     declare_two("kopfexamples", calls, gate)
     kopf.on.update("kopfexamples", id="update")(calls.noting("update"))

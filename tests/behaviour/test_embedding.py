@@ -1,4 +1,5 @@
 """Operators inside of other applications: of any event loop & thread, next to each other, and next to other tasks."""
+
 from __future__ import annotations
 
 import asyncio
@@ -75,8 +76,7 @@ async def test_flags_of_event_loops(cluster: LocalCluster, kind: str) -> None:
     ready: Any = asyncio.Event() if kind == "event" else loop.create_future()
     stop: Any = asyncio.Event() if kind == "event" else loop.create_future()
     registry = make_registry(concurrent.futures.Future())
-    task = asyncio.create_task(
-        kopf.operator(registry=registry, clusterwide=True, ready_flag=ready, stop_flag=stop))
+    task = asyncio.create_task(kopf.operator(registry=registry, clusterwide=True, ready_flag=ready, stop_flag=stop))
     await asyncio.wait_for(ready.wait() if kind == "event" else ready, PATIENCE)
     assert not task.done()
     stop.set() if kind == "event" else stop.set_result(None)
@@ -171,6 +171,7 @@ def test_credentials_of_several_operators(cluster: LocalCluster) -> None:
     registries = [make_registry(future) for future in seen]
     logins: list[str] = []
     for registry in registries:
+
         @kopf.on.login(registry=registry)
         async def login_fn(**kwargs: Any) -> kopf.ConnectionInfo | None:
             logins.append("login")
@@ -311,10 +312,14 @@ def test_memo_of_the_operator(cluster: LocalCluster) -> None:
     assert memos[0] is memo
 
 
-@pytest.mark.parametrize("run", [
-    lambda **options: kopf.run(**options),
-    lambda **options: asyncio.run(kopf.operator(**options)),
-], ids=["run", "operator"])
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda **options: kopf.run(**options),
+        lambda **options: asyncio.run(kopf.operator(**options)),
+    ],
+    ids=["run", "operator"],
+)
 def test_functions_that_can_never_work_are_refused_before_anything_runs(run: Callable[..., None]) -> None:
     registry = kopf.OperatorRegistry()
 

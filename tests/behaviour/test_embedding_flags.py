@@ -1,4 +1,5 @@
 """Those who wait for the flags of an operator: none of them waits forever, whatever becomes of the operator."""
+
 from __future__ import annotations
 
 import asyncio
@@ -34,6 +35,7 @@ def postpone() -> kopf.ConnectionInfo:
 
 def embed(registry: kopf.OperatorRegistry, outcome: concurrent.futures.Future[None], **kwargs: Any) -> threading.Thread:
     """Run an operator as applications do: in a thread of its own."""
+
     def run() -> None:
         try:
             kopf.run(registry=registry, clusterwide=True, standalone=True, **kwargs)
@@ -101,7 +103,8 @@ async def test_stopped_before_it_is_ready() -> None:
     ready, stop = concurrent.futures.Future[None](), asyncio.Event()
     stop.set()
     await asyncio.wait_for(
-        kopf.operator(registry=make_registry(postpone), clusterwide=True, ready_flag=ready, stop_flag=stop), PATIENCE)
+        kopf.operator(registry=make_registry(postpone), clusterwide=True, ready_flag=ready, stop_flag=stop), PATIENCE
+    )
     assert ready.cancelled()
 
 
@@ -123,7 +126,8 @@ async def test_unreachable_clusters(login: Callable[[], kopf.ConnectionInfo]) ->
     """Those who wait until it is ready, and are the only ones to stop it, can do that."""
     ready, stop = asyncio.Event(), asyncio.Event()
     task = asyncio.create_task(
-        kopf.operator(registry=make_registry(login), clusterwide=True, ready_flag=ready, stop_flag=stop))
+        kopf.operator(registry=make_registry(login), clusterwide=True, ready_flag=ready, stop_flag=stop)
+    )
     await asyncio.wait_for(ready.wait(), PATIENCE)
     assert not task.done()
     stop.set()
@@ -135,7 +139,8 @@ async def test_unreachable_clusters(login: Callable[[], kopf.ConnectionInfo]) ->
 
 @pytest.mark.parametrize("make_flag", [threading.Event, concurrent.futures.Future])
 def test_stop_flags_that_are_raised_too_late(
-        make_flag: Callable[[], ThreadFlag], caplog: pytest.LogCaptureFixture,
+    make_flag: Callable[[], ThreadFlag],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The event loop of the operator is closed already: nobody there may be told of the flag."""
     stop, outcome = make_flag(), concurrent.futures.Future[None]()

@@ -1,4 +1,5 @@
 """What handlers get can be serialised and copied, by any library, with nothing lost."""
+
 from __future__ import annotations
 
 import copy
@@ -67,7 +68,10 @@ async def test_events(operator: Operator, kex: Objects, calls: Calls, encode: En
 
 @pytest.mark.parametrize("encode", ENCODERS)
 async def test_bodies_and_their_stanzas_as_dicts(
-        operator: Operator, kex: Objects, calls: Calls, encode: Encoder,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    encode: Encoder,
 ) -> None:
     @kopf.on.create("kopfexamples")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
@@ -82,7 +86,10 @@ async def test_bodies_and_their_stanzas_as_dicts(
 
 @pytest.mark.parametrize("make_copy", COPIERS)
 async def test_bodies_and_their_stanzas_as_they_are(
-        operator: Operator, kex: Objects, calls: Calls, make_copy: Encoder,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    make_copy: Encoder,
 ) -> None:
     @kopf.daemon("kopfexamples")
     async def daemon_fn(body: kopf.Body, **_: Any) -> None:
@@ -105,7 +112,10 @@ class Callable1:
 
 
 def name_it(event: Any, **_: Any) -> None: ...
-def take_all(**kwargs: Any) -> None: str(kwargs)
+def take_all(**kwargs: Any) -> None:
+    str(kwargs)
+
+
 def ignore_it(body: Any, **_: Any) -> None: ...
 def ignore_all(**_ignored: Any) -> None: ...
 
@@ -119,13 +129,27 @@ def get_event(cause: WatchingCause, fn: Any, **filters: Any) -> Any:
     return cause.kwargs_for(make_watching_handler(fn=fn, **filters))["event"]
 
 
-@pytest.mark.parametrize("fn", [
-    name_it, take_all, functools.partial(name_it, x=1), wrap, Callable1(), Callable1().method, dict,
-])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        name_it,
+        take_all,
+        functools.partial(name_it, x=1),
+        wrap,
+        Callable1(),
+        Callable1().method,
+        dict,
+    ],
+)
 def test_those_who_look_get_plain_dicts(fn: Any) -> None:
     cause = make_watching_cause({"spec": {"field": "value"}})
-    for event in (get_event(cause, fn), get_event(cause, ignore_it, when=fn), get_event(cause, ignore_it, value=fn),
-                  get_event(cause, ignore_it, labels={"x": fn}), get_event(cause, ignore_it, annotations={"x": fn})):
+    for event in (
+        get_event(cause, fn),
+        get_event(cause, ignore_it, when=fn),
+        get_event(cause, ignore_it, value=fn),
+        get_event(cause, ignore_it, labels={"x": fn}),
+        get_event(cause, ignore_it, annotations={"x": fn}),
+    ):
         assert type(event) is dict
         assert event["object"]["spec"] == {"field": "value"}
 

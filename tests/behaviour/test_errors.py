@@ -1,4 +1,5 @@
 """Errors of handlers: temporary, permanent, and arbitrary ones; what is retried, and when."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,14 +15,28 @@ from tests.behaviour.running import Calls, Decorator, Logs, Operator, get_pauses
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
-@pytest.mark.parametrize(("options", "delay"), [
-    ({}, 60), ({"delay": 12.5}, 12.5), ({"delay": 3600}, 3600), ({"delay": 0}, 0), ({"delay": None}, 0),
-], ids=str)
+@pytest.mark.parametrize(
+    ("options", "delay"),
+    [
+        ({}, 60),
+        ({"delay": 12.5}, 12.5),
+        ({"delay": 3600}, 3600),
+        ({"delay": 0}, 0),
+        ({"delay": None}, 0),
+    ],
+    ids=str,
+)
 async def test_temporary_errors_are_retried_after_their_delay(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, options: dict[str, Any], delay: float,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    options: dict[str, Any],
+    delay: float,
 ) -> None:
     kopf.on.create("kopfexamples", id="create_fn")(
-        calls.noting(lambda **_: now(), error=kopf.TemporaryError("not yet", **options), times=3, result="done"))
+        calls.noting(lambda **_: now(), error=kopf.TemporaryError("not yet", **options), times=3, result="done")
+    )
     obj = await operator.start_and_handle(kex)
     assert obj["status"] == {"create_fn": "done"}
     assert get_pauses(calls) == pytest.approx([delay] * 3, abs=1)
@@ -30,10 +45,13 @@ async def test_temporary_errors_are_retried_after_their_delay(
 
 
 async def test_resuming_is_retried_after_errors_and_happens_once_otherwise(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.resume("kopfexamples")(
-        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=100), times=2))
+        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=100), times=2)
+    )
     kopf.on.update("kopfexamples", id="update_fn")(lambda **_: None)
     await kex.create()
     await operator.start()
@@ -61,10 +79,15 @@ async def test_permanent_errors_are_not_retried(operator: Operator, kex: Objects
 
 @pytest.mark.parametrize("options", [{}, {"errors": None}, {"errors": kopf.ErrorsMode.TEMPORARY}], ids=str)
 async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, options: dict[str, Any],
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    options: dict[str, Any],
 ) -> None:
     kopf.on.create("kopfexamples", **options, id="arb")(
-        calls.noting(lambda **_: now(), error=ValueError("boom"), times=10))
+        calls.noting(lambda **_: now(), error=ValueError("boom"), times=10)
+    )
     await operator.start_and_handle(kex)
     assert get_pauses(calls) == pytest.approx([60] * 10, abs=1)
     record = logs.find("Handler 'arb' failed with an exception and will try again in 60 seconds: ValueError: boom")[0]
@@ -72,12 +95,21 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
     assert isinstance(record.exc_info[1], ValueError)
 
 
-@pytest.mark.parametrize(("mode", "verdict", "outcome"), [
-    (kopf.ErrorsMode.PERMANENT, "will stop now", "0 succeeded; 1 failed"),
-    (kopf.ErrorsMode.IGNORED, "will be ignored", "1 succeeded; 0 failed"),
-])
+@pytest.mark.parametrize(
+    ("mode", "verdict", "outcome"),
+    [
+        (kopf.ErrorsMode.PERMANENT, "will stop now", "0 succeeded; 1 failed"),
+        (kopf.ErrorsMode.IGNORED, "will be ignored", "1 succeeded; 0 failed"),
+    ],
+)
 async def test_arbitrary_errors_are_not_retried_in_other_modes(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode, verdict: str, outcome: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    mode: kopf.ErrorsMode,
+    verdict: str,
+    outcome: str,
 ) -> None:
     kopf.on.create("kopfexamples", errors=mode, id="arb")(calls.noting(lambda **_: now(), error=ValueError("boom")))
     await operator.start_and_handle(kex)
@@ -95,13 +127,21 @@ class MyPermanentError(kopf.PermanentError):
     """As above."""
 
 
-@pytest.mark.parametrize(("mode", "temporary", "permanent"), [
-    *((mode, kopf.TemporaryError, kopf.PermanentError) for mode in kopf.ErrorsMode),
-    (None, MyTemporaryError, MyPermanentError),
-])
+@pytest.mark.parametrize(
+    ("mode", "temporary", "permanent"),
+    [
+        *((mode, kopf.TemporaryError, kopf.PermanentError) for mode in kopf.ErrorsMode),
+        (None, MyTemporaryError, MyPermanentError),
+    ],
+)
 async def test_the_modes_do_not_affect_temporary_and_permanent_errors(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, mode: kopf.ErrorsMode | None, temporary: Any,
-        permanent: Any,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    mode: kopf.ErrorsMode | None,
+    temporary: Any,
+    permanent: Any,
 ) -> None:
     @kopf.on.create("kopfexamples", errors=mode, id="fn")
     async def fn(retry: int, **_: Any) -> None:
@@ -134,7 +174,10 @@ async def test_a_failing_handler_does_not_hold_the_others(operator: Operator, ke
 
 
 async def test_while_waiting_nothing_is_sent_to_the_api(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
@@ -153,9 +196,13 @@ async def test_the_last_error_is_kept_in_the_progress(operator: Operator, kex: O
     @kopf.on.create("kopfexamples", id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append(now())
-        raise (kopf.TemporaryError(f"temporary {retry}", delay=10) if retry < 1 else
-               ValueError(f"arbitrary {retry}") if retry < 2 else
-               kopf.PermanentError("permanent"))
+        raise (
+            kopf.TemporaryError(f"temporary {retry}", delay=10)
+            if retry < 1
+            else ValueError(f"arbitrary {retry}")
+            if retry < 2
+            else kopf.PermanentError("permanent")
+        )
 
     @kopf.on.create("kopfexamples")
     async def holding(retry: int, **_: Any) -> None:
@@ -169,12 +216,17 @@ async def test_the_last_error_is_kept_in_the_progress(operator: Operator, kex: O
 
 
 async def test_errors_of_raw_events_are_logged_and_ignored(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     kopf.on.event("kopfexamples", id="bad")(
-        calls.noting(lambda event, **_: ("bad", event["type"]), error=ValueError("boom")))
+        calls.noting(lambda event, **_: ("bad", event["type"]), error=ValueError("boom"))
+    )
     kopf.on.event("kopfexamples", id="temporary")(
-        calls.noting(lambda event, **_: ("temporary", event["type"]), error=kopf.TemporaryError("not yet")))
+        calls.noting(lambda event, **_: ("temporary", event["type"]), error=kopf.TemporaryError("not yet"))
+    )
     await operator.start_and_create(kex)
     await kex.delete()
     await calls.wait_length(4)
@@ -184,10 +236,13 @@ async def test_errors_of_raw_events_are_logged_and_ignored(
 
 
 async def test_permanent_errors_exclude_the_handler_from_one_change_only(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.update("kopfexamples", id="fn")(
-        calls.noting(lambda spec, **_: spec["field"], error=kopf.PermanentError("never")))
+        calls.noting(lambda spec, **_: spec["field"], error=kopf.PermanentError("never"))
+    )
     await operator.start_and_handle(kex)
     for value in ("one", "two"):
         await kex.change_and_wait(field=value)
@@ -195,7 +250,9 @@ async def test_permanent_errors_exclude_the_handler_from_one_change_only(
 
 
 async def test_handlers_exclude_themselves_forever_by_annotations(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.update("kopfexamples", annotations={"never-again": kopf.ABSENT}, id="excluded")
     async def excluded(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
@@ -204,7 +261,8 @@ async def test_handlers_exclude_themselves_forever_by_annotations(
         raise kopf.PermanentError("never again")
 
     kopf.on.update("kopfexamples", field="spec.field", id="regular")(
-        calls.noting(lambda spec, **_: ("regular", spec["field"])))
+        calls.noting(lambda spec, **_: ("regular", spec["field"]))
+    )
     await operator.start_and_handle(kex)
     await kex.change_and_wait(field="one")
     await kex.change_and_wait(field="two")
@@ -222,7 +280,11 @@ class ApiException(Exception):
 @pytest.mark.parametrize("error", [ApiException("not there"), ConnectionError("not there")], ids=repr)
 @pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.daemon])
 async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
-        operator: Operator, kex: Objects, logs: Logs, decorator: Decorator, error: Exception,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    decorator: Decorator,
+    error: Exception,
 ) -> None:
     def transform(body: kopf.RawBody) -> None:
         raise error
@@ -238,11 +300,20 @@ async def test_errors_of_users_clients_are_shown_with_their_tracebacks(
     assert record.exc_info[1] is error
 
 
-@pytest.mark.parametrize("error", [
-    StopIteration(), asyncio.CancelledError(), concurrent.futures.CancelledError(),
-], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [
+        StopIteration(),
+        asyncio.CancelledError(),
+        concurrent.futures.CancelledError(),
+    ],
+    ids=repr,
+)
 async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_ones_in_sync_handlers(
-        operator: Operator, kex: Objects, logs: Logs, error: BaseException,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    error: BaseException,
 ) -> None:
     def fail(*, retry: int = 0, **_: Any) -> dict[str, str]:
         if not retry:
@@ -261,8 +332,13 @@ async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_one
         await logs.wait(f"{name} succeeded.")
     await operator.stop()
     failure = f"RuntimeError: function raised {type(error).__name__}"
-    for name in ("Handler 'create_fn'", "Daemon 'daemon_fn'", "Timer 'timer_fn'",
-                 "Activity 'startup_fn'", "Activity 'cleanup_fn'"):
+    for name in (
+        "Handler 'create_fn'",
+        "Daemon 'daemon_fn'",
+        "Timer 'timer_fn'",
+        "Activity 'startup_fn'",
+        "Activity 'cleanup_fn'",
+    ):
         assert len(logs.find(f"{name} failed with an exception and will try again in 5 seconds: {failure}")) == 1
         assert len(logs.find(f"{name} succeeded.")) == 1
     for name in ("Handler 'event_fn'", "Indexer 'index_fn'"):
@@ -270,7 +346,9 @@ async def test_errors_that_event_loops_take_for_something_else_are_arbitrary_one
 
 
 async def test_coroutines_that_wait_for_what_is_cancelled_by_others_have_failed(
-        operator: Operator, kex: Objects, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     async def wait_for_cancelled(retry: int, **_: Any) -> None:
         if not retry:

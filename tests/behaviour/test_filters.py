@@ -1,4 +1,5 @@
 """Filters: objects that match nothing are not touched; objects can start and stop matching at any time."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -20,16 +21,27 @@ FILTERS: dict[str, dict[str, Any]] = {
     "when-not": {"when": kopf.not_(lambda spec, **_: spec.get("skip") == "yes")},
 }
 MATCHING: dict[str, Any] = {
-    "labels": {"match": "yes"}, "annotations": {"match": "yes"}, "spec": {"field": "value", "match": "yes"}}
+    "labels": {"match": "yes"},
+    "annotations": {"match": "yes"},
+    "spec": {"field": "value", "match": "yes"},
+}
 SKIPPED: dict[str, Any] = {
-    "labels": {"skip": "yes"}, "annotations": {"skip": "yes"}, "spec": {"field": "value", "skip": "yes"}}
+    "labels": {"skip": "yes"},
+    "annotations": {"skip": "yes"},
+    "spec": {"field": "value", "skip": "yes"},
+}
 
 
 @pytest.mark.parametrize("options", FILTERS.values(), ids=FILTERS.keys())
 async def test_objects_that_match_nothing_are_not_touched(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, options: dict[str, Any],
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    options: dict[str, Any],
 ) -> None:
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.event):
+
         @decorator("kopfexamples", id=decorator.__name__, param=decorator.__name__, **options)
         def fn(name: str, param: str, **_: Any) -> None:
             if param != "event":
@@ -89,7 +101,8 @@ async def test_objects_that_stop_matching_are_released(operator: Operator, kex: 
 
 
 async def test_objects_that_stopped_matching_while_the_operator_was_down_are_released(
-        operator: Operator, kex: Objects,
+    operator: Operator,
+    kex: Objects,
 ) -> None:
     kopf.on.delete("kopfexamples", labels={"match": "yes"})(lambda **_: None)
     await operator.start_and_handle(kex, labels={"match": "yes"})
@@ -102,7 +115,10 @@ async def test_objects_that_stopped_matching_while_the_operator_was_down_are_rel
 @pytest.mark.fastforward
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.event], ids=lambda decorator: decorator.__name__)
 async def test_operators_with_no_deletion_handlers_remove_the_finalizers_that_are_left_by_older_versions(
-        operator: Operator, kex: Objects, logs: Logs, decorator: Decorator,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    decorator: Decorator,
 ) -> None:
     decorator("kopfexamples", labels={"match": "yes"})(lambda **_: None)
     await operator.start_and_create(kex, "skipped", finalizers=[FINALIZER])
@@ -114,6 +130,7 @@ async def test_operators_with_no_deletion_handlers_remove_the_finalizers_that_ar
 
 async def test_filters_flip_in_the_middle_of_the_handling(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The remaining handlers that do not match anymore are not called, and the handling ends."""
+
     @kopf.on.create("kopfexamples", id="first")
     async def first(**_: Any) -> None:
         calls.append("first")

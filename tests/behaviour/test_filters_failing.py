@@ -1,4 +1,5 @@
 """Callbacks of filters: they see the whole object, and their failures affect only their own handlers."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,24 +15,32 @@ pytestmark = pytest.mark.fastforward
 
 
 async def test_callbacks_see_the_whole_change_after_the_field_is_checked(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     def when(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> bool:
         calls.append(("when", old and old["spec"], new["spec"], [field for _, field, _, _ in diff]))
         return True
 
     kopf.on.field("kopfexamples", id="fn", field="spec.field", when=when)(
-        calls.noting(lambda old, new, diff, **_: (old, new, diff)))
+        calls.noting(lambda old, new, diff, **_: (old, new, diff))
+    )
     await operator.start_and_create(kex, "other", spec={"unrelated": 1})
     await kex.create_and_wait()
     assert set(map(str, calls)) == {
-        "('when', None, {'field': 'value'}, [()])", "(None, 'value', (('add', (), None, 'value'),))",
+        "('when', None, {'field': 'value'}, [()])",
+        "(None, 'value', (('add', (), None, 'value'),))",
     }
 
 
 @pytest.mark.parametrize("option", ["when", "labels", "annotations", "value", "old", "new"])
 async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, option: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    option: str,
 ) -> None:
     def broken_check(*_: Any, **__: Any) -> bool:
         return bool(dict[str, bool]()["nosuch"])
@@ -63,7 +72,10 @@ async def test_a_failing_callback_is_named_and_does_not_affect_other_handlers(
 
 
 async def test_a_passing_failure_of_a_callback_skips_nothing(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     attempts: list[int] = []
 
@@ -81,7 +93,10 @@ async def test_a_passing_failure_of_a_callback_skips_nothing(
 
 
 async def test_nothing_is_deleted_while_the_filter_of_its_deletion_handler_fails(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     is_broken = True
 
@@ -103,7 +118,10 @@ async def test_nothing_is_deleted_while_the_filter_of_its_deletion_handler_fails
 
 
 async def test_raw_events_and_daemons_with_failing_filters(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     def broken_check(**_: Any) -> bool:
         raise ConnectionError("the registry is down")
@@ -121,7 +139,10 @@ async def test_raw_events_and_daemons_with_failing_filters(
 
 
 async def test_failing_filters_do_not_delay_the_deletion_when_daemons_have_exited(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     def broken_check(**_: Any) -> bool:
         return bool(dict[str, bool]()["nosuch"])

@@ -1,4 +1,5 @@
 """Filters that flip while daemons and timers run: they are stopped, the objects are released; then started again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +37,10 @@ async def flip(kex: Objects, match: bool) -> None:
 
 @pytest.mark.parametrize("options", FILTERS.values(), ids=FILTERS.keys())
 async def test_daemons_run_only_while_the_object_matches(
-        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    options: dict[str, Any],
 ) -> None:
     kopf.daemon("kopfexamples", **options)(calls.accompanying("started", "stopped"))
     await operator.start()
@@ -69,7 +73,9 @@ async def test_timers_run_only_while_the_object_matches(operator: Operator, kex:
 
 @pytest.mark.fastforward
 async def test_criteria_are_evaluated_only_when_something_changes(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", when=lambda **_: matching)(calls.accompanying("started", "stopped"))
     matching = True
@@ -88,7 +94,9 @@ async def test_criteria_are_evaluated_only_when_something_changes(
 
 
 async def test_a_daemon_that_is_still_terminating_is_not_doubled(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.daemon("kopfexamples", labels={"match": "yes"})
     async def fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
@@ -119,7 +127,8 @@ async def test_a_daemon_that_is_still_terminating_is_not_doubled(
 async def test_only_those_daemons_that_do_not_match_are_stopped(operator: Operator, kex: Objects, calls: Calls) -> None:
     for id in ("a", "b"):
         kopf.daemon("kopfexamples", id=id, param=id, labels={id: "yes"})(
-            calls.accompanying(lambda param, **_: param, lambda param, **_: f"-{param}"))
+            calls.accompanying(lambda param, **_: param, lambda param, **_: f"-{param}")
+        )
 
     await operator.start_and_create(kex, labels={"a": "yes", "b": "yes"})
     await calls.wait_length(2)
@@ -150,7 +159,8 @@ async def test_objects_that_never_match_are_not_touched(operator: Operator, kex:
 async def test_losing_the_label_and_the_finalizer_at_once(operator: Operator, kex: Objects, calls: Calls) -> None:
     """There is nothing of ours on the object anymore, but the daemon still runs, and must be stopped."""
     kopf.daemon("kopfexamples", labels={"match": "yes"})(
-        calls.accompanying("started", lambda stopped, **_: stopped.reason))
+        calls.accompanying("started", lambda stopped, **_: stopped.reason)
+    )
     await operator.start_and_create(kex, labels={"match": "yes"})
     await calls.wait_length(1)
     await kex.merge({"metadata": {"labels": {"match": None}, "finalizers": None}})
@@ -163,7 +173,10 @@ DECORATORS: dict[str, Decorator] = {"daemon": kopf.daemon, "timer": kopf.timer, 
 
 @pytest.mark.parametrize("kept", DECORATORS)
 async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
-        operator: Operator, kex: Objects, calls: Calls, kept: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    kept: str,
 ) -> None:
     for name, decorator in DECORATORS.items():
         labels = {"kept": "yes"} if name == kept else {"match": "yes"}
@@ -186,7 +199,11 @@ async def test_the_finalizer_stays_as_long_as_any_handler_needs_it(
 @pytest.mark.parametrize("exit_time", [0, 1, 10])
 @pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
 async def test_the_finalizer_is_removed_if_the_mismatch_is_also_an_update(
-        operator: Operator, kex: Objects, calls: Calls, kind: Decorator, exit_time: float,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    kind: Decorator,
+    exit_time: float,
 ) -> None:
     options = {"interval": 60} if kind is kopf.timer else {}
 

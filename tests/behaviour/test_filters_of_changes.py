@@ -1,4 +1,5 @@
 """Filters of changes & fields: both sides of an update, callbacks with their kwargs, and objects coming into scope."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -18,28 +19,37 @@ FALSIFIED, UNTOUCHED = ("a", ""), ("a", "a")
 
 
 @pytest.mark.parametrize("decorator", [kopf.on.update, kopf.on.field], ids=["update", "field"])
-@pytest.mark.parametrize(("options", "expected"), [
-    ({}, [ADDED, REMOVED, CHANGED, CHANGED_BACK, FALSIFIED]),
-    ({"value": "a"}, [ADDED, REMOVED, CHANGED, CHANGED_BACK, FALSIFIED]),
-    ({"value": "b"}, [CHANGED, CHANGED_BACK]),
-    ({"value": ""}, [FALSIFIED]),
-    ({"value": PRESENT}, [ADDED, REMOVED, CHANGED, CHANGED_BACK, FALSIFIED]),
-    ({"value": ABSENT}, [ADDED, REMOVED]),
-    ({"value": lambda value, **_: value == "b"}, [CHANGED, CHANGED_BACK]),
-    ({"value": lambda value, **_: value is None}, [ADDED, REMOVED]),
-    ({"old": "a"}, [REMOVED, CHANGED, FALSIFIED]),
-    ({"new": "a"}, [ADDED, CHANGED_BACK]),
-    ({"old": "a", "new": "b"}, [CHANGED]),
-    ({"old": ABSENT, "new": PRESENT}, [ADDED]),
-    ({"old": PRESENT, "new": ABSENT}, [REMOVED]),
-    ({"old": PRESENT, "new": PRESENT}, [CHANGED, CHANGED_BACK, FALSIFIED]),
-    ({"old": lambda value, **_: value is not None, "new": lambda value, **_: not value}, [REMOVED, FALSIFIED]),
-], ids=lambda item: repr(sorted(item)) if isinstance(item, dict) else "")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [ADDED, REMOVED, CHANGED, CHANGED_BACK, FALSIFIED]),
+        ({"value": "a"}, [ADDED, REMOVED, CHANGED, CHANGED_BACK, FALSIFIED]),
+        ({"value": "b"}, [CHANGED, CHANGED_BACK]),
+        ({"value": ""}, [FALSIFIED]),
+        ({"value": PRESENT}, [ADDED, REMOVED, CHANGED, CHANGED_BACK, FALSIFIED]),
+        ({"value": ABSENT}, [ADDED, REMOVED]),
+        ({"value": lambda value, **_: value == "b"}, [CHANGED, CHANGED_BACK]),
+        ({"value": lambda value, **_: value is None}, [ADDED, REMOVED]),
+        ({"old": "a"}, [REMOVED, CHANGED, FALSIFIED]),
+        ({"new": "a"}, [ADDED, CHANGED_BACK]),
+        ({"old": "a", "new": "b"}, [CHANGED]),
+        ({"old": ABSENT, "new": PRESENT}, [ADDED]),
+        ({"old": PRESENT, "new": ABSENT}, [REMOVED]),
+        ({"old": PRESENT, "new": PRESENT}, [CHANGED, CHANGED_BACK, FALSIFIED]),
+        ({"old": lambda value, **_: value is not None, "new": lambda value, **_: not value}, [REMOVED, FALSIFIED]),
+    ],
+    ids=lambda item: repr(sorted(item)) if isinstance(item, dict) else "",
+)
 async def test_both_sides_of_updates(
-        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator, options: dict[str, Any],
-        expected: list[Change],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    decorator: Decorator,
+    options: dict[str, Any],
+    expected: list[Change],
 ) -> None:
     """Unaffected fields never match, even if they satisfy the criteria."""
+
     @decorator("kopfexamples", field="spec.f", **options, id="fn")
     async def fn(name: str, old: Any, new: Any, reason: kopf.Reason, **_: Any) -> None:
         if reason is kopf.Reason.UPDATE:
@@ -61,14 +71,20 @@ async def test_both_sides_of_updates(
 
 @pytest.mark.parametrize("kind", ["create", "event", "resume", "delete", "daemon", "timer"])
 async def test_other_handlers_look_at_the_current_state_only(
-        operator: Operator, kex: Objects, calls: Calls, kind: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    kind: str,
 ) -> None:
     decorator: Decorator = getattr(kopf.on, kind, None) or getattr(kopf, kind)
     filters: dict[str, dict[str, Any]] = {
-        "any": {}, "a": {"value": "a"}, "absent": {"value": ABSENT},
+        "any": {},
+        "a": {"value": "a"},
+        "absent": {"value": ABSENT},
         "callback": {"value": lambda value, **_: value in (None, "b")},
     }
     for id, options in filters.items():
+
         @decorator("kopfexamples", field="spec.f", id=id, param=id, **options)
         async def fn(name: str, param: str, type: str | None = None, **_: Any) -> None:
             if (name, param) not in calls and type != "DELETED":
@@ -88,13 +104,22 @@ async def test_other_handlers_look_at_the_current_state_only(
             await kex.wait(lambda obj: obj["metadata"].get("finalizers"), name)
             await kex.delete_and_wait(name)
     await calls.wait_length(6)
-    assert sorted(calls) == [("a", "a"), ("a", "any"), ("b", "any"), ("b", "callback"), ("none", "absent"),
-                             ("none", "callback")]
+    assert sorted(calls) == [
+        ("a", "a"),
+        ("a", "any"),
+        ("b", "any"),
+        ("b", "callback"),
+        ("none", "absent"),
+        ("none", "callback"),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["create", "update", "delete", "event", "daemon", "timer", "index"])
 async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only_positional_one(
-        operator: Operator, kex: Objects, calls: Calls, kind: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    kind: str,
 ) -> None:
     decorator: Decorator = getattr(kopf.on, kind, None) or getattr(kopf, kind)
     seen: dict[str, Any] = {}
@@ -115,9 +140,16 @@ async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only
         seen["when"] = (*args, None, kwargs)
         return True
 
-    decorator("kopfexamples", id="fn", param="param", when=check_when, field="spec.field",
-               labels={"label": check_label}, annotations={"no-such": check_absent}, value=check_field)(
-        calls.noting(lambda **kwargs: kwargs))
+    decorator(
+        "kopfexamples",
+        id="fn",
+        param="param",
+        when=check_when,
+        field="spec.field",
+        labels={"label": check_label},
+        annotations={"no-such": check_absent},
+        value=check_field,
+    )(calls.noting(lambda **kwargs: kwargs))
     await operator.start_and_create(kex, labels={"label": "x"})
     if kind == "update":
         await kex.wait(lambda obj: get_essence(obj) is not None)
@@ -143,7 +175,8 @@ async def test_empty_strings_are_values(operator: Operator, kex: Objects, calls:
             options: dict[str, Any] = {stanza: {"empty": criterion}}
 
             kopf.on.create("kopfexamples", id=f"{stanza}-{id}", param=f"{stanza}-{id}", **options)(
-                calls.noting(lambda param, **_: param))
+                calls.noting(lambda param, **_: param)
+            )
 
     await operator.start_and_handle(kex, labels={"empty": ""}, annotations={"empty": ""})
     assert calls == ["labels-present", "labels-equal", "annotations-present", "annotations-equal"]
@@ -151,12 +184,16 @@ async def test_empty_strings_are_values(operator: Operator, kex: Objects, calls:
 
 @pytest.mark.parametrize("with_dummy", [True, False])
 async def test_a_dummy_handler_brings_all_objects_into_scope(
-        operator: Operator, kex: Objects, calls: Calls, with_dummy: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    with_dummy: bool,
 ) -> None:
     """So the objects that match later are updated; without it, they are created."""
     for reason, decorator in {"create": kopf.on.create, "update": kopf.on.update}.items():
         decorator("kopfexamples", id=reason, param=reason, labels={"match": "yes"})(
-            calls.noting(lambda param, **_: param))
+            calls.noting(lambda param, **_: param)
+        )
 
     if with_dummy:
         kopf.on.update("kopfexamples")(calls.noting("dummy"))
@@ -171,10 +208,16 @@ async def test_a_dummy_handler_brings_all_objects_into_scope(
     assert calls == (["update", "dummy"] if with_dummy else ["create"])
 
 
-@pytest.mark.parametrize(("helper", "expected"), [
-    (kopf.all_, ["kopf-value"]), (kopf.any_, ["kopf-other", "kopf-value", "x-value"]), (kopf.none_, ["x-other"])])
+@pytest.mark.parametrize(
+    ("helper", "expected"),
+    [(kopf.all_, ["kopf-value"]), (kopf.any_, ["kopf-other", "kopf-value", "x-value"]), (kopf.none_, ["x-other"])],
+)
 async def test_helpers_combine_callbacks(
-        operator: Operator, kex: Objects, calls: Calls, helper: Any, expected: list[str],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    helper: Any,
+    expected: list[str],
 ) -> None:
     def whole_fn1(name: str, **_: Any) -> bool:
         return name.startswith("kopf-")
@@ -188,9 +231,11 @@ async def test_helpers_combine_callbacks(
     def value_fn2(value: str, **_: Any) -> bool:
         return value.endswith("value")
 
-    for id, options in {"when": {"when": helper([whole_fn1, whole_fn2])},
-                        "label": {"labels": {"label": helper([value_fn1, value_fn2])}},
-                        "not": {"when": kopf.not_(kopf.not_(helper([whole_fn1, whole_fn2])))}}.items():
+    for id, options in {
+        "when": {"when": helper([whole_fn1, whole_fn2])},
+        "label": {"labels": {"label": helper([value_fn1, value_fn2])}},
+        "not": {"when": kopf.not_(kopf.not_(helper([whole_fn1, whole_fn2])))},
+    }.items():
         kopf.on.create("kopfexamples", id=id, param=id, **options)(calls.noting(lambda name, param, **_: (param, name)))
 
     kopf.on.create("kopfexamples")(do_nothing)

@@ -1,4 +1,5 @@
 """Whatever a handler writes, can be what the filter of another handler reads: nobody waits for the next change."""
+
 from __future__ import annotations
 
 import functools
@@ -20,6 +21,7 @@ WRITERS = ("create", "update", "resume", "sub", "event", "timer", "daemon")
 
 class Write(NamedTuple):
     """How a handler writes "yes" to its object, and where that is found then."""
+
     path: tuple[str, ...]
     make: Callable[[kopf.Patch], object]
 
@@ -27,6 +29,7 @@ class Write(NamedTuple):
 def transform(*path: str) -> Callable[[kopf.Patch], object]:
     def append(patch: kopf.Patch) -> None:
         patch.fns.append(lambda body: body.setdefault(path[0], {}).__setitem__(path[1], "yes"))
+
     return append
 
 
@@ -37,7 +40,8 @@ WRITES = {
     "spec": Write(("spec", "ready"), lambda patch: patch.spec.__setitem__("ready", "yes")),
     "label": Write(("metadata", "labels", "ready"), lambda patch: patch.meta.labels.__setitem__("ready", "yes")),
     "annotation": Write(
-        ("metadata", "annotations", "ready"), lambda patch: patch.meta.annotations.__setitem__("ready", "yes")),
+        ("metadata", "annotations", "ready"), lambda patch: patch.meta.annotations.__setitem__("ready", "yes")
+    ),
 }
 
 
@@ -56,8 +60,9 @@ FILTERS: dict[str, Callable[[tuple[str, ...]], dict[str, Any]]] = {
     "metadata": lambda path: filter_metadata(path, "yes"),
     "callback": lambda path: filter_metadata(path, lambda value, **_: value == "yes"),
     "when": lambda path: {"when": lambda body, **_: get(body, path) == "yes"},
-    "when-stanza": lambda path: {"when": lambda status, spec, meta, **_: get(
-        {"status": status, "spec": spec, "metadata": meta}, path) == "yes"},
+    "when-stanza": lambda path: {
+        "when": lambda status, spec, meta, **_: get({"status": status, "spec": spec, "metadata": meta}, path) == "yes"
+    },
 }
 """They begin to match when it is written."""
 
@@ -103,6 +108,7 @@ def store_in_status(settings: kopf.OperatorSettings) -> None:
 
 def declare_writers(plural: str, write: Write) -> None:
     """Declare the handlers that write, each for the object of its name; each writes once."""
+
     async def fn(patch: kopf.Patch, body: kopf.Body, **_: Any) -> Any:
         return None if get(body, write.path) == "yes" else write.make(patch)
 
@@ -129,15 +135,25 @@ def declare_writers(plural: str, write: Write) -> None:
 
 def declare_reader(reader: str, plural: str, calls: Calls, options: dict[str, Any]) -> None:
     decorators: dict[str, Any] = {
-        "timer": functools.partial(kopf.timer, interval=3600), "daemon": kopf.daemon, "delete": kopf.on.delete,
-        "event": kopf.on.event, "index": kopf.index, "field": kopf.on.field,
+        "timer": functools.partial(kopf.timer, interval=3600),
+        "daemon": kopf.daemon,
+        "delete": kopf.on.delete,
+        "event": kopf.on.event,
+        "index": kopf.index,
+        "field": kopf.on.field,
     }
     make = calls.accompanying if reader == "daemon" else calls.noting
     decorators[reader](plural, id="reader", **options)(make(lambda name, **_: name))
 
 
 async def let_write(
-        operator: Operator, objects: Objects, calls: Calls, storage: str, write: Write, reader: str, filters: Any,
+    operator: Operator,
+    objects: Objects,
+    calls: Calls,
+    storage: str,
+    write: Write,
+    reader: str,
+    filters: Any,
 ) -> None:
     """Bring an object for each of the writers to where it writes; the handlers are declared meanwhile."""
     if storage == "status":
@@ -163,8 +179,15 @@ def is_handled(obj: Obj) -> bool:
 
 @pytest.mark.parametrize(("reader", "filter", "what", "where", "storage"), spread(READERS, FILTERS, WRITES))
 async def test_filters_begin_to_match(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
-        reader: str, filter: str, what: str, where: str, storage: str,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    reader: str,
+    filter: str,
+    what: str,
+    where: str,
+    storage: str,
 ) -> None:
     objects, write = {"kex": kex, "sub": sub}[where], WRITES[what]
     await let_write(operator, objects, calls, storage, write, reader, FILTERS[filter](write.path))
@@ -176,8 +199,15 @@ async def test_filters_begin_to_match(
 
 @pytest.mark.parametrize(("reader", "filter", "what", "where", "storage"), spread(BLOCKING, COUNTER_FILTERS, WRITES))
 async def test_filters_cease_to_match(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
-        reader: str, filter: str, what: str, where: str, storage: str,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    reader: str,
+    filter: str,
+    what: str,
+    where: str,
+    storage: str,
 ) -> None:
     objects, write = {"kex": kex, "sub": sub}[where], WRITES[what]
     await let_write(operator, objects, calls, storage, write, reader, COUNTER_FILTERS[filter](write.path))
@@ -187,7 +217,10 @@ async def test_filters_cease_to_match(
 
 @pytest.mark.parametrize("what", WRITES)
 async def test_deletion_handlers_follow_each_other(
-        operator: Operator, objects: Objects, calls: Calls, what: str,
+    operator: Operator,
+    objects: Objects,
+    calls: Calls,
+    what: str,
 ) -> None:
     write = WRITES[what]
     if what == "result":
@@ -201,7 +234,8 @@ async def test_deletion_handlers_follow_each_other(
             raise kopf.TemporaryError("not yet", delay=0.1)
 
     kopf.on.delete(objects.plural, id="reader", when=lambda body, **_: get(body, write.path) == "yes")(
-        calls.noting("reader"))
+        calls.noting("reader")
+    )
     await operator.start_and_create(objects)
     await objects.wait(get_finalizers)
     await objects.delete_and_wait()

@@ -1,4 +1,5 @@
 """Finalizers: ours is put before the first handler and removed after the last one; those of others are untouched."""
+
 from __future__ import annotations
 
 import logging
@@ -16,7 +17,9 @@ THEIRS = "example.com/theirs"
 
 
 async def test_it_is_put_before_the_first_handler_and_removed_after_the_last_one(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="create_fn")(lambda meta, **_: calls.append(meta.get("finalizers")))
     for id in ("delete1", "delete2", "delete3"):
@@ -34,8 +37,9 @@ async def test_others_finalizers_are_kept_in_their_order(operator: Operator, kex
     kopf.on.delete("kopfexamples")(lambda **_: None)
     obj = await operator.start_and_handle(kex, finalizers=[THEIRS, "example.com/more"])
     assert get_finalizers(obj) == [THEIRS, "example.com/more", FINALIZER]
-    await kex.edit({"op": "replace", "path": "/metadata/finalizers",
-                    "value": [THEIRS, FINALIZER, "example.com/another"]})
+    await kex.edit(
+        {"op": "replace", "path": "/metadata/finalizers", "value": [THEIRS, FINALIZER, "example.com/another"]}
+    )
     await kex.delete()
     obj = await kex.wait(lambda obj: FINALIZER not in get_finalizers(obj))
     assert get_finalizers(obj) == [THEIRS, "example.com/another"]
@@ -44,13 +48,17 @@ async def test_others_finalizers_are_kept_in_their_order(operator: Operator, kex
 
 
 async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.delete("kopfexamples")
     async def delete_fn(**_: Any) -> None:
         calls.append("called")
-        await kex.edit({"op": "test", "path": "/metadata/finalizers/0", "value": THEIRS},
-                       {"op": "remove", "path": "/metadata/finalizers/0"})
+        await kex.edit(
+            {"op": "test", "path": "/metadata/finalizers/0", "value": THEIRS},
+            {"op": "remove", "path": "/metadata/finalizers/0"},
+        )
 
     await operator.start_and_handle(kex, finalizers=[THEIRS])
     await kex.delete_and_wait()
@@ -59,7 +67,9 @@ async def test_a_finalizer_removed_by_others_meanwhile_is_not_put_back(
 
 @pytest.mark.parametrize("has_optional", [False, True])
 async def test_without_mandatory_deletion_handlers_there_is_no_finalizer(
-        operator: Operator, kex: Objects, has_optional: bool,
+    operator: Operator,
+    kex: Objects,
+    has_optional: bool,
 ) -> None:
     for decorator in (kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.event):
         decorator("kopfexamples", id="fn")(do_nothing)
@@ -71,7 +81,9 @@ async def test_without_mandatory_deletion_handlers_there_is_no_finalizer(
 
 
 async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_mandatory_ones(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.delete("kopfexamples", optional=True, id="optional_fn")(lambda **_: calls.append("optional"))
     kopf.on.delete("kopfexamples", id="mandatory_fn")(lambda **_: calls.append("mandatory"))
@@ -82,7 +94,10 @@ async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by
 
 @pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
 async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by_background_tasks(
-        operator: Operator, kex: Objects, calls: Calls, kind: Decorator,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    kind: Decorator,
 ) -> None:
     options = {"interval": 1000} if kind is kopf.timer else {}
 
@@ -100,7 +115,9 @@ async def test_optional_deletion_handlers_are_called_if_the_object_is_blocked_by
 
 @pytest.mark.fastforward
 async def test_optional_deletion_handlers_are_not_called_if_the_object_is_blocked_by_others(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """As the documentation says: others can hold it for days after it is handled."""
     kopf.on.event("kopfexamples")(lambda event, **_: calls.append(event["type"]))
@@ -138,7 +155,9 @@ async def test_a_retried_deletion_handler_holds_the_object(operator: Operator, k
 
 
 async def test_it_is_put_to_existing_objects_when_deletion_handlers_appear(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start_and_handle(kex)
@@ -176,6 +195,7 @@ async def test_two_changes_of_finalizers_at_once_are_both_done(operator: Operato
 
 async def insist_on_the_finalizer(kex: Objects) -> None:
     """Put it back as often as it is removed, but not forever."""
+
     def is_removed_again(obj: Obj) -> bool:
         return not get_finalizers(obj) and int(obj["metadata"]["resourceVersion"]) > versions[-1]
 
@@ -187,7 +207,9 @@ async def insist_on_the_finalizer(kex: Objects) -> None:
 
 
 async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
-        operator: Operator, kex: Objects, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     """E.g., another operator with the same (default) name of the finalizer, which needs it for this object."""
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
@@ -205,7 +227,9 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
 
 
 async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
-        operator: Operator, kex: Objects, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
     await operator.start_and_create(kex, finalizers=[FINALIZER])
@@ -216,7 +240,10 @@ async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
 
 @pytest.mark.parametrize("kind", [kopf.daemon, kopf.timer])
 async def test_optional_daemons_and_timers_need_no_finalizer(
-        operator: Operator, kex: Objects, calls: Calls, kind: Decorator,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    kind: Decorator,
 ) -> None:
     options = {"interval": 0.01} if kind is kopf.timer else {}
 
@@ -245,9 +272,14 @@ async def test_optional_daemons_and_timers_need_no_finalizer(
 
 @pytest.mark.parametrize("how", ["unblocked", "blocked", "released"])
 async def test_handlers_that_delete_their_own_object_end_quietly(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, how: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    how: str,
 ) -> None:
     """The patch after it is answered with 404."""
+
     @kopf.on.create("kopfexamples")
     async def create_fn(patch: kopf.Patch, name: str, **_: Any) -> str:
         calls.append("created")

@@ -1,4 +1,5 @@
 """Values that JSON has no form for: they are stored in some form, and it is said what, where, and by whom."""
+
 from __future__ import annotations
 
 import datetime
@@ -25,7 +26,13 @@ VALUES: list[tuple[Any, Any, str]] = [
 @pytest.mark.parametrize("way", ["result", "patch", "function"])
 @pytest.mark.parametrize(("value", "stored", "name"), VALUES, ids=[name for *_, name in VALUES])
 async def test_it_is_said_who_stores_them_and_where(
-        operator: Operator, kex: Objects, logs: Logs, way: str, value: Any, stored: Any, name: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    way: str,
+    value: Any,
+    stored: Any,
+    name: str,
 ) -> None:
     @kopf.on.create("kopfexamples", id="idle")
     async def idle(patch: kopf.Patch, **_: Any) -> None:
@@ -42,11 +49,14 @@ async def test_it_is_said_who_stores_them_and_where(
 
     obj = await operator.start_and_handle(kex)
     assert obj["status"]["fn"] == {
-        "items": [{"field": stored}], "proper": [None, True, 1, 1.5, "text", [1, 2], {"a.b": {}}]}
+        "items": [{"field": stored}],
+        "proper": [None, True, 1, 1.5, "text", [1, 2], {"a.b": {}}],
+    }
     (record,) = logs.find(WARNING)
     assert record.levelname == "WARNING"
     assert record.getMessage().startswith(
-        f"JSON has no form for some values of Handler 'fn': status.fn.items[0].field ({name}). ")
+        f"JSON has no form for some values of Handler 'fn': status.fn.items[0].field ({name}). "
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -77,7 +87,11 @@ async def test_other_handlers(operator: Operator, kex: Objects, logs: Logs, kind
 @pytest.mark.fastforward
 @pytest.mark.parametrize("way", ["result", "patch"])
 async def test_timers_are_warned_of_once_for_each_object(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, way: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    way: str,
 ) -> None:
     @kopf.timer("kopfexamples", id="tick", interval=10)
     async def tick(patch: kopf.Patch, **_: Any) -> Any:
@@ -97,7 +111,13 @@ async def test_timers_are_warned_of_once_for_each_object(
 def test_the_memory_of_who_was_warned_is_limited() -> None:
     once = Once(limit=2)
     assert [once.is_new(subject) for subject in ("one", "two", "one", "three", "two", "one")] == [
-        True, True, False, True, False, True]
+        True,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
     assert len(once) == 2
 
 
@@ -110,6 +130,7 @@ async def test_there_can_be_many(operator: Operator, kex: Objects, logs: Logs) -
 
 async def test_what_cannot_be_stored_at_all_is_named(operator: Operator, kex: Objects, logs: Logs) -> None:
     """The error itself says neither who it was nor where."""
+
     @kopf.on.create("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["lock"] = threading.Lock()

@@ -1,4 +1,5 @@
 """Garbage: what is over is freed at once, with no help of the collector of cyclic garbage, which comes rarely."""
+
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +24,7 @@ REGISTRIES: dict[str, Callable[[kopf.OperatorRegistry, Callable[[Any], None]], N
 
 
 def declaring(
-        fn: Callable[[kopf.OperatorRegistry, Callable[[Any], None]], None],
+    fn: Callable[[kopf.OperatorRegistry, Callable[[Any], None]], None],
 ) -> Callable[[kopf.OperatorRegistry, Callable[[Any], None]], None]:
     REGISTRIES[fn.__name__] = fn
     return fn
@@ -118,8 +119,10 @@ def _no_collector() -> Iterator[None]:
 @pytest.mark.parametrize("declare", REGISTRIES.values(), ids=REGISTRIES)
 @pytest.mark.usefixtures("_no_collector")
 async def test_nothing_waits_for_the_collector(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects,
-        declare: Callable[[kopf.OperatorRegistry, Callable[[Any], None]], None],
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    declare: Callable[[kopf.OperatorRegistry, Callable[[Any], None]], None],
 ) -> None:
     seen: list[weakref.ref[Any]] = []
     declare(registry, lambda logger: seen.append(weakref.ref(logger)))

@@ -1,4 +1,5 @@
 """The health of the operator, as told to those who ask by HTTP."""
+
 from __future__ import annotations
 
 import asyncio
@@ -46,10 +47,12 @@ def url() -> str:
 async def ask(url: str) -> AsyncIterator[Callable[[], Any]]:
     """Ask for the health."""
     async with aiohttp.ClientSession() as session:
+
         async def ask() -> Answer:
             async with session.get(url) as response:
                 assert response.content_type == "application/json"
                 return response.status, await response.json()
+
         yield ask
 
 
@@ -106,7 +109,8 @@ async def test_results_of_probes(operator: Operator, url: str, ask: Callable[[],
 
 
 async def test_the_text_of_the_answer_is_byte_by_byte_as_of_the_original_framework(
-        operator: Operator, url: str,
+    operator: Operator,
+    url: str,
 ) -> None:
     kopf.on.probe(id="now")(lambda **_: "today")
     kopf.on.probe(id="all")(lambda **_: {"a": [1, None], "ü": True})
@@ -133,13 +137,15 @@ async def test_kwargs_of_probes(operator: Operator, url: str, ask: Callable[[], 
     await kex.create()
     await operator.start(liveness_endpoint=url)
     assert await ask() == (200, {"fn": ["obj", "hello"]})
-    assert seen.keys() == {
-        "activity", "settings", "memo", "logger", "param", "retry", "started", "runtime", "names"}
+    assert seen.keys() == {"activity", "settings", "memo", "logger", "param", "retry", "started", "runtime", "names"}
     assert seen["activity"] == "probe"
 
 
 async def test_mass_requests_call_the_probes_once(
-        operator: Operator, url: str, ask: Callable[[], Any], calls: Calls,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    calls: Calls,
 ) -> None:
     released = asyncio.Event()
 
@@ -158,7 +164,10 @@ async def test_mass_requests_call_the_probes_once(
 
 
 async def test_results_are_cached_for_a_limited_time(
-        operator: Operator, url: str, ask: Callable[[], Any], calls: Calls,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    calls: Calls,
 ) -> None:
     @kopf.on.startup()
     def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -175,7 +184,10 @@ async def test_results_are_cached_for_a_limited_time(
 
 
 async def test_failed_probes_are_unhealthy_but_others_are_seen(
-        operator: Operator, url: str, ask: Callable[[], Any], calls: Calls,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    calls: Calls,
 ) -> None:
     @kopf.on.probe(id="bad")
     def bad(**_: Any) -> None:
@@ -200,7 +212,10 @@ async def test_failed_probes_are_unhealthy_but_others_are_seen(
 
 
 async def test_only_failures_of_probes_are_logged(
-        operator: Operator, url: str, ask: Callable[[], Any], logs: Logs,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    logs: Logs,
 ) -> None:
     kopf.on.probe(id="good")(lambda **_: 1)
     kopf.on.probe(id="bad")(lambda **_: 1 / 0)
@@ -247,7 +262,10 @@ async def test_bad_endpoints_are_errors_at_once(operator: Operator) -> None:
 
 
 async def test_silent_streams_are_unhealthy_until_they_recover(
-        operator: Operator, url: str, ask: Callable[[], Any], kex: Objects,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    kex: Objects,
 ) -> None:
     operator.set("health.stream_timeout", 1.0)
     operator.set("watching.inactivity_timeout", 0.5)
@@ -260,8 +278,9 @@ async def test_silent_streams_are_unhealthy_until_they_recover(
     status, content = await wait_for(ask, lambda status, _: status != 200)
     assert status == 503
     problems = "\n".join(content["kopf"]["problems"])
-    assert re.search(r"The watch-stream for kopfexamples.v1.kopf.dev in the whole cluster is stale, with nothing for",
-                     problems)
+    assert re.search(
+        r"The watch-stream for kopfexamples.v1.kopf.dev in the whole cluster is stale, with nothing for", problems
+    )
     operator.cluster.faults.clear()
     async with asyncio.timeout(PATIENCE):
         while (await ask())[0] != 200:
@@ -281,7 +300,11 @@ async def test_failing_reconnections_are_unhealthy(operator: Operator, url: str,
 
 
 async def test_tasks_that_keep_failing_are_unhealthy(
-        operator: Operator, url: str, ask: Callable[[], Any], logs: Logs, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervision, "_BACKOFFS", (0.01, 0.01, 1000))
     logs.expected.append("The watcher of kopfexamples.v1.kopf.dev has failed")
@@ -296,7 +319,10 @@ async def test_tasks_that_keep_failing_are_unhealthy(
 
 
 async def test_denied_streams_are_not_about_the_health(
-        operator: Operator, url: str, ask: Callable[[], Any], logs: Logs,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    logs: Logs,
 ) -> None:
     operator.set("health.stream_timeout", 0.2)
     operator.set("watching.inactivity_timeout", 0.1)
@@ -312,8 +338,13 @@ async def test_denied_streams_are_not_about_the_health(
 
 @pytest.mark.parametrize("has_probes", [False, True], ids=["bare", "with probes"])
 async def test_blocked_loops_are_unhealthy_with_the_name_of_the_culprit(
-        operator: Operator, url: str, ask: Callable[[], Any], kex: Objects, logs: Logs,
-        executor: concurrent.futures.Executor, has_probes: bool,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    kex: Objects,
+    logs: Logs,
+    executor: concurrent.futures.Executor,
+    has_probes: bool,
 ) -> None:
     answers: list[Answer] = []
 
@@ -333,8 +364,7 @@ async def test_blocked_loops_are_unhealthy_with_the_name_of_the_culprit(
     [(status, content)] = answers
     assert status == 503
     [problem] = content["kopf"]["problems"]
-    assert problem.startswith(
-        f"The event loop is blocked by the handler 'blocking_fn', blocking_fn() at {__file__}:")
+    assert problem.startswith(f"The event loop is blocked by the handler 'blocking_fn', blocking_fn() at {__file__}:")
     record = await logs.wait("The event loop is blocked for .* by the handler 'blocking_fn', .*")
     assert record.levelname == "ERROR"
     await wait_for(ask, lambda status, _: status == 200)
@@ -353,7 +383,10 @@ async def test_a_pause_is_shown_and_is_healthy(operator: Operator, url: str, ask
 
 
 async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetimes(
-        operator: Operator, api: API, url: str, ask: Callable[[], Any],
+    operator: Operator,
+    api: API,
+    url: str,
+    ask: Callable[[], Any],
 ) -> None:
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.set("peering.standalone", False)
@@ -366,7 +399,11 @@ async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetim
     week = 7 * 24 * 3600
     assert week - 60 < peer.pop("remaining") <= week
     assert peer == {
-        "peering": "'default' cluster-wide", "identity": "them", "priority": 100, "lifetime": week, "limited": True,
+        "peering": "'default' cluster-wide",
+        "identity": "them",
+        "priority": 100,
+        "lifetime": week,
+        "limited": True,
     }
     assert "them (priority 100, its lifetime is limited to 604800 s)" in content["kopf"]["paused"]
     await peering.remove("them")
@@ -374,7 +411,11 @@ async def test_those_who_pause_the_operator_are_shown_with_their_limited_lifetim
 
 
 async def test_not_all_of_those_who_pause_the_operator_are_shown_if_there_are_many(
-        operator: Operator, api: API, url: str, ask: Callable[[], Any], logs: Logs,
+    operator: Operator,
+    api: API,
+    url: str,
+    ask: Callable[[], Any],
+    logs: Logs,
 ) -> None:
     kopf.on.event("kopfexamples")(lambda **_: None)
     operator.set("peering.standalone", False)
@@ -389,7 +430,10 @@ async def test_not_all_of_those_who_pause_the_operator_are_shown_if_there_are_ma
 
 
 async def test_slow_probes_do_not_hold_the_exit(
-        operator: Operator, url: str, ask: Callable[[], Any], calls: Calls,
+    operator: Operator,
+    url: str,
+    ask: Callable[[], Any],
+    calls: Calls,
 ) -> None:
     @kopf.on.probe(id="fn")
     async def fn(**_: Any) -> None:

@@ -1,4 +1,5 @@
 """Which handlers are the same, and which are not: methods, closures, and functions of the same name."""
+
 from __future__ import annotations
 
 import types
@@ -26,7 +27,10 @@ class User(Database):
 
 
 async def test_methods_of_different_classes_are_different_handlers(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples")(Database(calls).create)
     kopf.on.create("kopfexamples")(User(calls).create)
@@ -38,7 +42,9 @@ async def test_methods_of_different_classes_are_different_handlers(
 
 
 async def test_closures_have_the_names_that_the_original_has_persisted(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     def factory(name: str) -> Any:
         def fn(retry: int, **_: Any) -> None:
@@ -65,7 +71,9 @@ async def test_closures_have_the_names_that_the_original_has_persisted(
 
 
 async def test_what_the_original_has_begun_under_the_qualified_names_is_continued(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples")(Database(calls).create)
     kopf.on.create("kopfexamples")(User(calls).create)
@@ -77,7 +85,10 @@ async def test_what_the_original_has_begun_under_the_qualified_names_is_continue
 
 
 async def test_different_functions_with_one_id_are_warned_of(
-        operator: Operator, kex: Objects, logs: Logs, load: Load,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    load: Load,
 ) -> None:
     one = load("""
         import kopf
@@ -108,7 +119,10 @@ def _load_another(load: Load) -> types.ModuleType:
 
 
 async def test_one_function_decorated_several_times_is_not_warned_of(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     @kopf.on.resume("kopfexamples")
     @kopf.on.create("kopfexamples")
@@ -123,7 +137,10 @@ async def test_one_function_decorated_several_times_is_not_warned_of(
 
 
 async def test_different_functions_with_one_id_are_counted_as_the_one_that_is_called(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="same")(calls.noting("one"))
     kopf.on.create("kopfexamples", id="same")(calls.noting("two"))

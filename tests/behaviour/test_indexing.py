@@ -1,4 +1,5 @@
 """Indices: what of the objects gets there, how it is arranged, and how it leaves."""
+
 from __future__ import annotations
 
 import asyncio
@@ -28,6 +29,7 @@ class Peek:
 @pytest.fixture
 def peek() -> Peek:
     """The index named ``idx``."""
+
     @kopf.on.startup(id="peek")
     async def startup_fn(idx: kopf.Index[Any, Any], **_: Any) -> None:
         taken.index = idx
@@ -48,7 +50,8 @@ async def sync(kex: Objects, calls: Calls) -> None:
 @pytest.fixture(autouse=True)
 def _follow(calls: Calls) -> None:
     kopf.on.event("kopfexamples", id="follow", when=lambda name, **_: name.startswith("sync"))(
-        calls.noting(lambda name, type, **_: f"-{name}" if type == "DELETED" else name))
+        calls.noting(lambda name, type, **_: f"-{name}" if type == "DELETED" else name)
+    )
 
 
 def declare(fn: Callable[..., Any], **options: Any) -> None:
@@ -64,24 +67,46 @@ class Dictish(dict[Any, Any]):
     """A descendant of dict."""
 
 
-@pytest.mark.parametrize(("results", "expected"), [
-    ([{"k1": "A"}, {"k1": "B"}, {"k2": "C"}], {"k1": ["A", "B"], "k2": ["C"]}),
-    ([{"k1": "A"}, {"k1": "B"}, {"k2": {"k3": "C"}}], {"k1": ["A", "B"], "k2": [{"k3": "C"}]}),
-    ([{("a", 1): "A"}, {("a", 2): "B"}], {("a", 1): ["A"], ("a", 2): ["B"]}),
-    ([{"k1": "A", "k2": "B"}, {"k2": "C", "k3": "D"}], {"k1": ["A"], "k2": ["B", "C"], "k3": ["D"]}),
-    (["A", "B"], {None: ["A", "B"]}),
-    (["A", "A"], {None: ["A", "A"]}),
-    ([1, ("t", 2), [3], {4}], {None: [("t", 2), 1, [3], {4}]}),
-    ([0, False, ""], {None: ["", 0, False]}),
-    ([Dictish(a=1), kopf.Memo(b=2)], {None: [{"a": 1}, {"b": 2}]}),
-    ([None, None], {}),
-    ([{}, {}], {}),
-    ([{"k": None}, {"k": None}], {"k": [None, None]}),
-    ([{None: "A"}, "B"], {None: ["A", "B"]}),
-], ids=["keys", "not-nested", "tuples", "several-keys", "non-dicts", "duplicates", "any-types", "falsy-values",
-        "descendants-of-dict", "none", "empty-dicts", "dicts-of-nones", "mixed"])
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ([{"k1": "A"}, {"k1": "B"}, {"k2": "C"}], {"k1": ["A", "B"], "k2": ["C"]}),
+        ([{"k1": "A"}, {"k1": "B"}, {"k2": {"k3": "C"}}], {"k1": ["A", "B"], "k2": [{"k3": "C"}]}),
+        ([{("a", 1): "A"}, {("a", 2): "B"}], {("a", 1): ["A"], ("a", 2): ["B"]}),
+        ([{"k1": "A", "k2": "B"}, {"k2": "C", "k3": "D"}], {"k1": ["A"], "k2": ["B", "C"], "k3": ["D"]}),
+        (["A", "B"], {None: ["A", "B"]}),
+        (["A", "A"], {None: ["A", "A"]}),
+        ([1, ("t", 2), [3], {4}], {None: [("t", 2), 1, [3], {4}]}),
+        ([0, False, ""], {None: ["", 0, False]}),
+        ([Dictish(a=1), kopf.Memo(b=2)], {None: [{"a": 1}, {"b": 2}]}),
+        ([None, None], {}),
+        ([{}, {}], {}),
+        ([{"k": None}, {"k": None}], {"k": [None, None]}),
+        ([{None: "A"}, "B"], {None: ["A", "B"]}),
+    ],
+    ids=[
+        "keys",
+        "not-nested",
+        "tuples",
+        "several-keys",
+        "non-dicts",
+        "duplicates",
+        "any-types",
+        "falsy-values",
+        "descendants-of-dict",
+        "none",
+        "empty-dicts",
+        "dicts-of-nones",
+        "mixed",
+    ],
+)
 async def test_the_structure(
-        operator: Operator, kex: Objects, calls: Calls, peek: Peek, results: list[Any], expected: Content,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    peek: Peek,
+    results: list[Any],
+    expected: Content,
 ) -> None:
     declare(lambda spec, **_: results[spec["v"]])
     for n in range(len(results)):
@@ -124,7 +149,7 @@ async def test_whole_objects_can_be_mirrored(operator: Operator, kex: Objects, c
     await operator.start()
     await kex.merge({"spec": {"v": 2}})
     await sync(kex, calls)
-    body, = peek.index["default", "obj"]
+    (body,) = peek.index["default", "obj"]
     assert (body.spec["v"], body.status["x"], body.meta.name) == (2, "y", "obj")
 
 
@@ -144,7 +169,10 @@ async def test_changes_of_objects_change_the_index(operator: Operator, kex: Obje
 
 
 async def test_deleted_objects_leave_and_empty_collections_are_removed(
-        operator: Operator, kex: Objects, calls: Calls, peek: Peek,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    peek: Peek,
 ) -> None:
     declare(lambda spec, name, **_: {"common": name, spec["v"]: name})
     await operator.start_and_create(kex, "a", spec={"v": "own-a"})
@@ -161,7 +189,10 @@ async def test_deleted_objects_leave_and_empty_collections_are_removed(
 
 
 async def test_objects_gone_while_the_stream_was_broken_leave_too(
-        operator: Operator, kex: Objects, calls: Calls, peek: Peek,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    peek: Peek,
 ) -> None:
     declare(lambda name, **_: name)
     await operator.start_and_create(kex, "a", spec={"v": 1})
@@ -186,19 +217,30 @@ async def test_recreated_objects_are_new_objects(operator: Operator, kex: Object
         await kex.delete()
 
 
-@pytest.mark.parametrize(("options", "match"), [
-    ({"labels": {"match": "yes"}}, {"metadata": {"labels": {"match": "yes"}}}),
-    ({"annotations": {"match": kopf.PRESENT}}, {"metadata": {"annotations": {"match": "yes"}}}),
-    ({"when": lambda spec, **_: spec.get("match") == "yes"}, {"spec": {"match": "yes"}}),
-    ({"field": "spec.match"}, {"spec": {"match": "yes"}}),
-    ({"field": "spec.match", "value": lambda value, **_: value == "yes"}, {"spec": {"match": "yes"}}),
-], ids=["labels", "annotations", "when", "field", "value"])
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"labels": {"match": "yes"}}, {"metadata": {"labels": {"match": "yes"}}}),
+        ({"annotations": {"match": kopf.PRESENT}}, {"metadata": {"annotations": {"match": "yes"}}}),
+        ({"when": lambda spec, **_: spec.get("match") == "yes"}, {"spec": {"match": "yes"}}),
+        ({"field": "spec.match"}, {"spec": {"match": "yes"}}),
+        ({"field": "spec.match", "value": lambda value, **_: value == "yes"}, {"spec": {"match": "yes"}}),
+    ],
+    ids=["labels", "annotations", "when", "field", "value"],
+)
 async def test_filters(
-        operator: Operator, kex: Objects, calls: Calls, peek: Peek, options: dict[str, Any], match: dict[str, Any],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    peek: Peek,
+    options: dict[str, Any],
+    match: dict[str, Any],
 ) -> None:
     """Objects that stop matching are removed; when they match again, they are back."""
     mismatch: dict[str, Any] = {
-        "metadata": {"labels": {"match": None}, "annotations": {"match": None}}, "spec": {"match": None}}
+        "metadata": {"labels": {"match": None}, "annotations": {"match": None}},
+        "spec": {"match": None},
+    }
     declare(lambda name, **_: {"key": name}, **options)
     await operator.start_and_create(kex, spec={"v": 1})
     await sync(kex, calls)
@@ -213,7 +255,10 @@ async def test_filters(
 
 
 async def test_returning_nothing_keeps_what_is_there(
-        operator: Operator, kex: Objects, calls: Calls, peek: Peek,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    peek: Peek,
 ) -> None:
     declare(lambda spec, **_: spec["v"] if spec["v"] != "skip" else None)
     await operator.start_and_create(kex, spec={"v": "first"})
@@ -227,9 +272,13 @@ async def test_returning_nothing_keeps_what_is_there(
 
 
 async def test_overlapping_declarations_call_the_function_once(
-        operator: Operator, kex: Objects, calls: Calls, peek: Peek,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    peek: Peek,
 ) -> None:
     """An object is in the index if any of the declarations is for it."""
+
     @kopf.index("kopfexamples", labels={"a": "yes"})
     @kopf.index("kopf.dev/v1", "kopfexamples", labels={"b": "yes"})
     async def idx(name: str, **_: Any) -> str:
@@ -249,9 +298,14 @@ async def test_overlapping_declarations_call_the_function_once(
 
 
 async def test_one_index_of_several_functions_and_resources(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, peek: Peek,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    peek: Peek,
 ) -> None:
     """Their values are put together by the name of the index; each object has those of its own function only."""
+
     @kopf.index("kopfexamples", id="idx", labels={"kind": "a"})
     async def index_a(name: str, **_: Any) -> dict[str, str]:
         return {"all": f"a:{name}"}
@@ -281,6 +335,7 @@ async def test_one_index_of_several_functions_and_resources(
 
 async def test_the_documented_recipes(operator: Operator, kex: Objects, sub: Objects, calls: Calls) -> None:
     """Enumerations, and indices of indices: all are read in a handler of another resource."""
+
     @kopf.index("kopfexamples")
     async def listed(namespace: str, name: str, **_: Any) -> Any:
         return namespace, name
@@ -303,9 +358,13 @@ async def test_the_documented_recipes(operator: Operator, kex: Objects, sub: Obj
 
     @kopf.on.create("kopfstatusexamples")
     def create_fn(
-            listed: kopf.Index[None, tuple[str, str]], known: kopf.Index[tuple[str, str], None],
-            by_label: kopf.Index[tuple[str, str], str], primary: kopf.Index[tuple[str, str], set[str]],
-            secondary: kopf.Index[str, str], namespace: str, **_: Any,
+        listed: kopf.Index[None, tuple[str, str]],
+        known: kopf.Index[tuple[str, str], None],
+        by_label: kopf.Index[tuple[str, str], str],
+        primary: kopf.Index[tuple[str, str], set[str]],
+        secondary: kopf.Index[str, str],
+        namespace: str,
+        **_: Any,
     ) -> None:
         containers: set[str] = set()
         for name in secondary.get(namespace, []):
@@ -322,6 +381,8 @@ async def test_the_documented_recipes(operator: Operator, kex: Objects, sub: Obj
     await operator.start()
     await calls.wait_length(4)
     assert calls == [
-        [("default", "a"), ("default", "b")], ["a", "b"],
-        {("l1", "x"): ["a", "b"], ("l2", "y"): ["a"]}, {"main", "sidecar"},
+        [("default", "a"), ("default", "b")],
+        ["a", "b"],
+        {("l1", "x"): ["a", "b"], ("l2", "y"): ["a"]},
+        {"main", "sidecar"},
     ]

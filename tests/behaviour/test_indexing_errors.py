@@ -1,4 +1,5 @@
 """Errors in the indexing functions: kept, excluded for a while, or excluded forever."""
+
 from __future__ import annotations
 
 import asyncio
@@ -61,7 +62,10 @@ async def scene(kex: Objects, registry: kopf.OperatorRegistry, calls: Calls) -> 
 
 @pytest.mark.parametrize("options", [{}, {"errors": MODES.IGNORED}])
 async def test_ignored_errors_keep_the_stale_values(
-        operator: Operator, scene: Scene, logs: Logs, options: dict[str, Any],
+    operator: Operator,
+    scene: Scene,
+    logs: Logs,
+    options: dict[str, Any],
 ) -> None:
     """It is the default, unlike in other handlers; the function is called for each event, and is never retried."""
     scene.declare(**options)
@@ -77,14 +81,20 @@ async def test_ignored_errors_keep_the_stale_values(
     assert record.exc_info is not None
 
 
-@pytest.mark.parametrize(("options", "error"), [
-    ({"errors": MODES.PERMANENT}, Exception("boo")),
-    ({}, kopf.PermanentError("boo")),
-    ({"errors": MODES.IGNORED}, kopf.PermanentError("boo")),
-    ({"errors": MODES.TEMPORARY}, kopf.PermanentError("boo")),
-])
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"errors": MODES.PERMANENT}, Exception("boo")),
+        ({}, kopf.PermanentError("boo")),
+        ({"errors": MODES.IGNORED}, kopf.PermanentError("boo")),
+        ({"errors": MODES.TEMPORARY}, kopf.PermanentError("boo")),
+    ],
+)
 async def test_permanent_errors_remove_the_values_and_exclude_the_object_forever(
-        operator: Operator, scene: Scene, options: dict[str, Any], error: Exception,
+    operator: Operator,
+    scene: Scene,
+    options: dict[str, Any],
+    error: Exception,
 ) -> None:
     scene.error = error
     scene.declare(**options)
@@ -98,19 +108,26 @@ async def test_permanent_errors_remove_the_values_and_exclude_the_object_forever
     await scene.calls.wait_length(3)
 
 
-@pytest.mark.parametrize(("options", "error", "delay"), [
-    ({"errors": MODES.TEMPORARY}, Exception("boo"), 60),
-    ({"errors": MODES.TEMPORARY, "backoff": 1000}, Exception("boo"), 1000),
-    ({"errors": MODES.TEMPORARY, "backoff": 0}, Exception("boo"), 0),
-    ({}, kopf.TemporaryError("boo", delay=30), 30),
-    ({}, kopf.TemporaryError("boo"), 60),
-    ({"backoff": 1000}, kopf.TemporaryError("boo", delay=30), 30),
-    ({"errors": MODES.PERMANENT}, kopf.TemporaryError("boo", delay=30), 30),
-    ({}, kopf.TemporaryError("boo", delay=0), 0),
-    ({}, kopf.TemporaryError("boo", delay=None), 0),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "delay"),
+    [
+        ({"errors": MODES.TEMPORARY}, Exception("boo"), 60),
+        ({"errors": MODES.TEMPORARY, "backoff": 1000}, Exception("boo"), 1000),
+        ({"errors": MODES.TEMPORARY, "backoff": 0}, Exception("boo"), 0),
+        ({}, kopf.TemporaryError("boo", delay=30), 30),
+        ({}, kopf.TemporaryError("boo"), 60),
+        ({"backoff": 1000}, kopf.TemporaryError("boo", delay=30), 30),
+        ({"errors": MODES.PERMANENT}, kopf.TemporaryError("boo", delay=30), 30),
+        ({}, kopf.TemporaryError("boo", delay=0), 0),
+        ({}, kopf.TemporaryError("boo", delay=None), 0),
+    ],
+)
 async def test_temporary_errors_remove_the_values_and_exclude_the_object_for_the_delay(
-        operator: Operator, scene: Scene, options: dict[str, Any], error: Exception, delay: float,
+    operator: Operator,
+    scene: Scene,
+    options: dict[str, Any],
+    error: Exception,
+    delay: float,
 ) -> None:
     scene.error = error
     scene.declare(**options)
@@ -127,7 +144,9 @@ async def test_temporary_errors_remove_the_values_and_exclude_the_object_for_the
 
 @pytest.mark.parametrize("options", [{"retries": 3}, {"timeout": 150}])
 async def test_limits_of_temporary_errors_exclude_the_object_forever(
-        operator: Operator, scene: Scene, options: dict[str, Any],
+    operator: Operator,
+    scene: Scene,
+    options: dict[str, Any],
 ) -> None:
     scene.declare(errors=MODES.TEMPORARY, backoff=60, **options)
     await operator.start()
@@ -148,10 +167,16 @@ async def test_a_success_resets_the_counters(operator: Operator, scene: Scene) -
     assert [retry for _, retry, _ in scene.calls] == [0, 1, 2, 0, 1, 2]
 
 
-@pytest.mark.parametrize(("error", "has_traceback"), [
-    (kopf.TemporaryError("boo"), False), (kopf.PermanentError("boo"), False), (ValueError("boo"), True)])
+@pytest.mark.parametrize(
+    ("error", "has_traceback"),
+    [(kopf.TemporaryError("boo"), False), (kopf.PermanentError("boo"), False), (ValueError("boo"), True)],
+)
 async def test_only_unexpected_errors_dump_their_stack_traces(
-        operator: Operator, scene: Scene, logs: Logs, error: Exception, has_traceback: bool,
+    operator: Operator,
+    scene: Scene,
+    logs: Logs,
+    error: Exception,
+    has_traceback: bool,
 ) -> None:
     scene.error = error
     scene.declare()
@@ -172,6 +197,7 @@ async def test_successful_indexing_is_silent(operator: Operator, scene: Scene, l
 
 async def test_failing_filters_do_not_hold_anything(operator: Operator, kex: Objects, calls: Calls, logs: Logs) -> None:
     """An error in a callback is an error of that index, not of the operator."""
+
     def check(name: str, **_: Any) -> bool:
         if name == "bad":
             raise ValueError("something is wrong in the filter")
@@ -192,9 +218,11 @@ async def test_failing_filters_do_not_hold_anything(operator: Operator, kex: Obj
 
 async def test_indexing_errors_do_not_prevent_the_handling(operator: Operator, kex: Objects, calls: Calls) -> None:
     for error in (Exception("boo"), kopf.PermanentError("boo"), kopf.TemporaryError("boo", delay=1000)):
+
         @kopf.index("kopfexamples", id=f"index_{len(calls)}", param=error)
         async def idx(param: Exception, **_: Any) -> None:
             raise param
+
         calls.append(error)
 
     kopf.on.create("kopfexamples")(calls.noting("created"))

@@ -1,4 +1,5 @@
 """What can be relied upon: indices are full before anything else is handled, are everywhere, and are safe to read."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,11 +23,19 @@ def read(idx: kopf.Index[Any, Any]) -> list[str]:
     return sorted(idx.get("all", []))
 
 
-@pytest.mark.parametrize("decorator", [kopf.on.event, kopf.on.create, kopf.on.resume, kopf.daemon, kopf.timer],
-                         ids=lambda decorator: decorator.__name__)
+@pytest.mark.parametrize(
+    "decorator",
+    [kopf.on.event, kopf.on.create, kopf.on.resume, kopf.daemon, kopf.timer],
+    ids=lambda decorator: decorator.__name__,
+)
 @pytest.mark.parametrize("plural", ["kopfexamples", "kopfstatusexamples"])
 async def test_they_are_full_before_any_handler_of_any_resource(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, decorator: Decorator, plural: str,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    decorator: Decorator,
+    plural: str,
 ) -> None:
     make()
 
@@ -41,7 +50,10 @@ async def test_they_are_full_before_any_handler_of_any_resource(
 
 
 async def test_denied_resources_do_not_hold_the_others_forever(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopfstatusexamples.v1.kopf.dev")
     make("kopfstatusexamples")
@@ -55,7 +67,9 @@ async def test_denied_resources_do_not_hold_the_others_forever(
 
 
 async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     make()
 
@@ -64,19 +78,33 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
         return True
 
     for what, activity in {"startup": kopf.on.startup, "cleanup": kopf.on.cleanup, "login": kopf.on.login}.items():
+
         @activity(id=what)
         async def activity_fn(what: str = what, **kwargs: Any) -> None:
             note(what, **kwargs)
+
     for what, decorator in {
-        "event": kopf.on.event, "create": kopf.on.create, "update": kopf.on.update, "delete": kopf.on.delete,
-        "resume": kopf.on.resume, "daemon": kopf.daemon, "timer": kopf.timer, "index": kopf.index,
+        "event": kopf.on.event,
+        "create": kopf.on.create,
+        "update": kopf.on.update,
+        "delete": kopf.on.delete,
+        "resume": kopf.on.resume,
+        "daemon": kopf.daemon,
+        "timer": kopf.timer,
+        "index": kopf.index,
     }.items():
-        @decorator("kopfexamples", id=what, param=what,
-                   when=lambda param, **kwargs: note(f"when of {param}", **kwargs),
-                   labels={"label": lambda value, param, **kwargs: note(f"label of {param}", **kwargs)})
+
+        @decorator(
+            "kopfexamples",
+            id=what,
+            param=what,
+            when=lambda param, **kwargs: note(f"when of {param}", **kwargs),
+            labels={"label": lambda value, param, **kwargs: note(f"label of {param}", **kwargs)},
+        )
         async def fn(param: str, **kwargs: Any) -> None:
             note(param, **kwargs)
             if param == "create":
+
                 @kopf.subhandler()
                 async def sub_fn(**kwargs: Any) -> None:
                     note("subhandler", **kwargs)
@@ -103,24 +131,39 @@ async def test_they_are_in_the_kwargs_of_all_handlers_and_callbacks(
     await kex.delete_and_wait()
     await operator.stop()
     kinds = ["event", "create", "update", "delete", "resume", "daemon", "timer", "index"]
-    expected = {*kinds, *(f"when of {kind}" for kind in kinds), *(f"label of {kind}" for kind in kinds),
-                "startup", "cleanup", "login", "subhandler", "initial_delay", "field", "new"}
+    expected = {
+        *kinds,
+        *(f"when of {kind}" for kind in kinds),
+        *(f"label of {kind}" for kind in kinds),
+        "startup",
+        "cleanup",
+        "login",
+        "subhandler",
+        "initial_delay",
+        "field",
+        "new",
+    }
     assert {what for what, _ in calls} == expected
     assert {cls for _, cls in calls} == {"Index"}
 
 
 @pytest.mark.parametrize("name", ["body", "patch", "retry", "param", "stopped", "logger", "spec", "memo", "old"])
 async def test_they_override_the_kwargs_of_the_framework(
-        operator: Operator, kex: Objects, calls: Calls, name: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    name: str,
 ) -> None:
     make(id=name)
     for decorator in (kopf.on.event, kopf.on.update, kopf.daemon, kopf.timer, kopf.on.startup):
         args = () if decorator is kopf.on.startup else ("kopfexamples",)
 
         decorator(*args, id=decorator.__name__)(
-            calls.noting(lambda kind=decorator.__name__, **kwargs: (kind, isinstance(kwargs[name], kopf.Index))))
+            calls.noting(lambda kind=decorator.__name__, **kwargs: (kind, isinstance(kwargs[name], kopf.Index)))
+        )
     kopf.on.update("kopfexamples", field="spec.field")(
-        calls.noting(lambda **kwargs: ("field", isinstance(kwargs[name], kopf.Index))))
+        calls.noting(lambda **kwargs: ("field", isinstance(kwargs[name], kopf.Index)))
+    )
     await kex.create()
     await operator.start()
     await kex.wait_handled()
@@ -133,7 +176,8 @@ async def test_filters_by_fields_do_not_affect_the_name(operator: Operator, kex:
     make(field="spec.field", value="value")
 
     kopf.on.create("kopfexamples", id="fn")(
-        calls.noting(lambda **kwargs: read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs)))
+        calls.noting(lambda **kwargs: read(kwargs["idx"]) if "idx" in kwargs else sorted(kwargs))
+    )
     await operator.start_and_handle(kex, "other", spec={"field": "other"})
     await kex.create_and_wait()
     assert calls == [[], ["obj"]]
@@ -141,7 +185,11 @@ async def test_filters_by_fields_do_not_affect_the_name(operator: Operator, kex:
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 async def test_the_limit_of_workers_does_not_matter(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, kind: str,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    kind: str,
 ) -> None:
     make()
 
@@ -160,7 +208,10 @@ async def test_the_limit_of_workers_does_not_matter(
 
 
 async def test_a_hung_handler_does_not_hold_the_indexing(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     make()
 
@@ -186,6 +237,7 @@ async def test_a_hung_handler_does_not_hold_the_indexing(
 
 async def test_iterating_while_it_changes(operator: Operator, kex: Objects, sub: Objects, calls: Calls) -> None:
     """Keys and values that disappear in the middle of an iteration are no errors."""
+
     @kopf.index("kopfexamples")
     def idx(name: str, **_: Any) -> Any:
         return {name: name, "all": name}
@@ -210,6 +262,7 @@ async def test_iterating_while_it_changes(operator: Operator, kex: Objects, sub:
 
 async def test_reading_from_threads_while_it_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
     """As documented: a thread is started in the startup handler, and reads the index it has got there."""
+
     @kopf.index("kopfexamples")
     def idx(name: str, spec: kopf.Spec, **_: Any) -> Any:
         return {spec["field"]: name, "all": name, name: spec["field"]}

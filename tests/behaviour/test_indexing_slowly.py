@@ -1,4 +1,5 @@
 """Indexing functions that take their time: they hold nothing but their own objects."""
+
 from __future__ import annotations
 
 import asyncio
@@ -82,8 +83,13 @@ async def test_listings_do_not_hold_the_event_loop(operator: Operator, is_filter
             most = max(most, indexed - before)
 
     for i in range(2000):
-        operator.cluster.apply({"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {
-            "name": f"obj{i}", "namespace": "default"}})
+        operator.cluster.apply(
+            {
+                "apiVersion": "kopf.dev/v1",
+                "kind": "KopfExample",
+                "metadata": {"name": f"obj{i}", "namespace": "default"},
+            }
+        )
     starting = asyncio.create_task(operator.start())
     async with asyncio.timeout(PATIENCE):
         await attend()
@@ -93,7 +99,12 @@ async def test_listings_do_not_hold_the_event_loop(operator: Operator, is_filter
 
 @pytest.mark.loops
 async def test_other_objects_go_on(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, gates: Gates, declare: Callable[..., None],
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    gates: Gates,
+    declare: Callable[..., None],
 ) -> None:
     declare()
     kopf.on.event("kopfstatusexamples", id="other")(calls.noting("other"))
@@ -112,7 +123,11 @@ async def test_other_objects_go_on(
 
 @pytest.mark.loops
 async def test_listed_objects_wait_for_each_other_but_not_in_the_event_loop(
-        operator: Operator, kex: Objects, calls: Calls, gates: Gates, declare: Callable[..., None],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    gates: Gates,
+    declare: Callable[..., None],
 ) -> None:
     declare()
     kopf.on.create("kopfexamples")(calls.noting(lambda idx, name, **_: ("created", name, sorted(idx))))
@@ -130,7 +145,11 @@ async def test_listed_objects_wait_for_each_other_but_not_in_the_event_loop(
 
 
 async def test_events_of_an_object_keep_their_order(
-        operator: Operator, kex: Objects, calls: Calls, gates: Gates, declare: Callable[..., None],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    gates: Gates,
+    declare: Callable[..., None],
 ) -> None:
     """However long the function takes for each."""
     declare()
@@ -149,12 +168,18 @@ async def test_events_of_an_object_keep_their_order(
     assert pick(calls, "begun", "obj") == [(1,), (2,), (3,), (4,), (5,)]
     events = pick(calls, "event", "obj")
     assert [(type, value) for type, value, _ in events] == [
-        ("ADDED", 1), *(("MODIFIED", value) for value in (2, 3, 4, 5)), ("DELETED", 5)]
+        ("ADDED", 1),
+        *(("MODIFIED", value) for value in (2, 3, 4, 5)),
+        ("DELETED", 5),
+    ]
     assert events[-1] == ("DELETED", 5, [])
 
 
 async def test_quick_functions_keep_the_order_of_the_stream(
-        operator: Operator, kex: Objects, calls: Calls, declare: Callable[..., None],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    declare: Callable[..., None],
 ) -> None:
     """So, those who are called for an object see all that was indexed before: also if it is not indexed itself."""
     declare(labels={"indexed": "yes"})
@@ -169,11 +194,17 @@ async def test_quick_functions_keep_the_order_of_the_stream(
 @pytest.mark.parametrize("kind", ["sync", "async"])
 @pytest.mark.loops
 async def test_waiting_for_other_indices_and_objects(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, kind: str, is_listed: bool,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    kind: str,
+    is_listed: bool,
 ) -> None:
     """Children wait for their parents, which come later; and each of the resources waits for the other one."""
+
     def find(name: str, others: kopf.Index[Any, Any], parents: kopf.Index[Any, Any]) -> bool:
-        return ("z" in others if name == "a" else name == "z" or "a" in parents)
+        return "z" in others if name == "a" else name == "z" or "a" in parents
 
     def sync_idx(name: str, others: kopf.Index[Any, Any], parents: kopf.Index[Any, Any], **_: Any) -> Any:
         deadline = time.monotonic() + PATIENCE / 4
@@ -205,7 +236,9 @@ async def test_waiting_for_other_indices_and_objects(
 
 
 async def test_functions_of_one_object_are_called_in_their_order(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.index("kopfexamples")
     def first(name: str, **_: Any) -> dict[str, str]:
@@ -241,7 +274,9 @@ async def test_many_slow_functions_run_at_once(operator: Operator, kex: Objects,
 
 
 async def test_busy_threads_of_handlers_do_not_hold_the_indexing(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.index("kopfexamples")
     def idx(name: str, **_: Any) -> dict[str, str]:
@@ -262,10 +297,18 @@ async def test_busy_threads_of_handlers_do_not_hold_the_indexing(
     assert calls == [("a", True), ("b", True)]
 
 
-@pytest.mark.parametrize("error", [kopf.PermanentError("boo"), kopf.TemporaryError("boo", delay=0), Exception("boo")],
-                         ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error",
+    [kopf.PermanentError("boo"), kopf.TemporaryError("boo", delay=0), Exception("boo")],
+    ids=lambda error: type(error).__name__,
+)
 async def test_errors_of_slow_functions(
-        operator: Operator, kex: Objects, calls: Calls, gates: Gates, logs: Logs, error: Exception,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    gates: Gates,
+    logs: Logs,
+    error: Exception,
 ) -> None:
     @kopf.index("kopfexamples")
     def idx(name: str, spec: kopf.Spec, retry: int, **_: Any) -> dict[str, Any]:
@@ -276,7 +319,8 @@ async def test_errors_of_slow_functions(
         return {name: spec["v"]}
 
     kopf.on.event("kopfexamples", id="fn")(
-        calls.noting(lambda name, spec, idx, **_: ("event", name, spec["v"], list(idx.get(name, [])))))
+        calls.noting(lambda name, spec, idx, **_: ("event", name, spec["v"], list(idx.get(name, []))))
+    )
     await operator.start()
     await kex.create("obj", spec={"v": 1})
     await calls.wait(lambda items: ("event", "obj", 1, [1]) in items)
@@ -300,7 +344,12 @@ async def test_errors_of_slow_functions(
 
 @pytest.mark.loops
 async def test_the_operator_exits_while_a_function_hangs(
-        operator: Operator, kex: Objects, calls: Calls, gates: Gates, logs: Logs, declare: Callable[..., None],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    gates: Gates,
+    logs: Logs,
+    declare: Callable[..., None],
 ) -> None:
     """Its thread is left alone, and the next operator calls it anew."""
     declare()
@@ -317,8 +366,13 @@ async def test_the_operator_exits_while_a_function_hangs(
 
 
 async def test_pauses_while_a_function_hangs(
-        operator: Operator, kex: Objects, peering: PeeringObject, calls: Calls, gates: Gates, logs: Logs,
-        declare: Callable[..., None],
+    operator: Operator,
+    kex: Objects,
+    peering: PeeringObject,
+    calls: Calls,
+    gates: Gates,
+    logs: Logs,
+    declare: Callable[..., None],
 ) -> None:
     """What comes of it, is handled after the pause; each event once."""
     declare()
@@ -339,7 +393,10 @@ async def test_pauses_while_a_function_hangs(
 
 
 async def test_indices_that_are_declared_late_are_full_before_their_objects_are_handled(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.event("kopfexamples", id="early")(calls.noting(lambda name, **_: ("early", name)))
     names = [f"obj{n}" for n in range(10)]

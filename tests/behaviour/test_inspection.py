@@ -1,4 +1,5 @@
 """What a running operator tells of an object by HTTP: the truth, also if it is paused or blocked."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,8 +38,10 @@ def url(operator: Operator) -> str:
 def ask(url: str) -> Iterator[Ask]:
     """Ask about the object, from a thread: also when the event loop of the test is blocked."""
     with concurrent.futures.ThreadPoolExecutor() as executor:
+
         async def ask(resource: str = "kopfexamples", name: str = "obj", namespace: str = "default") -> Any:
             return await asyncio.get_running_loop().run_in_executor(executor, fetch, url, resource, name, namespace)
+
         yield ask
 
 
@@ -83,7 +86,9 @@ async def test_objects_that_wait_for_the_next_attempt(operator: Operator, kex: O
     assert (progress["outcome"], progress["attempts"], progress["error"]) == ("retrying", 1, "TemporaryError: not yet")
     [attempt] = [attempt for decision in answer["decisions"] for attempt in decision["attempts"]]
     assert (attempt["handler"], attempt["outcome"], attempt["error"]) == (
-        "create_fn", "retrying", "TemporaryError: not yet",
+        "create_fn",
+        "retrying",
+        "TemporaryError: not yet",
     )
     await calls.wait_length(2)
     for time in progress["next"], answer["state"]["next"]:
@@ -115,7 +120,8 @@ async def test_daemons_and_timers(operator: Operator, kex: Objects, ask: Ask, ca
         await stopped.wait()
 
     kopf.timer("kopfexamples", id="timer_fn", interval=2)(
-        calls.noting(lambda **_: datetime.datetime.now(datetime.UTC), error=kopf.TemporaryError("not yet", delay=1)))
+        calls.noting(lambda **_: datetime.datetime.now(datetime.UTC), error=kopf.TemporaryError("not yet", delay=1))
+    )
     kopf.timer("kopfexamples", id="other_fn", interval=2, labels={"app": "web"})(do_nothing)
     await operator.start_and_create(kex)
     await calls.wait_length(1)
@@ -147,7 +153,10 @@ async def test_those_who_pause_the_operator(operator: Operator, api: API, kex: O
 
 
 async def test_a_blocked_operator_tells_by_whom(
-        operator: Operator, kex: Objects, url: str, caplog: pytest.LogCaptureFixture,
+    operator: Operator,
+    kex: Objects,
+    url: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     released, answers = threading.Event(), []
 
@@ -186,7 +195,8 @@ async def test_questions_with_no_answer(operator: Operator, kex: Objects, ask: A
     assert answer["error"].endswith("The resources that it watches: kopfexamples.v1.kopf.dev.")
     answer = await ask(name="nosuch")
     assert (answer["status"], answer["error"]) == (
-        404, "There is no 'nosuch' of kopfexamples.v1.kopf.dev in the namespace 'default'.",
+        404,
+        "There is no 'nosuch' of kopfexamples.v1.kopf.dev in the namespace 'default'.",
     )
     answer = await ask(namespace="kube-system")
     assert (answer["status"], answer["error"]) == (403, "The operator does not serve the namespace 'kube-system'.")
@@ -198,7 +208,10 @@ async def test_questions_with_no_answer(operator: Operator, kex: Objects, ask: A
 
 
 async def test_the_truth_is_partial_if_the_cluster_does_not_answer(
-        operator: Operator, kex: Objects, ask: Ask, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    kex: Objects,
+    ask: Ask,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(inspector, "ANSWER_TIMEOUT", 0.2)
     kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
@@ -212,7 +225,8 @@ async def test_the_truth_is_partial_if_the_cluster_does_not_answer(
 
 async def test_nothing_is_written(operator: Operator, kex: Objects, ask: Ask) -> None:
     kopf.on.create("kopfexamples", when=lambda logger, patch, **_: logger.error("!") or patch.update(spec={}) or False)(
-        do_nothing)
+        do_nothing
+    )
     await operator.start_and_create(kex)
     before = dict(operator.cluster.counters)
     for _ in range(3):

@@ -1,4 +1,5 @@
 """How the functions are called: coroutines in the event loop, all others in threads."""
+
 from __future__ import annotations
 
 import asyncio
@@ -53,7 +54,9 @@ async def test_sync_handlers_of_different_objects_run_in_parallel(operator: Oper
 
 
 async def test_async_handlers_of_different_objects_run_in_parallel(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="fn")
     async def fn(name: str, **_: Any) -> None:
@@ -88,7 +91,9 @@ async def test_handlers_of_one_object_never_run_in_parallel(operator: Operator, 
 
 
 async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.event("kopfexamples", id="fn")
     async def fn(spec: kopf.Spec, event: kopf.RawEvent, **_: Any) -> None:
@@ -105,8 +110,13 @@ async def test_raw_events_of_one_object_come_one_by_one_and_in_order(
 
 @pytest.mark.parametrize(("limit", "value"), [("_ENOUGH_EVENTS", 10), ("_ENOUGH_BYTES", 10_000)])
 async def test_raw_events_do_not_fill_the_memory_while_their_handler_hangs(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, monkeypatch: pytest.MonkeyPatch, limit: str,
-        value: int,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    value: int,
 ) -> None:
     monkeypatch.setattr(raw_events, limit, value)
     released = asyncio.Event()
@@ -148,7 +158,10 @@ class Handlers:
 
 
 async def test_methods_partials_lambdas_and_callable_objects(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     async def async_fn(prefix: str, *, name: str, **_: Any) -> None:
         calls.append((prefix, name))
@@ -164,8 +177,9 @@ async def test_methods_partials_lambdas_and_callable_objects(
     declare(id="async lambda")(lambda name, **_: async_fn("async lambda", name=name))
 
     await operator.start_and_handle(kex)
-    assert calls == [(kind, "obj") for kind in [
-        "method", "async method", "static", "instance", "partial", "lambda", "async lambda"]]
+    assert calls == [
+        (kind, "obj") for kind in ["method", "async method", "static", "instance", "partial", "lambda", "async lambda"]
+    ]
 
 
 async def test_the_number_of_threads_can_be_limited(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -193,7 +207,10 @@ async def test_the_number_of_threads_can_be_limited(operator: Operator, kex: Obj
 
 @pytest.mark.parametrize("limit", [1, 3])
 async def test_the_number_of_objects_handled_at_once_can_be_limited(
-        operator: Operator, kex: Objects, calls: Calls, limit: int,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    limit: int,
 ) -> None:
     running = 0
 

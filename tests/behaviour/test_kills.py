@@ -5,6 +5,7 @@ Most of the kills are simulated, at moments that are the same in every run. Some
 signal: with threads that are not asked, and with connections that only the kernel closes. What exactly is going on at
 those moments, differs from run to run.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -75,11 +76,17 @@ class Victim:
 def victim(cluster: LocalCluster, tmp_path: pathlib.Path) -> Iterator[Victim]:
     journal, errors = tmp_path / "journal", tmp_path / "errors"
     journal.touch()
-    with errors.open("wb") as stderr, subprocess.Popen(
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen(
             [sys.executable, killable.__file__, str(journal)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
             env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-    ) as process:
+        ) as process,
+    ):
         try:
             yield Victim(process, journal, errors)
         finally:
@@ -94,7 +101,8 @@ def list_recorded(objects: list[Obj]) -> set[Pair]:
     """The handlers that are known to have succeeded, by what is stored on the objects."""
     return {
         (obj["metadata"]["name"], handler)
-        for obj in objects for handler in killable.HANDLERS
+        for obj in objects
+        for handler in killable.HANDLERS
         if is_handled(obj) or get_progress(obj).get(handler, {}).get("success")
     }
 
@@ -113,7 +121,9 @@ def make_some(made: int, life: int, kills: int) -> list[Obj]:
 
 @pytest.mark.timeout(300 + KILLS)
 @pytest.mark.simulation(
-    crds=make_crd("KopfExample", "kopfexamples", status=False), settings=killable.make_settings, operator=False,
+    crds=make_crd("KopfExample", "kopfexamples", status=False),
+    settings=killable.make_settings,
+    operator=False,
 )
 async def test_killed_at_any_moment(simulation: Simulation) -> None:
     dice = random.Random(20261121)

@@ -1,4 +1,5 @@
 """What handlers get: every documented keyword argument, of the right type and with the right value."""
+
 from __future__ import annotations
 
 import copy
@@ -16,18 +17,37 @@ from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Decorator, Operator
 
 OBJECT_KWARGS = {
-    "logger", "memo", "param", "resource", "patch", "body", "spec", "meta", "status", "uid", "name", "namespace",
-    "labels", "annotations",
+    "logger",
+    "memo",
+    "param",
+    "resource",
+    "patch",
+    "body",
+    "spec",
+    "meta",
+    "status",
+    "uid",
+    "name",
+    "namespace",
+    "labels",
+    "annotations",
 }
 RETRY_KWARGS = {"retry", "started", "runtime"}
 CHANGE_KWARGS = {"reason", "old", "new", "diff"}
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field],
-                         ids=lambda decorator: decorator.__name__)
+@pytest.mark.parametrize(
+    "decorator",
+    [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field],
+    ids=lambda decorator: decorator.__name__,
+)
 async def test_handlers_of_changes(
-        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator, is_async: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    decorator: Decorator,
+    is_async: bool,
 ) -> None:
     options = {"field": "spec.field"} if decorator is kopf.on.field else {}
     note = calls.noting(lambda **kwargs: kwargs) if is_async else lambda **kwargs: calls.append(kwargs)
@@ -98,11 +118,18 @@ async def test_diffs_of_the_whole_object(operator: Operator, kex: Objects, calls
     assert (reason1, old1, new1) == ("create", None, v1)
     assert diff1 == (("add", (), None, v1),)
     assert (reason2, old2, new2) == ("update", v1, v2)
-    assert set(map(repr, diff2)) == set(map(repr, kopf.Diff((
-        kopf.DiffItem(kopf.DiffOperation.REMOVE, ("spec", "a"), 1, None),
-        kopf.DiffItem(kopf.DiffOperation.CHANGE, ("spec", "b", "c"), [1], [1, 2]),
-        kopf.DiffItem(kopf.DiffOperation.ADD, ("spec", "b", "d"), None, 3),
-    ))))
+    assert set(map(repr, diff2)) == set(
+        map(
+            repr,
+            kopf.Diff(
+                (
+                    kopf.DiffItem(kopf.DiffOperation.REMOVE, ("spec", "a"), 1, None),
+                    kopf.DiffItem(kopf.DiffOperation.CHANGE, ("spec", "b", "c"), [1], [1, 2]),
+                    kopf.DiffItem(kopf.DiffOperation.ADD, ("spec", "b", "d"), None, 3),
+                )
+            ),
+        )
+    )
     assert (reason3, old3, new3, diff3) == ("delete", v2, v2, ())
 
 
@@ -177,9 +204,13 @@ async def test_login_handlers(operator: Operator, calls: Calls) -> None:
 
 
 async def test_functions_are_judged_by_what_they_actually_get(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """See the signatures: what they expect is what comes, for all kinds of handlers and of their callbacks."""
+
     def make(whose: str, result: Any = None) -> Any:
         async def fn(*_: Any, **kwargs: Any) -> None:
             calls.append((whose, frozenset(kwargs)))
@@ -187,18 +218,32 @@ async def test_functions_are_judged_by_what_they_actually_get(
         def callback(*_: Any, **kwargs: Any) -> Any:
             calls.append((whose, frozenset(kwargs)))
             return result
+
         return callback if result is not None else fn
 
     decorators: list[Decorator] = [
-        kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field, kopf.on.event, kopf.index,
-        kopf.daemon, kopf.timer,
+        kopf.on.create,
+        kopf.on.update,
+        kopf.on.delete,
+        kopf.on.resume,
+        kopf.on.field,
+        kopf.on.event,
+        kopf.index,
+        kopf.daemon,
+        kopf.timer,
     ]
     for decorator in decorators:
         name = decorator.__name__
         options = {"initial_delay": make(f"{name} callback", 0)} if decorator in (kopf.daemon, kopf.timer) else {}
         decorator(
-            "kopfexamples", registry=registry, id=name, field="spec", value=make(f"{name} callback", True),
-            when=make(f"{name} callback", True), labels={"l": make(f"{name} callback", True)}, **options,
+            "kopfexamples",
+            registry=registry,
+            id=name,
+            field="spec",
+            value=make(f"{name} callback", True),
+            when=make(f"{name} callback", True),
+            labels={"l": make(f"{name} callback", True)},
+            **options,
         )(make(name))
     for activity in (kopf.on.startup, kopf.on.cleanup):
         activity(registry=registry, id=activity.__name__)(make(activity.__name__))

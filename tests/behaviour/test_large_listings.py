@@ -1,4 +1,5 @@
 """Listings of many objects: they are looked at meanwhile, so that they are not in memory all at once."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +28,8 @@ async def many(operator: Operator, kex: Objects, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_listed_objects_are_looked_at_before_more_of_them_are_listed(
-        operator: Operator, many: list[str],
+    operator: Operator,
+    many: list[str],
 ) -> None:
     behind: list[int] = []
 

@@ -1,4 +1,5 @@
 """Handlers that are declared while the operator runs."""
+
 from __future__ import annotations
 
 import asyncio
@@ -76,6 +77,7 @@ async def test_running_handlers_are_not_interrupted(
 
     loop = asyncio.get_running_loop()
     if is_sync:
+
         @kopf.on.create("kopfexamples")
         def sync_fn(retry: int, **_: Any) -> None:
             calls.append(("begun", retry))
@@ -83,6 +85,7 @@ async def test_running_handlers_are_not_interrupted(
             time.sleep(0.5)
             calls.append(("done", retry))
     else:
+
         @kopf.on.create("kopfexamples")
         async def async_fn(retry: int, **_: Any) -> None:
             calls.append(("begun", retry))

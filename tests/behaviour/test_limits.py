@@ -1,4 +1,5 @@
 """Limits of handlers: the overall time, the number of attempts, and the pauses between them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +18,10 @@ pytestmark = pytest.mark.fastforward
 
 
 async def test_backoff_is_the_pause_after_arbitrary_errors(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", backoff=30, id="fn")
     async def fn(retry: int, **_: Any) -> None:
@@ -58,7 +62,10 @@ async def test_exponential_delays_go_on_after_a_restart(operator: Operator, kex:
 
 @pytest.mark.parametrize("kind", ["create", "timer"])
 async def test_delays_are_spread_over_objects_and_handlers(
-        operator: Operator, kex: Objects, logs: Logs, kind: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    kind: str,
 ) -> None:
     async def fn(**_: Any) -> None:
         raise ValueError("boom")
@@ -81,7 +88,11 @@ async def test_delays_are_spread_over_objects_and_handlers(
 
 @pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=60)], ids=["arb", "temp"])
 async def test_retries_limit_the_number_of_attempts(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, error: Exception,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    error: Exception,
 ) -> None:
     @kopf.on.create("kopfexamples", retries=3, id="fn")
     async def fn(retry: int, **_: Any) -> None:
@@ -112,7 +123,10 @@ async def test_exceeded_retries_are_logged(operator: Operator, kex: Objects, log
 
 
 async def test_timeout_limits_the_time_of_all_attempts(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", timeout=200, id="fn")
     async def fn(retry: int, **_: Any) -> None:
@@ -144,7 +158,9 @@ async def test_timeout_interrupts_coroutines(operator: Operator, kex: Objects, l
 
 
 async def test_timeout_errors_of_the_handler_itself_are_arbitrary_errors(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", timeout=1000, id="fn")
     async def fn(retry: int, **_: Any) -> None:

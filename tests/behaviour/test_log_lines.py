@@ -1,4 +1,5 @@
 """The log lines that users' tests and log searches rely on."""
+
 from __future__ import annotations
 
 import io
@@ -62,9 +63,12 @@ async def test_a_whole_life(operator: Operator, kex: Objects, logs: Logs) -> Non
     for pattern in expected:
         assert any(re.fullmatch(pattern, message, re.DOTALL) for message in rest), (pattern, messages)
     assert logs.get_messages("obj", level=HIGH) == [
-        "Handler 'create_fn' succeeded.", "Creation is processed: 1 succeeded; 0 failed.",
-        "Handler 'update_fn' succeeded.", "Updating is processed: 1 succeeded; 0 failed.",
-        "Handler 'delete_fn' succeeded.", "Deletion is processed: 1 succeeded; 0 failed.",
+        "Handler 'create_fn' succeeded.",
+        "Creation is processed: 1 succeeded; 0 failed.",
+        "Handler 'update_fn' succeeded.",
+        "Updating is processed: 1 succeeded; 0 failed.",
+        "Handler 'delete_fn' succeeded.",
+        "Deletion is processed: 1 succeeded; 0 failed.",
     ]
 
 
@@ -130,8 +134,11 @@ async def test_activities(operator: Operator, logs: Logs) -> None:
     kopf.on.cleanup(id="cln")(lambda **_: None)
     await operator.launch()
     await operator.stop()
-    messages = [(record.name, record.levelname, record.getMessage()) for record in logs.records
-                if record.name in ("kopf.activities.startup", "kopf.activities.cleanup")]
+    messages = [
+        (record.name, record.levelname, record.getMessage())
+        for record in logs.records
+        if record.name in ("kopf.activities.startup", "kopf.activities.cleanup")
+    ]
     assert messages == [
         ("kopf.activities.startup", "DEBUG", "Activity 'cfg' is invoked."),
         ("kopf.activities.startup", "INFO", "Activity 'cfg' succeeded."),
@@ -151,13 +158,17 @@ async def test_handlers_log_about_their_objects(operator: Operator, kex: Objects
 
     await operator.start_and_handle(kex)
     for pattern in ("Hello, world!", "Event: ADDED"):
-        record = (await logs.wait(pattern))
+        record = await logs.wait(pattern)
         assert record.name == "kopf.objects"
         ref = getattr(record, "k8s_ref", None)
         assert ref is not None
         assert {**ref} == {
-            "apiVersion": "kopf.dev/v1", "kind": "KopfExample", "name": "obj", "namespace": "default",
-            "uid": (await kex.get())["metadata"]["uid"]}
+            "apiVersion": "kopf.dev/v1",
+            "kind": "KopfExample",
+            "name": "obj",
+            "namespace": "default",
+            "uid": (await kex.get())["metadata"]["uid"],
+        }
 
 
 @pytest.mark.parametrize("log_format", [kopf.LogFormat.FULL, kopf.LogFormat.PLAIN, kopf.LogFormat.JSON])
@@ -184,4 +195,5 @@ async def test_formats(operator: Operator, kex: Objects, log_format: kopf.LogFor
     else:
         assert re.fullmatch(
             r"\[[-\d]+ [:,\d]+\] kopf\.objects         \[INFO    \] \[default/obj\] Handler 'create_fn' succeeded\.",
-            lines[0])
+            lines[0],
+        )

@@ -1,4 +1,5 @@
 """Login: where the credentials come from, and what if there are none or they are refused."""
+
 from __future__ import annotations
 
 import base64
@@ -45,8 +46,12 @@ async def test_the_kubeconfig_is_used_by_default(operator: Operator, kex: Object
 
 @pytest.mark.parametrize("library", ["kubernetes", "kubernetes_asyncio", "pykube"])
 async def test_an_imported_library_is_used_by_default_and_gets_configured(
-        operator: Operator, kex: Objects, logs: Logs, monkeypatch: pytest.MonkeyPatch, library: str,
-        no_libraries_are_imported: None,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
+    library: str,
+    no_libraries_are_imported: None,
 ) -> None:
     module = importlib.import_module(library)
     for name in set(LIBRARIES) - {library}:
@@ -62,7 +67,10 @@ async def test_an_imported_library_is_used_by_default_and_gets_configured(
 @pytest.mark.usefixtures("no_libraries_are_imported")
 @pytest.mark.parametrize("is_installed", [True, False])
 async def test_auth_providers_are_explained_if_no_library_knows_them(
-        operator: Operator, monkeypatch: pytest.MonkeyPatch, change_kubeconfig: Callable[..., None], is_installed: bool,
+    operator: Operator,
+    monkeypatch: pytest.MonkeyPatch,
+    change_kubeconfig: Callable[..., None],
+    is_installed: bool,
 ) -> None:
     change_kubeconfig(user={"auth-provider": {"name": "gcp"}})
     if not is_installed:
@@ -79,11 +87,16 @@ def test_auth_providers_are_for_the_libraries(monkeypatch: pytest.MonkeyPatch, t
     token = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts)
     provider = {"name": "oidc", "config": {"id-token": token}}
     path = tmp_path / "config"
-    path.write_text(yaml.safe_dump({
-        "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-        "clusters": [{"name": "x", "cluster": {"server": "https://host"}}],
-        "users": [{"name": "x", "user": {"auth-provider": provider}}],
-    }))
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "x",
+                "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+                "clusters": [{"name": "x", "cluster": {"server": "https://host"}}],
+                "users": [{"name": "x", "user": {"auth-provider": provider}}],
+            }
+        )
+    )
     monkeypatch.setenv("KUBECONFIG", str(path))
     info = login_by_default(retry=0)
     assert isinstance(info, kopf.ConnectionInfo)
@@ -91,7 +104,10 @@ def test_auth_providers_are_for_the_libraries(monkeypatch: pytest.MonkeyPatch, t
 
 
 async def test_without_any_credentials_it_exits_with_a_clear_error(
-        operator: Operator, logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path,
+    operator: Operator,
+    logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -104,7 +120,10 @@ async def test_without_any_credentials_it_exits_with_a_clear_error(
 
 
 async def test_the_default_login_that_finds_nothing_is_no_success(
-        operator: Operator, logs: Logs, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    logs: Logs,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -120,7 +139,9 @@ async def test_the_default_login_that_finds_nothing_is_no_success(
 
 
 async def test_the_default_login_that_finds_credentials_is_a_success(
-        operator: Operator, logs: Logs, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(operator.cluster.kubeconfig))
     for name in ("kubernetes", "kubernetes_asyncio", "pykube"):
@@ -130,13 +151,21 @@ async def test_the_default_login_that_finds_credentials_is_a_success(
     await logs.wait("Activity 'login_by_default' succeeded.")
 
 
-@pytest.mark.parametrize(("result", "error", "message"), [
-    (None, None, "Cannot log in: no credentials are found|has brought nothing"),
-    ({"server": "https://localhost"}, None, "handler 'login' .* than kopf.ConnectionInfo, .*, or None: dict"),
-    (None, kopf.PermanentError("the vault is sealed"), "the vault is sealed"),
-], ids=["nothing", "something else", "an error"])
+@pytest.mark.parametrize(
+    ("result", "error", "message"),
+    [
+        (None, None, "Cannot log in: no credentials are found|has brought nothing"),
+        ({"server": "https://localhost"}, None, "handler 'login' .* than kopf.ConnectionInfo, .*, or None: dict"),
+        (None, kopf.PermanentError("the vault is sealed"), "the vault is sealed"),
+    ],
+    ids=["nothing", "something else", "an error"],
+)
 async def test_handlers_that_bring_no_credentials_are_a_clear_error(
-        operator: Operator, calls: Calls, result: Any, error: Exception | None, message: str,
+    operator: Operator,
+    calls: Calls,
+    result: Any,
+    error: Exception | None,
+    message: str,
 ) -> None:
     kopf.on.login(id="login")(calls.noting("called", result=result, error=error))
     kopf.on.event("kopfexamples")(lambda **_: None)
@@ -174,7 +203,11 @@ async def test_attempts_can_be_limited(operator: Operator, calls: Calls) -> None
 
 
 async def test_logs_of_frequent_logins_can_be_disabled(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
@@ -205,7 +238,9 @@ async def test_one_of_several_handlers_is_enough(operator: Operator, kex: Object
 
 
 async def test_refused_credentials_are_renewed_and_nothing_is_lost(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.login(id="login")
     async def login(**kwargs: Any) -> kopf.ConnectionInfo | None:

@@ -4,6 +4,7 @@ Logins through the other client libraries of many versions, each in a virtual en
 A real operator logs in, handles an object, and its handler uses the library. It takes minutes and downloads much, so
 it is apart: ``make logins``. Some old versions are checked always, see ``tests/client/test_piggyback_versions.py``.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -89,20 +90,29 @@ async def cluster(command: str) -> AsyncIterator[LocalCluster]:
         group, role = "rbac.authorization.k8s.io", "operator"
         rules = [
             {"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"], "verbs": ["get", "list", "watch", "patch"]},
-            {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
-             "verbs": ["list", "watch"]},
+            {
+                "apiGroups": ["apiextensions.k8s.io"],
+                "resources": ["customresourcedefinitions"],
+                "verbs": ["list", "watch"],
+            },
         ]
         subjects = [
             {"kind": "User", "apiGroup": group, "name": "jane"},
             {"kind": "ServiceAccount", "namespace": "default", "name": "operator"},
         ]
-        cluster.apply({
-            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "operator"}})
-        cluster.apply({
-            "apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": rules})
-        cluster.apply({
-            "apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role}, "subjects": subjects})
+        cluster.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "operator"}}
+        )
+        cluster.apply({"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": rules})
+        cluster.apply(
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": role},
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+                "subjects": subjects,
+            }
+        )
         yield cluster
 
 
@@ -142,8 +152,10 @@ def prepare_pod(cluster: LocalCluster, folder: pathlib.Path) -> dict[str, str]:
     (folder / "namespace").write_text("default")
     url = yarl.URL(cluster.url)
     return {
-        "KUBERNETES_SERVICE_HOST": str(url.host), "KUBERNETES_SERVICE_PORT": str(url.port),
-        "KUBECONFIG": "/absent", "LOGIN_POD": str(folder),
+        "KUBERNETES_SERVICE_HOST": str(url.host),
+        "KUBERNETES_SERVICE_PORT": str(url.port),
+        "KUBECONFIG": "/absent",
+        "LOGIN_POD": str(folder),
     }
 
 
@@ -159,7 +171,12 @@ WAYS: dict[str, Callable[[LocalCluster, pathlib.Path], dict[str, str]]] = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("login", LOGINS)
 async def test_operators_log_in_and_handle(
-        command: str, cluster: LocalCluster, kex: Objects, tmp_path: pathlib.Path, login: str, way: str,
+    command: str,
+    cluster: LocalCluster,
+    kex: Objects,
+    tmp_path: pathlib.Path,
+    login: str,
+    way: str,
 ) -> None:
     async with run_elsewhere(command, OPERATOR, LOGIN_VIA=login, **WAYS[way](cluster, tmp_path)):
         obj = await kex.create_and_wait()

@@ -1,4 +1,5 @@
 """Patches that were applied, but whose responses were lost: the transformation functions are not applied again."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,12 +20,15 @@ NAMES = [f"obj{number}" for number in range(8)]
 
 def append(*path: str) -> Callable[[kopf.Patch, str], None]:
     """Make a function that has an item appended to a list of the object."""
+
     def fn(patch: kopf.Patch, item: str) -> None:
         def change(body: Any) -> None:
             for key in path[:-1]:
                 body = body.setdefault(key, {})
             body.setdefault(path[-1], []).append(item)
+
         patch.fns.append(change)
+
     return fn
 
 
@@ -38,9 +42,11 @@ CHANGES = {"spec": append("spec", "items"), "status": append("status", "items"),
 
 def declare_creation(plural: str, change: Any) -> set[str]:
     for id in ("one", "two"):
+
         @kopf.on.create(plural, id=id, param=id)
         async def create_fn(param: str, patch: kopf.Patch, **_: Any) -> None:
             change(patch, param)
+
     return {"one", "two"}
 
 
@@ -52,6 +58,7 @@ def declare_subhandlers(plural: str, change: Any) -> set[str]:
 
         for id in ("a", "b"):
             kopf.register(sub, id=id, param=id)
+
     return {"a", "b"}
 
 
@@ -59,6 +66,7 @@ def declare_resuming(plural: str, change: Any) -> set[str]:
     @kopf.on.resume(plural)
     async def resume_fn(patch: kopf.Patch, **_: Any) -> None:
         change(patch, "resumed")
+
     return {"resumed"}
 
 
@@ -68,6 +76,7 @@ def declare_daemon(plural: str, change: Any) -> set[str]:
         change(patch, f"attempt {retry}")
         if retry < 3:
             raise kopf.TemporaryError("again", delay=100)
+
     return {f"attempt {retry}" for retry in range(4)}
 
 
@@ -79,6 +88,7 @@ def declare_timer(plural: str, change: Any) -> set[str]:
         numbers[name] = numbers.get(name, 0) + 1
         if numbers[name] <= 3:
             change(patch, str(numbers[name]))
+
     return {"1", "2", "3"}
 
 
@@ -87,12 +97,17 @@ def declare_event(plural: str, change: Any) -> set[str]:
     async def event_fn(body: kopf.Body, patch: kopf.Patch, type: str | None, **_: Any) -> None:
         if type is None:
             change(patch, "seen")
+
     return {"seen"}
 
 
 DECLARATIONS = {
-    "create": declare_creation, "sub": declare_subhandlers, "resume": declare_resuming, "daemon": declare_daemon,
-    "timer": declare_timer, "event": declare_event,
+    "create": declare_creation,
+    "sub": declare_subhandlers,
+    "resume": declare_resuming,
+    "daemon": declare_daemon,
+    "timer": declare_timer,
+    "event": declare_event,
 }
 
 
@@ -104,8 +119,13 @@ def list_items(obj: Obj) -> list[list[str]]:
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("declare", DECLARATIONS.values(), ids=DECLARATIONS)
 async def test_functions_are_applied_once(
-        operator: Operator, cluster: LocalCluster, objects: Objects, logs: Logs, declare: Any, change: str,
-        backoffs: tuple[float, ...],
+    operator: Operator,
+    cluster: LocalCluster,
+    objects: Objects,
+    logs: Logs,
+    declare: Any,
+    change: str,
+    backoffs: tuple[float, ...],
 ) -> None:
     if declare is declare_event and not backoffs:
         pytest.skip("What events bring, is lost with the errors of the API.")
@@ -117,8 +137,9 @@ async def test_functions_are_applied_once(
     cluster.faults.inject(action="lose-answer", verb="patch", rate=0.6)
     await operator.start(watching=(objects.plural,))
     for name in NAMES:
-        await objects.wait(lambda obj: all(
-            set(items) >= expected for items in list_items(obj)) and list_items(obj), name)
+        await objects.wait(
+            lambda obj: all(set(items) >= expected for items in list_items(obj)) and list_items(obj), name
+        )
     cluster.faults.clear()
     await asyncio.sleep(5000)  # whatever would be repeated, is repeated by then
     for name in NAMES:
@@ -127,9 +148,12 @@ async def test_functions_are_applied_once(
 
 
 async def test_what_the_first_of_two_requests_has_done_is_not_done_again(
-        operator: Operator, cluster: LocalCluster, sub: Objects,
+    operator: Operator,
+    cluster: LocalCluster,
+    sub: Objects,
 ) -> None:
     """The status goes first; then somebody else changes the object, so the other request is for an old version."""
+
     @kopf.on.create("kopfstatusexamples")
     async def create_fn(patch: kopf.Patch, **_: Any) -> None:
         append_to_both(patch, "item")

@@ -1,4 +1,5 @@
 """State that is lost: someone else removes or overwrites our annotations; the operator remembers what it has done."""
+
 from __future__ import annotations
 
 import functools
@@ -27,7 +28,10 @@ def declare(calls: Calls) -> None:
 
 
 async def test_handled_objects_are_not_taken_for_new_ones(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     declare(calls)
     await operator.start_and_handle(kex)
@@ -52,7 +56,12 @@ async def test_changes_together_with_the_loss_are_handled(operator: Operator, ke
 
 @pytest.mark.parametrize(("size", "old"), [(None, {"spec": {"v": 0, "w": 7}}), (1, {})], ids=["known", "forgotten"])
 async def test_it_is_known_what_has_changed_together_with_the_loss(
-        operator: Operator, kex: Objects, calls: Calls, monkeypatch: pytest.MonkeyPatch, size: int | None, old: Any,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int | None,
+    old: Any,
 ) -> None:
     """It is remembered as long as there is room; then, everything has changed."""
     if size is not None:
@@ -77,7 +86,9 @@ async def test_another_operator_process_knows_nothing_of_them(operator: Operator
 
 
 async def test_those_who_insist_on_the_removal_are_not_fought_with(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """Another controller always brings its objects to what it believes they should be."""
     declare(calls)

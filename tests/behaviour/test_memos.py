@@ -1,4 +1,5 @@
 """Memos: arbitrary values in memory, for each object and for the operator."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -62,7 +63,10 @@ async def test_the_memo_of_the_operator_is_copied_to_objects(operator: Operator,
     await kex.create_and_wait("b")
     await operator.stop()
     assert calls == [
-        (True, [], "of the operator"), (True, ["a"], "of the operator"), (True, ["a", "b"], "of the operator")]
+        (True, [], "of the operator"),
+        (True, ["a"], "of the operator"),
+        (True, ["a", "b"], "of the operator"),
+    ]
 
 
 async def test_the_memo_of_the_operator_is_the_same_in_all_its_handlers(operator: Operator, calls: Calls) -> None:
@@ -85,9 +89,12 @@ async def test_the_memo_of_the_operator_is_the_same_in_all_its_handlers(operator
 
 
 async def test_later_changes_of_the_operator_memo_are_not_replicated_but_shared_values_are_shared(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """Neither to the objects that have put something into their memos, nor to those that have not."""
+
     @kopf.on.create("kopfexamples")
     def create_fn(memo: kopf.Memo, name: str, **_: Any) -> None:
         if name == "filled":
@@ -119,6 +126,7 @@ async def test_later_changes_of_the_operator_memo_are_not_replicated_but_shared_
 @dataclasses.dataclass
 class PlainContext:
     """A class of a user, with no support of copying but that of Python."""
+
     shared: list[str]
     value: str = "of the operator"
 
@@ -144,6 +152,7 @@ async def test_custom_classes_are_copied_for_each_object(operator: Operator, kex
 @dataclasses.dataclass
 class CustomContext:
     """A class of a user: one instance of it for all objects."""
+
     template: str
 
     def __copy__(self) -> CustomContext:

@@ -1,4 +1,5 @@
 """Memos of daemons & timers: the same ones as of the other handlers of the object, whoever comes first."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,9 +33,14 @@ async def test_the_documented_example(operator: Operator, kex: Objects, calls: C
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer], ids=["daemon", "timer"])
 @pytest.mark.parametrize("first", ["background", "handler"])
 async def test_they_share_the_memo_with_handlers_whoever_writes_first(
-        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator, first: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    decorator: Decorator,
+    first: str,
 ) -> None:
     """Even if nothing was in the memo for a long time."""
+
     @decorator("kopfexamples")
     async def background_fn(memo: kopf.Memo, **_: Any) -> None:
         if first == "background":
@@ -58,14 +64,17 @@ async def test_they_share_the_memo_with_handlers_whoever_writes_first(
 
 
 async def test_the_filters_and_the_indexing_functions_share_it_too(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.index("kopfexamples")
     async def idx(memo: kopf.Memo, **_: Any) -> None:
         memo.indexed = memo.get("indexed", 0) + 1
 
     kopf.on.create("kopfexamples", when=lambda memo, **_: memo.indexed > 0)(
-        calls.noting(lambda memo, **_: memo.indexed))
+        calls.noting(lambda memo, **_: memo.indexed)
+    )
     await operator.start_and_handle(kex)
     assert len(calls) == 1
 
@@ -90,7 +99,10 @@ async def test_daemons_after_a_filter_flip_have_the_same_memo(operator: Operator
 
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.daemon], ids=["handler", "daemon"])
 async def test_recreated_objects_have_new_memos(
-        operator: Operator, kex: Objects, calls: Calls, decorator: Decorator,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    decorator: Decorator,
 ) -> None:
     @decorator("kopfexamples")
     async def fn(memo: kopf.Memo, stopped: kopf.AsyncDaemonStopperChecker | None = None, **_: Any) -> None:

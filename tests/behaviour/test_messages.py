@@ -1,4 +1,5 @@
 """The messages of the usual mistakes & misfortunes: each is said once, and says what to do."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,19 +20,30 @@ from tests.patience import PATIENCE
 PLURAL = "kopfstatusexamples"
 
 
-@pytest.mark.parametrize(("change", "cure"), [
-    ("spec['x'] = 1", "'Spec' object does not support item assignment. "
-                      "To change the object, use `patch.spec[\"x\"] = 1`."),
-    ("del status['x']", "'Status' object does not support item deletion. "
-                        "To change the object, use `patch.status[\"x\"] = None`."),
-    ("meta.labels['x'] = 'y'", "`patch.meta.labels[\"x\"] = 'y'`."),
-    ("labels['x'] = 'y'", "`patch.meta.labels[\"x\"] = 'y'`."),
-    ("annotations['x'] = 'y'", "`patch.meta.annotations[\"x\"] = 'y'`."),
-    ("meta['x'] = 'y'", "`patch.meta[\"x\"] = 'y'`."),
-    ("body['spec'] = {}", "`patch[\"spec\"] = {}`."),
-])
+@pytest.mark.parametrize(
+    ("change", "cure"),
+    [
+        (
+            "spec['x'] = 1",
+            "'Spec' object does not support item assignment. To change the object, use `patch.spec[\"x\"] = 1`.",
+        ),
+        (
+            "del status['x']",
+            "'Status' object does not support item deletion. To change the object, use `patch.status[\"x\"] = None`.",
+        ),
+        ("meta.labels['x'] = 'y'", "`patch.meta.labels[\"x\"] = 'y'`."),
+        ("labels['x'] = 'y'", "`patch.meta.labels[\"x\"] = 'y'`."),
+        ("annotations['x'] = 'y'", "`patch.meta.annotations[\"x\"] = 'y'`."),
+        ("meta['x'] = 'y'", "`patch.meta[\"x\"] = 'y'`."),
+        ("body['spec'] = {}", '`patch["spec"] = {}`.'),
+    ],
+)
 async def test_changes_of_what_is_read_only(
-        operator: Operator, kex: Objects, logs: Logs, change: str, cure: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    change: str,
+    cure: str,
 ) -> None:
     @kopf.on.create("kopfexamples", id="fn", errors=kopf.ErrorsMode.PERMANENT)
     async def fn(**kwargs: Any) -> None:
@@ -50,7 +62,9 @@ async def test_failing_callbacks_of_delays(operator: Operator, kex: Objects, log
     record = await logs.wait("The object could not be handled.*")
     assert re.search(
         rf"The callback \S*<lambda> \({re.escape(__file__)}:\d+\) in initial_delay= of Timer 'tick' has failed: "
-        r"KeyError: 'nosuch'$", record.getMessage())
+        r"KeyError: 'nosuch'$",
+        record.getMessage(),
+    )
     assert record.exc_info
 
 
@@ -61,11 +75,14 @@ def _add_item(body: Any) -> None:
 _WHERE = re.escape(f"{__file__}:{_add_item.__code__.co_firstlineno}")
 
 
-@pytest.mark.parametrize(("kind", "prefix"), [
-    ("change", "The object could not be handled, so it is left alone for 1 seconds: "),
-    ("raw event", "The event could not be handled, and is skipped: "),
-    ("timer", "Timer 'fn' has made a patch that cannot be applied, it is lost: "),
-])
+@pytest.mark.parametrize(
+    ("kind", "prefix"),
+    [
+        ("change", "The object could not be handled, so it is left alone for 1 seconds: "),
+        ("raw event", "The event could not be handled, and is skipped: "),
+        ("timer", "Timer 'fn' has made a patch that cannot be applied, it is lost: "),
+    ],
+)
 async def test_failing_transformations(operator: Operator, kex: Objects, logs: Logs, kind: str, prefix: str) -> None:
     def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.fns.append(_add_item)
@@ -114,13 +131,19 @@ async def test_failing_lifecycles(operator: Operator, kex: Objects, logs: Logs) 
     await operator.start(lifecycle=choose)
     await kex.create()
     record = await logs.wait("The object could not be handled.*")
-    assert re.search(rf"The callback \S*choose \({re.escape(__file__)}:\d+\) in the choice of handlers \(creation\) "
-                     r"has failed: KeyError: 'nosuch'$", record.getMessage())
+    assert re.search(
+        rf"The callback \S*choose \({re.escape(__file__)}:\d+\) in the choice of handlers \(creation\) "
+        r"has failed: KeyError: 'nosuch'$",
+        record.getMessage(),
+    )
 
 
 @pytest.mark.parametrize("storage", [kopf.AnnotationsDiffBaseStorage(), None])
 async def test_objects_that_do_not_fit_into_annotations(
-        operator: Operator, kex: Objects, logs: Logs, storage: kopf.DiffBaseStorage | None,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    storage: kopf.DiffBaseStorage | None,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.diffbase_storage = storage or kopf.AnnotationsDiffBaseStorage(ignored_fields=["spec.data"])
@@ -141,19 +164,29 @@ async def test_objects_that_do_not_fit_into_annotations(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("times", "interval", "is_said"), [
-    (3, 130, True),
-    (6, 130, True),
-    (2, 130, False),  # a rollout has two: in the beginning and in the end of every process
-    (8, 10, False),  # a longer rollout
-    (4, 4000, False),  # rollouts, with no connection to each other
-])
+@pytest.mark.parametrize(
+    ("times", "interval", "is_said"),
+    [
+        (3, 130, True),
+        (6, 130, True),
+        (2, 130, False),  # a rollout has two: in the beginning and in the end of every process
+        (8, 10, False),  # a longer rollout
+        (4, 4000, False),  # rollouts, with no connection to each other
+    ],
+)
 async def test_two_operators(
-        operator: Operator, cluster: LocalCluster, objects: Objects, registry: kopf.OperatorRegistry, logs: Logs,
-        times: int, interval: float, is_said: bool,
+    operator: Operator,
+    cluster: LocalCluster,
+    objects: Objects,
+    registry: kopf.OperatorRegistry,
+    logs: Logs,
+    times: int,
+    interval: float,
+    is_said: bool,
 ) -> None:
     other = make_other(registry)
     for item, delay in ((registry, 1.0), (other, 0)):
+
         @kopf.on.create(objects.plural, registry=item)
         @kopf.on.update(objects.plural, registry=item)
         async def handle(delay: float = delay, **_: Any) -> None:
@@ -175,12 +208,16 @@ async def test_two_operators(
             r" This one is \S+@\S+ \(process \d+\); the other one writes as 'kopf' \(last time at "
             r"20\S+Z\)\. .* kopf explain \S+ obj -n default\. .* peering.* selectors.*settings\.persistence\. "
             r"See docs/peering\.md#two-operators-at-once$",
-            found[0].getMessage())
+            found[0].getMessage(),
+        )
 
 
 @pytest.mark.fastforward
 async def test_what_is_handled_by_others_before_it_is_noticed_here(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     fn = calls.noting(lambda spec, **_: spec["field"])
     kopf.on.update("kopfexamples")(fn)
@@ -258,13 +295,19 @@ async def test_handlers_that_run_for_long(operator: Operator, kex: Objects, logs
     await kex.wait(is_handled)
     found = logs.find(".* is still running for .*")
     assert [record.getMessage() for record in found] == [
-        f"Handler 'long' is still running for {seconds} seconds." for seconds in (60, 120, 240, 480)]
+        f"Handler 'long' is still running for {seconds} seconds." for seconds in (60, 120, 240, 480)
+    ]
     assert all(record.levelname == "INFO" and getattr(record, "k8s_skip", False) for record in found)
 
 
-@pytest.mark.parametrize(("kind", "text"), [
-    ("create", "Handler 'fn'"), ("timer", "Timer 'fn'"), ("event", "Handler 'fn'"),
-])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("create", "Handler 'fn'"),
+        ("timer", "Timer 'fn'"),
+        ("event", "Handler 'fn'"),
+    ],
+)
 async def test_results_with_no_json_form(operator: Operator, kex: Objects, logs: Logs, kind: str, text: str) -> None:
     def fn(**_: Any) -> Any:
         return {"lock": threading.Lock()}
@@ -279,11 +322,16 @@ async def test_results_with_no_json_form(operator: Operator, kex: Objects, logs:
     assert len([message for message in messages if "invoked" not in message]) == 1, messages
     assert re.fullmatch(
         f"{text} succeeded, but its result is not stored in the status, as it has no JSON form: TypeError: .*lock.*",
-        messages[-1])
+        messages[-1],
+    )
 
 
 async def test_successes_of_timers_are_not_posted(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, cluster: LocalCluster,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    cluster: LocalCluster,
 ) -> None:
     kopf.timer("kopfexamples", id="tick", interval=0.01)(calls.noting("called"))
     await operator.start_and_create(kex)

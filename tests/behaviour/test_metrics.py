@@ -1,4 +1,5 @@
 """The metrics of a real operator, as they are served to those who scrape."""
+
 from __future__ import annotations
 
 import asyncio
@@ -62,6 +63,7 @@ def scrape(session: aiohttp.ClientSession, base: str) -> Callable[[], Any]:
             assert response.status == 200
             assert response.content_type == "application/openmetrics-text"
             return Exposed(await response.text())
+
     return scrape
 
 
@@ -72,8 +74,12 @@ async def test_it_is_not_there_by_default(operator: Operator, kex: Objects) -> N
 
 
 async def test_everything_is_served(
-        operator: Operator, kex: Objects, calls: Calls, base: str, session: aiohttp.ClientSession,
-        scrape: Callable[[], Any],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    base: str,
+    session: aiohttp.ClientSession,
+    scrape: Callable[[], Any],
 ) -> None:
     """To the default registry, where the metrics of the process and of the users are, too."""
     wanted = prometheus_client.Counter("wanted_things", "What users count.")
@@ -119,7 +125,11 @@ async def test_formats(operator: Operator, prometheus: object, base: str, sessio
 
 
 async def test_health_and_metrics_share_a_port(
-        operator: Operator, prometheus: object, base: str, session: aiohttp.ClientSession, scrape: Callable[[], Any],
+    operator: Operator,
+    prometheus: object,
+    base: str,
+    session: aiohttp.ClientSession,
+    scrape: Callable[[], Any],
 ) -> None:
     kopf.on.event("kopfexamples")(do_nothing)
     await operator.start(liveness_endpoint=f"{base}/healthz", metrics_endpoint=f"{base}/metrics")
@@ -161,7 +171,10 @@ async def test_missing_library(operator: Operator, base: str, monkeypatch: pytes
 
 
 async def test_operators_come_and_go(
-        operator: Operator, kex: Objects, calls: Calls, prometheus: prometheus_client.CollectorRegistry,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    prometheus: prometheus_client.CollectorRegistry,
 ) -> None:
     """Counters never decrease; what is there at the moment, is only of those who are there."""
     operator.set("metrics.enabled", True)
@@ -178,7 +191,10 @@ async def test_operators_come_and_go(
 
 
 async def test_two_operators_at_once(
-        operator: Operator, kex: Objects, prometheus: prometheus_client.CollectorRegistry, cluster: Any,
+    operator: Operator,
+    kex: Objects,
+    prometheus: prometheus_client.CollectorRegistry,
+    cluster: Any,
 ) -> None:
     operator.set("metrics.enabled", True)
     kopf.on.event("kopfexamples")(do_nothing)
@@ -197,7 +213,10 @@ async def test_two_operators_at_once(
 
 
 async def test_blocked_loops_are_seen(
-        operator: Operator, kex: Objects, logs: Logs, prometheus: prometheus_client.CollectorRegistry,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    prometheus: prometheus_client.CollectorRegistry,
 ) -> None:
     """Even while they are blocked: the scrape is answered in another thread."""
     operator.set("metrics.enabled", True)
@@ -235,7 +254,10 @@ class _Hanging(Collector):
 
 
 async def test_collectors_of_users_can_hang(
-        operator: Operator, prometheus: prometheus_client.CollectorRegistry, base: str, session: aiohttp.ClientSession,
+    operator: Operator,
+    prometheus: prometheus_client.CollectorRegistry,
+    base: str,
+    session: aiohttp.ClientSession,
 ) -> None:
     """Neither the health nor the exit waits for them."""
     hanging = _Hanging()
@@ -256,8 +278,11 @@ async def test_collectors_of_users_can_hang(
 
 
 async def test_collectors_of_users_can_fail(
-        operator: Operator, logs: Logs, prometheus: prometheus_client.CollectorRegistry, base: str,
-        session: aiohttp.ClientSession,
+    operator: Operator,
+    logs: Logs,
+    prometheus: prometheus_client.CollectorRegistry,
+    base: str,
+    session: aiohttp.ClientSession,
 ) -> None:
     logs.expected.append("Error handling request|Unhandled exception")
     prometheus_client.Gauge("bad", "Bad.", registry=prometheus).set_function(lambda: 1 / 0)

@@ -4,6 +4,7 @@ Migration: what one framework has begun, the other one finishes, in both directi
 The objects half-handled by the original one are in the fixtures; see ``tools/generate_half_handled.py``. For the other
 direction, the original is needed: ``make migration`` installs and runs it.
 """
+
 from __future__ import annotations
 
 import json
@@ -76,7 +77,11 @@ def check_results(scenario: Scenario, obj: Obj, *, before: str, after: str) -> N
 
 
 async def test_half_handled_by_the_original(
-        operator: Operator, kex: Objects, load: Load, storage: str, scenario: Scenario,
+    operator: Operator,
+    kex: Objects,
+    load: Load,
+    storage: str,
+    scenario: Scenario,
 ) -> None:
     obj = json.loads((FIXTURES / f"{storage}-{scenario.name}.json").read_text())
     await restore(kex, obj)
@@ -90,8 +95,13 @@ async def test_half_handled_by_the_original(
 
 
 async def test_half_handled_for_the_original(
-        operator: Operator, kex: Objects, load: Load, storage: str, scenario: Scenario, original: str,
-        monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    kex: Objects,
+    load: Load,
+    storage: str,
+    scenario: Scenario,
+    original: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MIGRATION_HOLDING", "yes")
     load_operator(load)
@@ -99,7 +109,9 @@ async def test_half_handled_for_the_original(
     await bring_there(scenario, kex)
     await operator.stop()
     env = {
-        "KUBECONFIG": str(operator.cluster.kubeconfig), "MIGRATION_WHO": "original", "MIGRATION_STORAGE": storage,
+        "KUBECONFIG": str(operator.cluster.kubeconfig),
+        "MIGRATION_WHO": "original",
+        "MIGRATION_STORAGE": storage,
     }
     seen = len(kex.get_history(scenario.name))
     async with run_elsewhere(original, migrating.__file__, **env):
@@ -112,9 +124,15 @@ async def test_half_handled_for_the_original(
 
 @pytest.mark.parametrize("first", ["original", "ours"])
 async def test_replica_sets_of_deployments(
-        operator: Operator, api: API, load: Load, first: str, original: str, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    api: API,
+    load: Load,
+    first: str,
+    original: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are marked by both, so that neither takes the annotations of the Deployments for theirs."""
+
     def is_held(obj: Obj) -> bool:
         return "second-ofDRS" in "".join(get_annotations(obj)) and "first" in get_callers(obj)
 

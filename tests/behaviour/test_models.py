@@ -1,4 +1,5 @@
 """Models: handlers of a kind that is described by types, and objects that do not fit the types."""
+
 from __future__ import annotations
 
 import asyncio
@@ -18,6 +19,7 @@ from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = pytest.mark.fastforward
 
+
 @dataclasses.dataclass(frozen=True)
 class Limits:
     cpu: kopf.Quantity = kopf.Quantity("500m")  # noqa: RUF009  # it is immutable
@@ -36,8 +38,11 @@ class Status:
 
 
 class Struct(
-        kopf.CustomResource[StructSpec, Status],
-        group="kopf.dev", version="v1", kind="KopfExample", plural="kopfexamples",
+    kopf.CustomResource[StructSpec, Status],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfExample",
+    plural="kopfexamples",
 ):
     """An example."""
 
@@ -52,7 +57,9 @@ def get_unfit(logs: Logs) -> list[str]:
 
 
 async def test_arguments_are_decoded_where_they_are_annotated(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create(Struct)
     async def create_fn(spec: StructSpec, status: Status, old: Struct | None, new: Struct, **_: Any) -> None:
@@ -92,6 +99,7 @@ async def test_fields_are_decoded_by_their_own_types(operator: Operator, kex: Ob
 
 async def test_what_is_decoded_is_decoded_once_in_a_pass(operator: Operator, kex: Objects, calls: Calls) -> None:
     for id in ("a", "b"):
+
         @kopf.on.create(Struct, id=id)
         async def fn(spec: StructSpec, **_: Any) -> None:
             calls.append(spec)
@@ -110,7 +118,8 @@ async def test_callbacks_are_decoded_for_too(operator: Operator, kex: Objects, c
 
     kopf.on.create(Struct, when=is_large)(calls.noting(lambda name, **_: name))
     kopf.on.field(Struct, field="spec.replicaCount", value=is_wanted, id="f")(
-        calls.noting(lambda name, **_: f"f-{name}"))
+        calls.noting(lambda name, **_: f"f-{name}")
+    )
     await operator.start()
     await kex.create("small", spec={})
     await kex.create_and_wait("large", spec={"replicaCount": 2})
@@ -119,7 +128,11 @@ async def test_callbacks_are_decoded_for_too(operator: Operator, kex: Objects, c
 
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.event, kopf.daemon, kopf.index])
 async def test_handlers_wait_until_the_object_fits_their_callbacks(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, decorator: Any,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    decorator: Any,
 ) -> None:
     def is_large(spec: StructSpec, **_: Any) -> bool:
         return spec.replica_count > 1
@@ -147,8 +160,11 @@ class DictSpec(TypedDict, total=False):
 
 
 class Dict(
-        kopf.CustomResource[DictSpec, dict[str, Any]],
-        group="kopf.dev", version="v1", kind="KopfExample", plural="kopfexamples",
+    kopf.CustomResource[DictSpec, dict[str, Any]],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfExample",
+    plural="kopfexamples",
 ):
     pass
 
@@ -158,20 +174,33 @@ class PydanticSpec(pydantic.BaseModel):
 
 
 class Pydantic(
-        kopf.CustomResource[PydanticSpec, dict[str, Any]],
-        group="kopf.dev", version="v1", kind="KopfExample", plural="kopfexamples",
+    kopf.CustomResource[PydanticSpec, dict[str, Any]],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfExample",
+    plural="kopfexamples",
 ):
     pass
 
 
-@pytest.mark.parametrize(("model", "hint", "reason"), [
-    (Dict, DictSpec, "spec.field: Expected `int`, got `str`"),
-    (Pydantic, PydanticSpec, "spec.field: Input should be a valid integer, unable to parse string as an integer"),
-])
+@pytest.mark.parametrize(
+    ("model", "hint", "reason"),
+    [
+        (Dict, DictSpec, "spec.field: Expected `int`, got `str`"),
+        (Pydantic, PydanticSpec, "spec.field: Input should be a valid integer, unable to parse string as an integer"),
+    ],
+)
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 async def test_unfit_objects_wait_until_they_fit(
-        operator: Operator, kex: Objects, api: API, calls: Calls, logs: Logs,
-        model: Any, hint: Any, reason: str, is_async: bool,
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    calls: Calls,
+    logs: Logs,
+    model: Any,
+    hint: Any,
+    reason: str,
+    is_async: bool,
 ) -> None:
     async def async_fn(reason: str, spec: Any, **_: Any) -> None:
         calls.append((str(reason), spec["field"] if hint is DictSpec else spec.field))
@@ -189,8 +218,9 @@ async def test_unfit_objects_wait_until_they_fit(
     await kex.create_and_wait("fit", spec={"field": 1})
     await kex.merge({"metadata": {"labels": {"x": "y"}}}, "unfit")
     await asyncio.sleep(1000)
-    assert get_unfit(logs) == [f"The object does not fit KopfExample of kopf.dev/v1: {reason}. "
-                               "It is handled when that is changed."]
+    assert get_unfit(logs) == [
+        f"The object does not fit KopfExample of kopf.dev/v1: {reason}. It is handled when that is changed."
+    ]
     assert calls.items.count("other") == 2
     [event] = [event for event in await api.list_events() if event["involvedObject"]["name"] == "unfit"]
     assert (event["type"], event["reason"], event["count"]) == ("Warning", "ModelMismatch", 1)
@@ -201,7 +231,11 @@ async def test_unfit_objects_wait_until_they_fit(
 
 @pytest.mark.parametrize("lifecycle", [kopf.lifecycles.one_by_one, kopf.lifecycles.asap, kopf.lifecycles.all_at_once])
 async def test_unfit_sub_handlers_hold_their_parents_and_nobody_else(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, lifecycle: Any,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    lifecycle: Any,
 ) -> None:
     @kopf.on.create(Dict)
     async def parent_fn(**_: Any) -> None:
@@ -229,7 +263,10 @@ async def test_unfit_sub_handlers_hold_their_parents_and_nobody_else(
 
 
 async def test_lifecycles_that_refuse_the_others_of_the_unfit_are_asked_again(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     refusals: list[float] = []
 
@@ -256,7 +293,12 @@ async def test_lifecycles_that_refuse_the_others_of_the_unfit_are_asked_again(
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
 @pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer])
 async def test_daemons_and_timers_begin_when_the_object_fits(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, decorator: Any, is_async: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    decorator: Any,
+    is_async: bool,
 ) -> None:
     async def async_fn(spec: DictSpec, retry: int, **_: Any) -> None:
         calls.append((spec["field"], retry))
@@ -304,9 +346,13 @@ async def test_deletions_wait_until_the_object_fits(operator: Operator, kex: Obj
 
 
 async def test_half_handled_objects_go_on_when_they_fit_again(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """Also after a restart in the middle."""
+
     @kopf.on.create(Dict)
     async def create_fn(spec: DictSpec, retry: int, **_: Any) -> None:
         calls.append((spec["field"], retry))
@@ -335,7 +381,10 @@ async def test_old_states_that_do_not_fit_are_none(operator: Operator, kex: Obje
 
 
 async def test_raw_events_and_indices_of_unfit_objects(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     @kopf.on.event(Dict)
     async def event_fn(spec: DictSpec, name: str, **_: Any) -> None:
@@ -372,12 +421,16 @@ async def test_reconcilers_get_typed_values(operator: Operator, kex: Objects, ca
     assert calls[0] == 1
 
 
-@pytest.mark.parametrize(("hint", "problem"), [
-    (StructSpec, "takes 'spec' as StructSpec, but for Dict it is DictSpec: annotate it so, or leave it out."),
-    (Status, "takes 'spec' as Status, but for Dict it is DictSpec"),
-])
+@pytest.mark.parametrize(
+    ("hint", "problem"),
+    [
+        (StructSpec, "takes 'spec' as StructSpec, but for Dict it is DictSpec: annotate it so, or leave it out."),
+        (Status, "takes 'spec' as Status, but for Dict it is DictSpec"),
+    ],
+)
 def test_annotations_by_other_types_are_refused(hint: Any, problem: str) -> None:
     async def fn(spec: Any, **_: Any) -> None: ...
+
     fn.__annotations__["spec"] = hint
     with pytest.raises(kopf.DeclarationError, match=problem):
         kopf.on.create(Dict, registry=kopf.OperatorRegistry())(fn)
@@ -385,12 +438,15 @@ def test_annotations_by_other_types_are_refused(hint: Any, problem: str) -> None
 
 def test_annotations_of_all_forms_are_understood() -> None:
     async def fn(spec: StructSpec | DictSpec, status: dict[str, Any], old: Any, new: Dict | None, **_: Any) -> None: ...
+
     assert Dict.find_decoders(fn, ()).keys() == {"spec", "new"}
 
     async def quoted(spec: "DictSpec", new: Optional["Dict"], old: "Nobody", **_: Any) -> None: ...  # type: ignore[name-defined]  # noqa: UP037, UP045, F821
+
     assert Dict.find_decoders(quoted, ()).keys() == {"spec", "new"}
 
     async def plain(spec: kopf.Spec, status: dict[str, Any], new: kopf.BodyEssence, **_: Any) -> None: ...
+
     assert Dict.find_decoders(plain, ()) == {}
 
 

@@ -1,4 +1,5 @@
 """What users do to what they were given, is not taken for what the server has said."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -84,7 +85,9 @@ async def test_nothing_leaks_from_other_handlers(operator: Operator, kex: Object
 
 
 async def test_nothing_leaks_from_the_values_patched_by_other_handlers(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     given: list[dict[str, Any]] = []
 

@@ -1,4 +1,5 @@
 """Namespaces that match the patterns, as they come, terminate, and go."""
+
 from __future__ import annotations
 
 import asyncio
@@ -55,19 +56,28 @@ def note_created(calls: Calls) -> None:
 NAMES = ["myapp-live", "myapp-pr-123", "myapp-pr-456", "otherapp-live", "otherapp-pr-123"]
 
 
-@pytest.mark.parametrize(("patterns", "served"), [
-    (["myapp-live"], ["myapp-live"]),
-    (["myapp-live", "otherapp-live"], ["myapp-live", "otherapp-live"]),
-    (["*-pr-123"], ["myapp-pr-123", "otherapp-pr-123"]),
-    (["*-pr-???"], ["myapp-pr-123", "myapp-pr-456", "otherapp-pr-123"]),
-    (["!*-pr-*"], ["default", "myapp-live", "otherapp-live"]),
-    (["myapp-*,!*-pr-*,*-pr-123"], ["myapp-live", "myapp-pr-123"]),
-    (["otherapp-*,!*-live", "myapp-live"], ["myapp-live", "otherapp-pr-123"]),
-    ([re.compile(r".*app-\w+")], ["myapp-live", "otherapp-live"]),
-], ids=str)
+@pytest.mark.parametrize(
+    ("patterns", "served"),
+    [
+        (["myapp-live"], ["myapp-live"]),
+        (["myapp-live", "otherapp-live"], ["myapp-live", "otherapp-live"]),
+        (["*-pr-123"], ["myapp-pr-123", "otherapp-pr-123"]),
+        (["*-pr-???"], ["myapp-pr-123", "myapp-pr-456", "otherapp-pr-123"]),
+        (["!*-pr-*"], ["default", "myapp-live", "otherapp-live"]),
+        (["myapp-*,!*-pr-*,*-pr-123"], ["myapp-live", "myapp-pr-123"]),
+        (["otherapp-*,!*-live", "myapp-live"], ["myapp-live", "otherapp-pr-123"]),
+        ([re.compile(r".*app-\w+")], ["myapp-live", "otherapp-live"]),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("moment", ["before", "after"])
 async def test_matching_namespaces_are_served(
-        operator: Operator, namespaces: Namespaces, calls: Calls, patterns: list[Any], served: list[str], moment: str,
+    operator: Operator,
+    namespaces: Namespaces,
+    calls: Calls,
+    patterns: list[Any],
+    served: list[str],
+    moment: str,
 ) -> None:
     """Both those that exist before the operator starts, and those that appear later."""
     note_created(calls)
@@ -86,7 +96,10 @@ async def test_matching_namespaces_are_served(
 
 
 async def test_namespaces_are_watched_one_by_one(
-        operator: Operator, namespaces: Namespaces, calls: Calls, logs: Logs,
+    operator: Operator,
+    namespaces: Namespaces,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """It is different from serving the whole cluster, for which the namespaces are not looked at."""
     note_created(calls)
@@ -101,7 +114,11 @@ async def test_namespaces_are_watched_one_by_one(
 
 
 async def test_absent_namespaces_are_watched_when_they_are_created(
-        operator: Operator, cluster: LocalCluster, namespaces: Namespaces, calls: Calls, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    namespaces: Namespaces,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     note_created(calls)
     await operator.launch(clusterwide=False, namespaces=["ns1", "other*", "default"])
@@ -116,7 +133,10 @@ async def test_absent_namespaces_are_watched_when_they_are_created(
 
 
 async def test_terminating_namespaces_are_served_until_they_are_gone(
-        operator: Operator, namespaces: Namespaces, calls: Calls, logs: Logs,
+    operator: Operator,
+    namespaces: Namespaces,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """Otherwise, the objects with our finalizers would never let them go."""
     release = asyncio.Event()
@@ -143,7 +163,9 @@ async def test_terminating_namespaces_are_served_until_they_are_gone(
 
 
 async def test_operators_that_start_in_terminating_namespaces_serve_them(
-        operator: Operator, namespaces: Namespaces, calls: Calls,
+    operator: Operator,
+    namespaces: Namespaces,
+    calls: Calls,
 ) -> None:
     kopf.on.delete("kopfexamples")(calls.noting(lambda name, **_: name))
     namespaces.create("ns1")
@@ -155,7 +177,10 @@ async def test_operators_that_start_in_terminating_namespaces_serve_them(
 
 
 async def test_nothing_is_left_of_the_namespaces_that_are_gone(
-        operator: Operator, namespaces: Namespaces, calls: Calls, logs: Logs,
+    operator: Operator,
+    namespaces: Namespaces,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """Even if the deletion of their objects was not seen; and they are served anew if they are back."""
     indices: list[kopf.Index[Any, Any]] = []
@@ -189,13 +214,20 @@ async def test_nothing_is_left_of_the_namespaces_that_are_gone(
             namespaces.create("ns1")
     await operator.stop()
     assert sorted(calls) == [
-        ("ns1", "started"), ("ns1", "started"), ("ns1", "stopped"), ("ns1", "stopped"),
-        ("ns2", "started"), ("ns2", "stopped"),
+        ("ns1", "started"),
+        ("ns1", "started"),
+        ("ns1", "stopped"),
+        ("ns1", "stopped"),
+        ("ns2", "started"),
+        ("ns2", "stopped"),
     ]
 
 
 async def test_vanishing_that_nobody_has_seen(
-        operator: Operator, cluster: LocalCluster, namespaces: Namespaces, calls: Calls,
+    operator: Operator,
+    cluster: LocalCluster,
+    namespaces: Namespaces,
+    calls: Calls,
 ) -> None:
     """If the streams of the objects are mute, what has happened is concluded from the namespace that is gone."""
     kopf.daemon("kopfexamples")(calls.accompanying("started", lambda stopped, **_: stopped.reason))
@@ -215,7 +247,11 @@ async def test_vanishing_that_nobody_has_seen(
 
 
 async def test_scanning_only_once(
-        operator: Operator, cluster: LocalCluster, namespaces: Namespaces, calls: Calls, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    namespaces: Namespaces,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     note_created(calls)
     namespaces.create("ns1")
@@ -233,9 +269,14 @@ async def test_scanning_only_once(
     assert not any(resource == "customresourcedefinitions" for _, resource, _ in cluster.counters)
 
 
-@pytest.mark.parametrize("options", [
-    {"namespaces": ["ns1", ""]}, {"namespace": ","}, {"namespaces": ["!"]},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"namespaces": ["ns1", ""]},
+        {"namespace": ","},
+        {"namespaces": ["!"]},
+    ],
+)
 async def test_empty_patterns_are_refused(operator: Operator, options: dict[str, Any]) -> None:
     await operator.launch(clusterwide=False, **options)
     with pytest.raises(ValueError, match="The pattern of namespaces is empty"):
@@ -244,7 +285,10 @@ async def test_empty_patterns_are_refused(operator: Operator, options: dict[str,
 
 @pytest.mark.parametrize("scope", [{"clusterwide": False}, {"clusterwide": False, "namespaces": []}])
 async def test_the_whole_cluster_is_the_default(
-        operator: Operator, namespaces: Namespaces, calls: Calls, scope: dict[str, Any],
+    operator: Operator,
+    namespaces: Namespaces,
+    calls: Calls,
+    scope: dict[str, Any],
 ) -> None:
     """With no warnings, as it is the only possibility for the resources that are not in namespaces."""
     note_created(calls)

@@ -1,4 +1,5 @@
 """Several handlers for one cause: in which order they run, and by which lifecycles."""
+
 from __future__ import annotations
 
 import asyncio
@@ -83,10 +84,14 @@ async def test_random_orders(operator: Operator, kex: Objects, calls: Calls, lif
 
 @pytest.mark.fastforward
 async def test_the_least_retried_handlers_go_first(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", registry=registry, id="retried", labels={"retry": "yes"})(
-        calls.noting(lambda retry, **_: f"retried-{retry}", error=kopf.TemporaryError("again", delay=0), times=2))
+        calls.noting(lambda retry, **_: f"retried-{retry}", error=kopf.TemporaryError("again", delay=0), times=2)
+    )
     registry.resources.insert(0, registry.resources.pop())  # declared the first
     await operator.start_and_handle(kex, labels={"retry": "yes"})
     assert calls == ["retried-0", *IDS, "retried-1", "retried-2"]
@@ -111,7 +116,9 @@ async def test_own_lifecycles(operator: Operator, kex: Objects, calls: Calls) ->
 
 @pytest.mark.fastforward
 async def test_lifecycles_that_choose_nothing_are_asked_again_a_bit_later(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """They are not asked thousands of times per second."""
     asked = []

@@ -1,4 +1,5 @@
 """Changes that handlers make within a cycle belong to that cycle; those of others do not."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -28,7 +29,11 @@ def set_metadata(patch: kopf.Patch) -> None:
 @pytest.mark.parametrize("change", [set_merged, set_transformed, set_metadata])
 @pytest.mark.parametrize("restart", [False, True])
 async def test_own_patches_in_a_creation_are_not_an_update(
-        operator: Operator, kex: Objects, calls: Calls, change: Any, restart: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    change: Any,
+    restart: bool,
 ) -> None:
     @kopf.on.create("kopfexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
@@ -53,7 +58,9 @@ async def test_own_patches_in_a_creation_are_not_an_update(
 
 
 async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
@@ -69,7 +76,9 @@ async def test_foreign_edits_in_a_creation_are_an_update_afterwards(
 
 
 async def test_own_patches_in_an_update_do_not_repeat_the_others(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(do_nothing)
     kopf.on.update("kopfexamples", id="one")(calls.noting("one"))
@@ -89,7 +98,11 @@ async def test_own_patches_in_an_update_do_not_repeat_the_others(
 @pytest.mark.parametrize("change", [set_merged, set_transformed, set_metadata])
 @pytest.mark.parametrize("field", [None, "spec", "metadata"])
 async def test_own_patches_in_an_update_do_not_repeat_the_subhandlers_of_others(
-        operator: Operator, kex: Objects, calls: Calls, change: Any, field: str | None,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    change: Any,
+    field: str | None,
 ) -> None:
     @kopf.on.update("kopfexamples", id="parent")
     def parent(**_: Any) -> None:

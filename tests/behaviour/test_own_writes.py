@@ -1,4 +1,5 @@
 """Own writes: our patches come back by the watch stream, sooner or later; nothing is done twice, nothing is lost."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +37,10 @@ async def read(kex: Objects, name: str = "obj") -> dict[str, Any]:
 
 
 async def test_every_handler_is_called_once(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     declare_handlers(registry, calls)
     await operator.start()
@@ -49,15 +53,20 @@ async def test_every_handler_is_called_once(
     await asyncio.gather(*(kex.delete(name) for name in names))
     for name in names:
         await kex.wait_gone(name)
-    assert sorted(calls) == sorted([
-        *[(f"create-{id}", "value") for id in "abc" for _ in names],
-        *[(f"update-{id}", "new") for id in "abc" for _ in names],
-        *[(f"delete-{id}", "new") for id in "abc" for _ in names],
-    ])
+    assert sorted(calls) == sorted(
+        [
+            *[(f"create-{id}", "value") for id in "abc" for _ in names],
+            *[(f"update-{id}", "new") for id in "abc" for _ in names],
+            *[(f"delete-{id}", "new") for id in "abc" for _ in names],
+        ]
+    )
 
 
 async def test_silent_streams_do_not_hold_the_handling(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The responses to the patches are enough to go on."""
     declare_handlers(registry, calls)
@@ -76,7 +85,10 @@ async def test_silent_streams_do_not_hold_the_handling(
 
 
 async def test_stale_events_that_come_late_cause_nothing(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """What the silent stream holds back comes at once when all is done already."""
     declare_handlers(registry, calls)
@@ -96,16 +108,20 @@ async def test_stale_events_that_come_late_cause_nothing(
 
 
 async def test_foreign_changes_between_our_patch_and_its_echo_are_not_lost(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """Someone changes the object right after our patch: both come by the stream when it speaks again."""
+
     @kopf.on.create("kopfexamples")
     async def create_fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("create", spec["field"]))
         operator.cluster.faults.silence_watches()
 
     kopf.on.update("kopfexamples")(
-        calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"])))
+        calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"]))
+    )
     await operator.start_and_create(kex)
     await read(kex)
     await kex.merge({"spec": {"field": "theirs"}})
@@ -116,6 +132,7 @@ async def test_foreign_changes_between_our_patch_and_its_echo_are_not_lost(
 
 async def test_foreign_changes_before_our_patch_are_not_lost(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Someone changes the object while it is being handled: the handlers of that state finish, then the next one."""
+
     @kopf.on.create("kopfexamples")
     async def create_fn(spec: kopf.Spec, **_: Any) -> None:
         calls.append(("create", spec["field"]))
@@ -123,14 +140,17 @@ async def test_foreign_changes_before_our_patch_are_not_lost(operator: Operator,
 
     kopf.on.create("kopfexamples", id="second")(calls.noting("second"))
     kopf.on.update("kopfexamples")(
-        calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"])))
+        calls.noting(lambda old, new, **_: ("update", old["spec"]["field"], new["spec"]["field"]))
+    )
     await operator.start_and_create(kex)
     await kex.wait_handled(field="theirs")
     assert calls == [("create", "value"), "second", ("update", "value", "theirs")]
 
 
 async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples")
     @kopf.on.update("kopfexamples")
@@ -148,7 +168,9 @@ async def test_many_foreign_changes_in_the_middle_end_with_the_last_one_handled(
 
 @pytest.mark.fastforward
 async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The stream is broken; when it is restored, there is already a newer state than the one we have made."""
     faults = operator.cluster.faults
@@ -176,7 +198,11 @@ async def test_the_stream_is_trusted_again_if_our_patch_never_comes_back(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("timeout", [0, 300, 3000])
 async def test_how_long_our_patch_is_waited_for(
-        operator: Operator, kex: Objects, calls: Calls, timeout: float, request: pytest.FixtureRequest,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    timeout: float,
+    request: pytest.FixtureRequest,
 ) -> None:
     """It matters only if it is not known whether the state in the stream is older or newer than our patch."""
     faults, is_comparable = operator.cluster.faults, "incomparable" not in request.node.name
@@ -205,7 +231,8 @@ async def test_raw_events_are_never_held_back(operator: Operator, kex: Objects, 
     logs.expected.append("could not be handled")  # it is changed by others as fast as the operator can patch it
 
     kopf.on.event("kopfexamples")(
-        calls.noting(lambda body, event, **_: (event["type"], body.metadata["resourceVersion"])))
+        calls.noting(lambda body, event, **_: (event["type"], body.metadata["resourceVersion"]))
+    )
 
     @kopf.on.create("kopfexamples")
     @kopf.on.update("kopfexamples")
@@ -223,7 +250,9 @@ async def test_raw_events_are_never_held_back(operator: Operator, kex: Objects, 
 
 
 async def test_handling_goes_on_when_the_watch_is_broken_in_the_middle(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="a")
     @kopf.on.create("kopfexamples", id="b")

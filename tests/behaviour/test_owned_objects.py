@@ -1,4 +1,5 @@
 """Owned objects: the handlers of an object are called when what it owns is changed, if they ask for that."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,11 +26,15 @@ def refer(parent: Obj) -> list[Obj]:
 def note(what: str, calls: Calls) -> Callable[..., Any]:
     async def fn(reason: str, name: str, **_: Any) -> None:
         calls.append((what, str(reason), name))
+
     return fn
 
 
 async def test_changes_of_children_call_those_who_ask(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     """Only those, and only for the very object that owns the changed one."""
     kopf.on.create("kopfexamples", id="both", owns="kopfstatusexamples")(note("both", calls))
@@ -39,8 +44,12 @@ async def test_changes_of_children_call_those_who_ask(
     await operator.start()
     parent = await kex.create_and_wait("one")
     await kex.create_and_wait("two")
-    assert calls == [("both", "create", "one"), ("other", "create", "one"),
-                     ("both", "create", "two"), ("other", "create", "two")]
+    assert calls == [
+        ("both", "create", "one"),
+        ("other", "create", "one"),
+        ("both", "create", "two"),
+        ("other", "create", "two"),
+    ]
     version = parent["metadata"]["resourceVersion"]
 
     await sub.create("child", ownerReferences=refer(parent))
@@ -59,7 +68,10 @@ async def test_changes_of_children_call_those_who_ask(
 
 
 async def test_those_who_own_are_called_at_the_start(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     """What is owned could have changed while the operator was down. The children that are there do not matter twice."""
     kopf.on.create("kopfexamples", id="create", owns="kopfstatusexamples")(note("create", calls))
@@ -73,12 +85,19 @@ async def test_those_who_own_are_called_at_the_start(
     await calls.wait_length(3)
     await sub.merge({"spec": {"field": "other"}}, "before")
     await calls.wait_length(4)
-    assert calls == [("create", "create", "obj"), ("other", "create", "obj"),
-                     ("create", "resume", "obj"), ("create", "resume", "obj")]
+    assert calls == [
+        ("create", "create", "obj"),
+        ("other", "create", "obj"),
+        ("create", "resume", "obj"),
+        ("create", "resume", "obj"),
+    ]
 
 
 async def test_waiting_handlers_are_retried_when_a_child_has_changed(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     """What they wait for is just that, usually; all others wait for as long as they want."""
     ready = asyncio.Event()
@@ -113,7 +132,10 @@ async def test_waiting_handlers_are_retried_when_a_child_has_changed(
 
 
 async def test_changes_amid_a_call_lead_to_one_more_call(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     going_on = asyncio.Event()
 
@@ -137,9 +159,13 @@ async def test_changes_amid_a_call_lead_to_one_more_call(
 
 
 async def test_handlers_see_their_own_writes_when_woken(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     """However late the own changes come back from the server."""
+
     @kopf.on.create("kopfexamples", owns="kopfstatusexamples")
     async def fn(status: Any, patch: kopf.Patch, **_: Any) -> None:
         calls.append(status.get("count", 0))
@@ -156,7 +182,11 @@ async def test_handlers_see_their_own_writes_when_woken(
 
 
 async def test_owners_that_are_being_deleted_are_not_woken(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn", owns="kopfstatusexamples")(note("fn", calls))
     kopf.on.delete("kopfexamples", id="gone")(note("gone", calls))
@@ -184,12 +214,18 @@ async def test_the_owned_are_left_alone(operator: Operator, kex: Objects, sub: O
 
 @pytest.mark.parametrize("lifecycle", [kopf.lifecycles.all_at_once, kopf.lifecycles.one_by_one])
 async def test_subhandlers_are_called_again_too(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, lifecycle: Any,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    lifecycle: Any,
 ) -> None:
     """Also if they are done with this very change, which is not over because of another handler."""
+
     @kopf.on.create("kopfexamples", owns="kopfstatusexamples")
     async def fn(**_: Any) -> None:
         for name in ("a", "b"):
+
             @kopf.subhandler(id=name)
             async def item_fn(item: str = name, **_: Any) -> None:
                 calls.append(item)
@@ -228,7 +264,11 @@ async def test_filters_apply_as_always(operator: Operator, kex: Objects, sub: Ob
 
 
 async def test_what_happens_during_a_pause_is_not_lost(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, peering: PeeringObject,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    peering: PeeringObject,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn", owns="kopfstatusexamples")(note("fn", calls))
     await operator.start(standalone=False)
@@ -247,7 +287,11 @@ async def test_what_happens_during_a_pause_is_not_lost(
 
 
 async def test_handlers_that_are_declared_later_are_called_for_what_is_there(
-        operator: Operator, kex: Objects, sub: Objects, calls: Calls, registry: kopf.OperatorRegistry,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    registry: kopf.OperatorRegistry,
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(note("create", calls))
     await operator.start()
@@ -261,12 +305,15 @@ async def test_handlers_that_are_declared_later_are_called_for_what_is_there(
     assert calls == [("create", "create", "obj"), ("fn", "resume", "obj"), ("fn", "resume", "obj")]
 
 
-@pytest.mark.parametrize(("owns", "error"), [
-    (5, "owns= must be"),
-    ([5], "owns= must be"),
-    ("", "cannot be empty"),
-    (["a/b/c/d"], None),
-])
+@pytest.mark.parametrize(
+    ("owns", "error"),
+    [
+        (5, "owns= must be"),
+        ([5], "owns= must be"),
+        ("", "cannot be empty"),
+        (["a/b/c/d"], None),
+    ],
+)
 def test_wrong_names_of_the_owned(owns: Any, error: str | None) -> None:
     if error is None:
         kopf.on.create("kopfexamples", owns=owns)(do_nothing)

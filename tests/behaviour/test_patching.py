@@ -1,4 +1,5 @@
 """Patches: what handlers change on the object, how it is sent, and what happens if it conflicts."""
+
 from __future__ import annotations
 
 import asyncio
@@ -57,15 +58,18 @@ async def test_patches_of_raw_event_handlers(operator: Operator, sub: Objects, c
             patch.fns.append(lambda body: body["metadata"].setdefault("labels", {}).update(label="added"))
 
     await operator.start_and_create(sub)
-    obj = await sub.wait(lambda obj: obj.get("status") and obj["spec"]["field"] == "patched"
-                         and "labels" in obj["metadata"])
+    obj = await sub.wait(
+        lambda obj: obj.get("status") and obj["spec"]["field"] == "patched" and "labels" in obj["metadata"]
+    )
     assert obj["status"] == {"seen": True}
     assert obj["metadata"]["labels"] == {"label": "added"}
     assert calls[0] == "ADDED"
 
 
 async def test_conflicting_patches_of_raw_event_handlers_are_applied_to_the_fresh_state(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.event("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, event: kopf.RawEvent, **_: Any) -> None:
@@ -82,9 +86,12 @@ async def test_conflicting_patches_of_raw_event_handlers_are_applied_to_the_fres
 
 
 async def test_changes_by_handlers_themselves_are_changes_of_the_object(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The last handled state is the one that was handled, so the handler's own change is an update then."""
+
     @kopf.on.create("kopfexamples")
     def create_fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["field"] = "patched"
@@ -118,7 +125,9 @@ async def test_functions_transform_lists(operator: Operator, sub: Objects) -> No
 
 
 async def test_functions_with_nothing_to_change_make_no_requests(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.event("kopfexamples", id="fn")
     def fn(patch: kopf.Patch, event: kopf.RawEvent, **_: Any) -> None:
@@ -132,7 +141,10 @@ async def test_functions_with_nothing_to_change_make_no_requests(
 
 
 async def test_conflicting_functions_are_applied_to_the_fresh_state_without_running_the_handler_again(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     def add_item(body: dict[str, Any]) -> None:
         calls.append(("transformed", [*body["spec"]["items"]]))
@@ -157,7 +169,10 @@ async def test_conflicting_functions_are_applied_to_the_fresh_state_without_runn
 
 @pytest.mark.fastforward
 async def test_after_many_conflicts_the_fresh_state_is_gone_on_from_at_once(
-        operator: Operator, kex: Objects, cluster: LocalCluster, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    cluster: LocalCluster,
+    logs: Logs,
 ) -> None:
     """As long as it does not come, each attempt is a conflict, and the delays grow."""
     logs.expected.append("could not be handled")

@@ -1,4 +1,5 @@
 """Pausing: what becomes of the handlers, daemons, timers, and indices when the operator is paused and goes on."""
+
 from __future__ import annotations
 
 import asyncio
@@ -47,10 +48,14 @@ async def switch(cluster: LocalCluster, api: API, logs: Logs) -> Switch:
 
 
 async def test_daemons_are_stopped_and_started_anew(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(
-        calls.accompanying(lambda name, **_: (name, "started"), lambda name, stopped, **_: (name, stopped.reason)))
+        calls.accompanying(lambda name, **_: (name, "started"), lambda name, stopped, **_: (name, stopped.reason))
+    )
     await operator.start_and_create(kex, "same")
     await kex.create("changed")
     await kex.create("gone")
@@ -91,7 +96,10 @@ async def test_sync_daemons(operator: Operator, switch: Switch, kex: Objects, ca
 
 
 async def test_daemons_that_exit_slowly_are_started_anew_only_when_they_have_exited(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     release = asyncio.Event()
 
@@ -113,7 +121,11 @@ async def test_daemons_that_exit_slowly_are_started_anew_only_when_they_have_exi
 
 
 async def test_daemons_that_have_exited_before_are_not_started_anew(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     kopf.daemon("kopfexamples", id="done")(calls.noting("done"))
     kopf.daemon("kopfexamples", id="failed")(calls.noting("failed", error=kopf.PermanentError("never")))
@@ -128,7 +140,10 @@ async def test_daemons_that_have_exited_before_are_not_started_anew(
 
 
 async def test_objects_deleted_during_the_pause_release_their_daemons(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started"))
     await operator.start_and_create(kex)
@@ -154,7 +169,7 @@ async def test_timers_do_not_tick_while_paused(operator: Operator, switch: Switc
     await switch.resume()
     await calls.wait_length(paused + 3)
     assert calls[paused] - resumed < 10
-    assert get_pauses(calls.items[paused:paused + 3]) == pytest.approx([10, 10], abs=1)
+    assert get_pauses(calls.items[paused : paused + 3]) == pytest.approx([10, 10], abs=1)
 
 
 # ------------------------------------------------------------------ handlers
@@ -162,7 +177,11 @@ async def test_timers_do_not_tick_while_paused(operator: Operator, switch: Switc
 
 @pytest.mark.parametrize("lifecycle", [kopf.lifecycles.one_by_one, kopf.lifecycles.all_at_once])
 async def test_running_handlers_finish_and_the_next_ones_wait(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls, lifecycle: Any,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
+    lifecycle: Any,
 ) -> None:
     """What is done is saved, so that it can be continued by anybody; and it is not done again."""
     release = asyncio.Event()
@@ -210,24 +229,36 @@ async def test_retries_continue(operator: Operator, switch: Switch, kex: Objects
 
 
 async def test_what_others_have_done_meanwhile_is_not_done_again(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called", error=kopf.TemporaryError("not yet", delay=20)))
     await operator.start_and_create(kex)
     await kex.wait(lambda obj: "not yet" in str(obj))
     await switch.pause()
     count = len(calls)
-    await kex.merge({"metadata": {"annotations": {
-        "kopf.zalando.org/fn": None,
-        "kopf.zalando.org/last-handled-configuration": '{"spec":{"field":"value"}}\n',
-    }}})
+    await kex.merge(
+        {
+            "metadata": {
+                "annotations": {
+                    "kopf.zalando.org/fn": None,
+                    "kopf.zalando.org/last-handled-configuration": '{"spec":{"field":"value"}}\n',
+                }
+            }
+        }
+    )
     await switch.resume()
     await asyncio.sleep(100)  # nothing is expected to happen
     assert len(calls) == count
 
 
 async def test_raw_events_bring_the_latest_states(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.event("kopfexamples", id="fn")(calls.noting(lambda type, name, spec, **_: (type, name, spec.get("field"))))
     await operator.start()
@@ -244,7 +275,9 @@ async def test_raw_events_bring_the_latest_states(
     await kex.create("last")
     await calls.wait_length(4)
     assert sorted(calls.items[:3]) == [
-        ("ADDED", "new", "value"), ("DELETED", "gone", None), ("MODIFIED", "changed", "three"),
+        ("ADDED", "new", "value"),
+        ("DELETED", "gone", None),
+        ("MODIFIED", "changed", "three"),
     ]
 
 
@@ -267,14 +300,20 @@ async def test_memos_live_on(operator: Operator, switch: Switch, kex: Objects, c
 
 
 async def test_indices_are_refreshed_before_anything_is_handled(
-        operator: Operator, switch: Switch, cluster: LocalCluster, kex: Objects, sub: Objects, calls: Calls,
+    operator: Operator,
+    switch: Switch,
+    cluster: LocalCluster,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.index("kopfstatusexamples")
     async def idx(name: str, spec: kopf.Spec, **_: Any) -> Any:
         return {name: spec.get("field")}
 
     kopf.on.create("kopfexamples", id="fn")(
-        calls.noting(lambda idx, name, **_: (name, {key: list(values) for key, values in idx.items()})))
+        calls.noting(lambda idx, name, **_: (name, {key: list(values) for key, values in idx.items()}))
+    )
     await sub.create("same")
     await sub.create("changed")
     await sub.create("gone")
@@ -298,7 +337,10 @@ async def test_indices_are_refreshed_before_anything_is_handled(
 
 
 async def test_nothing_is_kept_of_the_interrupted_streams(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.event("kopfexamples")(lambda name, **_: calls.append(name))
 
@@ -320,7 +362,12 @@ async def test_nothing_is_kept_of_the_interrupted_streams(
 
 @pytest.mark.parametrize("moment", ["starting", "listing", "indexing"])
 async def test_the_pause_can_come_at_any_moment_of_the_start(
-        operator: Operator, switch: Switch, cluster: LocalCluster, kex: Objects, calls: Calls, moment: str,
+    operator: Operator,
+    switch: Switch,
+    cluster: LocalCluster,
+    kex: Objects,
+    calls: Calls,
+    moment: str,
 ) -> None:
     """Everything is resumed once, and only when it is our turn."""
     release = asyncio.Event()
@@ -330,6 +377,7 @@ async def test_the_pause_can_come_at_any_moment_of_the_start(
     kopf.on.create("kopfexamples", id="fn")(fn)
     kopf.on.resume("kopfexamples", id="fn")(fn)
     if moment == "indexing":
+
         @kopf.index("kopfexamples")
         async def idx(name: str, **_: Any) -> str:
             started.set()
@@ -391,7 +439,10 @@ async def test_flapping(operator: Operator, switch: Switch, kex: Objects, calls:
 
 
 async def test_the_operator_can_exit_while_paused(
-        operator: Operator, switch: Switch, kex: Objects, calls: Calls,
+    operator: Operator,
+    switch: Switch,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.daemon("kopfexamples", id="fn")(calls.accompanying("started"))
     await operator.start_and_create(kex)
@@ -402,7 +453,10 @@ async def test_the_operator_can_exit_while_paused(
 
 
 async def test_nothing_is_started_if_the_operator_exits_while_it_waits_for_the_indices(
-        operator: Operator, cluster: LocalCluster, kex: Objects, calls: Calls,
+    operator: Operator,
+    cluster: LocalCluster,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.index("kopfstatusexamples", id="idx")(lambda name, **_: name)
     kopf.on.event("kopfexamples", id="fn")(calls.noting(lambda name, **_: name))

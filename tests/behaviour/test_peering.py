@@ -1,4 +1,5 @@
 """Peering: of several operators, the one with the highest priority works; the others wait until it is gone."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,8 +36,13 @@ def registries(registry: kopf.OperatorRegistry, calls: Calls) -> list[kopf.Opera
 
 
 async def test_the_higher_priority_takes_over_and_gives_back(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """Every change is handled once, by whoever works at the moment; what is handled by one is not by another."""
     await operator.start_and_handle(kex, "a")
@@ -51,15 +57,26 @@ async def test_the_higher_priority_takes_over_and_gives_back(
     await kex.delete_and_wait("b")
     await operator.stop()
     assert calls == [
-        (0, "a", "create"), (1, "a", "resume"), (1, "b", "create"), (1, "a", "update"), (1, "gone", "create"),
-        (1, "gone", "delete"), (0, "c", "create"), (0, "b", "delete"),
+        (0, "a", "create"),
+        (1, "a", "resume"),
+        (1, "b", "create"),
+        (1, "a", "update"),
+        (1, "gone", "create"),
+        (1, "gone", "delete"),
+        (0, "c", "create"),
+        (0, "b", "delete"),
     ]
     assert await peering.get_records() == {}
 
 
 async def test_the_lower_priority_waits_from_the_beginning(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """It has not even listed anything until it is its turn; so, the objects are resumed then."""
     await operator.start(priority=5)
@@ -72,8 +89,12 @@ async def test_the_lower_priority_waits_from_the_beginning(
 
 
 async def test_what_happens_while_all_are_paused_is_handled_later(
-        operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject,
-        kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    peering: PeeringObject,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     await operator.start()
     for name in ("changed", "deleted", "both", "same"):
@@ -94,13 +115,21 @@ async def test_what_happens_while_all_are_paused_is_handled_later(
     await kex.wait_gone("deleted")
     await operator.stop()
     assert sorted(calls) == [
-        (0, "both", "delete"), (0, "changed", "update"), (0, "created", "create"), (0, "deleted", "delete"),
+        (0, "both", "delete"),
+        (0, "changed", "update"),
+        (0, "created", "create"),
+        (0, "deleted", "delete"),
     ]
 
 
 async def test_equal_priorities_pause_everybody(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     await operator.start(priority=7)
     async with running(cluster, registries[1], priority=7):
@@ -116,8 +145,13 @@ async def test_equal_priorities_pause_everybody(
 
 
 async def test_three_operators_one_after_another(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     await operator.start(priority=3)
     async with running(cluster, registries[1], priority=1), running(cluster, registries[2], priority=2) as second:
@@ -134,8 +168,13 @@ async def test_three_operators_one_after_another(
 
 @pytest.mark.fastforward
 async def test_those_who_die_silently_are_waited_for_no_longer_than_they_live(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     loop = asyncio.get_running_loop()
     await operator.start()
@@ -163,7 +202,11 @@ async def test_those_who_die_silently_are_waited_for_no_longer_than_they_live(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("hours", [-2, +2])
 async def test_wrong_clocks_do_not_matter(
-        operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject, logs: Logs, hours: int,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    peering: PeeringObject,
+    logs: Logs,
+    hours: int,
 ) -> None:
     """Others are alive as long as they renew their records, whatever is written there."""
     loop = asyncio.get_running_loop()
@@ -185,7 +228,10 @@ async def test_wrong_clocks_do_not_matter(
 
 @pytest.mark.fastforward
 async def test_the_records_are_renewed_before_they_expire(
-        operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    peering: PeeringObject,
+    logs: Logs,
 ) -> None:
     loop = asyncio.get_running_loop()
     await operator.start(priority=3)
@@ -210,7 +256,10 @@ async def test_the_records_are_renewed_before_they_expire(
 
 @pytest.mark.fastforward
 async def test_stealth_is_about_logs_only(
-        operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    peering: PeeringObject,
+    logs: Logs,
 ) -> None:
     kopf.on.startup()(lambda settings, **_: setattr(settings.peering, "stealth", True))
     await operator.start()
@@ -221,8 +270,12 @@ async def test_stealth_is_about_logs_only(
 
 
 async def test_the_record_is_withdrawn_only_when_the_work_is_over(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, calls: Calls,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     release = asyncio.Event()
 
@@ -246,7 +299,10 @@ async def test_the_record_is_withdrawn_only_when_the_work_is_over(
 
 
 async def test_the_record_is_withdrawn_even_if_the_credentials_expire_at_that_very_moment(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
 ) -> None:
     """Those who renew the credentials stop later than those who need them."""
     await operator.start()
@@ -259,8 +315,12 @@ async def test_the_record_is_withdrawn_even_if_the_credentials_expire_at_that_ve
 
 @pytest.mark.parametrize(("options", "expected"), [({"identity": "it-is-me"}, "it-is-me"), ({}, "pod-xyz")])
 async def test_identities_can_be_chosen_and_pods_are_known_by_their_names(
-        operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject,
-        monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], expected: str,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    peering: PeeringObject,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    expected: str,
 ) -> None:
     monkeypatch.setenv("POD_ID", "pod-xyz")
     await operator.start(**options)
@@ -268,7 +328,11 @@ async def test_identities_can_be_chosen_and_pods_are_known_by_their_names(
 
 
 async def test_foreign_records_do_not_matter(
-        operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject, kex: Objects, logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    peering: PeeringObject,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     await peering.put("broken", {"priority": "high", "lastseen": "now"})
     await peering.put("lower", priority=-1)
@@ -285,7 +349,9 @@ async def test_foreign_records_do_not_matter(
 
 @pytest.mark.fastforward
 async def test_removed_records_are_restored(
-        operator: Operator, registries: list[kopf.OperatorRegistry], peering: PeeringObject,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    peering: PeeringObject,
 ) -> None:
     loop = asyncio.get_running_loop()
     await operator.start()
@@ -299,8 +365,13 @@ async def test_removed_records_are_restored(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("status", [409, 422, 500])
 async def test_refused_keep_alives_are_repeated(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        kex: Objects, logs: Logs, status: int,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    kex: Objects,
+    logs: Logs,
+    status: int,
 ) -> None:
     cluster.faults.inject(status, verb="patch", resource=PEERINGS, times=6)
     await operator.start_and_handle(kex)
@@ -311,8 +382,11 @@ async def test_refused_keep_alives_are_repeated(
 
 @pytest.mark.fastforward
 async def test_broken_streams_do_not_make_others_dead(
-        operator: Operator, registries: list[kopf.OperatorRegistry], cluster: LocalCluster, peering: PeeringObject,
-        logs: Logs,
+    operator: Operator,
+    registries: list[kopf.OperatorRegistry],
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    logs: Logs,
 ) -> None:
     """Their records are also seen when our own one is renewed."""
     async with running(cluster, registries[1], priority=5):

@@ -1,4 +1,5 @@
 """Two operators take over from each other again and again, while the API fails, and the objects change."""
+
 from __future__ import annotations
 
 import asyncio
@@ -47,8 +48,14 @@ def declare(registry: kopf.OperatorRegistry, calls: Calls, operator: str) -> Non
 
 @pytest.mark.parametrize("seed", [1])
 async def test_everything_is_handled_in_the_end(
-        operator: Operator, registry: kopf.OperatorRegistry, cluster: LocalCluster, api: API, kex: Objects,
-        calls: Calls, logs: Logs, seed: int,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    seed: int,
 ) -> None:
     """Every object, in its last state; and its daemon runs once in the operator that works."""
     logs.expected.append(".")

@@ -1,4 +1,5 @@
 """Peering objects: which of them are used, whether they must exist, and what if they come and go."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -28,7 +29,11 @@ def _handlers(calls: Calls) -> None:
 
 @pytest.mark.parametrize("is_defined", [True, False])
 async def test_without_the_default_object_it_is_standalone(
-        operator: Operator, cluster: LocalCluster, kex: Objects, logs: Logs, is_defined: bool,
+    operator: Operator,
+    cluster: LocalCluster,
+    kex: Objects,
+    logs: Logs,
+    is_defined: bool,
 ) -> None:
     if is_defined:
         define_peering(cluster)
@@ -38,7 +43,11 @@ async def test_without_the_default_object_it_is_standalone(
 
 
 async def test_the_default_object_is_noticed_when_it_appears_and_vanishes(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     peering = PeeringObject(api)
     await operator.start()
@@ -58,7 +67,11 @@ async def test_the_default_object_is_noticed_when_it_appears_and_vanishes(
 
 
 async def test_other_objects_are_of_no_interest(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     other = await create_peering(api, name="other")
     await other.put("operator")
@@ -69,7 +82,11 @@ async def test_other_objects_are_of_no_interest(
 
 
 async def test_custom_objects_are_optional_if_they_are_set_in_a_startup_handler(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     @kopf.on.startup()
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -89,7 +106,12 @@ async def test_custom_objects_are_optional_if_they_are_set_in_a_startup_handler(
 
 
 async def test_mandatory_objects_are_waited_for(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     define_peering(cluster)
     peering = PeeringObject(api, name="custom")
@@ -111,7 +133,12 @@ async def test_mandatory_objects_are_waited_for(
 @pytest.mark.parametrize("scanned", [True, False])
 @pytest.mark.fastforward
 async def test_mandatory_kinds_are_waited_for(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs, scanned: bool,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    logs: Logs,
+    scanned: bool,
 ) -> None:
     operator.set("scanning.disabled", not scanned)
     await operator.launch(peering_name="custom")
@@ -132,7 +159,11 @@ async def test_mandatory_peering_by_settings(operator: Operator, logs: Logs) -> 
 
 @pytest.mark.parametrize("options", [{"standalone": True}, {}], ids=["option", "settings"])
 async def test_standalone_operators_look_at_nobody(
-        operator: Operator, cluster: LocalCluster, peering: PeeringObject, kex: Objects, options: dict[str, Any],
+    operator: Operator,
+    cluster: LocalCluster,
+    peering: PeeringObject,
+    kex: Objects,
+    options: dict[str, Any],
 ) -> None:
     if not options:
         kopf.on.startup()(lambda settings, **_: setattr(settings.peering, "standalone", True))
@@ -152,8 +183,14 @@ async def test_standalone_operators_look_at_nobody(
 @pytest.mark.parametrize("group", ["kopf.dev", "zalando.org"])
 @pytest.mark.parametrize("namespace", [None, "default"])
 async def test_kinds(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
-        group: str, namespace: str | None, status: bool,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    logs: Logs,
+    group: str,
+    namespace: str | None,
+    status: bool,
 ) -> None:
     define_peering(cluster, group=group, status=status)
     peering = PeeringObject(api, namespace, group=group, status=status)
@@ -200,7 +237,11 @@ async def peerings(cluster: LocalCluster, api: API) -> list[PeeringObject]:
 
 
 async def test_there_is_one_object_per_served_namespace(
-        operator: Operator, api: API, peerings: list[PeeringObject], calls: Calls, logs: Logs,
+    operator: Operator,
+    api: API,
+    peerings: list[PeeringObject],
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """And one peer in one of them is enough to pause the operator."""
     await operator.start(clusterwide=False, namespaces=["ns1", "ns2"])
@@ -224,9 +265,12 @@ async def test_there_is_one_object_per_served_namespace(
 
 
 async def test_there_can_be_one_object_for_all_namespaces(
-        operator: Operator, api: API, peerings: list[PeeringObject],
+    operator: Operator,
+    api: API,
+    peerings: list[PeeringObject],
 ) -> None:
     """If it is said so: the same one as of the cluster-wide operators."""
+
     @kopf.on.startup()
     async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
         assert settings.peering.namespaced
@@ -239,7 +283,10 @@ async def test_there_can_be_one_object_for_all_namespaces(
 
 
 async def test_requests_are_few(
-        operator: Operator, cluster: LocalCluster, peerings: list[PeeringObject], kex: Objects,
+    operator: Operator,
+    cluster: LocalCluster,
+    peerings: list[PeeringObject],
+    kex: Objects,
 ) -> None:
     cluster.reset_counters()
     await operator.start(clusterwide=False, namespaces=["ns1", "ns2", "default"])
@@ -252,7 +299,11 @@ async def test_requests_are_few(
 
 
 async def test_it_is_mandatory_in_every_namespace(
-        operator: Operator, api: API, peerings: list[PeeringObject], calls: Calls, logs: Logs,
+    operator: Operator,
+    api: API,
+    peerings: list[PeeringObject],
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     await peerings[1].delete()
     await operator.launch(clusterwide=False, namespaces=["ns1", "ns2"], peering_name="default")
@@ -265,7 +316,12 @@ async def test_it_is_mandatory_in_every_namespace(
 
 
 async def test_namespaces_that_come_and_go(
-        operator: Operator, cluster: LocalCluster, api: API, peerings: list[PeeringObject], calls: Calls, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    peerings: list[PeeringObject],
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """New ones do not interrupt the work in the others, unless there is somebody in them."""
     await operator.start(clusterwide=False, namespaces=["ns*"])
@@ -291,7 +347,12 @@ async def test_namespaces_that_come_and_go(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("verb", ["list", "watch", "patch"])
 async def test_permissions_that_are_missing(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, logs: Logs, verb: str,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    logs: Logs,
+    verb: str,
 ) -> None:
     """The operator works as far as possible, and says once which rule to add."""
     peering = await create_peering(api)
@@ -309,7 +370,12 @@ async def test_permissions_that_are_missing(
 
 @pytest.mark.fastforward
 async def test_permissions_for_mandatory_peering(
-        operator: Operator, cluster: LocalCluster, api: API, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     await create_peering(api)
     rule = cluster.faults.inject(403, resource="clusterkopfpeerings")

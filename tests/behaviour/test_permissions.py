@@ -3,6 +3,7 @@ Permissions: whatever is denied to the operator, it does the rest, and says once
 
 The rules are taken from the messages and added, as a user would do, and then everything works without a restart.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -31,8 +32,9 @@ async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalCluster
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
         define_namespaces(cluster, "ns1", "ns2")
-        cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount",
-                       "metadata": {"name": "operator", "namespace": "default"}})
+        cluster.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator", "namespace": "default"}}
+        )
         yield cluster
 
 
@@ -62,7 +64,13 @@ def note_created(calls: Calls, resource: str = "kopfexamples") -> None:
 
 @pytest.mark.fastforward
 async def test_resources_that_are_denied(
-        operator: Operator, cluster: LocalCluster, roles: Roles, kex: Objects, sub: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    roles: Roles,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """They do not disturb the others, the API is not flooded, and they are served as soon as that is granted."""
     logs.expected.append("Cannot watch kopfstatusexamples")
@@ -84,7 +92,11 @@ async def test_resources_that_are_denied(
 
 @pytest.mark.fastforward
 async def test_resources_that_are_only_read_need_no_more(
-        operator: Operator, roles: Roles, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopfexamples")
 
@@ -104,7 +116,12 @@ async def test_resources_that_are_only_read_need_no_more(
 
 @pytest.mark.fastforward
 async def test_without_watching_everything_is_listed_again_and_again(
-        operator: Operator, roles: Roles, cluster: LocalCluster, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    cluster: LocalCluster,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopfexamples")
     note_created(calls)
@@ -122,7 +139,11 @@ async def test_without_watching_everything_is_listed_again_and_again(
 
 @pytest.mark.fastforward
 async def test_only_some_of_the_namespaces(
-        operator: Operator, roles: Roles, api: API, calls: Calls, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    api: API,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopfexamples")
     note_created(calls)
@@ -141,7 +162,11 @@ async def test_only_some_of_the_namespaces(
 
 @pytest.mark.fastforward
 async def test_objects_that_cannot_be_patched(
-        operator: Operator, roles: Roles, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """It is said once for all of them; what is done is not done again for that."""
     logs.expected += ["Cannot patch kopfexamples", "The object could not be handled.*403"]
@@ -179,7 +204,12 @@ async def test_the_status_is_another_resource(operator: Operator, roles: Roles, 
 
 @pytest.mark.fastforward
 async def test_exact_namespaces_are_served_as_they_are(
-        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, calls: Calls, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    cluster: LocalCluster,
+    api: API,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """Even those that do not exist yet. It is not a problem, so it is not reported as one."""
     note_created(calls)
@@ -199,7 +229,12 @@ async def test_exact_namespaces_are_served_as_they_are(
 
 @pytest.mark.fastforward
 async def test_patterns_are_not_served_until_it_is_permitted(
-        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, calls: Calls, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    cluster: LocalCluster,
+    api: API,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     logs.expected.append("Not permitted to list the namespaces")
     note_created(calls)
@@ -207,7 +242,7 @@ async def test_patterns_are_not_served_until_it_is_permitted(
     await operator.start(clusterwide=False, namespaces=["ns1", "*2", "!ns*,ns2"])
     message = (await logs.wait("Not permitted to list the namespaces.*")).getMessage()
     assert "The namespaces that match *2, !ns*,ns2 are not served, only the exact names are." in message
-    assert message.endswith("- {apiGroups: [\"\"], resources: [namespaces], verbs: [list, watch]}")
+    assert message.endswith('- {apiGroups: [""], resources: [namespaces], verbs: [list, watch]}')
     await create_in(api, "ns2")
     await create_in(api, "ns1")
     await calls.wait_length(1)
@@ -222,7 +257,12 @@ async def test_patterns_are_not_served_until_it_is_permitted(
 
 @pytest.mark.parametrize("disabled", [True, False])
 async def test_permitted_namespaces_are_scanned(
-        operator: Operator, roles: Roles, api: API, calls: Calls, logs: Logs, disabled: bool,
+    operator: Operator,
+    roles: Roles,
+    api: API,
+    calls: Calls,
+    logs: Logs,
+    disabled: bool,
 ) -> None:
     """With the scanning disabled, it is enough to list them; or even nothing, for exact names."""
     operator.set("scanning.disabled", disabled)
@@ -240,7 +280,13 @@ async def test_permitted_namespaces_are_scanned(
 
 @pytest.mark.fastforward
 async def test_definitions_of_resources(
-        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     """If everything is there already, they are not needed; so, it is not a problem."""
     note_created(calls)
@@ -267,8 +313,14 @@ async def test_definitions_of_resources(
 @pytest.mark.fastforward
 @pytest.mark.parametrize("namespace", [None, "default"])
 async def test_peering(
-        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, kex: Objects, calls: Calls,
-        logs: Logs, namespace: str | None,
+    operator: Operator,
+    roles: Roles,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    namespace: str | None,
 ) -> None:
     """The operator works alone until it is permitted to talk to others."""
     peering = await create_peering(api, namespace)
@@ -285,7 +337,12 @@ async def test_peering(
 
 
 async def test_peering_can_be_permitted_for_one_object_only(
-        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, calls: Calls, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    cluster: LocalCluster,
+    api: API,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     peering = await create_peering(api, name="custom")
     note_created(calls)
@@ -300,7 +357,12 @@ async def test_peering_can_be_permitted_for_one_object_only(
 
 @pytest.mark.fastforward
 async def test_everything_that_is_documented_as_needed_is_enough(
-        operator: Operator, roles: Roles, cluster: LocalCluster, api: API, kex: Objects, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    cluster: LocalCluster,
+    api: API,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     """With finalizers, results, peering, and namespaces that come and go: nothing is denied."""
     await create_peering(api, "default")

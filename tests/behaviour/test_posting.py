@@ -1,4 +1,5 @@
 """Kubernetes events: posted explicitly by handlers, or made of the log messages about the objects."""
+
 from __future__ import annotations
 
 import asyncio
@@ -66,8 +67,12 @@ async def test_explicit_events(operator: Operator, kex: Objects, api: API, is_as
         assert event["reportingInstance"] == "dev"
         assert event["source"]["component"] == "kopf"
         assert event["involvedObject"] == {
-            "apiVersion": "kopf.dev/v1", "kind": "KopfExample", "name": "obj", "namespace": "default",
-            "uid": obj["metadata"]["uid"]}
+            "apiVersion": "kopf.dev/v1",
+            "kind": "KopfExample",
+            "name": "obj",
+            "namespace": "default",
+            "uid": obj["metadata"]["uid"],
+        }
 
 
 async def test_events_about_other_objects(operator: Operator, kex: Objects, api: API) -> None:
@@ -88,8 +93,9 @@ async def test_events_about_other_objects(operator: Operator, kex: Objects, api:
 async def test_events_about_events_are_skipped(operator: Operator, kex: Objects, api: API) -> None:
     @kopf.on.create("kopfexamples", id="fn")
     def fn(body: kopf.Body, **_: Any) -> None:
-        kopf.info({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}},
-                  reason="Skipped")
+        kopf.info(
+            {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}}, reason="Skipped"
+        )
         kopf.info(body, reason="Posted", message="x")
 
     await operator.start_and_create(kex)
@@ -125,9 +131,13 @@ async def test_log_messages_are_posted_by_default(operator: Operator, kex: Objec
 
 
 async def test_what_is_not_logged_is_not_posted(
-        operator: Operator, kex: Objects, api: API, caplog: pytest.LogCaptureFixture,
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The explicit events do not depend on the levels of the logging."""
+
     @kopf.on.create("kopfexamples", id="create_fn")
     def create_fn(logger: kopf.Logger, body: kopf.Body, **_: Any) -> None:
         logger.info("not posted")
@@ -143,6 +153,7 @@ async def test_what_is_not_logged_is_not_posted(
 
 async def test_raw_event_handlers_do_not_flood_with_their_logs(operator: Operator, kex: Objects, api: API) -> None:
     """Nothing is put to or around the objects for raw events; explicit events are posted nevertheless."""
+
     @kopf.on.event("kopfexamples", id="fn")
     def fn(logger: kopf.Logger, body: kopf.Body, event: kopf.RawEvent, **_: Any) -> None:
         logger.error("not posted")
@@ -183,7 +194,11 @@ async def test_the_identity_is_configurable(operator: Operator, kex: Objects, ap
 @pytest.mark.fastforward
 @pytest.mark.parametrize("status", [403, 404, 409, 422, 500])
 async def test_failures_of_posting_do_not_affect_the_handling(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, status: int,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    status: int,
 ) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, **_: Any) -> None:
@@ -200,11 +215,23 @@ async def test_failures_of_posting_do_not_affect_the_handling(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("explicit", "logging_", "expected"), [
-    ((), (), 2), ((1, 1, 1), (), 5), ((), 10, 3), ([5] * 4, [5] * 2, 8),
-], ids=str)
+@pytest.mark.parametrize(
+    ("explicit", "logging_", "expected"),
+    [
+        ((), (), 2),
+        ((1, 1, 1), (), 5),
+        ((), 10, 3),
+        ([5] * 4, [5] * 2, 8),
+    ],
+    ids=str,
+)
 async def test_failed_requests_are_repeated_by_the_settings(
-        operator: Operator, kex: Objects, logs: Logs, explicit: Any, logging_: Any, expected: int,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    explicit: Any,
+    logging_: Any,
+    expected: int,
 ) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, logger: kopf.Logger, **_: Any) -> None:
@@ -224,7 +251,11 @@ async def test_failed_requests_are_repeated_by_the_settings(
 @pytest.mark.fastforward
 @pytest.mark.parametrize(("limit", "duration"), [(1, 100), (2, 50), (10, 10)])
 async def test_how_many_requests_are_made_at_once(
-        operator: Operator, kex: Objects, api: API, limit: int, duration: float,
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    limit: int,
+    duration: float,
 ) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, **_: Any) -> None:

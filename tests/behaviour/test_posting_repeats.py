@@ -1,4 +1,5 @@
 """Kubernetes events that are reported too often: counted, combined, limited, or not permitted."""
+
 from __future__ import annotations
 
 import asyncio
@@ -64,7 +65,10 @@ async def test_repeats_are_counted_on_one_event(operator: Operator, kex: Objects
 
 
 async def test_a_burst_of_repeats_is_a_few_requests(
-        operator: Operator, kex: Objects, api: API, post: list[str],
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    post: list[str],
 ) -> None:
     post += ["hello"] * 500
     await operator.start_and_create(kex)
@@ -74,7 +78,11 @@ async def test_a_burst_of_repeats_is_a_few_requests(
 
 @pytest.mark.fastforward
 async def test_the_rate_is_limited_for_an_object_but_not_for_others(
-        operator: Operator, kex: Objects, api: API, post: list[str], logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    post: list[str],
+    logs: Logs,
 ) -> None:
     operator.set("posting.object_burst", 5)
     post += [f"message {i}" for i in range(20)]
@@ -91,19 +99,29 @@ async def test_the_rate_is_limited_for_an_object_but_not_for_others(
 
 
 async def test_too_many_different_messages_are_combined(
-        operator: Operator, kex: Objects, api: API, post: list[str],
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    post: list[str],
 ) -> None:
     operator.set("posting.similar_limit", 3)
     post += [f"message {i}" for i in range(10)]
     await operator.start_and_create(kex)
     events = await wait_for_event(api, lambda events: len(events) == 4 and max(e["count"] for e in events) == 7)
     assert {event["message"] for event in events} == {
-        "message 0", "message 1", "message 2", "(combined from similar events): message 9"}
+        "message 0",
+        "message 1",
+        "message 2",
+        "(combined from similar events): message 9",
+    }
 
 
 @pytest.mark.fastforward
 async def test_expired_events_are_posted_anew_with_their_count(
-        operator: Operator, kex: Objects, api: API, post: list[str],
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    post: list[str],
 ) -> None:
     post.append("hello")
     await operator.start_and_create(kex)
@@ -116,11 +134,21 @@ async def test_expired_events_are_posted_anew_with_their_count(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("verb", "explanation"), [
-    ("create", "Events cannot be posted"), ("patch", "How often the events repeat is not posted"),
-])
+@pytest.mark.parametrize(
+    ("verb", "explanation"),
+    [
+        ("create", "Events cannot be posted"),
+        ("patch", "How often the events repeat is not posted"),
+    ],
+)
 async def test_denials_are_explained_once_and_not_tried_all_the_time(
-        operator: Operator, kex: Objects, api: API, post: list[str], logs: Logs, verb: str, explanation: str,
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    post: list[str],
+    logs: Logs,
+    verb: str,
+    explanation: str,
 ) -> None:
     rule = operator.cluster.faults.inject(403, resource="events", verb=verb)
     post.append("hello")
@@ -143,7 +171,11 @@ async def test_denials_are_explained_once_and_not_tried_all_the_time(
 
 
 async def test_terminating_namespaces_are_not_about_permissions(
-        operator: Operator, kex: Objects, api: API, post: list[str], logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    post: list[str],
+    logs: Logs,
 ) -> None:
     kopf.on.delete("kopfexamples")(lambda body, **_: kopf.info(body, reason="R", message="bye"))
     define_namespaces(operator.cluster, "leaving")
@@ -157,7 +189,11 @@ async def test_terminating_namespaces_are_not_about_permissions(
 
 @pytest.mark.parametrize("is_blocked", [False, True], ids=["working", "blocked"])
 async def test_threads_post_without_waiting_and_without_limits_of_memory(
-        operator: Operator, kex: Objects, api: API, logs: Logs, is_blocked: bool,
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    logs: Logs,
+    is_blocked: bool,
 ) -> None:
     """If the loop is blocked, only as many reports are taken as the queue can hold."""
     threads: list[threading.Thread] = []
@@ -171,6 +207,7 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
     @kopf.on.create("kopfexamples")
     async def fn(body: kopf.Body, **_: Any) -> None:
         import contextvars
+
         for i in range(8):
             thread = threading.Thread(target=contextvars.copy_context().run, args=(report, body, i * 250))
             thread.start()

@@ -1,4 +1,5 @@
 """The preflight: what is not permitted, is named at once when the operator starts; nothing depends on that."""
+
 from __future__ import annotations
 
 import asyncio
@@ -33,8 +34,9 @@ async def cluster() -> AsyncIterator[LocalCluster]:
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
         define_namespaces(cluster, "ns1", "ns2")
-        cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount",
-                       "metadata": {"name": "operator", "namespace": "default"}})
+        cluster.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator", "namespace": "default"}}
+        )
         yield cluster
 
 
@@ -57,7 +59,13 @@ def roles(cluster: LocalCluster) -> Roles:
 
 @pytest.mark.fastforward
 async def test_all_that_is_missing_is_named_at_once(
-        operator: Operator, cluster: LocalCluster, roles: Roles, kex: Objects, sub: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    roles: Roles,
+    kex: Objects,
+    sub: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     logs.expected.append("Cannot watch kopf")
     kopf.on.create("kopfexamples")(calls.noting("kex"))
@@ -88,7 +96,12 @@ async def test_all_that_is_missing_is_named_at_once(
 
 
 async def test_nothing_is_said_or_asked_for_if_nothing_is_missing(
-        operator: Operator, cluster: LocalCluster, roles: Roles, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    roles: Roles,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     kopf.on.create("kopfexamples")(calls.noting("kex"))
     roles.grant(ALL)
@@ -102,7 +115,10 @@ async def test_nothing_is_said_or_asked_for_if_nothing_is_missing(
 
 @pytest.mark.fastforward
 async def test_restricted_operators(
-        operator: Operator, cluster: LocalCluster, roles: Roles, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    roles: Roles,
+    logs: Logs,
 ) -> None:
     kopf.on.event("kopfexamples")(look)
     logs.expected.append("Cannot watch kopfexamples")
@@ -119,7 +135,9 @@ async def test_restricted_operators(
 
 
 async def test_what_only_helps_is_not_a_warning(
-        operator: Operator, roles: Roles, logs: Logs,
+    operator: Operator,
+    roles: Roles,
+    logs: Logs,
 ) -> None:
     kopf.on.event("kopfexamples")(look)
     roles.grant({"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"], "verbs": ["list", "watch"]})
@@ -129,7 +147,13 @@ async def test_what_only_helps_is_not_a_warning(
 
 @pytest.mark.parametrize("status", [403, 404, 500])
 async def test_refused_reviews_are_not_a_trouble(
-        operator: Operator, cluster: LocalCluster, roles: Roles, kex: Objects, calls: Calls, logs: Logs, status: int,
+    operator: Operator,
+    cluster: LocalCluster,
+    roles: Roles,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    status: int,
 ) -> None:
     kopf.on.create("kopfexamples")(calls.noting("kex"))
     roles.grant(ALL)
@@ -142,7 +166,12 @@ async def test_refused_reviews_are_not_a_trouble(
 
 
 async def test_permissions_are_asked_for_one_by_one_if_the_rules_are_incomplete(
-        operator: Operator, cluster: LocalCluster, roles: Roles, calls: Calls, logs: Logs, monkeypatch: Any,
+    operator: Operator,
+    cluster: LocalCluster,
+    roles: Roles,
+    calls: Calls,
+    logs: Logs,
+    monkeypatch: Any,
 ) -> None:
     """E.g. because of an authorizer behind a webhook, as in some managed clusters."""
     from kopf_cluster.access import virtual
@@ -152,8 +181,10 @@ async def test_permissions_are_asked_for_one_by_one_if_the_rules_are_incomplete(
 
     monkeypatch.setattr(virtual, "review_rules", review_nothing)
     kopf.on.create("kopfexamples")(calls.noting("kex"))
-    roles.grant({"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"], "verbs": ["list", "watch"]},
-                {"apiGroups": ["apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]})
+    roles.grant(
+        {"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["*"], "verbs": ["*"]},
+    )
     await operator.start(preflight=True)
     message = (await logs.wait(MISSING)).getMessage()
     assert re.findall(r"- {.*}", message) == ["- {apiGroups: [kopf.dev], resources: [kopfexamples], verbs: [patch]}"]
@@ -161,7 +192,10 @@ async def test_permissions_are_asked_for_one_by_one_if_the_rules_are_incomplete(
 
 
 async def test_the_operator_can_be_stopped_while_it_is_asked(
-        operator: Operator, cluster: LocalCluster, roles: Roles, calls: Calls,
+    operator: Operator,
+    cluster: LocalCluster,
+    roles: Roles,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples")(calls.noting("kex"))
     roles.grant(ALL)

@@ -1,4 +1,5 @@
 """The state on the objects: the progress of the handlers, and the last handled configuration."""
+
 from __future__ import annotations
 
 import asyncio
@@ -49,7 +50,12 @@ async def test_progress_is_saved_after_each_handler_and_removed_in_the_end(opera
     kopf.on.create("kopfexamples")(lambda **_: None)
     await operator.start_and_handle(kex)
     success = {
-        "started": ..., "stopped": ..., "purpose": "create", "retries": 1, "success": True, "failure": False,
+        "started": ...,
+        "stopped": ...,
+        "purpose": "create",
+        "retries": 1,
+        "success": True,
+        "failure": False,
         "digest": ...,
     }
     failure = success | {"success": False, "failure": True, "message": "never", "exception": "PermanentError"}
@@ -66,7 +72,12 @@ async def test_progress_of_retried_handlers(operator: Operator, kex: Objects) ->
 
     await operator.start_and_handle(kex)
     state = {
-        "started": ..., "delayed": ..., "purpose": "create", "success": False, "failure": False, "baseline": ...,
+        "started": ...,
+        "delayed": ...,
+        "purpose": "create",
+        "success": False,
+        "failure": False,
+        "baseline": ...,
         "exception": "TemporaryError",
     }
     assert get_moments(kex) == [
@@ -77,16 +88,24 @@ async def test_progress_of_retried_handlers(operator: Operator, kex: Objects) ->
     ]
     records = [get_progress(obj)["fn"] for obj in kex.get_history() if "fn" in get_progress(obj)]
     assert len({record["started"] for record in records}) == 1
-    started, *delayed = (datetime.datetime.fromisoformat(text) for text in dict.fromkeys([
-        records[0]["started"], *(record["delayed"] for record in records if "delayed" in record)]))
+    started, *delayed = (
+        datetime.datetime.fromisoformat(text)
+        for text in dict.fromkeys(
+            [records[0]["started"], *(record["delayed"] for record in records if "delayed" in record)]
+        )
+    )
     assert [(time - started).total_seconds() for time in delayed] == pytest.approx([100, 200], abs=2)
 
 
-@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume],
-                         ids=lambda decorator: decorator.__name__)
+@pytest.mark.parametrize(
+    "decorator",
+    [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume],
+    ids=lambda decorator: decorator.__name__,
+)
 async def test_the_purpose_is_the_reason(operator: Operator, kex: Objects, calls: Calls, decorator: Decorator) -> None:
     decorator("kopfexamples", id="fn")(
-        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=0), times=1))
+        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=0), times=1)
+    )
     reason = decorator.__name__
     essence = json.dumps({"spec": {"field": "old" if reason == "update" else "value"}}, separators=(",", ":")) + "\n"
     annotations = {} if reason == "create" else {LAST_HANDLED: essence}
@@ -105,14 +124,22 @@ async def test_the_purpose_is_the_reason(operator: Operator, kex: Objects, calls
     assert purposes == {reason}
 
 
-@pytest.mark.parametrize(("id", "keys"), [
-    ("fn", ["fn"]),
-    ("fn/a/b", ["fn.a.b"]),
-    ("x" * 63, ["x" * 63, "x" * 39 + "-GINbRg"]),
-    ("x" * 64, ["x" * 56 + "-SItAqA", "x" * 39 + "-SItAqA"]),
-], ids=["short", "slashes", "63", "64"])
+@pytest.mark.parametrize(
+    ("id", "keys"),
+    [
+        ("fn", ["fn"]),
+        ("fn/a/b", ["fn.a.b"]),
+        ("x" * 63, ["x" * 63, "x" * 39 + "-GINbRg"]),
+        ("x" * 64, ["x" * 56 + "-SItAqA", "x" * 39 + "-SItAqA"]),
+    ],
+    ids=["short", "slashes", "63", "64"],
+)
 async def test_the_keys_of_handlers(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, id: str, keys: list[str | None],
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    id: str,
+    keys: list[str | None],
 ) -> None:
     @kopf.on.create("kopfexamples", registry=registry, id=id)
     @kopf.on.create("kopfexamples", registry=registry, id="another")
@@ -128,7 +155,10 @@ async def test_the_keys_of_handlers(
 
 @pytest.mark.parametrize("id", ["with spaces", "with:colon", "юникод", "-dashes-", "a" * 300, "trailing/", "UP_low.9"])
 async def test_ids_that_annotations_refuse_are_made_safe(
-        operator: Operator, kex: Objects, calls: Calls, id: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    id: str,
 ) -> None:
     kopf.on.create("kopfexamples", id=id)(lambda **_: calls.append(id))
     kopf.on.create("kopfexamples", id="another")(lambda **_: calls.append("another"))
@@ -185,7 +215,9 @@ async def test_nothing_is_written_when_nothing_is_to_be_done(operator: Operator,
 
 @pytest.mark.fastforward
 async def test_progress_of_other_frameworks_and_versions_is_continued(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """What was begun by the original framework, is finished here."""
     kopf.on.create("kopfexamples", id="done")(calls.noting("done"))
@@ -217,12 +249,20 @@ async def test_progress_of_other_frameworks_and_versions_is_continued(
 GARBAGE = ["", "{", "[]", "null", "123", '"text"']
 
 
-@pytest.mark.parametrize(("name", "garbage"), [
-    *((name, garbage) for name in (f"{PREFIX}/fn", LAST_HANDLED) for garbage in GARBAGE),
-    (f"{PREFIX}/fn", '{"retries":"x"}'), (f"{PREFIX}/fn", '{"started":"x"}'),
-])
+@pytest.mark.parametrize(
+    ("name", "garbage"),
+    [
+        *((name, garbage) for name in (f"{PREFIX}/fn", LAST_HANDLED) for garbage in GARBAGE),
+        (f"{PREFIX}/fn", '{"retries":"x"}'),
+        (f"{PREFIX}/fn", '{"started":"x"}'),
+    ],
+)
 async def test_broken_state_is_as_good_as_none(
-        operator: Operator, kex: Objects, calls: Calls, name: str, garbage: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    name: str,
+    garbage: str,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting(lambda retry, **_: retry))
     await operator.start_and_create(kex, annotations={name: garbage})

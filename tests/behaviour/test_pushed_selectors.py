@@ -1,4 +1,5 @@
 """Selectors that the server applies as all handlers agree on them: the handlers must not notice the difference."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +36,11 @@ def count_lists(operator: Operator) -> int:
 
 
 async def test_only_what_matches_is_requested(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, pushing: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    pushing: bool,
 ) -> None:
     fn = calls.noting(lambda name, reason=None, **_: (name, str(reason)))
     kopf.on.create("kopfexamples", labels=MATCHING)(fn)
@@ -62,7 +67,10 @@ async def test_leaving_and_coming_back(operator: Operator, kex: Objects, calls: 
 
     @kopf.daemon("kopfexamples", labels=MATCHING, optional=True)
     async def daemon_fn(
-            stopped: kopf.AsyncDaemonStopperChecker, memo: kopf.Memo, index_fn: kopf.Index[None, str], **_: Any,
+        stopped: kopf.AsyncDaemonStopperChecker,
+        memo: kopf.Memo,
+        index_fn: kopf.Index[None, str],
+        **_: Any,
     ) -> None:
         memo["count"] = memo.get("count", 0) + 1
         calls.append(("started", memo["count"], [*index_fn.get(None, ())]))
@@ -82,10 +90,14 @@ async def test_leaving_and_coming_back(operator: Operator, kex: Objects, calls: 
     reason = kopf.DaemonStoppingReason
     mismatch, deleted = reason.FILTERS_MISMATCH, reason.RESOURCE_DELETED
     assert calls == [
-        ("started", 1, ["obj"]), ("stopped", mismatch, []),
-        ("started", 2, ["obj"]), ("stopped", mismatch, []),
-        ("started", 3, ["obj"]), ("stopped", mismatch, []),
-        ("started", 4, ["obj"]), ("stopped", deleted, []),
+        ("started", 1, ["obj"]),
+        ("stopped", mismatch, []),
+        ("started", 2, ["obj"]),
+        ("stopped", mismatch, []),
+        ("started", 3, ["obj"]),
+        ("stopped", mismatch, []),
+        ("started", 4, ["obj"]),
+        ("stopped", deleted, []),
     ]
     while events[-1] != "DELETED":
         await asyncio.sleep(0.1)
@@ -94,7 +106,8 @@ async def test_leaving_and_coming_back(operator: Operator, kex: Objects, calls: 
 
 async def test_leaving_while_it_is_retried(operator: Operator, kex: Objects, calls: Calls, pushing: bool) -> None:
     kopf.on.create("kopfexamples", labels=MATCHING)(
-        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=30), times=3))
+        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=30), times=3)
+    )
     await operator.start_and_create(kex, labels=MATCHING)
     await calls.wait_length(2)
     await label(kex, None)
@@ -108,6 +121,7 @@ async def test_leaving_while_it_is_retried(operator: Operator, kex: Objects, cal
 
 async def test_handlers_that_remove_the_label(operator: Operator, kex: Objects, calls: Calls, pushing: bool) -> None:
     """Such objects are out of sight with the very own write; the operator must not wait for its echo."""
+
     @kopf.on.create("kopfexamples", labels=MATCHING)
     async def fn(patch: kopf.Patch, retry: int, **_: Any) -> None:
         calls.append(retry)
@@ -124,7 +138,10 @@ async def test_handlers_that_remove_the_label(operator: Operator, kex: Objects, 
 
 
 async def test_what_vanished_while_nobody_watched(
-        operator: Operator, kex: Objects, calls: Calls, pushing: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    pushing: bool,
 ) -> None:
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
 
@@ -164,7 +181,10 @@ async def test_what_vanished_while_nobody_watched(
 
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "existing"])
 async def test_finalizers_of_what_has_lost_the_label_while_the_operator_was_down(
-        operator: Operator, kex: Objects, pushing: bool, deleted: bool,
+    operator: Operator,
+    kex: Objects,
+    pushing: bool,
+    deleted: bool,
 ) -> None:
     """An earlier version of the operator needed them."""
     kopf.on.event("kopfexamples", labels=MATCHING)(do_nothing)
@@ -181,7 +201,10 @@ async def test_finalizers_of_what_has_lost_the_label_while_the_operator_was_down
 
 
 async def test_finalizers_that_others_put_on_what_has_left(
-        operator: Operator, kex: Objects, calls: Calls, pushing: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    pushing: bool,
 ) -> None:
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting("event"))
     await operator.start_and_create(kex, labels=MATCHING)
@@ -193,7 +216,10 @@ async def test_finalizers_that_others_put_on_what_has_left(
 
 
 async def test_nothing_is_kept_of_those_that_have_left_and_are_deleted_then(
-        operator: Operator, kex: Objects, calls: Calls, pushing: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    pushing: bool,
 ) -> None:
     values: list[weakref.ref[Any]] = []
 
@@ -237,7 +263,10 @@ async def test_the_api_is_not_available_when_it_is_needed(operator: Operator, ke
 
 
 async def test_the_permission_is_lost_when_it_is_needed(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
     logs.expected.append("Cannot watch")
@@ -254,7 +283,9 @@ async def test_the_permission_is_lost_when_it_is_needed(
 
 
 async def test_many_that_vanish_together_are_not_looked_for_one_by_one(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.event("kopfexamples", labels=MATCHING)(calls.noting(lambda name, type, **_: (name, type)))
     names = [f"obj{number}" for number in range(600)]
@@ -303,7 +334,11 @@ async def test_vanished_namespaces(operator: Operator, api: API, calls: Calls, p
 
 
 async def test_names_are_selected_by_the_server(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, pushing: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    pushing: bool,
 ) -> None:
     fn = calls.noting(lambda name, type=None, **_: (name, type))
     kopf.on.create("kopfexamples", field="metadata.name", value="one")(fn)

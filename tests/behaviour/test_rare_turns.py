@@ -1,4 +1,5 @@
 """Rare turns of the handling: nothing is repeated, forgotten, or held forever, when several things come together."""
+
 from __future__ import annotations
 
 import asyncio
@@ -29,7 +30,11 @@ async def prunes(api: API) -> AsyncIterator[Objects]:
 
 @pytest.mark.parametrize("failing", ["update", "daemon"])
 async def test_a_deletion_is_not_held_by_a_failing_filter(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, failing: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    failing: str,
 ) -> None:
     def is_wanted(spec: kopf.Spec, **_: Any) -> bool:
         if spec["bad"] and failing == "daemon":
@@ -56,7 +61,9 @@ async def test_a_deletion_is_not_held_by_a_failing_filter(
 
 
 async def test_a_deletion_goes_on_when_a_daemon_exits_in_the_middle_of_an_event_handler(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.event("kopfexamples", id="event")
     async def event(meta: kopf.Meta, **_: Any) -> None:
@@ -80,7 +87,9 @@ async def test_a_deletion_goes_on_when_a_daemon_exits_in_the_middle_of_an_event_
 
 
 async def test_a_timer_starts_by_a_status_that_was_changed_during_the_creation(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="create")
     async def create(**_: Any) -> None:
@@ -89,7 +98,8 @@ async def test_a_timer_starts_by_a_status_that_was_changed_during_the_creation(
         await asyncio.sleep(2)
 
     kopf.timer("kopfexamples", id="timer", interval=1000, when=lambda status, **_: status["ready"])(
-        calls.noting("runs"))
+        calls.noting("runs")
+    )
     await operator.start()
     started = now()
     await kex.create(status={"ready": False})
@@ -99,12 +109,15 @@ async def test_a_timer_starts_by_a_status_that_was_changed_during_the_creation(
 
 
 async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(do_nothing)
     kopf.on.resume("kopfexamples", id="resume")(calls.noting("resumes"))
     kopf.on.update("kopfexamples", id="update")(
-        calls.noting("updates", error=kopf.TemporaryError("not yet", delay=30), times=1))
+        calls.noting("updates", error=kopf.TemporaryError("not yet", delay=30), times=1)
+    )
     await operator.start_and_handle(kex)
     await operator.stop()
     await kex.merge({"spec": {"field": 5}})
@@ -117,7 +130,9 @@ async def test_resuming_is_not_repeated_by_an_edit_in_the_middle_of_an_update(
 
 
 async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(do_nothing)
 
@@ -146,7 +161,9 @@ async def test_subhandlers_run_again_after_an_update_in_which_they_were_absent(
 
 
 async def test_updates_are_not_repeated_when_the_api_drops_what_they_want(
-        operator: Operator, prunes: Objects, calls: Calls,
+    operator: Operator,
+    prunes: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("prunes", id="create")(do_nothing)
 
@@ -163,7 +180,9 @@ async def test_updates_are_not_repeated_when_the_api_drops_what_they_want(
 
 
 async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_it_wants(
-        operator: Operator, prunes: Objects, calls: Calls,
+    operator: Operator,
+    prunes: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("prunes", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
@@ -177,12 +196,16 @@ async def test_a_creation_is_not_followed_by_an_update_when_the_api_drops_what_i
 
 
 async def test_a_deletion_is_not_held_by_progress_too_big_to_be_saved(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(
-        calls.noting("creates", error=kopf.TemporaryError("x" * 300_000, delay=5)))
+        calls.noting("creates", error=kopf.TemporaryError("x" * 300_000, delay=5))
+    )
     kopf.on.delete("kopfexamples", id="delete")(
-        calls.noting(lambda retry, **_: f"deletes {retry}", error=kopf.TemporaryError("not yet", delay=5), times=1))
+        calls.noting(lambda retry, **_: f"deletes {retry}", error=kopf.TemporaryError("not yet", delay=5), times=1)
+    )
     await operator.start_and_create(kex)
     await calls.wait_length(1)
     await asyncio.sleep(30)
@@ -193,7 +216,10 @@ async def test_a_deletion_is_not_held_by_progress_too_big_to_be_saved(
 
 
 async def test_a_deletion_is_not_held_by_a_failing_transformation(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     def transform(body: Any) -> None:
         body["metadata"]["finalizers"].remove("absent")
@@ -213,7 +239,10 @@ async def test_a_deletion_is_not_held_by_a_failing_transformation(
 
 
 async def test_a_patch_too_deep_to_be_sent_is_blamed_itself_and_not_its_object(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="a")
     async def a(patch: kopf.Patch, **_: Any) -> None:

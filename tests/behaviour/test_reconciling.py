@@ -1,4 +1,5 @@
 """Reconciling: what is yielded for an object is there; what is not yielded anymore is not; others' objects stay."""
+
 from __future__ import annotations
 
 import asyncio
@@ -34,6 +35,7 @@ async def edit(api: API, name: str, patch: Obj) -> Obj:
 
 def declare_yielding(form: str, calls: Calls, **options: Any) -> None:
     """Declare a reconciler in any of the forms that it can have."""
+
     def make(spec: Any) -> list[Obj]:
         calls.append("called")
         return [make_map(item, key=value) for item, value in spec["items"].items()]
@@ -60,7 +62,11 @@ def declare_yielding(form: str, calls: Calls, **options: Any) -> None:
 
 @pytest.mark.parametrize("form", ["yielding", "yielding_in_thread", "returning", "returning_in_thread"])
 async def test_children_follow_what_is_yielded(
-        operator: Operator, kex: Objects, calls: Calls, api: API, form: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
+    form: str,
 ) -> None:
     declare_yielding(form, calls)
     await operator.start(watching=("kopfexamples", "configmaps"))
@@ -76,7 +82,8 @@ async def test_children_follow_what_is_yielded(
     await kex.merge({"spec": {"items": {"a": None, "b": "3", "c": "4"}}})
     await asyncio.sleep(10)
     assert {name: item["data"] for name, item in (await list_maps(api)).items()} == {
-        "b": {"key": "3"}, "c": {"key": "4"},
+        "b": {"key": "3"},
+        "c": {"key": "4"},
     }
     assert set((await kex.get())["metadata"]["annotations"]) == {"kopf.zalando.org/last-handled-configuration"}
 
@@ -132,7 +139,10 @@ def count_requests(operator: Operator, verb: str, resource: str) -> int:
 
 
 async def test_what_was_missed_while_down_is_caught_up(
-        operator: Operator, kex: Objects, calls: Calls, api: API,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
 ) -> None:
     declare_yielding("yielding", calls)
     await operator.start(watching=("kopfexamples", "configmaps"))
@@ -144,12 +154,17 @@ async def test_what_was_missed_while_down_is_caught_up(
     await operator.start(watching=("kopfexamples", "configmaps"))
     await asyncio.sleep(10)
     assert {name: item["data"] for name, item in (await list_maps(api)).items()} == {
-        "b": {"key": "2"}, "c": {"key": "3"},
+        "b": {"key": "2"},
+        "c": {"key": "3"},
     }
 
 
 async def test_foreign_objects_are_left_alone(
-        operator: Operator, kex: Objects, calls: Calls, api: API, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
+    logs: Logs,
 ) -> None:
     """Whether they were there before, or have come instead of the child; until they are gone."""
     declare_yielding("yielding", calls)
@@ -171,7 +186,11 @@ async def test_foreign_objects_are_left_alone(
 
 
 async def test_foreign_objects_that_are_not_seen_yet_are_left_alone(
-        operator: Operator, kex: Objects, calls: Calls, api: API, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
+    logs: Logs,
 ) -> None:
     """They have come instead of the child, and the watch of the children is far behind."""
     declare_yielding("yielding", calls)
@@ -188,7 +207,10 @@ async def test_foreign_objects_that_are_not_seen_yet_are_left_alone(
 
 
 async def test_children_of_a_predecessor_are_waited_for(
-        operator: Operator, kex: Objects, calls: Calls, api: API,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
 ) -> None:
     """An object is deleted and created anew: the garbage collector is not at once there."""
     declare_yielding("yielding", calls)
@@ -204,7 +226,10 @@ async def test_children_of_a_predecessor_are_waited_for(
 
 
 async def test_nothing_is_pruned_if_it_fails_in_the_middle(
-        operator: Operator, kex: Objects, calls: Calls, api: API,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
 ) -> None:
     @kopf.reconcile("kopfexamples", owns="configmaps", backoff=10)
     async def fn(spec: Any, retry: int, **_: Any) -> AsyncIterator[Obj]:
@@ -229,6 +254,7 @@ async def test_reconcilers_do_not_prune_each_other(operator: Operator, kex: Obje
         async def fn(spec: Any, **_: Any) -> AsyncIterator[Obj]:
             for item in spec[key]:
                 yield make_map(item, by=key)
+
         return fn
 
     kopf.reconcile("kopfexamples", owns="configmaps", id="x/one")(make("one"))
@@ -238,7 +264,8 @@ async def test_reconcilers_do_not_prune_each_other(operator: Operator, kex: Obje
     await kex.merge({"spec": {"one": ["b"], "two": ["d"]}})
     await asyncio.sleep(10)
     assert {name: item["data"] for name, item in (await list_maps(api)).items()} == {
-        "b": {"by": "one"}, "d": {"by": "two"},
+        "b": {"by": "one"},
+        "d": {"by": "two"},
     }
     await kex.merge({"spec": {"one": ["d"]}})
     await logs.wait(".*ConfigMap default/d is yielded by another reconciler, 'two'.*")
@@ -246,7 +273,11 @@ async def test_reconcilers_do_not_prune_each_other(operator: Operator, kex: Obje
 
 
 async def test_children_that_go_while_others_are_deleted(
-        operator: Operator, kex: Objects, calls: Calls, api: API, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
+    logs: Logs,
 ) -> None:
     declare_yielding("yielding", calls)
     await operator.start(watching=("kopfexamples", "configmaps"))
@@ -261,9 +292,13 @@ async def test_children_that_go_while_others_are_deleted(
 
 
 async def test_other_children_of_children_are_not_pruned(
-        operator: Operator, kex: Objects, sub: Objects, api: API,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    api: API,
 ) -> None:
     """The label of a child is not inherited by its own children, which others have made."""
+
     @kopf.reconcile("kopfexamples", id="fn", owns="kopfstatusexamples")
     async def parent_fn(**_: Any) -> Obj:
         return {"apiVersion": "kopf.dev/v1", "kind": "KopfStatusExample", "metadata": {"name": "child"}}
@@ -287,15 +322,26 @@ async def test_other_children_of_children_are_not_pruned(
     await asyncio.sleep(10)
     maps = await list_maps(api)
     assert {name: item["metadata"]["labels"] for name, item in maps.items()} == {
-        "applied": {"x": "y"}, "adopted": {"x": "y"}, "yielded": {"x": "y", "kopf.dev/reconciler": "fn"},
+        "applied": {"x": "y"},
+        "adopted": {"x": "y"},
+        "yielded": {"x": "y", "kopf.dev/reconciler": "fn"},
     }
 
 
 async def test_waiting_for_children(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
     """A child that is not ready ends the call with no failure, and calls again when it is."""
-    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {
-        "restartPolicy": "Never", "containers": [{"name": "main", "image": "image"}],
-    }}}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "main", "image": "image"}],
+                }
+            }
+        },
+    }
 
     @kopf.reconcile("kopfexamples", owns=["jobs", "configmaps"])
     async def fn(retry: int, **_: Any) -> AsyncIterator[Obj]:
@@ -320,6 +366,7 @@ async def test_waiting_for_children(operator: Operator, kex: Objects, calls: Cal
 
 async def test_intervals(operator: Operator, kex: Objects, calls: Calls) -> None:
     """They are counted from the end of the last call, whatever it was for."""
+
     @kopf.reconcile("kopfexamples", interval=100)
     async def fn(**_: Any) -> None:
         calls.append(asyncio.get_running_loop().time())
@@ -339,6 +386,7 @@ async def test_intervals(operator: Operator, kex: Objects, calls: Calls) -> None
 
 async def test_used_objects(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
     """Only those who refer to the changed object are called, and as long as they do."""
+
     @kopf.reconcile("kopfexamples", uses=kopf.ref("configmaps", lambda spec, **_: spec.get("config")))
     async def fn(name: str, **_: Any) -> None:
         calls.append(name)
@@ -363,14 +411,22 @@ async def test_used_objects(operator: Operator, kex: Objects, calls: Calls, api:
     assert calls.items[7:] == ["two", "two", "one"]
 
 
-@pytest.mark.parametrize(("child", "error"), [
-    ({"apiVersion": "v1", "kind": "Secret"}, ".*yields 'Secret' of 'v1', which is not among its owns=.*"),
-    ({**make_map("a"), "metadata": {"namespace": "other"}}, ".*cannot be owned by an object in the namespace.*"),
-    ({"apiVersion": "v1", "kind": "Namespace"}, ".*cannot be owned by an object in the namespace.*"),
-    ("text", ".*str is not supported as a Kubernetes object.*"),
-])
+@pytest.mark.parametrize(
+    ("child", "error"),
+    [
+        ({"apiVersion": "v1", "kind": "Secret"}, ".*yields 'Secret' of 'v1', which is not among its owns=.*"),
+        ({**make_map("a"), "metadata": {"namespace": "other"}}, ".*cannot be owned by an object in the namespace.*"),
+        ({"apiVersion": "v1", "kind": "Namespace"}, ".*cannot be owned by an object in the namespace.*"),
+        ("text", ".*str is not supported as a Kubernetes object.*"),
+    ],
+)
 async def test_impossible_children(
-        operator: Operator, kex: Objects, logs: Logs, api: API, child: Any, error: str,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    api: API,
+    child: Any,
+    error: str,
 ) -> None:
     @kopf.reconcile("kopfexamples", owns=["configmaps", "namespaces"])
     async def fn(**_: Any) -> AsyncIterator[Any]:
@@ -383,7 +439,11 @@ async def test_impossible_children(
 
 
 async def test_conflicts_are_named_and_won(
-        operator: Operator, kex: Objects, calls: Calls, api: API, logs: Logs,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
+    logs: Logs,
 ) -> None:
     declare_yielding("yielding", calls)
     await operator.start(watching=("kopfexamples", "configmaps"))
@@ -407,7 +467,10 @@ async def test_the_same_child_twice(operator: Operator, kex: Objects, calls: Cal
 
 
 async def test_timers_run_early_when_a_child_has_changed(
-        operator: Operator, kex: Objects, calls: Calls, api: API,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
 ) -> None:
     @kopf.timer("kopfexamples", owns="configmaps", interval=1000)
     async def fn(**_: Any) -> None:
@@ -446,9 +509,13 @@ async def test_children_for_other_owners_call_these(operator: Operator, kex: Obj
 
 @pytest.mark.parametrize("is_new", [True, False])
 async def test_an_edit_is_a_reason_to_try_again_at_once(
-        operator: Operator, kex: Objects, calls: Calls, is_new: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    is_new: bool,
 ) -> None:
     """Others wait for their retries; but here, it is usually the cure."""
+
     @kopf.reconcile("kopfexamples", backoff=10_000)
     async def fn(spec: Any, **_: Any) -> None:
         calls.append(spec.get("size"))

@@ -1,4 +1,5 @@
 """Reconciling in trouble: crashes between any two writes, and controllers that work on the same children."""
+
 from __future__ import annotations
 
 import re

@@ -1,4 +1,5 @@
 """When the API refuses or fails: the handlers are not repeated, the API is not flooded, the errors are clear."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +17,11 @@ pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 @pytest.mark.parametrize("status", [400, 403, 409, 413, 415, 422])
 async def test_a_refused_state_is_reported_once_and_retried_with_growing_delays(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, status: int,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    status: int,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called", result="result"))
     operator.cluster.faults.inject(status, verb="patch", resource="kopfexamples", message="it is refused")
@@ -89,14 +94,25 @@ async def test_a_deletion_overtakes_the_delays(operator: Operator, kex: Objects,
     assert calls == ["created", "deleted"]
 
 
-@pytest.mark.parametrize(("fault", "with_fns"), [
-    ({"status": 500}, False), ({"status": 503}, True), ({"status": 429, "retry_after": 1}, False),
-    ({"action": "disconnect"}, True),
-    # The patch is applied, but the connection breaks before it is known; then it is repeated.
-    ({"action": "lose-answer"}, False), ({"action": "lose-answer"}, True),
-], ids=str)
+@pytest.mark.parametrize(
+    ("fault", "with_fns"),
+    [
+        ({"status": 500}, False),
+        ({"status": 503}, True),
+        ({"status": 429, "retry_after": 1}, False),
+        ({"action": "disconnect"}, True),
+        # The patch is applied, but the connection breaks before it is known; then it is repeated.
+        ({"action": "lose-answer"}, False),
+        ({"action": "lose-answer"}, True),
+    ],
+    ids=str,
+)
 async def test_temporary_failures_of_the_api_are_got_over(
-        operator: Operator, kex: Objects, calls: Calls, fault: dict[str, Any], with_fns: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    fault: dict[str, Any],
+    with_fns: bool,
 ) -> None:
     @kopf.on.create("kopfexamples", id="a")
     @kopf.on.create("kopfexamples", id="b")
@@ -114,7 +130,10 @@ async def test_temporary_failures_of_the_api_are_got_over(
 
 
 async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_object(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
     operator.set("networking.error_backoffs", [1, 1])
@@ -129,9 +148,13 @@ async def test_exhausted_retries_of_requests_are_continued_as_errors_of_the_obje
 
 
 async def test_retried_handlers_keep_their_schedule_when_the_state_is_refused(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     """The progress that could not be stored is kept in memory: attempts are counted, delays are obeyed."""
+
     @kopf.on.create("kopfexamples", retries=3, id="fn")
     async def fn(retry: int, **_: Any) -> None:
         calls.append((retry, round(now() - started)))
@@ -157,7 +180,11 @@ FULL = {"notes": "x" * 261_900}
 
 
 async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
-        operator: Operator, kex: Objects, api: API, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     """The handlers are called once a process; what it means, is said by the log and by an event after each start."""
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
@@ -183,11 +210,17 @@ async def test_objects_that_can_never_be_noted_say_so_with_the_cure(
 
 
 @pytest.mark.parametrize(
-    ("ignored", "storages"), [(["spec.field", "metadata.annotations.notes"], False), ([], True)],
+    ("ignored", "storages"),
+    [(["spec.field", "metadata.annotations.notes"], False), ([], True)],
     ids=["ignored", "status"],
 )
 async def test_the_cures_of_full_annotations(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, ignored: list[str], storages: bool,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    ignored: list[str],
+    storages: bool,
 ) -> None:
     kopf.on.create("kopfexamples", id="fn")(calls.noting("called"))
 

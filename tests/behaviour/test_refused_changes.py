@@ -1,4 +1,5 @@
 """What handlers want is refused by the API: those that have succeeded are not repeated, and nothing is lost."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +23,8 @@ def refuse(operator: Operator, logs: Logs, request: pytest.FixtureRequest) -> Re
     """Refuse all changes of the objects themselves from now on, but not those of their statuses."""
     logs.expected.append("it is refused")
     return lambda: operator.cluster.faults.inject(
-        request.param, verb="patch", resource="kopfstatusexamples", path="/obj$", message="it is refused")
+        request.param, verb="patch", resource="kopfstatusexamples", path="/obj$", message="it is refused"
+    )
 
 
 async def edit(objects: Objects, **spec: Any) -> None:
@@ -39,7 +41,11 @@ async def edit(objects: Objects, **spec: Any) -> None:
 
 
 async def test_handlers_with_statuses_are_not_repeated_while_their_progress_is_refused(
-        operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse,
+    operator: Operator,
+    sub: Objects,
+    logs: Logs,
+    calls: Calls,
+    refuse: Refuse,
 ) -> None:
     @kopf.on.create("kopfstatusexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> str:
@@ -62,7 +68,12 @@ async def test_handlers_with_statuses_are_not_repeated_while_their_progress_is_r
 
 @pytest.mark.parametrize("field", ["", "status.own", "status"])
 async def test_their_own_statuses_are_not_news_for_them(
-        operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse, field: str,
+    operator: Operator,
+    sub: Objects,
+    logs: Logs,
+    calls: Calls,
+    refuse: Refuse,
+    field: str,
 ) -> None:
     options: Any = {"field": field} if field else {}
 
@@ -88,7 +99,12 @@ async def test_their_own_statuses_are_not_news_for_them(
 
 @pytest.mark.parametrize("during", ["creation", "update"])
 async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
-        operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse, during: str,
+    operator: Operator,
+    sub: Objects,
+    logs: Logs,
+    calls: Calls,
+    refuse: Refuse,
+    during: str,
 ) -> None:
     kopf.on.create("kopfstatusexamples", id="other", when=lambda **_: during == "update")(do_nothing)
 
@@ -101,7 +117,8 @@ async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
         return "result"
 
     decorator("kopfstatusexamples", id="two")(
-        calls.noting(lambda spec, **_: ("two", spec.get("cure"), spec.get("wanted"))))
+        calls.noting(lambda spec, **_: ("two", spec.get("cure"), spec.get("wanted")))
+    )
     await operator.start(watching=("kopfstatusexamples",))
     if during == "update":
         await sub.create_and_wait()
@@ -124,7 +141,11 @@ async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
 
 
 async def test_edits_that_do_not_help_do_not_repeat_the_handlers(
-        operator: Operator, sub: Objects, logs: Logs, calls: Calls, refuse: Refuse,
+    operator: Operator,
+    sub: Objects,
+    logs: Logs,
+    calls: Calls,
+    refuse: Refuse,
 ) -> None:
     @kopf.on.create("kopfstatusexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
@@ -132,7 +153,8 @@ async def test_edits_that_do_not_help_do_not_repeat_the_handlers(
         patch.spec["wanted"] = "yes"
 
     kopf.on.update("kopfstatusexamples", id="update")(
-        calls.noting(lambda diff, **_: sorted(field for _, field, _, _ in diff)))
+        calls.noting(lambda diff, **_: sorted(field for _, field, _, _ in diff))
+    )
     await operator.start(watching=("kopfstatusexamples",))
     rule = refuse()
     await sub.create()
@@ -151,7 +173,10 @@ async def test_edits_that_do_not_help_do_not_repeat_the_handlers(
 
 
 async def test_a_deletion_is_not_held_by_what_was_refused_before(
-        operator: Operator, sub: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    sub: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfstatusexamples", id="create")
     async def create(patch: kopf.Patch, **_: Any) -> None:
@@ -169,7 +194,10 @@ async def test_a_deletion_is_not_held_by_what_was_refused_before(
 
 
 async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
-        operator: Operator, objects: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    objects: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     @kopf.on.delete(objects.plural, id="delete")
     async def delete(patch: kopf.Patch, **_: Any) -> str:

@@ -1,4 +1,5 @@
 """Events that come once more, in their latest or in an old state: a proxy on the way, or a server, can repeat them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -55,6 +56,7 @@ async def test_replayed_events_change_nothing(operator: Operator, kex: Objects, 
             await kex.delete(name)
             await wait("DELETED", name)
     assert list(calls) == [
-        (what, name) for name in ("one", "two") for what in ("create", "update", "delete", "DELETED")]
+        (what, name) for name in ("one", "two") for what in ("create", "update", "delete", "DELETED")
+    ]
     assert len(repeater.told) >= 10
     await operator.stop()

@@ -1,4 +1,5 @@
 """ReplicaSets of Deployments carry the annotations of the Deployments, which say nothing of the ReplicaSets."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ async def replica_sets(api: API) -> AsyncIterator[Objects]:
 
 async def test_they_are_handled_on_their_own(operator: Operator, replica_sets: Objects, calls: Calls) -> None:
     for id in ("first", "second"):
+
         @kopf.on.create("replicasets", id=id, param=id)
         @kopf.on.update("replicasets", id=id, param=id)
         def fn(param: str, reason: str, retry: int, **_: Any) -> None:

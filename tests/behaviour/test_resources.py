@@ -1,4 +1,5 @@
 """Resource selectors: in which ways a resource can be named, and what is served then."""
+
 from __future__ import annotations
 
 import itertools
@@ -14,8 +15,14 @@ from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
 @pytest.fixture(autouse=True)
 def _resources(operator: Operator) -> None:
-    define(operator.cluster, "kexes", group="kopf.dev", versions=("v1", "v1beta1"), shortNames=["kx", "kxs"],
-           categories=["kopfcat", "all"])
+    define(
+        operator.cluster,
+        "kexes",
+        group="kopf.dev",
+        versions=("v1", "v1beta1"),
+        shortNames=["kx", "kxs"],
+        categories=["kopfcat", "all"],
+    )
     define(operator.cluster, "rivals", group="example.com", shortNames=["rv"], categories=["kopfcat"])
 
 
@@ -26,31 +33,40 @@ def note(calls: Calls, *args: Any, **options: Any) -> None:
             calls.append(repr(resource))
 
 
-@pytest.mark.parametrize(("args", "options", "expected"), [
-    (("kopf.dev", "v1", "kexes"), {}, "kexes.v1.kopf.dev"),
-    (("kopf.dev/v1", "kexes"), {}, "kexes.v1.kopf.dev"),
-    (("kopf.dev", "v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
-    (("kopf.dev/v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
-    (("kopf.dev", "kexes"), {}, "kexes.v1.kopf.dev"),
-    (("kexes.kopf.dev",), {}, "kexes.v1.kopf.dev"),
-    (("kexes.v1beta1.kopf.dev",), {}, "kexes.v1beta1.kopf.dev"),
-    (("kx.kopf.dev",), {}, "kexes.v1.kopf.dev"),
-    (("kopf.dev", "Kexe"), {}, "kexes.v1.kopf.dev"),
-    (("kopf.dev/v1beta1", "kx"), {}, "kexes.v1beta1.kopf.dev"),
-    (("kexes",), {}, "kexes.v1.kopf.dev"),
-    (("kexe",), {}, "kexes.v1.kopf.dev"),
-    (("Kexe",), {}, "kexes.v1.kopf.dev"),
-    (("kx",), {}, "kexes.v1.kopf.dev"),
-    (("kxs",), {}, "kexes.v1.kopf.dev"),
-    ((), {"kind": "Kexe"}, "kexes.v1.kopf.dev"),
-    ((), {"plural": "kexes"}, "kexes.v1.kopf.dev"),
-    ((), {"singular": "kexe"}, "kexes.v1.kopf.dev"),
-    ((), {"shortcut": "kx"}, "kexes.v1.kopf.dev"),
-    ((), {"group": "kopf.dev", "version": "v1beta1", "shortcut": "kx"}, "kexes.v1beta1.kopf.dev"),
-    ((lambda resource: "kx" in resource.shortcuts,), {}, "kexes.v1.kopf.dev"),
-], ids=itertools.count())
+@pytest.mark.parametrize(
+    ("args", "options", "expected"),
+    [
+        (("kopf.dev", "v1", "kexes"), {}, "kexes.v1.kopf.dev"),
+        (("kopf.dev/v1", "kexes"), {}, "kexes.v1.kopf.dev"),
+        (("kopf.dev", "v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
+        (("kopf.dev/v1beta1", "kexes"), {}, "kexes.v1beta1.kopf.dev"),
+        (("kopf.dev", "kexes"), {}, "kexes.v1.kopf.dev"),
+        (("kexes.kopf.dev",), {}, "kexes.v1.kopf.dev"),
+        (("kexes.v1beta1.kopf.dev",), {}, "kexes.v1beta1.kopf.dev"),
+        (("kx.kopf.dev",), {}, "kexes.v1.kopf.dev"),
+        (("kopf.dev", "Kexe"), {}, "kexes.v1.kopf.dev"),
+        (("kopf.dev/v1beta1", "kx"), {}, "kexes.v1beta1.kopf.dev"),
+        (("kexes",), {}, "kexes.v1.kopf.dev"),
+        (("kexe",), {}, "kexes.v1.kopf.dev"),
+        (("Kexe",), {}, "kexes.v1.kopf.dev"),
+        (("kx",), {}, "kexes.v1.kopf.dev"),
+        (("kxs",), {}, "kexes.v1.kopf.dev"),
+        ((), {"kind": "Kexe"}, "kexes.v1.kopf.dev"),
+        ((), {"plural": "kexes"}, "kexes.v1.kopf.dev"),
+        ((), {"singular": "kexe"}, "kexes.v1.kopf.dev"),
+        ((), {"shortcut": "kx"}, "kexes.v1.kopf.dev"),
+        ((), {"group": "kopf.dev", "version": "v1beta1", "shortcut": "kx"}, "kexes.v1beta1.kopf.dev"),
+        ((lambda resource: "kx" in resource.shortcuts,), {}, "kexes.v1.kopf.dev"),
+    ],
+    ids=itertools.count(),
+)
 async def test_every_notation(
-        operator: Operator, api: API, calls: Calls, args: tuple[Any, ...], options: dict[str, Any], expected: str,
+    operator: Operator,
+    api: API,
+    calls: Calls,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+    expected: str,
 ) -> None:
     note(calls, *args, **options)
     await operator.start(watching=("kexes",))
@@ -60,8 +76,11 @@ async def test_every_notation(
     assert set(calls) == {expected}
 
 
-@pytest.mark.parametrize("args", [
-    ("pods",), ("pod",), ("Pod",), ("po",), ("v1", "pods"), ("", "v1", "pods"), ("pods.v1",), ("v1", "po")], ids=repr)
+@pytest.mark.parametrize(
+    "args",
+    [("pods",), ("pod",), ("Pod",), ("po",), ("v1", "pods"), ("", "v1", "pods"), ("pods.v1",), ("v1", "po")],
+    ids=repr,
+)
 async def test_core_resources(operator: Operator, api: API, calls: Calls, args: tuple[str, ...]) -> None:
     """They have the priority over all others of the same name."""
     define(operator.cluster, "pods", group="metrics.example.com", kind="Pod", shortNames=["po"])
@@ -75,7 +94,10 @@ async def test_core_resources(operator: Operator, api: API, calls: Calls, args: 
 
 @pytest.mark.parametrize("args", [("metrics.example.com", "pods"), ("pods.metrics.example.com",)])
 async def test_rivals_of_core_resources_are_served_by_their_group(
-        operator: Operator, api: API, calls: Calls, args: tuple[str, ...],
+    operator: Operator,
+    api: API,
+    calls: Calls,
+    args: tuple[str, ...],
 ) -> None:
     define(operator.cluster, "pods", group="metrics.example.com", kind="Pod")
     note(calls, *args)
@@ -87,7 +109,11 @@ async def test_rivals_of_core_resources_are_served_by_their_group(
 
 
 async def test_ambiguous_names_are_not_served_and_a_warning_is_issued(
-        operator: Operator, api: API, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     define(operator.cluster, "kexes", group="example.com", kind="Kexe")
     note(calls, "kexes")
@@ -113,10 +139,17 @@ async def test_categories(operator: Operator, api: API, kex: Objects, calls: Cal
     assert sorted(calls) == ["kexes.v1.kopf.dev", "rivals.v1.example.com"]
 
 
-@pytest.mark.parametrize("args", [
-    ("kopf.dev", "v1", kopf.EVERYTHING), ("kopf.dev/v1", kopf.EVERYTHING), ("kopf.dev", kopf.EVERYTHING)], ids=repr)
+@pytest.mark.parametrize(
+    "args",
+    [("kopf.dev", "v1", kopf.EVERYTHING), ("kopf.dev/v1", kopf.EVERYTHING), ("kopf.dev", kopf.EVERYTHING)],
+    ids=repr,
+)
 async def test_everything_in_a_group(
-        operator: Operator, api: API, kex: Objects, calls: Calls, args: tuple[Any, ...],
+    operator: Operator,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    args: tuple[Any, ...],
 ) -> None:
     note(calls, *args)
     await operator.start(watching=("kexes", "kopfexamples"))
@@ -128,7 +161,10 @@ async def test_everything_in_a_group(
 
 
 async def test_everything_in_the_cluster_except_for_events(
-        operator: Operator, api: API, kex: Objects, calls: Calls,
+    operator: Operator,
+    api: API,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     note(calls, kopf.EVERYTHING, labels={"only-this": kopf.PRESENT})
     await operator.start(watching=("kexes", "rivals", "pods", "configmaps"))
@@ -146,7 +182,10 @@ async def test_everything_in_the_cluster_except_for_events(
 
 @pytest.mark.parametrize("args", [("v1", "events"), ("events.v1",), ("", "v1", "events")], ids=repr)
 async def test_events_are_served_when_they_are_named(
-        operator: Operator, api: API, calls: Calls, args: tuple[str, ...],
+    operator: Operator,
+    api: API,
+    calls: Calls,
+    args: tuple[str, ...],
 ) -> None:
     note(calls, *args)
     await operator.start(watching=("events",))
@@ -157,11 +196,16 @@ async def test_events_are_served_when_they_are_named(
 
 
 async def test_overlapping_specifications_call_the_function_once(
-        operator: Operator, api: API, kex: Objects, calls: Calls,
+    operator: Operator,
+    api: API,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     for kind, decorator in {"event": kopf.on.event, "create": kopf.on.create, "daemon": kopf.daemon}.items():
+
         async def fn(name: str, kind: str = kind, **_: Any) -> None:
             calls.append((kind, name))
+
         for args in [("kopfexamples",), ("kopf.dev", "kopfexamples"), ("kopf.dev", kopf.EVERYTHING)]:
             decorator(*args, id=kind)(fn)
 
@@ -176,7 +220,10 @@ async def test_overlapping_specifications_call_the_function_once(
 
 @pytest.mark.parametrize("kind", ["label_selectors", "field_selectors"])
 async def test_the_server_can_be_asked_for_some_objects_only(
-        operator: Operator, api: API, calls: Calls, kind: str,
+    operator: Operator,
+    api: API,
+    calls: Calls,
+    kind: str,
 ) -> None:
     """It is by the settings, for each resource separately."""
     fn = calls.noting(lambda name, resource, **_: (resource.plural, name))
@@ -203,20 +250,32 @@ async def test_resources_that_cannot_be_watched(operator: Operator, kex: Objects
     await calls.wait_length(1)
     (message,) = logs.get_messages(level=30)
     assert message == (
-        "tokenreviews.v1.authentication.k8s.io cannot be served: its API cannot list & watch, only create.")
+        "tokenreviews.v1.authentication.k8s.io cannot be served: its API cannot list & watch, only create."
+    )
 
 
-@pytest.mark.parametrize(("args", "suggestion"), [
-    (("kexs",), r"Did you mean 'kexes' of kopf.dev/v1\?"),
-    (("kopf.dev", "Kexee"), r"Did you mean 'kexes' of kopf.dev/v1\?"),
-    (("kopf.dev", "rivls"), r"Did you mean 'rivals' of example.com/v1\?"),
-    (("kopf.dev/v2", "kx"),
-     r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.dev/v2 is asked for\."),
-    (("kopf.org", "kexes"),
-     r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.org is asked for\."),
-])
+@pytest.mark.parametrize(
+    ("args", "suggestion"),
+    [
+        (("kexs",), r"Did you mean 'kexes' of kopf.dev/v1\?"),
+        (("kopf.dev", "Kexee"), r"Did you mean 'kexes' of kopf.dev/v1\?"),
+        (("kopf.dev", "rivls"), r"Did you mean 'rivals' of example.com/v1\?"),
+        (
+            ("kopf.dev/v2", "kx"),
+            r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.dev/v2 is asked for\.",
+        ),
+        (
+            ("kopf.org", "kexes"),
+            r"There is 'kexes' of kopf.dev/v1 or 'kexes' of kopf.dev/v1beta1, but kopf.org is asked for\.",
+        ),
+    ],
+)
 async def test_similar_resources_are_suggested(
-        operator: Operator, calls: Calls, logs: Logs, args: tuple[str, ...], suggestion: str,
+    operator: Operator,
+    calls: Calls,
+    logs: Logs,
+    args: tuple[str, ...],
+    suggestion: str,
 ) -> None:
     """Also from the API groups that are not needed for anything else."""
     note(calls, *args)
@@ -227,7 +286,9 @@ async def test_similar_resources_are_suggested(
 
 @pytest.mark.fastforward
 async def test_nothing_is_suggested_if_the_cluster_does_not_say_what_it_has(
-        operator: Operator, calls: Calls, logs: Logs,
+    operator: Operator,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     note(calls, "kopf.org", "kexes")
     operator.cluster.faults.inject(403, path="/apis$")

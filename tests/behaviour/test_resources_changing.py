@@ -1,4 +1,5 @@
 """Resources that appear, change, and vanish while the operator runs."""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +36,11 @@ async def test_resources_that_appear_are_served(operator: Operator, api: API, ca
 
 
 async def test_resources_that_vanish_are_not_served_until_they_are_back(
-        operator: Operator, api: API, kex: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     define(operator.cluster, "temps")
     note(calls, "temps")
@@ -88,7 +93,10 @@ async def _list_definitions(api: API) -> Any:
 
 
 async def test_names_that_become_ambiguous_are_not_served_until_it_is_resolved(
-        operator: Operator, api: API, calls: Calls, logs: Logs,
+    operator: Operator,
+    api: API,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     define(operator.cluster, "temps", group="kopf.dev")
     note(calls, "temps")
@@ -152,7 +160,12 @@ async def test_scanning_can_be_disabled(operator: Operator, api: API, kex: Objec
 @pytest.mark.fastforward
 @pytest.mark.parametrize("fault", [{"status": 503}, {"action": "delay", "latency": 1000}], ids=["broken", "hung"])
 async def test_unavailable_groups_hold_nobody(
-        operator: Operator, api: API, kex: Objects, calls: Calls, logs: Logs, fault: dict[str, Any],
+    operator: Operator,
+    api: API,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    fault: dict[str, Any],
 ) -> None:
     """E.g. of the API extensions, whose servers are down. It is said once, and they are served when they are back."""
     define(operator.cluster, "temps", group="example.com")

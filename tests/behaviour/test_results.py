@@ -1,4 +1,5 @@
 """Results delivery: what handlers return gets to the status of the object, under their ids."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -10,9 +11,22 @@ from tests.behaviour.objects import Objects, get_progress
 from tests.behaviour.running import Calls, Logs, Operator
 
 
-@pytest.mark.parametrize("value", [
-    100, 0, -1.5, True, False, "text", "", [1, "two", None], [], {"field": {"deep": "value"}},
-], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        100,
+        0,
+        -1.5,
+        True,
+        False,
+        "text",
+        "",
+        [1, "two", None],
+        [],
+        {"field": {"deep": "value"}},
+    ],
+    ids=repr,
+)
 async def test_any_json_value_can_be_returned(operator: Operator, objects: Objects, value: Any) -> None:
     kopf.on.create(objects.plural, id="create_fn")(lambda **_: value)
     obj = await operator.start_and_handle(objects)
@@ -36,13 +50,15 @@ async def test_results_of_several_handlers_and_of_fields(operator: Operator, obj
     kopf.on.update(objects.plural, field="spec.field", id="update_fn")(lambda new, **_: new)
     obj = await operator.start_and_handle(objects)
     uid = obj["metadata"]["uid"]
-    assert obj["status"] == {
-        "create_1": 100, "create_2": {"uid": uid}, "field_fn/spec.field": {"became": "value"}}
+    assert obj["status"] == {"create_1": 100, "create_2": {"uid": uid}, "field_fn/spec.field": {"became": "value"}}
 
     obj = await objects.change_and_wait(field="new")
     assert obj["status"] == {
-        "create_1": 100, "create_2": {"uid": uid},
-        "field_fn/spec.field": {"became": "new"}, "update_fn/spec.field": "new"}
+        "create_1": 100,
+        "create_2": {"uid": uid},
+        "field_fn/spec.field": {"became": "new"},
+        "update_fn/spec.field": "new",
+    }
 
 
 async def test_results_of_subhandlers(operator: Operator, objects: Objects) -> None:
@@ -89,7 +105,11 @@ async def test_results_of_raw_event_handlers(operator: Operator, objects: Object
 
 @pytest.mark.parametrize("value", [object(), {1, 2}.__iter__(), float("nan")], ids=["object", "iterator", "nan"])
 async def test_unserialisable_results_are_reported_and_the_handler_is_not_repeated(
-        operator: Operator, objects: Objects, logs: Logs, calls: Calls, value: Any,
+    operator: Operator,
+    objects: Objects,
+    logs: Logs,
+    calls: Calls,
+    value: Any,
 ) -> None:
     @kopf.on.create(objects.plural, id="create_fn")
     def create_fn(**_: Any) -> Any:
@@ -107,8 +127,9 @@ async def test_results_of_the_deletion_are_visible_while_others_block_it(operato
     kopf.on.delete(objects.plural, id="delete_fn")(lambda **_: "deleted")
     await operator.start_and_handle(objects, finalizers=["example.com/theirs"])
     await objects.delete()
-    obj = await objects.wait(lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"]
-                             and "deletionTimestamp" in obj["metadata"])
+    obj = await objects.wait(
+        lambda obj: obj["metadata"]["finalizers"] == ["example.com/theirs"] and "deletionTimestamp" in obj["metadata"]
+    )
     assert obj["status"] == {"delete_fn": "deleted"}
     await objects.release()
     await objects.wait_gone()

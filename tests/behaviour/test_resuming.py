@@ -1,4 +1,5 @@
 """Objects are resumed by every operator, even if the previous one was interrupted in the middle of that."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,6 +16,7 @@ pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 def interrupt_creation(calls: Calls) -> None:
     """Declare a handler that does not end until the operator is stopped; the next operator calls it again."""
+
     @kopf.on.create("kopfexamples", id="wait")
     async def wait(**_: Any) -> None:
         calls.append("wait")
@@ -23,11 +25,14 @@ def interrupt_creation(calls: Calls) -> None:
 
 
 async def test_what_was_resumed_before_the_restart_is_resumed_again(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.resume("kopfexamples", id="quick")(calls.noting("quick"))
     kopf.on.resume("kopfexamples", id="slow")(
-        calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2))
+        calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2)
+    )
     await kex.create()
     await operator.start()
     await kex.wait(lambda obj: {"quick", "slow"} <= get_progress(obj).keys())
@@ -39,7 +44,9 @@ async def test_what_was_resumed_before_the_restart_is_resumed_again(
 
 
 async def test_creation_that_was_interrupted_is_continued_but_resuming_is_not(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="create")(calls.noting("create"))
     kopf.on.resume("kopfexamples", id="resume")(calls.noting("resume"))
@@ -55,7 +62,9 @@ async def test_creation_that_was_interrupted_is_continued_but_resuming_is_not(
 
 
 async def test_a_function_for_both_creation_and_resuming_is_called_once(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     both = calls.noting("both")
     kopf.on.create("kopfexamples", id="both")(both)
@@ -75,7 +84,8 @@ async def test_sub_handlers_of_resuming_are_called_again_too(operator: Operator,
     async def parent(**_: Any) -> None:
         kopf.subhandler(id="quick")(calls.noting("quick"))
         kopf.subhandler(id="slow")(
-            calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2))
+            calls.noting(lambda retry, **_: f"slow {retry}", error=kopf.TemporaryError("Not yet.", delay=100), times=2)
+        )
 
     await kex.create()
     await operator.start()
@@ -86,12 +96,19 @@ async def test_sub_handlers_of_resuming_are_called_again_too(operator: Operator,
     assert calls == ["quick", "slow 0", "quick", "slow 1", "slow 2"]
 
 
-@pytest.mark.parametrize("filters", [
-    {"when": lambda labels, **_: "mine" in labels},
-    {"labels": {"mine": kopf.PRESENT}},
-], ids=["when", "labels"])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"when": lambda labels, **_: "mine" in labels},
+        {"labels": {"mine": kopf.PRESENT}},
+    ],
+    ids=["when", "labels"],
+)
 async def test_an_object_that_no_handler_was_for_is_resumed_when_one_is(
-        operator: Operator, kex: Objects, calls: Calls, filters: Any,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    filters: Any,
 ) -> None:
     operator.set("watching.push_selectors", False)  # otherwise, it is not even known at the start
     kopf.on.resume("kopfexamples", id="resume", **filters)(calls.noting(lambda reason, **_: f"resume at {reason}"))

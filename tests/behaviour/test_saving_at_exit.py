@@ -1,4 +1,5 @@
 """When the operator exits in the middle of everything, what its handlers have done is saved."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +21,9 @@ EXITS = int(os.environ.get("KOPF_TEST_EXITS") or 6)
 
 
 async def test_the_second_of_two_requests_is_not_cut_by_the_exit(
-        operator: Operator, sub: Objects, calls: Calls,
+    operator: Operator,
+    sub: Objects,
+    calls: Calls,
 ) -> None:
     fn = calls.noting(lambda param, **_: param, result="result")
     kopf.on.create("kopfstatusexamples", id="two", param="two")(fn)
@@ -38,7 +41,9 @@ async def test_the_second_of_two_requests_is_not_cut_by_the_exit(
 
 
 async def test_what_has_succeeded_is_saved_when_the_next_handler_is_cancelled(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.create("kopfexamples", id="one")(calls.noting("one"))
 
@@ -60,11 +65,15 @@ async def test_what_has_succeeded_is_saved_when_the_next_handler_is_cancelled(
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_exits_in_the_middle_of_cycles_repeat_nothing_that_has_ended(
-        operator: Operator, sub: Objects, calls: Calls, seed: int,
+    operator: Operator,
+    sub: Objects,
+    calls: Calls,
+    seed: int,
 ) -> None:
     dice = random.Random(seed)
 
     for number in range(4):
+
         @kopf.on.create("kopfstatusexamples", id=f"fn{number}", param=number)
         async def fn(name: str, param: int, patch: kopf.Patch, **_: Any) -> str:
             await asyncio.sleep(dice.uniform(0, 0.3))

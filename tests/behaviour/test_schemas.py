@@ -1,4 +1,5 @@
 """Custom resources with strict schemas: what they do not know is dropped, what is wrong is refused."""
+
 from __future__ import annotations
 
 import logging
@@ -21,16 +22,22 @@ async def strict(request: pytest.FixtureRequest, operator: Operator, api: API) -
     crd = make_crd("StrictExample", "strictexamples", status=request.param)
     field = {"type": "object", "properties": {"field": {"type": "integer", "maximum": 100}}}
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
-        "type": "object", "properties": {"spec": field, "status": field}}
+        "type": "object",
+        "properties": {"spec": field, "status": field},
+    }
     operator.cluster.apply(crd)
     async with watch(api, "StrictExample", "strictexamples") as objects:
         yield objects
 
 
 async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling(
-        operator: Operator, strict: Objects, calls: Calls, logs: Logs,
+    operator: Operator,
+    strict: Objects,
+    calls: Calls,
+    logs: Logs,
 ) -> None:
     for id in ("a", "b"):
+
         @kopf.on.create("strictexamples", id=id)
         @kopf.on.update("strictexamples", id=id)
         async def fn(reason: kopf.Reason, patch: kopf.Patch, **_: Any) -> str:
@@ -49,7 +56,9 @@ async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling
 
 
 async def test_conditions_that_are_dropped_by_the_schema_are_warned_of(
-        operator: Operator, strict: Objects, logs: Logs,
+    operator: Operator,
+    strict: Objects,
+    logs: Logs,
 ) -> None:
     @kopf.on.create("strictexamples")
     @kopf.on.update("strictexamples")
@@ -63,11 +72,14 @@ async def test_conditions_that_are_dropped_by_the_schema_are_warned_of(
 
 
 async def test_progress_in_a_status_that_is_dropped_is_not_needed(
-        operator: Operator, strict: Objects, calls: Calls,
+    operator: Operator,
+    strict: Objects,
+    calls: Calls,
 ) -> None:
     """By default, the progress is in the annotations, which are not subject to schemas."""
     kopf.on.create("strictexamples")(
-        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=100), times=3))
+        calls.noting(lambda retry, **_: retry, error=kopf.TemporaryError("not yet", delay=100), times=3)
+    )
     await operator.start_and_handle(strict, spec={"field": 1})
     assert calls == [0, 1, 2, 3]
     assert all("status" not in obj for obj in strict.get_history())
@@ -75,7 +87,11 @@ async def test_progress_in_a_status_that_is_dropped_is_not_needed(
 
 @pytest.mark.parametrize("stanza", ["spec", "status"])
 async def test_refused_patches_of_handlers_are_reported_once_and_never_go_hot(
-        operator: Operator, strict: Objects, calls: Calls, logs: Logs, stanza: str,
+    operator: Operator,
+    strict: Objects,
+    calls: Calls,
+    logs: Logs,
+    stanza: str,
 ) -> None:
     @kopf.on.create("strictexamples")
     async def fn(patch: kopf.Patch, name: str, **_: Any) -> None:
@@ -100,9 +116,13 @@ _INVALID = "spec.field: Invalid value"
 
 
 async def test_refused_patches_name_those_who_made_them(
-        operator: Operator, strict: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    strict: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     """Of several handlers, it is the one of the refused field: neither those before nor those after it."""
+
     @kopf.on.create("strictexamples", id="one")
     async def one(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["field"] = 1
@@ -143,7 +163,12 @@ async def test_refused_patches_of_sub_handlers_name_these(operator: Operator, st
 @pytest.mark.parametrize("way", ["fields", "functions"])
 @pytest.mark.parametrize(("kind", "name"), [("event", "Handler"), ("timer", "Timer"), ("daemon", "Daemon")])
 async def test_refused_patches_of_other_handlers_name_these(
-        operator: Operator, strict: Objects, logs: Logs, kind: str, name: str, way: str,
+    operator: Operator,
+    strict: Objects,
+    logs: Logs,
+    kind: str,
+    name: str,
+    way: str,
 ) -> None:
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         if way == "fields":
@@ -165,6 +190,7 @@ async def test_refused_patches_of_other_handlers_name_these(
 
 async def test_nobody_is_blamed_for_what_others_made_invalid(operator: Operator, strict: Objects, logs: Logs) -> None:
     """The schema has become stricter than the object: it is not the handler, whatever it patches."""
+
     @kopf.on.create("strictexamples", id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         patch.spec["field"] = 2
@@ -181,7 +207,10 @@ async def test_nobody_is_blamed_for_what_others_made_invalid(operator: Operator,
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 async def test_all_are_named_if_the_refused_fields_are_not(
-        operator: Operator, strict: Objects, logs: Logs, status: int,
+    operator: Operator,
+    strict: Objects,
+    logs: Logs,
+    status: int,
 ) -> None:
     @kopf.on.create("strictexamples", id="idle")
     async def idle(**_: Any) -> None:

@@ -1,4 +1,5 @@
 """Scopes: which namespaces the operator serves, and objects of no namespace."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,14 +27,22 @@ def get_path(namespace: str) -> str:
     return f"/apis/kopf.dev/v1/namespaces/{namespace}/kopfexamples/obj"
 
 
-@pytest.mark.parametrize(("options", "served"), [
-    ({"clusterwide": True}, {"default", "ns1", "ns2"}),
-    ({"clusterwide": False, "namespaces": ["ns1"]}, {"ns1"}),
-    ({"clusterwide": False, "namespace": "ns1"}, {"ns1"}),
-    ({"clusterwide": False, "namespaces": ["ns1", "ns2"]}, {"ns1", "ns2"}),
-], ids=["clusterwide", "list", "single", "several"])
+@pytest.mark.parametrize(
+    ("options", "served"),
+    [
+        ({"clusterwide": True}, {"default", "ns1", "ns2"}),
+        ({"clusterwide": False, "namespaces": ["ns1"]}, {"ns1"}),
+        ({"clusterwide": False, "namespace": "ns1"}, {"ns1"}),
+        ({"clusterwide": False, "namespaces": ["ns1", "ns2"]}, {"ns1", "ns2"}),
+    ],
+    ids=["clusterwide", "list", "single", "several"],
+)
 async def test_only_the_served_namespaces_are_touched(
-        operator: Operator, api: API, calls: Calls, options: dict[str, Any], served: set[str],
+    operator: Operator,
+    api: API,
+    calls: Calls,
+    options: dict[str, Any],
+    served: set[str],
 ) -> None:
     await operator.start(**options)
     for namespace in NAMESPACES:
@@ -73,8 +82,16 @@ async def test_objects_of_no_namespace(operator: Operator, api: API, calls: Call
     operator.set("posting.enabled", True)
     await operator.start(watching=("clusterexamples",), **options)
     path = "/apis/kopf.dev/v1/clusterexamples"
-    await api.request("POST", path, {"apiVersion": "kopf.dev/v1", "kind": "ClusterExample",
-                                     "metadata": {"name": "global"}, "spec": {"field": "value"}})
+    await api.request(
+        "POST",
+        path,
+        {
+            "apiVersion": "kopf.dev/v1",
+            "kind": "ClusterExample",
+            "metadata": {"name": "global"},
+            "spec": {"field": "value"},
+        },
+    )
     await calls.wait_length(1)
     await operator.stop()
     assert calls == [(None, "global")]

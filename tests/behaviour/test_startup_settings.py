@@ -1,4 +1,5 @@
 """The settings that are changed in startup handlers, as they are documented to be; and what they change."""
+
 from __future__ import annotations
 
 import logging
@@ -19,6 +20,7 @@ Configure = Callable[[Callable[[kopf.OperatorSettings], None]], None]
 @pytest.fixture
 def configure() -> Configure:
     """Declare a startup handler that changes the settings."""
+
     def configure(change: Callable[[kopf.OperatorSettings], None]) -> None:
         @kopf.on.startup()
         async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -30,19 +32,30 @@ def configure() -> Configure:
             logger.error("an error")
             kopf.info(body, reason="Information", message="explicit information")
             kopf.exception(body, reason="Failure", exc=ValueError("explicit error"))
+
     return configure
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({"enabled": False}, []),
-    ({"enabled": True, "level": logging.ERROR}, ["an error", "explicit error"]),
-    ({"enabled": True, "level": logging.ERROR, "loggers": False}, ["explicit error"]),
-    ({"enabled": True, "level": logging.CRITICAL}, []),
-], ids=str)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"enabled": False}, []),
+        ({"enabled": True, "level": logging.ERROR}, ["an error", "explicit error"]),
+        ({"enabled": True, "level": logging.ERROR, "loggers": False}, ["explicit error"]),
+        ({"enabled": True, "level": logging.CRITICAL}, []),
+    ],
+    ids=str,
+)
 async def test_posting(
-        operator: Operator, kex: Objects, api: API, configure: Configure, options: dict[str, Any], expected: list[str],
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    configure: Configure,
+    options: dict[str, Any],
+    expected: list[str],
 ) -> None:
     """Both the log messages and the explicit events are affected."""
+
     def change(settings: kopf.OperatorSettings) -> None:
         for name, value in options.items():
             setattr(settings.posting, name, value)
@@ -64,7 +77,12 @@ async def test_priority(operator: Operator, configure: Configure, kex: Objects, 
 
 
 async def test_mandatory_custom_peering(
-        operator: Operator, configure: Configure, kex: Objects, api: API, cluster: LocalCluster, logs: Logs,
+    operator: Operator,
+    configure: Configure,
+    kex: Objects,
+    api: API,
+    cluster: LocalCluster,
+    logs: Logs,
 ) -> None:
     def change(settings: kopf.OperatorSettings) -> None:
         settings.peering.name = "custom"

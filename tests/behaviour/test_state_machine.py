@@ -5,6 +5,7 @@ There are few examples by default. For more of them, other ones every time, set 
 
     KOPF_STATE_MACHINE_EXAMPLES=5000 python -m pytest tests/behaviour/test_state_machine.py --timeout 0
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -31,22 +32,50 @@ names = st.sampled_from(["a", "b"])
 values = st.integers(1, 4)
 switches = st.booleans()
 lags = st.sampled_from([0, 0.01, 0.5, 3])
-plans = st.lists(st.builds(
-    Plan,
-    kind=st.sampled_from([
-        "change", "create", "update", "parent", "field", "status", "deep", "resume", "delete", "optional-delete",
-        "event", "daemon", "quitter", "timer", "index",
-    ]),
-    filter=st.sampled_from(["none", "none", "label", "annotation", "when"]),
-    script=st.lists(st.sampled_from(["temporary", "arbitrary", "permanent", "ok"]), max_size=2).map(tuple),
-    retries=st.sampled_from([None, None, 2]),
-    is_async=st.sampled_from([True, True, False]),
-    duration=st.sampled_from([0, 1, 10]),
-    effect=st.sampled_from(["none", "result", "status", "fns", "fns-spec", "spec", "label", "annotation", "leak"]),
-), min_size=1, max_size=5).map(lambda items: [
-    Plan(**{**vars(plan), "number": number}) for number, plan in enumerate(items)
-    if (plan.kind, plan.effect) != ("parent", "leak")  # a parent and its sub-handlers share what they are given
-]).filter(bool)
+plans = (
+    st.lists(
+        st.builds(
+            Plan,
+            kind=st.sampled_from(
+                [
+                    "change",
+                    "create",
+                    "update",
+                    "parent",
+                    "field",
+                    "status",
+                    "deep",
+                    "resume",
+                    "delete",
+                    "optional-delete",
+                    "event",
+                    "daemon",
+                    "quitter",
+                    "timer",
+                    "index",
+                ]
+            ),
+            filter=st.sampled_from(["none", "none", "label", "annotation", "when"]),
+            script=st.lists(st.sampled_from(["temporary", "arbitrary", "permanent", "ok"]), max_size=2).map(tuple),
+            retries=st.sampled_from([None, None, 2]),
+            is_async=st.sampled_from([True, True, False]),
+            duration=st.sampled_from([0, 1, 10]),
+            effect=st.sampled_from(
+                ["none", "result", "status", "fns", "fns-spec", "spec", "label", "annotation", "leak"]
+            ),
+        ),
+        min_size=1,
+        max_size=5,
+    )
+    .map(
+        lambda items: [
+            Plan(**{**vars(plan), "number": number})
+            for number, plan in enumerate(items)
+            if (plan.kind, plan.effect) != ("parent", "leak")  # a parent and its sub-handlers share what they are given
+        ]
+    )
+    .filter(bool)
+)
 
 
 class Errors(logging.Handler):
@@ -76,8 +105,14 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.is_broken = False
 
-    @initialize(plans=plans, plural=st.sampled_from(["kopfexamples", "kopfstatusexamples"]), comparable=switches,
-                peered=st.sampled_from([False, False, True]), lag=lags, seed=st.integers(0, 9))
+    @initialize(
+        plans=plans,
+        plural=st.sampled_from(["kopfexamples", "kopfstatusexamples"]),
+        comparable=switches,
+        peered=st.sampled_from([False, False, True]),
+        lag=lags,
+        seed=st.integers(0, 9),
+    )
     def begin(self, plans: list[Plan], plural: str, comparable: bool, peered: bool, lag: float, seed: int) -> None:
         self.world = World(plans, plural=plural, comparable=comparable, peered=peered, lag=lag, seed=seed)
         WORLDS[:] = [self.world]
@@ -251,9 +286,15 @@ def _watched() -> Iterator[None]:
 
 @pytest.mark.timeout(0 if EXAMPLES else 300)
 def test_random_lives() -> None:
-    run_state_machine_as_test(Machine, settings=hypothesis.settings(
-        max_examples=EXAMPLES or 60, stateful_step_count=STEPS, deadline=None, derandomize=not EXAMPLES,
-        phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],
-        suppress_health_check=list(hypothesis.HealthCheck),
-        database=None,
-    ))
+    run_state_machine_as_test(
+        Machine,
+        settings=hypothesis.settings(
+            max_examples=EXAMPLES or 60,
+            stateful_step_count=STEPS,
+            deadline=None,
+            derandomize=not EXAMPLES,
+            phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],
+            suppress_health_check=list(hypothesis.HealthCheck),
+            database=None,
+        ),
+    )

@@ -1,4 +1,5 @@
 """Objects that no handler is for, with all of the filters considered, are not touched."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,22 +16,30 @@ pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 Declare = Callable[..., Callable[..., Any]]
 
 
-@pytest.mark.parametrize(("declare", "filters"), [
-    (kopf.on.field, {"field": "spec.absent"}),
-    (kopf.on.create, {"field": "spec.absent"}),
-    (kopf.on.update, {"field": "spec.absent"}),
-    (kopf.on.delete, {"field": "spec.absent"}),
-    (kopf.on.resume, {"field": "spec.absent"}),
-    (kopf.daemon, {"field": "spec.absent"}),
-    (kopf.on.create, {"field": "spec.field", "value": "other"}),
-    (kopf.on.update, {"field": "spec.field", "value": "other"}),
-    (kopf.on.delete, {"field": "spec.field", "value": "other"}),
-    (kopf.on.create, {"field": "spec.field", "value": kopf.ABSENT}),
-    (kopf.on.delete, {"field": "spec.field", "value": lambda value, **_: value == "other"}),
-    (kopf.on.field, {"field": "status.phase"}),
-])
+@pytest.mark.parametrize(
+    ("declare", "filters"),
+    [
+        (kopf.on.field, {"field": "spec.absent"}),
+        (kopf.on.create, {"field": "spec.absent"}),
+        (kopf.on.update, {"field": "spec.absent"}),
+        (kopf.on.delete, {"field": "spec.absent"}),
+        (kopf.on.resume, {"field": "spec.absent"}),
+        (kopf.daemon, {"field": "spec.absent"}),
+        (kopf.on.create, {"field": "spec.field", "value": "other"}),
+        (kopf.on.update, {"field": "spec.field", "value": "other"}),
+        (kopf.on.delete, {"field": "spec.field", "value": "other"}),
+        (kopf.on.create, {"field": "spec.field", "value": kopf.ABSENT}),
+        (kopf.on.delete, {"field": "spec.field", "value": lambda value, **_: value == "other"}),
+        (kopf.on.field, {"field": "status.phase"}),
+    ],
+)
 async def test_objects_without_the_field_or_the_value_are_not_touched(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, declare: Declare, filters: dict[str, Any],
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    declare: Declare,
+    filters: dict[str, Any],
 ) -> None:
     declare("kopfexamples", **filters, id="fn")(lambda **_: calls.append("called"))
     kopf.on.event("kopfexamples", id="spy")(lambda name, **_: calls.append(name))
@@ -56,9 +65,11 @@ async def test_secrets_are_not_copied_to_their_annotations(operator: Operator, a
 
 async def test_a_field_that_appears_later_is_a_creation(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.on.create("kopfexamples", field="spec.late", id="create_fn")(
-        lambda old, new, **_: calls.append(("create", old, new)))
+        lambda old, new, **_: calls.append(("create", old, new))
+    )
     kopf.on.update("kopfexamples", field="spec.late", id="update_fn")(
-        lambda old, new, **_: calls.append(("update", old, new)))
+        lambda old, new, **_: calls.append(("update", old, new))
+    )
     await operator.start_and_create(kex)
     await kex.merge({"spec": {"late": 1}})
     await kex.wait_handled()
@@ -69,7 +80,9 @@ async def test_a_field_that_appears_later_is_a_creation(operator: Operator, kex:
 
 
 async def test_the_loss_of_the_field_is_handled_and_then_the_object_is_let_alone(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.on.delete("kopfexamples", field="spec.guarded")(lambda **_: calls.append("deleted"))
     await operator.start_and_create(kex, spec={"guarded": True})

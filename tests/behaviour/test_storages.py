@@ -1,4 +1,5 @@
 """Storages of the state as configured: in the status, under other prefixes, in several places at once."""
+
 from __future__ import annotations
 
 import json
@@ -18,6 +19,7 @@ SUCCESS = {**BASE, "stopped": "2020-01-01T00:00:01.000000+00:00", "success": Tru
 def handled(calls: Calls) -> None:
     """Several handlers, so that their progress has to be stored."""
     for id in ("a", "b", "c"):
+
         @kopf.on.create("kopfexamples", id=id, param=id)
         @kopf.on.create("kopfstatusexamples", id=id, param=id)
         def fn(param: str, **_: Any) -> None:
@@ -37,8 +39,11 @@ async def test_in_the_status(operator: Operator, objects: Objects, calls: Calls)
     assert json.loads(obj["status"]["my"]["last"]) == {"spec": {"field": "value"}}
     assert not obj["status"]["my"].get("progress")
     assert not get_annotations(obj)
-    progresses = [state["status"]["my"]["progress"] for state in objects.get_history()
-                  if state.get("status", {}).get("my", {}).get("progress")]
+    progresses = [
+        state["status"]["my"]["progress"]
+        for state in objects.get_history()
+        if state.get("status", {}).get("my", {}).get("progress")
+    ]
     assert [sorted(key for key in progress if "~" not in key) for progress in progresses] == [["a"], ["a", "b"]]
     await objects.merge({"spec": {"field": "new"}})
     await objects.wait(lambda obj: json.loads(obj["status"]["my"]["last"]) == {"spec": {"field": "new"}})
@@ -46,7 +51,10 @@ async def test_in_the_status(operator: Operator, objects: Objects, calls: Calls)
 
 @pytest.mark.usefixtures("handled")
 async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.finalizer = f"op{number}.example.com/finalizer"
@@ -63,13 +71,22 @@ async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
     number = 2
     await another.start()
     try:
-        keys = {"op1.example.com/last-handled-configuration", "op1.example.com/kopf-managed",
-                "op2.example.com/last-handled-configuration", "op2.example.com/kopf-managed"}
+        keys = {
+            "op1.example.com/last-handled-configuration",
+            "op1.example.com/kopf-managed",
+            "op2.example.com/last-handled-configuration",
+            "op2.example.com/kopf-managed",
+        }
         await kex.create()
         await kex.wait(lambda obj: get_annotations(obj).keys() == keys)
         await kex.merge({"spec": {"field": "new"}})
-        await kex.wait(lambda obj: all(json.loads(get_annotations(obj)[key])["spec"] == {"field": "new"}
-                                       for key in keys if key.endswith("configuration")))
+        await kex.wait(
+            lambda obj: all(
+                json.loads(get_annotations(obj)[key])["spec"] == {"field": "new"}
+                for key in keys
+                if key.endswith("configuration")
+            )
+        )
         await kex.delete_and_wait()
     finally:
         await another.stop()
@@ -80,10 +97,12 @@ async def test_two_operators_with_different_prefixes_do_not_disturb_each_other(
 @pytest.mark.usefixtures("handled")
 async def test_transition_between_storages(operator: Operator, kex: Objects, calls: Calls) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
-        settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage([
-            kopf.StatusDiffBaseStorage(field="status.diff-base"),
-            kopf.AnnotationsDiffBaseStorage(prefix="kopf.zalando.org", key="last-handled-configuration"),
-        ])
+        settings.persistence.diffbase_storage = kopf.MultiDiffBaseStorage(
+            [
+                kopf.StatusDiffBaseStorage(field="status.diff-base"),
+                kopf.AnnotationsDiffBaseStorage(prefix="kopf.zalando.org", key="last-handled-configuration"),
+            ]
+        )
 
     await operator.start_and_handle(kex, "old")
     await operator.stop()
@@ -99,7 +118,9 @@ async def test_transition_between_storages(operator: Operator, kex: Objects, cal
 
 @pytest.mark.usefixtures("handled")
 async def test_progress_left_in_the_status_by_older_versions_is_read_and_removed(
-        operator: Operator, objects: Objects, calls: Calls,
+    operator: Operator,
+    objects: Objects,
+    calls: Calls,
 ) -> None:
     status = {"kopf": {"progress": {"a": SUCCESS}}, "other": "kept"}
     await objects.create(status=status)
@@ -115,7 +136,8 @@ async def test_progress_left_in_the_status_by_older_versions_is_read_and_removed
 async def test_ignored_fields(operator: Operator, kex: Objects, calls: Calls) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(
-            ignored_fields=["spec.noise", "metadata.labels.noise"])
+            ignored_fields=["spec.noise", "metadata.labels.noise"]
+        )
 
     kopf.on.update("kopfexamples")(lambda diff, **_: calls.append(diff))
     operator.configure = configure
@@ -138,7 +160,12 @@ async def test_own_storages_of_users(operator: Operator, kex: Objects, calls: Ca
             return records.get((body.metadata.uid, key))
 
         def store(
-                self, *, key: kopf.HandlerId, record: kopf.ProgressRecord, body: kopf.Body, patch: kopf.Patch,
+            self,
+            *,
+            key: kopf.HandlerId,
+            record: kopf.ProgressRecord,
+            body: kopf.Body,
+            patch: kopf.Patch,
         ) -> None:
             calls.append(f"store {key}")
             records[body.metadata.uid, key] = record
@@ -165,7 +192,10 @@ async def test_own_storages_of_users(operator: Operator, kex: Objects, calls: Ca
 
 @pytest.mark.parametrize("base", [kopf.AnnotationsDiffBaseStorage, kopf.StatusDiffBaseStorage])
 async def test_storages_of_users_change_the_essences_in_place(
-        operator: Operator, kex: Objects, calls: Calls, base: type[kopf.DiffBaseStorage],
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    base: type[kopf.DiffBaseStorage],
 ) -> None:
     """What they take out there, handlers still see in the objects."""
 

@@ -1,4 +1,5 @@
 """Sub-handlers: declared or executed by a handler while it runs, and then handled as regular ones."""
+
 from __future__ import annotations
 
 import asyncio
@@ -19,6 +20,7 @@ Way = Callable[[Journal[Any], dict[str, Any]], Any]
 
 def by_decorator(calls: Calls, items: dict[str, Any]) -> None:
     for item, value in items.items():
+
         @kopf.subhandler(id=item)
         def fn(name: str, item: str = item, value: Any = value, **_: Any) -> Any:
             calls.append((item, name))
@@ -29,6 +31,7 @@ def by_register(calls: Calls, items: dict[str, Any]) -> None:
     def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
         calls.append((item, name))
         return value
+
     for item, value in items.items():
         kopf.register(functools.partial(fn, item, value), id=item)
 
@@ -37,6 +40,7 @@ async def by_execute(calls: Calls, items: dict[str, Any]) -> None:
     def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
         calls.append((item, name))
         return value
+
     await kopf.execute(fns={item: functools.partial(fn, item, value) for item, value in items.items()})
 
 
@@ -44,25 +48,35 @@ async def by_execute_async(calls: Calls, items: dict[str, Any]) -> None:
     async def fn(item: str, value: Any, *, name: str, **_: Any) -> Any:
         calls.append((item, name))
         return value
+
     await kopf.execute(fns={item: functools.partial(fn, item, value) for item, value in items.items()})
 
 
 def declare_parent(calls: Calls, way: Way, decorator: Decorator) -> None:
     if way in (by_decorator, by_register):
+
         @decorator("kopfexamples", id="parent")
         def sync_fn(spec: kopf.Spec, **_: Any) -> None:
             way(calls, spec["items"])
     else:
+
         @decorator("kopfexamples", id="parent")
         async def async_fn(spec: kopf.Spec, **_: Any) -> None:
             await way(calls, spec["items"])
 
 
 @pytest.mark.parametrize("way", [by_decorator, by_register, by_execute, by_execute_async])
-@pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.delete],
-                         ids=lambda decorator: decorator.__name__)
+@pytest.mark.parametrize(
+    "decorator",
+    [kopf.on.create, kopf.on.update, kopf.on.resume, kopf.on.delete],
+    ids=lambda decorator: decorator.__name__,
+)
 async def test_all_ways_for_all_reasons(
-        operator: Operator, kex: Objects, calls: Calls, way: Way, decorator: Decorator,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    way: Way,
+    decorator: Decorator,
 ) -> None:
     declare_parent(calls, way, decorator)
     await kex.create(spec={"items": {"a": 1, "b": {"c": 2}}}, finalizers=["example.com/theirs"])
@@ -106,8 +120,11 @@ async def test_progress_of_them_and_of_their_parents(operator: Operator, kex: Ob
     obj = await operator.start_and_handle(kex)
     assert not get_progress(obj)
     moments = [get_progress(obj) for obj in kex.get_history()]
-    seen = [(sorted(moment), sorted(moment["parent"]["subrefs"]), moment["parent"]["success"])
-            for moment in moments if moment]
+    seen = [
+        (sorted(moment), sorted(moment["parent"]["subrefs"]), moment["parent"]["success"])
+        for moment in moments
+        if moment
+    ]
     # The success of the last one is the end of the parent too, and so of the whole handling.
     assert seen == [(["parent", "parent.a", "parent.b"], ["parent/a", "parent/b"], False)]
 
@@ -118,10 +135,12 @@ async def test_nested_subhandlers(operator: Operator, kex: Objects, calls: Calls
         @kopf.subhandler(id="mid")
         def mid(**_: Any) -> str:
             for id in ("x", "y"):
+
                 @kopf.subhandler(id=id)
                 def low(id: str = id, **_: Any) -> str:
                     calls.append(id)
                     return f"of {id}"
+
             return "of mid"
 
         kopf.subhandler(id="last")(lambda **_: calls.append("last"))
@@ -153,7 +172,9 @@ async def test_ids_are_the_names_of_functions_by_default(operator: Operator, kex
     obj = await operator.start_and_handle(kex)
     place = "test_ids_are_the_names_of_functions_by_default.<locals>.parent.<locals>"
     assert obj["status"] == {
-        f"parent/{place}.decorated": 1, f"parent/{place}.registered": 2, f"parent/{place}.executed": 3,
+        f"parent/{place}.decorated": 1,
+        f"parent/{place}.registered": 2,
+        f"parent/{place}.executed": 3,
     }
 
 
@@ -224,23 +245,30 @@ async def test_lifecycles_of_subhandlers_that_choose_nothing(operator: Operator,
     assert asyncio.get_running_loop().time() - started >= 15
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({"labels": {"l": "v"}}, True),
-    ({"labels": {"l": "w"}}, False),
-    ({"annotations": {"a": kopf.PRESENT}}, True),
-    ({"annotations": {"a": kopf.ABSENT}}, False),
-    ({"when": lambda spec, reason, **_: spec["field"] == "new" and reason == "update"}, True),
-    ({"when": lambda **_: False}, False),
-    ({"field": "spec.field"}, True),
-    ({"field": "spec.other"}, False),
-    ({"field": "spec.field", "value": "value"}, True),
-    ({"field": "spec.field", "value": "another"}, False),
-    ({"field": "spec.field", "old": "value", "new": "new"}, True),
-    ({"field": "spec.field", "old": "new"}, False),
-    ({"field": "spec.field", "new": lambda value, **_: value == "value"}, False),
-])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"labels": {"l": "v"}}, True),
+        ({"labels": {"l": "w"}}, False),
+        ({"annotations": {"a": kopf.PRESENT}}, True),
+        ({"annotations": {"a": kopf.ABSENT}}, False),
+        ({"when": lambda spec, reason, **_: spec["field"] == "new" and reason == "update"}, True),
+        ({"when": lambda **_: False}, False),
+        ({"field": "spec.field"}, True),
+        ({"field": "spec.other"}, False),
+        ({"field": "spec.field", "value": "value"}, True),
+        ({"field": "spec.field", "value": "another"}, False),
+        ({"field": "spec.field", "old": "value", "new": "new"}, True),
+        ({"field": "spec.field", "old": "new"}, False),
+        ({"field": "spec.field", "new": lambda value, **_: value == "value"}, False),
+    ],
+)
 async def test_all_filters_are_available(
-        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], expected: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    options: dict[str, Any],
+    expected: bool,
 ) -> None:
     @kopf.on.update("kopfexamples", id="parent")
     async def parent(**_: Any) -> None:
@@ -253,7 +281,9 @@ async def test_all_filters_are_available(
 
 
 async def test_under_handlers_of_fields_they_only_see_these_fields(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """So their own fields are in there, too; and so on, from level to level."""
     seen: set[Any] = set()
@@ -288,7 +318,13 @@ async def test_under_handlers_of_fields_they_only_see_these_fields(
     await kex.wait_handled(field={"x": 2, "y": {"z": 2}})
     whole = ({"x": 1, "y": {"z": 1}}, {"x": 2, "y": {"z": 2}})
     assert sorted(calls, key=lambda call: str(call[0])) == [
-        ("all", *whole), ("deep", 1, 2), ("x", 1, 2), ("x = 2", 1, 2), ("y.z: 1 -> 2", 1, 2), ("z", 1, 2)]
+        ("all", *whole),
+        ("deep", 1, 2),
+        ("x", 1, 2),
+        ("x = 2", 1, 2),
+        ("y.z: 1 -> 2", 1, 2),
+        ("z", 1, 2),
+    ]
     assert seen == {(1, 2)}
 
 
@@ -314,7 +350,8 @@ async def test_those_that_wait_for_their_first_attempts_have_records(operator: O
 
 
 async def test_fields_are_only_in_the_ids_of_those_that_could_not_be_told_apart(
-        operator: Operator, kex: Objects,
+    operator: Operator,
+    kex: Objects,
 ) -> None:
     async def fn(param: str, **_: Any) -> str:
         return param

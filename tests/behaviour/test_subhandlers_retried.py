@@ -1,4 +1,5 @@
 """Sub-handlers that fail, are retried, or are interrupted: each of those that have succeeded, runs once."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -13,7 +14,9 @@ pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 
 async def test_waiting_for_them_counts_as_retries_of_the_parent_but_not_for_its_limits(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", retries=2, timeout=1000, id="parent")
     async def parent(retry: int, **_: Any) -> None:
@@ -37,6 +40,7 @@ async def test_their_own_limits(operator: Operator, kex: Objects, logs: Logs, ca
         def sub(retry: int, **_: Any) -> None:
             calls.append(retry)
             raise ValueError("boom")
+
         if decorated:
             kopf.subhandler(id="sub", retries=3, backoff=5)(sub)
         else:
@@ -51,7 +55,10 @@ async def test_their_own_limits(operator: Operator, kex: Objects, logs: Logs, ca
 
 
 async def test_a_failed_one_does_not_fail_its_parent(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="parent")
     async def parent(**_: Any) -> str:
@@ -72,7 +79,9 @@ async def test_a_failed_one_does_not_fail_its_parent(
 
 
 async def test_a_failure_of_the_parent_does_not_repeat_its_finished_ones(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", id="parent")
     async def parent(retry: int, **_: Any) -> None:
@@ -89,6 +98,7 @@ async def test_restarts_in_the_middle(operator: Operator, kex: Objects, calls: C
     @kopf.on.create("kopfexamples", id="parent")
     def parent(spec: kopf.Spec, **_: Any) -> None:
         for item in spec["items"]:
+
             @kopf.subhandler(id=item)
             async def sub(retry: int, item: str = item, **_: Any) -> str:
                 calls.append((item, retry))
@@ -108,7 +118,9 @@ async def test_restarts_in_the_middle(operator: Operator, kex: Objects, calls: C
 
 
 async def test_ones_that_are_not_declared_anymore_are_forgotten_in_the_end(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The new version of the operator has other sub-handlers; the progress of the older ones is cleaned up too."""
     ids = ["old", "slow"]
@@ -116,6 +128,7 @@ async def test_ones_that_are_not_declared_anymore_are_forgotten_in_the_end(
     @kopf.on.create("kopfexamples", id="parent")
     def parent(**_: Any) -> None:
         for id in ids:
+
             @kopf.subhandler(id=id)
             async def sub(retry: int, id: str = id, **_: Any) -> None:
                 calls.append((id, retry))
@@ -149,9 +162,12 @@ async def test_the_deletion_overtakes_them(operator: Operator, kex: Objects, cal
 
 
 async def test_other_handlers_go_before_a_parent_that_is_called_again(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """The default lifecycle prefers the least retried ones, and going on with the sub-handlers is a retry."""
+
     @kopf.on.create("kopfexamples", id="parent")
     async def parent(retry: int, **_: Any) -> None:
         calls.append(f"parent {retry}")

@@ -1,4 +1,5 @@
 """The threads of synchronous handlers: how many there are, and what if they are all busy."""
+
 from __future__ import annotations
 
 import concurrent.futures
@@ -47,13 +48,18 @@ async def test_sync_daemons_do_not_take_the_threads_of_handlers(operator: Operat
 
 @pytest.mark.parametrize("is_early", [True, False], ids=["from the beginning", "in a startup handler"])
 async def test_executors_of_users_are_used_for_everything_and_left_alive(
-        operator: Operator, kex: Objects, calls: Calls, is_early: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    is_early: bool,
 ) -> None:
     """What has begun in the previous executor, ends there; so does the startup handler that replaces it."""
+
     def note(what: str) -> None:
         calls.append((what, threading.current_thread().name.startswith("my-own")))
 
     with concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="my-own") as executor:
+
         def use(settings: kopf.OperatorSettings, **_: Any) -> None:
             note("startup")
             settings.execution.executor = executor
@@ -75,7 +81,10 @@ async def test_executors_of_users_are_used_for_everything_and_left_alive(
 
 
 async def test_the_default_threads_are_added_when_the_handlers_have_to_wait(
-        operator: Operator, kex: Objects, release: threading.Event, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    release: threading.Event,
+    calls: Calls,
 ) -> None:
     """More of them than objects are handled at once: those that hold threads do not count."""
     barrier = threading.Barrier(80)
@@ -91,7 +100,11 @@ async def test_the_default_threads_are_added_when_the_handlers_have_to_wait(
 
 
 async def test_saturation_is_warned_of_with_the_names_of_handlers(
-        operator: Operator, kex: Objects, release: threading.Event, logs: Logs, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    kex: Objects,
+    release: threading.Event,
+    logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @kopf.on.create("kopfexamples", id="slow_fn")
     def slow_fn(**_: Any) -> None:
@@ -121,9 +134,14 @@ async def test_saturation_is_warned_of_with_the_names_of_handlers(
 
 
 async def test_many_hung_handlers_are_never_silent(
-        operator: Operator, kex: Objects, release: threading.Event, logs: Logs, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    kex: Objects,
+    release: threading.Event,
+    logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With the default settings, and with no more objects than the threads & the workers can take."""
+
     @kopf.on.create("kopfexamples", id="hung_fn")
     def hung_fn(**_: Any) -> None:
         release.wait(PATIENCE)

@@ -1,4 +1,5 @@
 """Throttling: objects that cannot be handled because of errors of the API are left alone, by the settings."""
+
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +37,8 @@ class Refusals:
         self.handled.append(spec["field"])
         if times := self.times.pop(spec["field"], None):
             self._operator.cluster.faults.inject(
-                400, verb="patch", resource="kopfexamples", times=times, message="it is refused")
+                400, verb="patch", resource="kopfexamples", times=times, message="it is refused"
+            )
 
 
 @pytest.fixture
@@ -59,7 +61,11 @@ def get_said(logs: Logs) -> list[str]:
 
 @pytest.mark.parametrize("delays", [[10, 20, 30], (10, 20, 30), Endless()], ids=["list", "tuple", "endless"])
 async def test_the_last_delay_is_repeated_and_a_success_resets_them(
-        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs, delays: Any,
+    operator: Operator,
+    refusals: Refusals,
+    kex: Objects,
+    logs: Logs,
+    delays: Any,
 ) -> None:
     configure(operator, delays)
     await operator.start()
@@ -75,7 +81,11 @@ async def test_the_last_delay_is_repeated_and_a_success_resets_them(
 
 @pytest.mark.parametrize("delays", [[], ()])
 async def test_it_can_be_disabled(
-        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs, delays: Any,
+    operator: Operator,
+    refusals: Refusals,
+    kex: Objects,
+    logs: Logs,
+    delays: Any,
 ) -> None:
     configure(operator, delays)
     await operator.start()
@@ -87,7 +97,10 @@ async def test_it_can_be_disabled(
 
 
 async def test_only_the_latest_state_is_handled_afterwards(
-        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs,
+    operator: Operator,
+    refusals: Refusals,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     configure(operator, 100)
     await operator.start_and_handle(kex, spec={"field": 1})
@@ -101,7 +114,10 @@ async def test_only_the_latest_state_is_handled_afterwards(
 
 
 async def test_the_delays_are_not_kept_over_restarts(
-        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs,
+    operator: Operator,
+    refusals: Refusals,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     configure(operator, 10_000)
     await operator.start()
@@ -117,7 +133,11 @@ async def test_the_delays_are_not_kept_over_restarts(
 
 @pytest.mark.parametrize("change", ["deletion", "edit"])
 async def test_what_can_be_the_cure_does_not_wait(
-        operator: Operator, refusals: Refusals, kex: Objects, logs: Logs, change: str,
+    operator: Operator,
+    refusals: Refusals,
+    kex: Objects,
+    logs: Logs,
+    change: str,
 ) -> None:
     @kopf.on.delete("kopfexamples")
     async def delete_fn(**_: Any) -> None:

@@ -1,4 +1,5 @@
 """Timers: when they run, on the time that passes quickly: hours of it in milliseconds."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,9 +21,14 @@ pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 @pytest.mark.parametrize(("options", "pause"), [({}, 13), ({"sharp": True}, 10)], ids=["regular", "sharp"])
 async def test_the_interval_is_between_the_calls_or_between_their_beginnings(
-        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], pause: float,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    options: dict[str, Any],
+    pause: float,
 ) -> None:
     """By default, the time of the function itself is not taken into account."""
+
     @kopf.timer("kopfexamples", interval=10, id="fn", **options)
     async def fn(**_: Any) -> None:
         calls.append(now())
@@ -38,6 +44,7 @@ async def test_the_interval_is_between_the_calls_or_between_their_beginnings(
 
 async def test_sharp_timers_do_not_drift(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The latencies of single runs do not accumulate over hundreds of them."""
+
     @kopf.timer("kopfexamples", interval=10, sharp=True, id="fn")
     async def fn(**_: Any) -> None:
         calls.append(now())
@@ -50,9 +57,13 @@ async def test_sharp_timers_do_not_drift(operator: Operator, kex: Objects, calls
 
 
 async def test_sharp_timers_are_called_once_at_a_time(
-        operator: Operator, kex: Objects, calls: Calls, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Event loops can be early: the timers of uvloop are at whole milliseconds, the next or the previous one."""
+
     def call_early(when: float, callback: Callable[..., object], *args: Any, **options: Any) -> asyncio.TimerHandle:
         is_timer = isinstance(getattr(callback, "__self__", None), TimerRun)
         return call_at(when - 0.0004 if is_timer else when, callback, *args, **options)
@@ -67,7 +78,9 @@ async def test_sharp_timers_are_called_once_at_a_time(
 
 
 async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.timer("kopfexamples", interval=10, sharp=True, id="fn")
     async def fn(**_: Any) -> None:
@@ -97,7 +110,8 @@ async def test_hours_of_an_ordinary_timer(operator: Operator, kex: Objects, call
 async def test_sync_timers(operator: Operator, kex: Objects, calls: Calls) -> None:
     loop = asyncio.get_running_loop()
     kopf.timer("kopfexamples", interval=3600, id="fn")(
-        lambda **_: calls.append((loop.time(), threading.current_thread() is threading.main_thread())))
+        lambda **_: calls.append((loop.time(), threading.current_thread() is threading.main_thread()))
+    )
     await operator.start_and_create(kex)
     await calls.wait_length(4)
     assert get_pauses([time for time, _ in calls])[:3] == pytest.approx([3600] * 3, abs=0.5)
@@ -108,7 +122,8 @@ async def test_several_timers_of_one_object_are_independent(operator: Operator, 
     """They can overlap with each other and with the handlers of changes."""
     for interval in (7, 10):
         kopf.timer("kopfexamples", id=f"every{interval}", param=interval, interval=interval)(
-            calls.noting(lambda param, **_: (param, now())))
+            calls.noting(lambda param, **_: (param, now()))
+        )
 
     @kopf.timer("kopfexamples", interval=1)
     async def hung_fn(**_: Any) -> None:
@@ -126,10 +141,14 @@ async def test_several_timers_of_one_object_are_independent(operator: Operator, 
     allowed.set()
 
 
-@pytest.mark.parametrize("delay", [5, lambda **_: 5, lambda spec, **_: spec["delay"]],
-                         ids=["number", "callable", "callable-of-kwargs"])
+@pytest.mark.parametrize(
+    "delay", [5, lambda **_: 5, lambda spec, **_: spec["delay"]], ids=["number", "callable", "callable-of-kwargs"]
+)
 async def test_the_initial_delay_postpones_only_the_first_call(
-        operator: Operator, kex: Objects, calls: Calls, delay: Any,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    delay: Any,
 ) -> None:
     kopf.timer("kopfexamples", interval=100, initial_delay=delay, id="fn")(calls.noting(lambda **_: now()))
     await operator.start()
@@ -177,7 +196,9 @@ async def test_timers_see_the_current_state(operator: Operator, kex: Objects, ca
 
 
 async def test_timers_of_many_objects_begin_at_once_after_a_restart(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.timer("kopfexamples", interval=60)(calls.noting(lambda name, **_: (name, now())))
     for i in range(200):
@@ -218,10 +239,13 @@ async def test_timers_of_many_objects_do_not_hold_the_others(operator: Operator,
 
 
 async def test_timers_of_many_objects_can_be_spread_by_a_function(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.timer("kopfexamples", interval=60, initial_delay=lambda name, **_: int(name[3:]))(
-        calls.noting(lambda name, **_: (int(name[3:]), now())))
+        calls.noting(lambda name, **_: (int(name[3:]), now()))
+    )
     for i in range(50):
         await kex.create(f"obj{i}", finalizers=[FINALIZER])
     started = now()
@@ -232,6 +256,7 @@ async def test_timers_of_many_objects_can_be_spread_by_a_function(
 
 async def test_timers_can_ask_if_they_are_to_stop(operator: Operator, kex: Objects, calls: Calls) -> None:
     """As daemons do; for those that take long."""
+
     @kopf.timer("kopfexamples", interval=10)
     async def async_fn(stopped: kopf.AsyncDaemonStopperChecker, **_: Any) -> None:
         calls.append(("async", bool(stopped)))
@@ -248,7 +273,9 @@ async def test_timers_can_ask_if_they_are_to_stop(operator: Operator, kex: Objec
 
 @pytest.mark.lagging(False)
 async def test_hours_of_patching_take_no_more_memory_than_minutes(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.timer("kopfexamples", interval=20, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> str:
@@ -272,7 +299,10 @@ async def test_hours_of_patching_take_no_more_memory_than_minutes(
 
 
 async def test_jumps_of_the_clock_affect_nothing(
-        operator: Operator, kex: Objects, calls: Calls, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()
     runtimes: list[int] = []

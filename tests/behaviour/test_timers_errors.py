@@ -1,4 +1,5 @@
 """Timers that fail: whose delay is it then; what they leave on the object; when they stop forever."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,6 +16,7 @@ pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 async def test_the_documented_schedule(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Three failures with the backoff of 5 seconds, a success, and the interval of 10: 25 seconds for one cycle."""
+
     @kopf.timer("kopfexamples", errors=kopf.ErrorsMode.TEMPORARY, interval=10, backoff=5, id="fn")
     async def fn(retry: int, runtime: Any, **_: Any) -> None:
         calls.append((retry, round(runtime.total_seconds()), now()))
@@ -31,7 +33,9 @@ async def test_the_documented_schedule(operator: Operator, kex: Objects, calls: 
 
 
 async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda **_: now(), error=Exception("boo")))
     await operator.start_and_create(kex)
@@ -41,7 +45,10 @@ async def test_arbitrary_errors_are_retried_after_a_minute_by_default(
 
 @pytest.mark.parametrize("sharp", [True, False])
 async def test_delays_of_temporary_errors_override_the_schedule(
-        operator: Operator, kex: Objects, calls: Calls, sharp: bool,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    sharp: bool,
 ) -> None:
     @kopf.timer("kopfexamples", interval=10, sharp=sharp, id="fn")
     async def fn(**_: Any) -> None:
@@ -54,15 +61,23 @@ async def test_delays_of_temporary_errors_override_the_schedule(
     assert get_pauses(calls.items)[:4] == pytest.approx([33, 1, 10, 10], abs=0.5)
 
 
-@pytest.mark.parametrize(("options", "error", "expected"), [
-    ({}, kopf.PermanentError("bye"), 1),
-    ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("bye"), 1),
-    ({"retries": 3}, Exception("bye"), 3),
-    ({"retries": 3}, kopf.TemporaryError("bye", delay=1), 3),
-    ({"timeout": 150}, Exception("bye"), 3),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "expected"),
+    [
+        ({}, kopf.PermanentError("bye"), 1),
+        ({"errors": kopf.ErrorsMode.PERMANENT}, Exception("bye"), 1),
+        ({"retries": 3}, Exception("bye"), 3),
+        ({"retries": 3}, kopf.TemporaryError("bye", delay=1), 3),
+        ({"timeout": 150}, Exception("bye"), 3),
+    ],
+)
 async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
-        operator: Operator, kex: Objects, calls: Calls, options: dict[str, Any], error: Exception, expected: int,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    options: dict[str, Any],
+    error: Exception,
+    expected: int,
 ) -> None:
     @kopf.timer("kopfexamples", interval=10, **options, id="fn")
     async def fn(name: str, **_: Any) -> None:
@@ -84,7 +99,8 @@ async def test_permanent_errors_stop_the_timer_until_the_operator_restarts(
 
 async def test_ignored_errors_are_as_good_as_successes(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", interval=10, errors=kopf.ErrorsMode.IGNORED, id="fn")(
-        calls.noting(lambda retry, **_: (retry, now()), error=Exception("boo")))
+        calls.noting(lambda retry, **_: (retry, now()), error=Exception("boo"))
+    )
     await operator.start_and_create(kex)
     await calls.wait_length(5)
     assert {retry for retry, _ in calls} == {0}
@@ -94,7 +110,8 @@ async def test_ignored_errors_are_as_good_as_successes(operator: Operator, kex: 
 async def test_a_success_begins_a_new_cycle_of_retries(operator: Operator, kex: Objects, calls: Calls) -> None:
     """The limits are for one cycle: occasional errors do not accumulate."""
     kopf.timer("kopfexamples", interval=10, backoff=1, retries=3, timeout=100, id="fn")(
-        calls.noting(lambda retry, **_: retry, error=Exception("boo"), times=2))
+        calls.noting(lambda retry, **_: retry, error=Exception("boo"), times=2)
+    )
     await operator.start_and_create(kex)
     await calls.wait_length(100)
     assert calls.items[:99] == [0, 1, 2] * 33
@@ -103,7 +120,12 @@ async def test_a_success_begins_a_new_cycle_of_retries(operator: Operator, kex: 
 @pytest.mark.parametrize("value", [{"a": [1]}, "text", 0, False], ids=repr)
 @pytest.mark.parametrize(("decorator", "options"), [(kopf.timer, {"interval": 10}), (kopf.daemon, {})])
 async def test_results_go_to_the_status(
-        operator: Operator, kex: Objects, sub: Objects, decorator: Decorator, options: dict[str, Any], value: Any,
+    operator: Operator,
+    kex: Objects,
+    sub: Objects,
+    decorator: Decorator,
+    options: dict[str, Any],
+    value: Any,
 ) -> None:
     @decorator("kopf.dev", kopf.EVERYTHING, id="fn", **options)
     async def fn(**_: Any) -> Any:
@@ -128,6 +150,7 @@ async def test_the_same_results_make_no_changes(operator: Operator, kex: Objects
 
 async def test_patches_are_applied_once_for_each_call(operator: Operator, kex: Objects, calls: Calls) -> None:
     """Neither dicts nor functions accumulate from call to call."""
+
     @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         assert not patch
@@ -143,9 +166,12 @@ async def test_patches_are_applied_once_for_each_call(operator: Operator, kex: O
 
 
 async def test_conflicting_patches_are_applied_to_the_fresh_state(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """Neither our change nor the other one is lost, and the timer is not called again for that."""
+
     @kopf.timer("kopfexamples", interval=1000, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
         calls.append("called")
@@ -161,7 +187,11 @@ async def test_conflicting_patches_are_applied_to_the_fresh_state(
 
 @pytest.mark.parametrize("kind", ["result", "patch"])
 async def test_what_can_never_be_stored_is_reported_and_the_timer_goes_on(
-        operator: Operator, kex: Objects, calls: Calls, logs: Logs, kind: str,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    kind: str,
 ) -> None:
     @kopf.timer("kopfexamples", interval=10, id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> Any:

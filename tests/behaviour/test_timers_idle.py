@@ -1,4 +1,5 @@
 """Idling timers: those that wait until the object calms down; alone and combined with the other options."""
+
 from __future__ import annotations
 
 import asyncio
@@ -30,7 +31,9 @@ async def test_each_change_begins_the_idle_time_anew(operator: Operator, kex: Ob
 
 
 async def test_without_an_interval_it_is_called_once_after_each_time_of_changes(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.timer("kopfexamples", idle=10)(calls.noting(lambda spec, **_: (spec["n"], now())))
     await operator.start_and_create(kex, spec={"n": 0})
@@ -42,7 +45,9 @@ async def test_without_an_interval_it_is_called_once_after_each_time_of_changes(
 
 
 async def test_with_an_interval_it_repeats_until_the_next_change(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     kopf.timer("kopfexamples", idle=100, interval=10)(calls.noting(lambda **_: now()))
     await operator.start()
@@ -56,13 +61,17 @@ async def test_with_an_interval_it_repeats_until_the_next_change(
 
 
 async def test_combined_with_the_initial_delay_the_longest_one_wins(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     """A minute of warming up, then every ten seconds if unmodified for ten minutes."""
     kopf.timer("kopfexamples", initial_delay=60, interval=10, idle=600, id="fn")(
-        calls.noting(lambda **_: ("usual", now())))
+        calls.noting(lambda **_: ("usual", now()))
+    )
     kopf.timer("kopfexamples", initial_delay=600, interval=10, idle=60, id="long_fn")(
-        calls.noting(lambda **_: ("long", now())))
+        calls.noting(lambda **_: ("long", now()))
+    )
     await operator.start()
     created = now()
     await kex.create()
@@ -92,6 +101,7 @@ async def test_sharp_and_idle(operator: Operator, kex: Objects, calls: Calls) ->
 
 async def test_own_results_are_changes(operator: Operator, kex: Objects, calls: Calls) -> None:
     """A result that differs from the previous one modifies the object, which resets the idle time."""
+
     @kopf.timer("kopfexamples", idle=100, interval=10)
     async def fn(**_: Any) -> int:
         calls.append(now())
@@ -117,7 +127,8 @@ async def test_changes_during_the_call_are_not_lost(operator: Operator, kex: Obj
 
 async def test_errors_of_idle_timers_are_retried_by_their_delay(operator: Operator, kex: Objects, calls: Calls) -> None:
     kopf.timer("kopfexamples", idle=100)(
-        calls.noting(lambda retry, **_: (retry, now()), error=kopf.TemporaryError("again", delay=5), times=2))
+        calls.noting(lambda retry, **_: (retry, now()), error=kopf.TemporaryError("again", delay=5), times=2)
+    )
     await operator.start()
     created = now()
     await kex.create()

@@ -1,4 +1,5 @@
 """Two operators handle the same object at once, as they do not know of each other (yet): nothing gets lost."""
+
 from __future__ import annotations
 
 import asyncio
@@ -82,7 +83,11 @@ async def be_late(operator: Operator, sub: Objects, hold: Hold) -> None:
 
 
 async def test_a_write_in_between_of_the_writes_of_the_other_one(
-        operator: Operator, cluster: LocalCluster, sub: Objects, other: kopf.OperatorRegistry, hold: Hold,
+    operator: Operator,
+    cluster: LocalCluster,
+    sub: Objects,
+    other: kopf.OperatorRegistry,
+    hold: Hold,
 ) -> None:
     """The status of the older change gets in between of the status and the last handled configuration of the newer."""
     await be_late(operator, sub, hold)
@@ -98,7 +103,12 @@ async def test_a_write_in_between_of_the_writes_of_the_other_one(
 
 
 async def test_a_write_after_all_by_the_one_who_dies_then(
-        operator: Operator, cluster: LocalCluster, sub: Objects, other: kopf.OperatorRegistry, hold: Hold, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    sub: Objects,
+    other: kopf.OperatorRegistry,
+    hold: Hold,
+    logs: Logs,
 ) -> None:
     """The status of the older change comes after the newer one is handled, and there is nobody to finish that."""
     logs.expected.append(".")
@@ -115,8 +125,13 @@ async def test_a_write_after_all_by_the_one_who_dies_then(
 
 
 async def test_the_late_one_goes_on_from_what_the_other_one_has_done(
-        operator: Operator, cluster: LocalCluster, sub: Objects, other: kopf.OperatorRegistry, hold: Hold, logs: Logs,
-        calls: Calls,
+    operator: Operator,
+    cluster: LocalCluster,
+    sub: Objects,
+    other: kopf.OperatorRegistry,
+    hold: Hold,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     logs.expected.append("The object was handled by somebody else meanwhile.*")
     await be_late(operator, sub, hold)
@@ -131,7 +146,11 @@ async def test_the_late_one_goes_on_from_what_the_other_one_has_done(
 
 
 async def test_edits_by_users_do_not_supersede_anything(
-        operator: Operator, cluster: LocalCluster, sub: Objects, hold: Hold, calls: Calls,
+    operator: Operator,
+    cluster: LocalCluster,
+    sub: Objects,
+    hold: Hold,
+    calls: Calls,
 ) -> None:
     """There is nothing to be repeated: the handlers have seen the older change, and it is known that they have."""
     await be_late(operator, sub, hold)
@@ -146,7 +165,12 @@ async def test_edits_by_users_do_not_supersede_anything(
 
 @pytest.mark.parametrize("resource", [PLURAL, f"{PLURAL}/status"])
 async def test_lost_answers_do_not_look_like_others(
-        operator: Operator, cluster: LocalCluster, sub: Objects, calls: Calls, resource: str, logs: Logs,
+    operator: Operator,
+    cluster: LocalCluster,
+    sub: Objects,
+    calls: Calls,
+    resource: str,
+    logs: Logs,
 ) -> None:
     """Our own write is recognised, even if it is not known that it has succeeded."""
     logs.expected.append("A request has failed.*")

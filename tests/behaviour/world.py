@@ -3,6 +3,7 @@ A small world for the state machine: a cluster, a user of it, and an operator th
 
 All of it is a simulation, whose time only goes while something is awaited, step by step.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -33,7 +34,14 @@ class World:
     """Everything that exists in one example."""
 
     def __init__(
-            self, plans: list[Plan], *, plural: str, comparable: bool, peered: bool, lag: float, seed: int,
+        self,
+        plans: list[Plan],
+        *,
+        plural: str,
+        comparable: bool,
+        peered: bool,
+        lag: float,
+        seed: int,
     ) -> None:
         self.plans = plans
         self.plural = plural
@@ -50,9 +58,15 @@ class World:
         self._stack = contextlib.ExitStack()
         kind = "KopfStatusExample" if "status" in plural else "KopfExample"
         crds = [make_crd(kind, plural, status="status" in plural), *([CRDS] if peered else [])]
-        self._facade = self._stack.enter_context(SyncSimulation(
-            registry=self._declare(), settings=make_settings, crds=crds, operator=False, seed=seed,
-        ))
+        self._facade = self._stack.enter_context(
+            SyncSimulation(
+                registry=self._declare(),
+                settings=make_settings,
+                crds=crds,
+                operator=False,
+                seed=seed,
+            )
+        )
         self.simulation = self._facade.simulation
         self.cluster = self.simulation.cluster
         self.lag(lag)
@@ -105,11 +119,13 @@ class World:
 
     async def pause(self, is_paused: bool) -> None:
         """Let another operator appear that has the priority, or let it go."""
+
         async def put() -> None:
             if self.peering is not None and is_paused:
                 await self.peering.put("other", priority=10**6, lifetime=1e9)
             elif self.peering is not None:
                 await self.peering.remove("other")
+
         await self._insist(put)
 
     # The user.
@@ -124,8 +140,12 @@ class World:
                 raise
         else:
             self.expected[name] = {
-                "uid": obj["metadata"]["uid"], "finalizers": [], "status": {},
-                "spec": spec, "labels": labels, "annotations": annotations,
+                "uid": obj["metadata"]["uid"],
+                "finalizers": [],
+                "status": {},
+                "spec": spec,
+                "labels": labels,
+                "annotations": annotations,
             }
             self.born[obj["metadata"]["uid"]] = (len(self.lives), asyncio.get_running_loop().time())
 
@@ -140,20 +160,24 @@ class World:
 
     async def hold(self, name: str) -> None:
         """Put a foreign finalizer on the object."""
+
         async def put() -> None:
             obj = await self.objects.get(name)
             finalizers = obj["metadata"].get("finalizers") or []
             if FOREIGN_FINALIZER not in finalizers and "deletionTimestamp" not in obj["metadata"]:
                 await self._set_finalizers(obj, [*finalizers, FOREIGN_FINALIZER], [FOREIGN_FINALIZER])
+
         await self._insist(put)
 
     async def release(self, name: str) -> None:
         """Remove the foreign finalizer."""
+
         async def put() -> None:
             obj = await self.objects.get(name)
             finalizers = obj["metadata"].get("finalizers") or []
             if FOREIGN_FINALIZER in finalizers:
                 await self._set_finalizers(obj, [item for item in finalizers if item != FOREIGN_FINALIZER], [])
+
         await self._insist(put)
 
     async def _set_finalizers(self, obj: Obj, finalizers: list[str], expected: list[str]) -> None:
@@ -163,7 +187,8 @@ class World:
         try:
             await self.objects.edit(
                 {"op": "test", "path": "/metadata/resourceVersion", "value": meta["resourceVersion"]},
-                {"op": "add", "path": "/metadata/finalizers", "value": finalizers}, name=meta["name"],
+                {"op": "add", "path": "/metadata/finalizers", "value": finalizers},
+                name=meta["name"],
             )
         except Refused as e:
             if REFUSAL in str(e):

@@ -1,4 +1,5 @@
 """What is wrong with operators is found by ``kopf check``, and nothing is found in good ones."""
+
 from __future__ import annotations
 
 import json
@@ -25,8 +26,7 @@ PLANTED = sorted((FOLDER / "planted").glob("*.py"))
 GOOD = sorted((FOLDER / "good").glob("*.py"))
 EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*.py") if "@kopf." in path.read_text())
 PAGES = sorted(
-    path for path in (ROOT / "docs").glob("*.md")
-    if path != PAGE and "\n@kopf." in "".join(get_blocks(path, "python"))
+    path for path in (ROOT / "docs").glob("*.md") if path != PAGE and "\n@kopf." in "".join(get_blocks(path, "python"))
 )
 
 
@@ -65,9 +65,14 @@ async def create_fn(**_):
 """
 
 
-@pytest.mark.parametrize(("start", "encoding"), [
-    ("", "utf-8"), ("", "utf-8-sig"), ("# -*- coding: latin-1 -*-\n", "latin-1"),
-])
+@pytest.mark.parametrize(
+    ("start", "encoding"),
+    [
+        ("", "utf-8"),
+        ("", "utf-8-sig"),
+        ("# -*- coding: latin-1 -*-\n", "latin-1"),
+    ],
+)
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_files_are_read_as_by_python(tmp_path: pathlib.Path, start: str, encoding: str, newline: str) -> None:
     path = tmp_path / "written_elsewhere.py"

@@ -1,4 +1,5 @@
 """Requests to the cluster, apart from those by the processes under test."""
+
 from __future__ import annotations
 
 import json
@@ -12,7 +13,9 @@ from kopf.testing import LocalCluster
 def request(cluster: LocalCluster, method: str, path: str, payload: Any = None) -> Any:
     """Make one request with JSON; raises :class:`urllib.error.HTTPError`."""
     call = urllib.request.Request(
-        cluster.url + path, method=method, data=None if payload is None else json.dumps(payload).encode(),
+        cluster.url + path,
+        method=method,
+        data=None if payload is None else json.dumps(payload).encode(),
         headers={"Authorization": f"Bearer {cluster.token}", "Content-Type": "application/json"},
     )
     context = ssl.create_default_context(cadata=cluster.ca_data.decode())

@@ -50,8 +50,11 @@ def start(forge: Forge | None, tmp_path: pathlib.Path, monkeypatch: pytest.Monke
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
     def start(
-            *args: str, kubeconfig: pathlib.Path | None = None, log: str = "output.log", terminal: bool = False,
-            **env: str,
+        *args: str,
+        kubeconfig: pathlib.Path | None = None,
+        log: str = "output.log",
+        terminal: bool = False,
+        **env: str,
     ) -> Process:
         if kubeconfig is not None:
             env["KUBECONFIG"] = str(kubeconfig)

@@ -1,4 +1,5 @@
 """The process that the commands are forked from: with all that they import, and in no environment of its own."""
+
 from __future__ import annotations
 
 import importlib

@@ -1,4 +1,5 @@
 """Real processes of the command line, as users start them, and what they have printed so far."""
+
 from __future__ import annotations
 
 import contextlib
@@ -99,8 +100,12 @@ class Fork:
 def run_forge() -> Iterator[Forge]:
     """Run the process that the commands are forked from."""
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.cli.forked"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"}, process_group=0,
+        [sys.executable, "-m", "tests.cli.forked"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        process_group=0,
     ) as popen:
         yield Forge(popen)
 
@@ -122,8 +127,13 @@ class Process:
     """A running ``kopf`` command, a process from the very beginning or a fork; killed if it still runs in the end."""
 
     def __init__(
-            self, *args: str, cwd: pathlib.Path, log: pathlib.Path, env: dict[str, str] | None = None,
-            terminal: bool = False, forge: Forge | None = None,
+        self,
+        *args: str,
+        cwd: pathlib.Path,
+        log: pathlib.Path,
+        env: dict[str, str] | None = None,
+        terminal: bool = False,
+        forge: Forge | None = None,
     ) -> None:
         self._log = log
         self._reader: threading.Thread | None = None
@@ -134,13 +144,20 @@ class Process:
                 master, output = pty.openpty()
                 stack.callback(os.close, output)
                 self._reader = threading.Thread(target=_copy, args=(master, log))
-            self._popen = subprocess.Popen(
-                # As the installed command: with no current directory.
-                [sys.executable, "-P", *(["-c", _SLOW] if is_slow(variables) else ["-m", "kopf"]), *args],
-                cwd=cwd, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                process_group=0,  # as started from a terminal: Ctrl+C is for the whole group
-            ) if forge is None else forge.start(
-                *args, cwd=cwd, env=variables, output=os.ttyname(output) if terminal else str(log))
+            self._popen = (
+                subprocess.Popen(
+                    # As the installed command: with no current directory.
+                    [sys.executable, "-P", *(["-c", _SLOW] if is_slow(variables) else ["-m", "kopf"]), *args],
+                    cwd=cwd,
+                    env=variables,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    process_group=0,  # as started from a terminal: Ctrl+C is for the whole group
+                )
+                if forge is None
+                else forge.start(*args, cwd=cwd, env=variables, output=os.ttyname(output) if terminal else str(log))
+            )
         if self._reader is not None:
             self._reader.start()
 
@@ -148,7 +165,10 @@ class Process:
         return self
 
     def __exit__(
-            self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None,
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         if self._popen.poll() is None:
             os.killpg(self._popen.pid, signal.SIGKILL)

@@ -66,7 +66,9 @@ def test_cluster_with_users(start: Starter, tmp_path: pathlib.Path) -> None:
     with start("cluster", f"--user=jane:devs,ops={path}") as process:
         process.wait_for("export KUBECONFIG=(.+)$")
         assert list(yaml.safe_load(path.read_text())["users"][0]["user"]) == [
-            "client-certificate-data", "client-key-data"]
+            "client-certificate-data",
+            "client-key-data",
+        ]
         assert path.stat().st_mode & 0o777 == 0o600
         assert process.stop() == 0
         assert not path.exists()
@@ -75,11 +77,15 @@ def test_cluster_with_users(start: Starter, tmp_path: pathlib.Path) -> None:
         assert "is not like NAME[:GROUP,...]=FILE" in process.output
 
 
-@pytest.mark.parametrize(("text", "name", "groups"), [
-    ("jane", "jane", ()), ("jane:devs,ops", "jane", ("devs", "ops")),
-    ("system:serviceaccount:default:operator", "system:serviceaccount:default:operator", ()),
-    ("system:kube-scheduler", "system:kube-scheduler", ()),
-])
+@pytest.mark.parametrize(
+    ("text", "name", "groups"),
+    [
+        ("jane", "jane", ()),
+        ("jane:devs,ops", "jane", ("devs", "ops")),
+        ("system:serviceaccount:default:operator", "system:serviceaccount:default:operator", ()),
+        ("system:kube-scheduler", "system:kube-scheduler", ()),
+    ],
+)
 def test_names_of_users(text: str, name: str, groups: tuple[str, ...]) -> None:
     assert parse_user(text) == (name, groups)
 
@@ -92,7 +98,8 @@ def test_wrong_names_of_users(text: str) -> None:
 
 @pytest.mark.parametrize("option", ["--kubeconfig=kubeconfig.yaml", "--user=jane=kubeconfig.yaml"])
 def test_cluster_does_not_overwrite_others(
-        start: Starter, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    start: Starter, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "kubeconfig.yaml"
     path.write_text("apiVersion: v1\nkind: Config\ncurrent-context: production\n")
@@ -106,7 +113,8 @@ def test_cluster_does_not_overwrite_others(
 
 
 def test_cluster_overwrites_what_a_killed_one_has_left(
-        start: Starter, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start: Starter, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         with start("cluster", "--kubeconfig=kubeconfig.yaml", "--user=jane=jane.yaml") as process:
@@ -123,7 +131,11 @@ def test_cluster_works_with_kubectl(start: Starter, kubectl: str) -> None:
         kubeconfig = process.wait_for("export KUBECONFIG=(.+)$")[1]
         result = subprocess.run(
             [kubectl, f"--kubeconfig={kubeconfig}", "get", "namespaces", "-o", "name"],
-            capture_output=True, text=True, check=True, timeout=PATIENCE)
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+        )
         assert "namespace/default\n" in result.stdout
 
 
@@ -132,8 +144,9 @@ def test_cluster_with_tokens(start: Starter) -> None:
     with start("cluster", "--authorization=rbac", f"--token={name}=a=b") as process:
         config = yaml.safe_load(pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1]).read_text())
         ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
-        request = urllib.request.Request(f"{config['clusters'][0]['cluster']['server']}/api/v1/pods",
-                                         headers={"Authorization": "Bearer a=b"})
+        request = urllib.request.Request(
+            f"{config['clusters'][0]['cluster']['server']}/api/v1/pods", headers={"Authorization": "Bearer a=b"}
+        )
         with pytest.raises(urllib.error.HTTPError, match="403") as refused:
             urllib.request.urlopen(request, context=ssl.create_default_context(cadata=ca))
         assert f'User \\"{name}\\" cannot list' in refused.value.read().decode()
@@ -148,8 +161,11 @@ def ask(process: Process, path: str, body: Any = None) -> Any:
     config = yaml.safe_load(pathlib.Path(process.wait_for("export KUBECONFIG=(.+)$")[1]).read_text())
     ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
     headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}", "Content-Type": "application/json"}
-    request = urllib.request.Request(f"{config['clusters'][0]['cluster']['server']}{path}", headers=headers,
-                                     data=None if body is None else json.dumps(body).encode())
+    request = urllib.request.Request(
+        f"{config['clusters'][0]['cluster']['server']}{path}",
+        headers=headers,
+        data=None if body is None else json.dumps(body).encode(),
+    )
     with urllib.request.urlopen(request, context=ssl.create_default_context(cadata=ca)) as response:
         return json.load(response)
 
@@ -157,8 +173,17 @@ def ask(process: Process, path: str, body: Any = None) -> Any:
 def test_cluster_with_controllers_only(start: Starter) -> None:
     labels, spec = {"app": "web"}, {"containers": [{"name": "main", "image": "main"}]}
     with start("cluster", "--simulate-controllers") as process:
-        ask(process, "/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "web"}, "spec": {
-            "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}}})
+        ask(
+            process,
+            "/apis/apps/v1/namespaces/default/replicasets",
+            {
+                "metadata": {"name": "web"},
+                "spec": {
+                    "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": spec},
+                },
+            },
+        )
         deadline = time.monotonic() + PATIENCE
         while not (pods := ask(process, "/api/v1/pods")["items"]) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -174,10 +199,17 @@ def test_cluster_with_late_events_and_conflicts(start: Starter) -> None:
     assert (rule["status"], rule["guarded"], rule["rate"], rule["latency"]) == (409, True, 0.1, 0.3)
 
 
-@pytest.mark.parametrize("option", [
-    "--watch-lag=x", "--watch-lag=1-0", "--watch-lag=nan", "--late-conflicts=2", "--late-conflicts=0.1,-1",
-    "--late-conflicts=a,b",
-])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--watch-lag=x",
+        "--watch-lag=1-0",
+        "--watch-lag=nan",
+        "--late-conflicts=2",
+        "--late-conflicts=0.1,-1",
+        "--late-conflicts=a,b",
+    ],
+)
 def test_wrong_trouble(start: Starter, option: str) -> None:
     with start("cluster", option) as process:
         assert process.wait() == 2

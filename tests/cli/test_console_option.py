@@ -1,4 +1,5 @@
 """The console as it is asked for in the command line."""
+
 from __future__ import annotations
 
 import urllib.error

@@ -1,4 +1,5 @@
 """The definitions of custom resources by the models in the files of operators."""
+
 from __future__ import annotations
 
 import pathlib
@@ -75,24 +76,46 @@ def test_files_are_checked(start: Starter, folder: pathlib.Path) -> None:
     assert "crd.yaml is not up to date. To update it: kopf crd handlers.py > crd.yaml" in output
 
 
-@pytest.mark.parametrize(("old", "new", "change"), [
-    ("field: int = 1", "field: int = 20", "BREAKING  examples.example.com/v1: spec.field: default is 20, not 1."),
-    ("field: int = 1", "more: int = 1", "BREAKING  examples.example.com/v1: spec.field: the field is removed."),
-    ("field: int = 1", "field: str = '1'",
-     "BREAKING  examples.example.com/v1: spec.field: the type is string, not integer."),
-    ("field: int = 1", "field: int | str = 1",
-     "harmless  examples.example.com/v1: spec.field: the type is int-or-string, not integer."),
-    ("    other:", "    more: int = 5\n    other:",
-     "harmless  examples.example.com/v1: spec.more: the field is added."),
-    ("    field:", "    more: int\n    field:",
-     "BREAKING  examples.example.com/v1: spec.more: the field is added, and is required."),
-    ("field: int = 1", "field: int | None = 1",
-     "harmless  examples.example.com/v1: spec.field: nullable is True, not None."),
-    ("An example.", "The example.", "harmless  examples.example.com/v1: the object: the description is changed."),
-    ('version="v1beta1"', 'version="v1alpha1"', "BREAKING  examples.example.com/v1beta1: the version is removed."),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ("field: int = 1", "field: int = 20", "BREAKING  examples.example.com/v1: spec.field: default is 20, not 1."),
+        ("field: int = 1", "more: int = 1", "BREAKING  examples.example.com/v1: spec.field: the field is removed."),
+        (
+            "field: int = 1",
+            "field: str = '1'",
+            "BREAKING  examples.example.com/v1: spec.field: the type is string, not integer.",
+        ),
+        (
+            "field: int = 1",
+            "field: int | str = 1",
+            "harmless  examples.example.com/v1: spec.field: the type is int-or-string, not integer.",
+        ),
+        (
+            "    other:",
+            "    more: int = 5\n    other:",
+            "harmless  examples.example.com/v1: spec.more: the field is added.",
+        ),
+        (
+            "    field:",
+            "    more: int\n    field:",
+            "BREAKING  examples.example.com/v1: spec.more: the field is added, and is required.",
+        ),
+        (
+            "field: int = 1",
+            "field: int | None = 1",
+            "harmless  examples.example.com/v1: spec.field: nullable is True, not None.",
+        ),
+        ("An example.", "The example.", "harmless  examples.example.com/v1: the object: the description is changed."),
+        ('version="v1beta1"', 'version="v1alpha1"', "BREAKING  examples.example.com/v1beta1: the version is removed."),
+    ],
+)
 def test_breaking_changes_are_told_from_harmless_ones(
-        start: Starter, folder: pathlib.Path, old: str, new: str, change: str,
+    start: Starter,
+    folder: pathlib.Path,
+    old: str,
+    new: str,
+    change: str,
 ) -> None:
     (folder / "crd.yaml").write_text(run(start, "handlers.py"))
     (folder / "models.py").write_text(MODELS.replace(old, new))
@@ -100,23 +123,45 @@ def test_breaking_changes_are_told_from_harmless_ones(
     assert change in output.splitlines()
 
 
-@pytest.mark.parametrize(("old", "new", "problem"), [
-    ("field: int", "field: complex", "models.py:5: Spec.field: complex has no schema; use float."),
-    ("other: str = \"\"", "other: 'Spec | None' = None",
-     "models.py:5: Spec.other: Spec is inside of itself, but schemas are finite; use dict[str, Any] here."),
-    ("storage=False", "storage=True", "models.py:17: Example: exactly one of its versions must have storage=True"),
-    ('version="v1beta1"', 'version="v1"', "models.py:17: Example is declared twice as example.com/v1."),
-    ("storage=False", "short_names=['x']",
-     "models.py:17: Example of v1beta1 and Example of v1 are versions of one kind"),
-    ("phase: str | None = None", "phase: str",
-     "models.py:10: Status: a new object has no status, so its fields need default values: phase."),
-    ('group="example.com", version="v1"):', 'group="example", version="v1"):',
-     "models.py:14: Example: the group must be a domain with a dot, e.g. 'example.com', not 'example'."),
-    ('version="v1"):', 'version="v1", columns={"F": ".spec.feild"}):',
-     "Example: there is no field 'feild' for the path '.spec.feild'. Did you mean 'field'?"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("field: int", "field: complex", "models.py:5: Spec.field: complex has no schema; use float."),
+        (
+            'other: str = ""',
+            "other: 'Spec | None' = None",
+            "models.py:5: Spec.other: Spec is inside of itself, but schemas are finite; use dict[str, Any] here.",
+        ),
+        ("storage=False", "storage=True", "models.py:17: Example: exactly one of its versions must have storage=True"),
+        ('version="v1beta1"', 'version="v1"', "models.py:17: Example is declared twice as example.com/v1."),
+        (
+            "storage=False",
+            "short_names=['x']",
+            "models.py:17: Example of v1beta1 and Example of v1 are versions of one kind",
+        ),
+        (
+            "phase: str | None = None",
+            "phase: str",
+            "models.py:10: Status: a new object has no status, so its fields need default values: phase.",
+        ),
+        (
+            'group="example.com", version="v1"):',
+            'group="example", version="v1"):',
+            "models.py:14: Example: the group must be a domain with a dot, e.g. 'example.com', not 'example'.",
+        ),
+        (
+            'version="v1"):',
+            'version="v1", columns={"F": ".spec.feild"}):',
+            "Example: there is no field 'feild' for the path '.spec.feild'. Did you mean 'field'?",
+        ),
+    ],
+)
 def test_what_cannot_be_is_said_with_its_place(
-        start: Starter, folder: pathlib.Path, old: str, new: str, problem: str,
+    start: Starter,
+    folder: pathlib.Path,
+    old: str,
+    new: str,
+    problem: str,
 ) -> None:
     (folder / "models.py").write_text(MODELS.replace(old, new))
     assert problem in run(start, "handlers.py", code=1)
@@ -131,7 +176,9 @@ def test_models_are_missing(start: Starter, folder: pathlib.Path) -> None:
 
 
 def test_models_are_defined_in_the_local_cluster_and_again_on_reload(
-        start: Starter, folder: pathlib.Path, kubectl: str,
+    start: Starter,
+    folder: pathlib.Path,
+    kubectl: str,
 ) -> None:
     obj = {"apiVersion": "example.com/v1", "kind": "Example", "metadata": {"name": "one"}, "spec": {"field": 5}}
     (folder / "obj.yaml").write_text(yaml.safe_dump(obj))

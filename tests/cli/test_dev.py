@@ -43,7 +43,11 @@ def test_from_nothing_to_a_handled_object(start: Starter, folder: pathlib.Path, 
         kubeconfig = process.wait_for("For a second terminal:   export KUBECONFIG=(.+)$")[1]
         result = subprocess.run(
             [kubectl, f"--kubeconfig={kubeconfig}", "delete", "kex", "kopf-example-1", "--timeout=10s"],
-            capture_output=True, text=True, check=True, timeout=PATIENCE)
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+        )
         assert "deleted" in result.stdout
         process.wait_for("Goodbye, kopf-example-1!")
 
@@ -156,12 +160,18 @@ def test_operators_are_limited_by_their_roles(start: Starter, folder: pathlib.Pa
         process.wait_for(f'User "{name}" cannot .*kopfexamples')
         result = subprocess.run(
             [kubectl, "--kubeconfig=operator.yaml", "auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"],
-            capture_output=True, text=True, check=True, timeout=PATIENCE, cwd=folder)
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+            cwd=folder,
+        )
         assert result.stdout == name
 
 
 def test_the_kubeconfig_is_at_the_same_place_for_a_project(
-        start: Starter, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start: Starter, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = []
     for signum in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):  # one of them leaves the file behind
         with start("dev", "handlers.py", "--apply", "crd.yaml") as process:
@@ -256,7 +266,8 @@ def test_blocked_event_loops_are_noticed_soon(start: Starter, folder: pathlib.Pa
     with start("dev", *ARGS) as process:
         match = process.wait_for(
             r"The event loop is blocked for ([\d.]+) seconds by the handler 'create_fn', create_fn\(\) at "
-            r".*handlers.py:11: time.sleep\(1.5\)\.")
+            r".*handlers.py:11: time.sleep\(1.5\)\."
+        )
         assert float(match[1]) < 1.5
         process.wait_for("The event loop works again")
 
@@ -300,7 +311,7 @@ def test_broken_manifests_are_reported_and_can_be_mended(start: Starter, folder:
         process.wait_for("Cannot apply obj.yaml: ")
         process.wait_for("authentication has finished")
         (folder / "obj.yaml").write_text(good.replace("KopfExample", "Unknown"))
-        process.wait_for("Cannot apply obj.yaml: .*no matches for kind \"Unknown\"")
+        process.wait_for('Cannot apply obj.yaml: .*no matches for kind "Unknown"')
         (folder / "obj.yaml").write_text(good)
         process.wait_for("Applied obj.yaml: KopfExample default/kopf-example-1$")
         process.wait_for("Hello, kopf-example-1!")
@@ -331,8 +342,11 @@ def list_imports_of_libraries() -> set[str]:
             distribution = importlib.metadata.distribution(pending.pop())
         except importlib.metadata.PackageNotFoundError:
             continue
-        required = {re.split(r"[^\w.-]", item, maxsplit=1)[0] for item in distribution.requires or ()
-                    if "extra == 'test'" not in item and 'extra == "test"' not in item}
+        required = {
+            re.split(r"[^\w.-]", item, maxsplit=1)[0]
+            for item in distribution.requires or ()
+            if "extra == 'test'" not in item and 'extra == "test"' not in item
+        }
         pending += required - wanted
         wanted |= required
         files = [pathlib.Path(str(file.locate())) for file in distribution.files or () if file.suffix == ".py"]
@@ -349,7 +363,10 @@ def test_optional_imports_of_libraries_are_known() -> None:
 
 @pytest.mark.parametrize("command", ["dev", "run"])
 def test_files_that_are_named_as_libraries(
-        start: Starter, folder: pathlib.Path, cluster: LocalCluster, command: str,
+    start: Starter,
+    folder: pathlib.Path,
+    cluster: LocalCluster,
+    command: str,
 ) -> None:
     """They are for those who import them, and the framework does not."""
     installed = importlib.metadata.packages_distributions().keys()
@@ -370,7 +387,8 @@ def test_files_that_are_named_as_libraries(
         "@kopf.on.event('namespaces')\n"
         "def seen(logger, **_):\n"
         "    logger.info('It is seen.')\n"
-        "    raise ValueError\n")
+        "    raise ValueError\n"
+    )
     options = ["--all-namespaces", "--liveness=http://127.0.0.1:0/healthz"]
     with start(command, "own.py", *options, kubeconfig=cluster.kubeconfig if command == "run" else None) as process:
         process.wait_for("It has started.")
@@ -385,13 +403,16 @@ def test_there_is_nothing_to_run(start: Starter, folder: pathlib.Path) -> None:
         assert "Nothing to run" in process.output
 
 
-@pytest.mark.parametrize(("args", "message"), [
-    (["nosuch.py"], "There is no such file: 'nosuch.py'."),
-    (["no/such.py"], "There is no such file: 'no/such.py'."),
-    (["handler.py"], "There is no such file: 'handler.py'. Did you mean 'handlers.py'?"),
-    (["handlers.py", "--nosuch"], "No such option"),
-    (["handlers.py", "--apply", "nonexistent.yaml"], "'nonexistent.yaml' does not exist"),
-])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nosuch.py"], "There is no such file: 'nosuch.py'."),
+        (["no/such.py"], "There is no such file: 'no/such.py'."),
+        (["handler.py"], "There is no such file: 'handler.py'. Did you mean 'handlers.py'?"),
+        (["handlers.py", "--nosuch"], "No such option"),
+        (["handlers.py", "--apply", "nonexistent.yaml"], "'nonexistent.yaml' does not exist"),
+    ],
+)
 def test_commands_that_make_no_sense(start: Starter, folder: pathlib.Path, args: list[str], message: str) -> None:
     with start("dev", *args) as process:
         assert process.wait() == 2

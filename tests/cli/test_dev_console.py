@@ -1,4 +1,5 @@
 """The console under ``kopf dev``: it is there by itself, it can edit the cluster, it survives the reloads."""
+
 from __future__ import annotations
 
 import asyncio
@@ -27,16 +28,23 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("wish", "env", "stream", "expected"), [
-    (None, SCREEN, Terminal(), True),
-    (True, SCREEN, Terminal(), True),
-    (False, SCREEN, Terminal(), False),
-    (True, SCREEN, io.StringIO(), False),
-    (True, {**SCREEN, "CI": "true"}, Terminal(), False),
-    (None, {}, Terminal(), False),
-])
+@pytest.mark.parametrize(
+    ("wish", "env", "stream", "expected"),
+    [
+        (None, SCREEN, Terminal(), True),
+        (True, SCREEN, Terminal(), True),
+        (False, SCREEN, Terminal(), False),
+        (True, SCREEN, io.StringIO(), False),
+        (True, {**SCREEN, "CI": "true"}, Terminal(), False),
+        (None, {}, Terminal(), False),
+    ],
+)
 def test_when_browsers_are_opened(
-        wish: bool | None, env: Mapping[str, str], stream: Any, expected: bool, monkeypatch: pytest.MonkeyPatch,
+    wish: bool | None,
+    env: Mapping[str, str],
+    stream: Any,
+    expected: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.platform", "linux")
     assert is_to_be_opened(wish, env, stream) is expected
@@ -76,10 +84,14 @@ def test_console_of_an_operator_in_development(start: Starter, tmp_path: pathlib
         secret = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {password: swordfish}}"
         ask(url, "/api/console/dev/apply", {"manifest": secret})
         for resource, namespace, name in [
-            ("secrets.v1", "default", "s"), ("secrets/s?x=.v1", "default", "obj"), ("secrets/s#.v1", "default", "obj"),
+            ("secrets.v1", "default", "s"),
+            ("secrets/s?x=.v1", "default", "obj"),
+            ("secrets/s#.v1", "default", "obj"),
             ("kopfexamples.v1.kopf.dev", "default", "../../../../../../api/v1/namespaces/default/secrets/s"),
-            ("pods.v1", "default/secrets/s?x=", "obj"), ("pods.v1/namespaces/default/secrets/s?x=", None, "obj"),
-            ("pods.v1", "default", ".."), ("secrets%2fs.v1", "default", "obj"),
+            ("pods.v1", "default/secrets/s?x=", "obj"),
+            ("pods.v1/namespaces/default/secrets/s?x=", None, "obj"),
+            ("pods.v1", "default", ".."),
+            ("secrets%2fs.v1", "default", "obj"),
             ("namespaces.v1", None, "default/secrets/s"),
         ]:
             with pytest.raises(urllib.error.HTTPError) as refused:
@@ -107,7 +119,8 @@ def test_console_where_it_is_wanted(start: Starter, tmp_path: pathlib.Path) -> N
 
 
 async def test_nobody_sees_the_token_in_the_arguments_of_the_browser(
-        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They are for all users of the machine; the page that leads the browser there, is for one."""
     opened: asyncio.Queue[str] = asyncio.Queue()

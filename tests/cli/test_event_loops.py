@@ -27,21 +27,30 @@ async def connect(ours: socket.socket, *, closed: bool) -> asyncio.Transport:
     return transport
 
 
-@pytest.mark.parametrize(("closed", "error", "is_told"), [
-    (True, RuntimeError(GOODBYE), False),
-    (False, RuntimeError(GOODBYE), True),
-    (True, RuntimeError("something else"), True),
-    (True, ValueError(GOODBYE), True),
-])
+@pytest.mark.parametrize(
+    ("closed", "error", "is_told"),
+    [
+        (True, RuntimeError(GOODBYE), False),
+        (False, RuntimeError(GOODBYE), True),
+        (True, RuntimeError("something else"), True),
+        (True, ValueError(GOODBYE), True),
+    ],
+)
 def test_goodbyes_of_broken_connections_are_no_errors(
-        loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture,
-        closed: bool, error: Exception, is_told: bool,
+    loop: asyncio.AbstractEventLoop,
+    caplog: pytest.LogCaptureFixture,
+    closed: bool,
+    error: Exception,
+    is_told: bool,
 ) -> None:
     caplog.set_level(logging.DEBUG, "kopf")
     ours, theirs = socket.socketpair()
     transport = loop.run_until_complete(connect(ours, closed=closed))
     context: dict[str, Any] = {
-        "message": "Fatal error on SSL protocol", "exception": error, "transport": transport, "protocol": None,
+        "message": "Fatal error on SSL protocol",
+        "exception": error,
+        "transport": transport,
+        "protocol": None,
     }
     handle_loop_error(loop, context)
     transport.close()
@@ -62,11 +71,17 @@ class ClosedByError(asyncio.Transport):
 
 
 def test_connections_that_are_closed_by_errors_are_over(
-        loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture,
+    loop: asyncio.AbstractEventLoop,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    handle_loop_error(loop, {
-        "message": "Fatal error on SSL protocol", "exception": RuntimeError(GOODBYE), "transport": ClosedByError(),
-    })
+    handle_loop_error(
+        loop,
+        {
+            "message": "Fatal error on SSL protocol",
+            "exception": RuntimeError(GOODBYE),
+            "transport": ClosedByError(),
+        },
+    )
     assert not [record for record in caplog.records if record.levelno == logging.ERROR]
 
 

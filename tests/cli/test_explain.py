@@ -1,4 +1,5 @@
 """``kopf explain``: by the object, by the files of the operator, by a running operator; and all that can be missing."""
+
 from __future__ import annotations
 
 import contextlib
@@ -24,8 +25,10 @@ EVENTS = "/api/v1/namespaces/default/events"
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples/obj"
 LAST_HANDLED = "kopf.zalando.org/last-handled-configuration"
 OBJ = {
-    "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-    "metadata": {"name": "obj", "labels": {"app": "api"}}, "spec": {"duration": "1m"},
+    "apiVersion": "kopf.dev/v1",
+    "kind": "KopfExample",
+    "metadata": {"name": "obj", "labels": {"app": "api"}},
+    "spec": {"duration": "1m"},
 }
 HANDLERS = """
     import kopf
@@ -73,13 +76,23 @@ def put(cluster: LocalCluster, *, annotations: Mapping[str, str] | None = None, 
 
 
 def test_the_object_alone(cluster: LocalCluster, explain: Explain) -> None:
-    put(cluster, annotations={
-        LAST_HANDLED: '{"spec":{"duration":"5m"},"metadata":{"labels":{"app":"api"}}}',
-        "kopf.zalando.org/create_fn": json.dumps({
-            "started": "2026-11-23T00:00:00+00:00", "delayed": "2026-11-23T00:01:00+00:00", "purpose": "update",
-            "retries": 2, "success": False, "failure": False, "message": "it is \x1b[31mred\x1b[0m",
-        }),
-    })
+    put(
+        cluster,
+        annotations={
+            LAST_HANDLED: '{"spec":{"duration":"5m"},"metadata":{"labels":{"app":"api"}}}',
+            "kopf.zalando.org/create_fn": json.dumps(
+                {
+                    "started": "2026-11-23T00:00:00+00:00",
+                    "delayed": "2026-11-23T00:01:00+00:00",
+                    "purpose": "update",
+                    "retries": 2,
+                    "success": False,
+                    "failure": False,
+                    "message": "it is \x1b[31mred\x1b[0m",
+                }
+            ),
+        },
+    )
     result = explain("kex", "obj")
     assert result.exit_code == 0
     lines = result.output.splitlines()
@@ -98,7 +111,7 @@ def test_the_files_of_the_operator(cluster: LocalCluster, explain: Explain, hand
     result = explain("KopfExample", "obj", handlers)
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    assert lines[lines.index("  create create_fn: no") + 1] == "    the label 'app' must be \"web\", and is \"api\""
+    assert lines[lines.index("  create create_fn: no") + 1] == '    the label \'app\' must be "web", and is "api"'
     assert any(line.startswith("  update update_fn: not now: is for updates, but the object is new") for line in lines)
     assert "  create 'pod_fn' is for 'pods'" in lines
 
@@ -132,17 +145,23 @@ def test_programs_get_all_of_it(cluster: LocalCluster, explain: Explain, handler
     assert [info["verdict"] for info in answer["handlers"]] == ["rejected", "later"]
     [rejection] = answer["handlers"][0]["rejections"]
     assert (rejection["filter"], rejection["key"], rejection["expected"], rejection["actual"]) == (
-        "labels", "app", '"web"', '"api"',
+        "labels",
+        "app",
+        '"web"',
+        '"api"',
     )
 
 
 def test_programs_get_nothing_of_what_the_files_print(
-        cluster: LocalCluster, explain: Explain, tmp_path: pathlib.Path,
+    cluster: LocalCluster,
+    explain: Explain,
+    tmp_path: pathlib.Path,
 ) -> None:
     put(cluster)
     (tmp_path / "printing.py").write_text(
         "import kopf\nprint('imported')\n"
-        "@kopf.on.create('kopfexamples', when=lambda **_: print('asked'))\ndef fn(**_): ...\n")
+        "@kopf.on.create('kopfexamples', when=lambda **_: print('asked'))\ndef fn(**_): ...\n"
+    )
     result = explain("kopfexamples.kopf.dev", "obj", str(tmp_path / "printing.py"), "--json")
     assert json.loads(result.stdout)["handlers"][0]["verdict"] == "rejected"
     assert {*result.stderr.split()} == {"imported", "asked"}
@@ -152,11 +171,20 @@ def test_events_are_told_the_latest_first(cluster: LocalCluster, explain: Explai
     put(cluster)
     uid = request(cluster, "GET", PATH)["metadata"]["uid"]
     for number, target in enumerate([uid, uid, "other"]):
-        request(cluster, "POST", EVENTS, {
-            "metadata": {"name": f"event{number}"}, "type": "Normal", "reason": "Logging", "count": 1 + number,
-            "message": f"message {number} \x1b]0;title\x07", "lastTimestamp": f"2026-11-23T00:0{number}:00Z",
-            "involvedObject": {"uid": target, "name": "obj", "namespace": "default"},
-        })
+        request(
+            cluster,
+            "POST",
+            EVENTS,
+            {
+                "metadata": {"name": f"event{number}"},
+                "type": "Normal",
+                "reason": "Logging",
+                "count": 1 + number,
+                "message": f"message {number} \x1b]0;title\x07",
+                "lastTimestamp": f"2026-11-23T00:0{number}:00Z",
+                "involvedObject": {"uid": target, "name": "obj", "namespace": "default"},
+            },
+        )
     lines = explain("kex", "obj").output.splitlines()
     first, second = [line for line in lines if "Normal Logging" in line]
     assert first.endswith("message 1 \\x1b]0;title\\x07 (×2)")
@@ -166,10 +194,18 @@ def test_events_are_told_the_latest_first(cluster: LocalCluster, explain: Explai
 def test_nothing_of_secrets_is_told(cluster: LocalCluster, explain: Explain) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "obj"}, "stringData": {"a": "hunter22"}})
     uid = request(cluster, "GET", "/api/v1/namespaces/default/secrets/obj")["metadata"]["uid"]
-    request(cluster, "POST", EVENTS, {
-        "metadata": {"name": "event"}, "type": "Error", "reason": "Logging", "message": "It is not hunter22.",
-        "involvedObject": {"uid": uid, "name": "obj", "namespace": "default"},
-    })
+    request(
+        cluster,
+        "POST",
+        EVENTS,
+        {
+            "metadata": {"name": "event"},
+            "type": "Error",
+            "reason": "Logging",
+            "message": "It is not hunter22.",
+            "involvedObject": {"uid": uid, "name": "obj", "namespace": "default"},
+        },
+    )
     output = explain("secret", "obj").output + explain("secrets", "obj", "--json").output
     assert "It is not (hidden)." in output
     assert "hunter22" not in output
@@ -178,28 +214,39 @@ def test_nothing_of_secrets_is_told(cluster: LocalCluster, explain: Explain) -> 
 def test_known_operators_are_told(cluster: LocalCluster, explain: Explain) -> None:
     cluster.apply(EXAMPLE.parent / "peering" / "crds.yaml")
     record = {"lifetime": 60, "lastseen": "2100-01-01T00:00:00+00:00"}
-    cluster.apply({
-        "apiVersion": "kopf.dev/v1", "kind": "ClusterKopfPeering", "metadata": {"name": "default"},
-        "status": {"slave": {**record, "priority": 1}, "master": {**record, "priority": 9}},
-    })
+    cluster.apply(
+        {
+            "apiVersion": "kopf.dev/v1",
+            "kind": "ClusterKopfPeering",
+            "metadata": {"name": "default"},
+            "status": {"slave": {**record, "priority": 1}, "master": {**record, "priority": 9}},
+        }
+    )
     put(cluster)
     [line] = [line for line in explain("kex", "obj").output.splitlines() if "in the peering 'default'" in line]
     assert line.endswith(": master (priority 9), slave (priority 1); all but the first one are paused.")
 
 
 def test_objects_handled_under_another_prefix(cluster: LocalCluster, explain: Explain) -> None:
-    put(cluster, annotations={
-        "example.com/kopf-managed": "yes", "example.com/last-handled-configuration": '{"spec":{"duration":"5m"}}',
-    })
+    put(
+        cluster,
+        annotations={
+            "example.com/kopf-managed": "yes",
+            "example.com/last-handled-configuration": '{"spec":{"duration":"5m"}}',
+        },
+    )
     output = explain("kex", "obj").output
     assert '~ spec.duration: "5m" → "1m"' in output
     assert "kept in the annotations under 'example.com'" in output
 
 
 def test_objects_handled_with_the_state_in_the_status(cluster: LocalCluster, explain: Explain, handlers: str) -> None:
-    state = {"last-handled-configuration": '{"spec":{"duration":"5m"}}', "progress": {
-        "update_fn": {"started": "2026-11-23T00:00:00+00:00", "retries": 3, "purpose": "update", "message": "oops"},
-    }}
+    state = {
+        "last-handled-configuration": '{"spec":{"duration":"5m"}}',
+        "progress": {
+            "update_fn": {"started": "2026-11-23T00:00:00+00:00", "retries": 3, "purpose": "update", "message": "oops"},
+        },
+    }
     put(cluster)
     request(cluster, "PUT", f"{PATH}/status", {**request(cluster, "GET", PATH), "status": {"kopf": state}})
     lines = explain("kex", "obj", handlers).output.splitlines()
@@ -212,16 +259,19 @@ def test_objects_handled_with_the_state_in_the_status(cluster: LocalCluster, exp
 # --- what can be in the way ---
 
 
-@pytest.mark.parametrize(("args", "text"), [
-    (["kopfexmples", "obj"], "There is no resource 'kopfexmples' in the cluster. Did you mean 'kopfexamples'"),
-    (["kex", "obk"], "There is no 'obk' of kopfexamples.kopf.dev in the namespace 'default'. Did you mean 'obj'?"),
-    (["kex", "nothing-like-that"], "There is no 'nothing-like-that' of kopfexamples.kopf.dev"),
-    (["kex", "obj", "-n", "nosuch"], "in the namespace 'nosuch'. There is one in: default; say so by --namespace."),
-    (["", "obj"], "'' is not a name of a resource"),
-    (["kex", "obj", "nosuch.py"], "Cannot load 'nosuch.py'"),
-    (["kex/obj", "nosuch.py"], "Cannot load 'nosuch.py'"),
-    (["kex/obk"], "There is no 'obk' of kopfexamples.kopf.dev in the namespace 'default'. Did you mean 'obj'?"),
-])
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["kopfexmples", "obj"], "There is no resource 'kopfexmples' in the cluster. Did you mean 'kopfexamples'"),
+        (["kex", "obk"], "There is no 'obk' of kopfexamples.kopf.dev in the namespace 'default'. Did you mean 'obj'?"),
+        (["kex", "nothing-like-that"], "There is no 'nothing-like-that' of kopfexamples.kopf.dev"),
+        (["kex", "obj", "-n", "nosuch"], "in the namespace 'nosuch'. There is one in: default; say so by --namespace."),
+        (["", "obj"], "'' is not a name of a resource"),
+        (["kex", "obj", "nosuch.py"], "Cannot load 'nosuch.py'"),
+        (["kex/obj", "nosuch.py"], "Cannot load 'nosuch.py'"),
+        (["kex/obk"], "There is no 'obk' of kopfexamples.kopf.dev in the namespace 'default'. Did you mean 'obj'?"),
+    ],
+)
 def test_mistakes(cluster: LocalCluster, explain: Explain, args: list[str], text: str) -> None:
     put(cluster)
     result = explain(*args)
@@ -262,19 +312,25 @@ def test_unreachable_clusters(explain: Explain, tmp_path: pathlib.Path, cluster:
     assert "127.0.0.1:1" in result.output
 
 
-@pytest.mark.parametrize("annotations", [
-    {LAST_HANDLED: "not json", "kopf.zalando.org/update_fn": "not json"},
-    {LAST_HANDLED: "[1]", "kopf.zalando.org/update_fn": '["started"]'},
-    {LAST_HANDLED: '{"metadata": 1}', "kopf.zalando.org/update_fn": '{"started": 1, "retries": [], "delayed": {}}'},
-    {LAST_HANDLED: '{"spec":{"a":' + "[" * 60_000 + "]" * 60_000 + "}}"},
-    {LAST_HANDLED: '{"spec": "' + "x" * 240_000 + '"}'},
-    {"kopf.zalando.org/update_fn": '{"started": "0001-01-01T00:00:00", "delayed": "9999-12-31T23:59:59.999999"}'},
-    {"kopf.zalando.org/update_fn": '{"started": "x", "message": "\\u001b[2J", "retries": 1e300}'},
-    {"kopf.zalando.org/update_fn": '{"started": "x", "retries": 1, "subrefs": ["\\u001b[2J", "update_fn"]}'},
-    {"example.com/kopf-managed": "\x1b[2J", "kopf.zalando.org/kopf-managed": "yes"},
-])
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {LAST_HANDLED: "not json", "kopf.zalando.org/update_fn": "not json"},
+        {LAST_HANDLED: "[1]", "kopf.zalando.org/update_fn": '["started"]'},
+        {LAST_HANDLED: '{"metadata": 1}', "kopf.zalando.org/update_fn": '{"started": 1, "retries": [], "delayed": {}}'},
+        {LAST_HANDLED: '{"spec":{"a":' + "[" * 60_000 + "]" * 60_000 + "}}"},
+        {LAST_HANDLED: '{"spec": "' + "x" * 240_000 + '"}'},
+        {"kopf.zalando.org/update_fn": '{"started": "0001-01-01T00:00:00", "delayed": "9999-12-31T23:59:59.999999"}'},
+        {"kopf.zalando.org/update_fn": '{"started": "x", "message": "\\u001b[2J", "retries": 1e300}'},
+        {"kopf.zalando.org/update_fn": '{"started": "x", "retries": 1, "subrefs": ["\\u001b[2J", "update_fn"]}'},
+        {"example.com/kopf-managed": "\x1b[2J", "kopf.zalando.org/kopf-managed": "yes"},
+    ],
+)
 def test_hostile_annotations(
-        cluster: LocalCluster, explain: Explain, handlers: str, annotations: Mapping[str, str],
+    cluster: LocalCluster,
+    explain: Explain,
+    handlers: str,
+    annotations: Mapping[str, str],
 ) -> None:
     put(cluster, annotations=annotations, text="\x1b]0;title\x07\u202e")
     for args in ["kex", "obj"], ["kex", "obj", handlers]:
@@ -319,12 +375,18 @@ def test_operators_are_asked(cluster: LocalCluster, explain: Explain, endpoint: 
     assert result.exit_code == 1
 
 
-@pytest.mark.parametrize("answer", [
-    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", b"oops",
-    b"HTTP/1.1 302 Found\r\nLocation: http://evil.example.com/\r\nContent-Length: 0\r\n\r\n", b"",
-    b"HTTP/1.1 404 Not Found\r\nContent-Length: 17\r\n\r\n{\"error\": \"\\u001b\"}",
-    b'HTTP/1.1 200 OK\r\nContent-Length: 36\r\n\r\n{"schema": "kopf.dev/explanation/v1"}',
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n",
+        b"oops",
+        b"HTTP/1.1 302 Found\r\nLocation: http://evil.example.com/\r\nContent-Length: 0\r\n\r\n",
+        b"",
+        b'HTTP/1.1 404 Not Found\r\nContent-Length: 17\r\n\r\n{"error": "\\u001b"}',
+        b'HTTP/1.1 200 OK\r\nContent-Length: 36\r\n\r\n{"schema": "kopf.dev/explanation/v1"}',
+    ],
+)
 def test_other_servers_are_no_operators(cluster: LocalCluster, explain: Explain, answer: bytes) -> None:
     def serve() -> None:
         connection, _ = server.accept()

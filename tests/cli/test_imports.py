@@ -1,4 +1,5 @@
 """What is loaded: an operator does not pay for what it does not use, neither in its memory nor in its start."""
+
 from __future__ import annotations
 
 import json
@@ -35,18 +36,54 @@ OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": 
 
 #: What no operator needs that only handles objects; with all that is under these names.
 UNNEEDED = [
-    "kopf_cluster", "kopf.testing", "kopf.cli.checking", "kopf.cli.dev", "kopf.cli.cluster", "kopf.cli.peering",
+    "kopf_cluster",
+    "kopf.testing",
+    "kopf.cli.checking",
+    "kopf.cli.dev",
+    "kopf.cli.cluster",
+    "kopf.cli.peering",
     "kopf.cli.releasing",
-    "kopf._admission", "kopf._checking", "kopf._insight", "kopf._kits", "kopf._legacy", "kopf._models",
+    "kopf._admission",
+    "kopf._checking",
+    "kopf._insight",
+    "kopf._kits",
+    "kopf._legacy",
+    "kopf._models",
     "kopf._values.reviews",
-    "kopf._serving.http_server", "kopf._serving.threaded_server",
-    "kopf._controller.background", "kopf._controller.deselected_objects", "kopf._controller.unselected",
-    "kopf._replay", "kopf._virtual_time",
-    "kopf._coordination.membership", "kopf._coordination.peers", "kopf._health.health",
-    "kopf._client.auth.exec_plugins", "kopf._client.auth.kubeconfig", "kopf._client.auth.piggyback",
-    "kopf._logging.json_format", "pythonjsonlogger", "kopf._insight", "prometheus_client", "opentelemetry",
-    "aiohttp", "yarl", "multidict", "attr", "cryptography", "jsonpatch", "kubernetes", "pykube", "pyngrok",
-    "difflib", "getpass", "importlib.metadata", "logging.config", "sysconfig", "unittest", "zipfile",
+    "kopf._serving.http_server",
+    "kopf._serving.threaded_server",
+    "kopf._controller.background",
+    "kopf._controller.deselected_objects",
+    "kopf._controller.unselected",
+    "kopf._replay",
+    "kopf._virtual_time",
+    "kopf._coordination.membership",
+    "kopf._coordination.peers",
+    "kopf._health.health",
+    "kopf._client.auth.exec_plugins",
+    "kopf._client.auth.kubeconfig",
+    "kopf._client.auth.piggyback",
+    "kopf._logging.json_format",
+    "pythonjsonlogger",
+    "kopf._insight",
+    "prometheus_client",
+    "opentelemetry",
+    "aiohttp",
+    "yarl",
+    "multidict",
+    "attr",
+    "cryptography",
+    "jsonpatch",
+    "kubernetes",
+    "pykube",
+    "pyngrok",
+    "difflib",
+    "getpass",
+    "importlib.metadata",
+    "logging.config",
+    "sysconfig",
+    "unittest",
+    "zipfile",
 ]
 
 #: What is there because of the libraries that it stands on, whoever imports them.
@@ -61,19 +98,36 @@ print(json.dumps(sorted(sys.modules)))
 
 #: What is there beside that, with all that is under these names: whatever is added here costs memory to every operator.
 OWN_NEEDS = [
-    "kopf", "reporter",
+    "kopf",
+    "reporter",
     "importlib",  # files of handlers
     "runpy",  # not for the installed command, but for `python -m kopf`
-    "queue", "_queue",  # the threads of handlers
+    "queue",
+    "_queue",  # the threads of handlers
     "faulthandler",  # where the threads are, if the operator is stopped by force
-    "ctypes", "_ctypes",  # to give the freed memory back, see `kopf.cli.memory`
-    "encodings.idna", "stringprep", "unicodedata",  # the name of the server for TLS
-    "urllib", "ipaddress",  # the URLs of the server
+    "ctypes",
+    "_ctypes",  # to give the freed memory back, see `kopf.cli.memory`
+    "encodings.idna",
+    "stringprep",
+    "unicodedata",  # the name of the server for TLS
+    "urllib",
+    "ipaddress",  # the URLs of the server
     "zlib",  # listings are compressed
-    "hashlib", "_hashlib", "_blake2",  # names of annotations, and whether certificates have changed
-    "random", "_random", "_sha512", "bisect", "_bisect",  # jitters of delays
-    "pathlib", "fnmatch", "ntpath", "http",  # files of handlers; codes of HTTP
-    "glob", "grp", "pwd",  # the same files, since Python 3.13
+    "hashlib",
+    "_hashlib",
+    "_blake2",  # names of annotations, and whether certificates have changed
+    "random",
+    "_random",
+    "_sha512",
+    "bisect",
+    "_bisect",  # jitters of delays
+    "pathlib",
+    "fnmatch",
+    "ntpath",
+    "http",  # files of handlers; codes of HTTP
+    "glob",
+    "grp",
+    "pwd",  # the same files, since Python 3.13
     "yaml",  # the kubeconfigs; not in pods
 ]
 
@@ -102,8 +156,9 @@ def forge() -> None:
 
 def run(code: str, *, cwd: pathlib.Path, **env: str) -> str:
     command, env = [sys.executable, "-P", "-c", code], {**os.environ, **env}
-    return subprocess.run(command, capture_output=True, text=True, check=True,
-        timeout=PATIENCE, cwd=cwd, env=env).stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=PATIENCE, cwd=cwd, env=env
+    ).stdout
 
 
 def find_loaded(unneeded: list[str], loaded: list[str]) -> list[str]:
@@ -111,7 +166,9 @@ def find_loaded(unneeded: list[str], loaded: list[str]) -> list[str]:
 
 
 def test_running_operators_have_only_what_they_use(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
 ) -> None:
     config = yaml.safe_load(cluster.kubeconfig.read_text())
     place, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
@@ -134,11 +191,17 @@ def test_running_operators_have_only_what_they_use(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the allocator is of Linux")
-@pytest.mark.parametrize(("env", "needed"), [
-    ({}, platform.libc_ver()[0] == "glibc"), ({"MALLOC_MMAP_THRESHOLD_": "131072"}, False),
-])
+@pytest.mark.parametrize(
+    ("env", "needed"),
+    [
+        ({}, platform.libc_ver()[0] == "glibc"),
+        ({"MALLOC_MMAP_THRESHOLD_": "131072"}, False),
+    ],
+)
 def test_the_allocator_is_told_nothing_if_the_user_has_told_it(
-        tmp_path: pathlib.Path, env: dict[str, str], needed: bool,
+    tmp_path: pathlib.Path,
+    env: dict[str, str],
+    needed: bool,
 ) -> None:
     code = "import sys, kopf.cli.memory as memory; memory.give_back_freed_memory(); print('ctypes' in sys.modules)"
     assert run(code, cwd=tmp_path, **env) == f"{needed}\n"
@@ -168,7 +231,9 @@ with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator is of glibc")
 @pytest.mark.parametrize(("work", "outcome"), [(0.001, "True True"), (1000, "False False")])
 def test_the_holes_of_the_heap_are_given_back_by_those_who_work(
-        tmp_path: pathlib.Path, work: float, outcome: str,
+    tmp_path: pathlib.Path,
+    work: float,
+    outcome: str,
 ) -> None:
     code = HOLES.replace("async def", f"memory._TRIM_WORK = {work}\nasync def", 1)
     assert run(code, cwd=tmp_path) == f"{outcome}\n"

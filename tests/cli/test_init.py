@@ -1,4 +1,5 @@
 """New projects: they are complete, and their own checks and tests pass as they are."""
+
 from __future__ import annotations
 
 import os
@@ -45,8 +46,14 @@ def make(project: pathlib.Path, target: str) -> str:
     """Make something in the project, which must succeed; give what is printed."""
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTEST_ADDOPTS": "-p no:cacheprovider"}
     done = subprocess.run(
-        ["make", target], cwd=project, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        timeout=PATIENCE, check=False,
+        ["make", target],
+        cwd=project,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout
@@ -72,8 +79,12 @@ def test_the_layout_does_not_depend_on_names(folder: pathlib.Path, name: str) ->
 def test_the_definitions_are_those_of_the_models(folder: pathlib.Path, args: list[str]) -> None:
     init(*args)
     done = subprocess.run(
-        [sys.executable, "-m", "kopf", "crd", "handlers.py", "--check", "crd.yaml"], cwd=args[0], capture_output=True,
-        text=True, timeout=PATIENCE, check=False,
+        [sys.executable, "-m", "kopf", "crd", "handlers.py", "--check", "crd.yaml"],
+        cwd=args[0],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -82,7 +93,12 @@ def test_new_projects_are_developed_on_a_local_cluster(folder: pathlib.Path, for
     init("my-app")
     config = folder / "kubeconfig.yaml"
     with Process(
-        "dev", "--no-open", f"--kubeconfig={config}", cwd=folder / "my-app", log=folder / "output.log", forge=forge,
+        "dev",
+        "--no-open",
+        f"--kubeconfig={config}",
+        cwd=folder / "my-app",
+        log=folder / "output.log",
+        forge=forge,
     ) as process:
         process.wait_for("Applied obj.yaml: MyApp default/sample")
         process.wait_for("succeeded")
@@ -109,9 +125,21 @@ def test_nothing_is_overwritten(folder: pathlib.Path) -> None:
     assert init("file").exit_code == 1
 
 
-@pytest.mark.parametrize("name", [
-    "My-app", "my_app", "-app", "app-", "1app", "app.one", "", "a" * 52, "приложение", "a/b",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "My-app",
+        "my_app",
+        "-app",
+        "app-",
+        "1app",
+        "app.one",
+        "",
+        "a" * 52,
+        "приложение",
+        "a/b",
+    ],
+)
 def test_names_are_those_of_kubernetes(folder: pathlib.Path, name: str) -> None:
     result = init("--", name)
     assert (result.exit_code, "cannot be a name" in result.output) == (2, True)

@@ -1,4 +1,5 @@
 """The time under ``kopf dev`` is moved by the page: what is due by then, comes at once, whatever it waits by."""
+
 from __future__ import annotations
 
 import datetime

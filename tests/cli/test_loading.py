@@ -58,6 +58,7 @@ def test_repeated_files_are_loaded_once(folder: pathlib.Path) -> None:
 
 def test_names_of_standard_modules_do_not_clash(folder: pathlib.Path) -> None:
     import operator
+
     (folder / "operator.py").write_text("value = 123")
     load(["operator.py"], [])
     assert sys.modules["operator"] is operator
@@ -76,7 +77,8 @@ def test_classes_can_find_their_modules(folder: pathlib.Path) -> None:
     (folder / "a_file.py").write_text(
         "from __future__ import annotations\nimport dataclasses, typing, pickle\n"
         "@dataclasses.dataclass\nclass A:\n    x: typing.ClassVar[int] = 1\n    y: int = 2\n"
-        "value = pickle.loads(pickle.dumps(A())).y")
+        "value = pickle.loads(pickle.dumps(A())).y"
+    )
     load(["a_file.py"], [])
     assert get_loaded("a_file") == 2
 
@@ -172,13 +174,17 @@ def test_missing_module(folder: pathlib.Path) -> None:
         load([], ["a_x.b"])
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    ("create()", "The handler's resource is not specified"),
-    ("timer('pods', interval='10s')", "interval= must be a number of seconds (0 or more), got '10s' (str)."),
-    ("create('pods', retrys=3)", "This kind of handlers has no such options: retrys. Did you mean 'retries'?"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("create()", "The handler's resource is not specified"),
+        ("timer('pods', interval='10s')", "interval= must be a number of seconds (0 or more), got '10s' (str)."),
+        ("create('pods', retrys=3)", "This kind of handlers has no such options: retrys. Did you mean 'retries'?"),
+    ],
+)
 def test_misused_decorators_are_shown_with_no_frames_of_the_framework(
-        folder: pathlib.Path, call: str, message: str) -> None:
+    folder: pathlib.Path, call: str, message: str
+) -> None:
     (folder / "a_file.py").write_text(f"import kopf\n\n@kopf.on.{call}\ndef fn(**_):\n    pass\n")
     with pytest.raises(LoadingError) as e:
         load(["a_file.py"], [])
@@ -188,13 +194,15 @@ def test_misused_decorators_are_shown_with_no_frames_of_the_framework(
 
 
 def test_handlers_of_a_file_that_is_loaded_again_replace_the_former_ones(
-        folder: pathlib.Path, registry: kopf.OperatorRegistry,
+    folder: pathlib.Path,
+    registry: kopf.OperatorRegistry,
 ) -> None:
     for name in ("a_file.py", "b_file.py"):
         (folder / name).write_text(
             "import kopf\n"
             f"@kopf.on.startup(id={name!r})\n@kopf.on.create('pods')\n@kopf.on.validate('pods')\n"
-            "def fn(**_):\n    pass\n")
+            "def fn(**_):\n    pass\n"
+        )
     for _ in range(3):
         load(["a_file.py", "b_file.py"], [])
     assert [handler.id for handler in registry.activities] == ["a_file.py", "b_file.py"]

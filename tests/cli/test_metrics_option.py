@@ -1,4 +1,5 @@
 """The option for the metrics."""
+
 from __future__ import annotations
 
 import pathlib
@@ -20,8 +21,9 @@ def test_missing_library(start: Starter, cluster: LocalCluster, tmp_path: pathli
 
 def test_environment_variable(start: Starter, cluster: LocalCluster) -> None:
     url = f"http://127.0.0.1:{find_free_port()}/metrics"
-    with start("run", "-A", "--standalone", str(EXAMPLE / "handlers.py"),
-               kubeconfig=cluster.kubeconfig, KOPF_RUN_METRICS=url) as process:
+    with start(
+        "run", "-A", "--standalone", str(EXAMPLE / "handlers.py"), kubeconfig=cluster.kubeconfig, KOPF_RUN_METRICS=url
+    ) as process:
         process.wait_for("Initial authentication has finished")
         with urllib.request.urlopen(url, timeout=PATIENCE) as response:
             assert b"kopf_build_info" in response.read()

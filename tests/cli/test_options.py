@@ -35,13 +35,16 @@ def say() -> None:
     logging.getLogger("kopf.objects").warning("warning", extra={"k8s_ref": {"name": "x"}})
 
 
-@pytest.mark.parametrize(("args", "expected"), [
-    (["--log-format=plain"], "[x] info\n[x] warning\n"),
-    (["--log-format=plain", "--no-log-prefix"], "info\nwarning\n"),
-    (["--log-format=plain", "-q"], "[x] warning\n"),
-    (["--log-format=plain", "-v"], "[x] debug\n[x] info\n[x] warning\n"),
-    (["--log-format=plain", "--debug"], "[x] debug\n[x] info\n[x] warning\n"),
-])
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--log-format=plain"], "[x] info\n[x] warning\n"),
+        (["--log-format=plain", "--no-log-prefix"], "info\nwarning\n"),
+        (["--log-format=plain", "-q"], "[x] warning\n"),
+        (["--log-format=plain", "-v"], "[x] debug\n[x] info\n[x] warning\n"),
+        (["--log-format=plain", "--debug"], "[x] debug\n[x] info\n[x] warning\n"),
+    ],
+)
 def test_logging_options(args: list[str], expected: str) -> None:
     result = CliRunner().invoke(say, args)
     assert result.exit_code == 0
@@ -91,8 +94,12 @@ def test_run_as_a_module() -> None:
     assert result.stdout.startswith("kopf, version ")
 
 
-@pytest.mark.parametrize(("value", "expected"), [
-    ("%(levelname)s|%(message)s", "INFO|[x] info\nWARNING|[x] warning\n"), ("PLAIN", "[x] info\n[x] warning\n"),
-])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("%(levelname)s|%(message)s", "INFO|[x] info\nWARNING|[x] warning\n"),
+        ("PLAIN", "[x] info\n[x] warning\n"),
+    ],
+)
 def test_format_strings(value: str, expected: str) -> None:
     assert CliRunner().invoke(say, ["--log-format", value]).stderr == expected

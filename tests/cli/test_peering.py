@@ -1,4 +1,5 @@
 """``kopf freeze`` & ``kopf resume``, and the options of ``kopf run`` for the peering."""
+
 from __future__ import annotations
 
 import getpass
@@ -24,7 +25,10 @@ from tests.patience import PATIENCE
 HANDLERS = str(EXAMPLE / "handlers.py")
 ME = f"{getpass.getuser()}@{socket.gethostname()}"
 OBJ: Mapping[str, Any] = {
-    "apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj1"}, "spec": {"duration": "1m"},
+    "apiVersion": "kopf.dev/v1",
+    "kind": "KopfExample",
+    "metadata": {"name": "obj1"},
+    "spec": {"duration": "1m"},
 }
 
 
@@ -39,7 +43,8 @@ def cluster(cluster: LocalCluster) -> LocalCluster:
 def get_records(cluster: LocalCluster, *, namespace: str | None = None, name: str = "default") -> Any:
     scope = "clusterkopfpeerings" if namespace is None else f"namespaces/{namespace}/kopfpeerings"
     request = urllib.request.Request(
-        f"{cluster.url}/apis/kopf.dev/v1/{scope}/{name}", headers={"Authorization": f"Bearer {cluster.token}"})
+        f"{cluster.url}/apis/kopf.dev/v1/{scope}/{name}", headers={"Authorization": f"Bearer {cluster.token}"}
+    )
     context = ssl.create_default_context(cadata=cluster.ca_data.decode())
     with urllib.request.urlopen(request, context=context) as response:
         return json.load(response).get("status") or {}
@@ -47,8 +52,13 @@ def get_records(cluster: LocalCluster, *, namespace: str | None = None, name: st
 
 def invoke(cluster: LocalCluster, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "kopf", *args], capture_output=True, text=True, check=False, timeout=PATIENCE,
-        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig), **env})
+        [sys.executable, "-m", "kopf", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig), **env},
+    )
 
 
 # ------------------------------------------------------------------ freezing & resuming
@@ -92,21 +102,34 @@ def test_freezing_with_all_options(cluster: LocalCluster) -> None:
 
 
 def test_freezing_by_environment_variables(cluster: LocalCluster) -> None:
-    env = {"KOPF_FREEZE_ID": "me", "KOPF_FREEZE_NAMESPACE": "default", "KOPF_FREEZE_PRIORITY": "8",
-           "KOPF_FREEZE_PEERING": "default", "KOPF_FREEZE_LIFETIME": "9", "KOPF_FREEZE_MESSAGE": "hi"}
+    env = {
+        "KOPF_FREEZE_ID": "me",
+        "KOPF_FREEZE_NAMESPACE": "default",
+        "KOPF_FREEZE_PRIORITY": "8",
+        "KOPF_FREEZE_PEERING": "default",
+        "KOPF_FREEZE_LIFETIME": "9",
+        "KOPF_FREEZE_MESSAGE": "hi",
+    }
     result = invoke(cluster, "freeze", **env)
     assert result.returncode == 0, result.stderr
     record = get_records(cluster, namespace="default")["me"]
     assert (record["priority"], record["lifetime"], record["message"]) == (8, 9, "hi")
 
 
-@pytest.mark.parametrize(("args", "code", "message"), [
-    (["freeze", "-A", "-n", "default"], 2, "Either --all-namespaces or --namespace can be used, not both."),
-    (["resume", "-P", "absent"], 1, "The peering object 'absent' cluster-wide does not exist (clusterkopfpeerings.v1."),
-    (["freeze", "-n", "default", "-P", "absent"], 1, "The peering object 'absent' in 'default' does not exist"),
-    (["resume", "-n", "ns*"], 1, "There are no namespaces that match ns*."),
-    (["freeze", "-n", ""], 1, "The pattern of namespaces is empty"),
-])
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["freeze", "-A", "-n", "default"], 2, "Either --all-namespaces or --namespace can be used, not both."),
+        (
+            ["resume", "-P", "absent"],
+            1,
+            "The peering object 'absent' cluster-wide does not exist (clusterkopfpeerings.v1.",
+        ),
+        (["freeze", "-n", "default", "-P", "absent"], 1, "The peering object 'absent' in 'default' does not exist"),
+        (["resume", "-n", "ns*"], 1, "There are no namespaces that match ns*."),
+        (["freeze", "-n", ""], 1, "The pattern of namespaces is empty"),
+    ],
+)
 def test_mistakes_are_explained(cluster: LocalCluster, args: list[str], code: int, message: str) -> None:
     result = invoke(cluster, *args)
     assert result.returncode == code
@@ -124,14 +147,18 @@ def test_missing_kinds_are_explained(tmp_path: pathlib.Path) -> None:
 # ------------------------------------------------------------------ running
 
 
-@pytest.mark.parametrize(("args", "env", "expected"), [
-    ([], {}, 0),
-    (["-p", "-5"], {}, -5),
-    ([], {"KOPF_RUN_PRIORITY": "5"}, 5),
-    (["--dev"], {"KOPF_RUN_PRIORITY": "5"}, 666),
-    ([], {"KOPF_RUN_DEV": "true", "KOPF_RUN_PRIORITY": "5"}, 666),
-    (["--dev", "--priority=5"], {}, 5),
-], ids=str)
+@pytest.mark.parametrize(
+    ("args", "env", "expected"),
+    [
+        ([], {}, 0),
+        (["-p", "-5"], {}, -5),
+        ([], {"KOPF_RUN_PRIORITY": "5"}, 5),
+        (["--dev"], {"KOPF_RUN_PRIORITY": "5"}, 666),
+        ([], {"KOPF_RUN_DEV": "true", "KOPF_RUN_PRIORITY": "5"}, 666),
+        (["--dev", "--priority=5"], {}, 5),
+    ],
+    ids=str,
+)
 def test_priorities(start: Starter, cluster: LocalCluster, args: list[str], env: dict[str, str], expected: int) -> None:
     with start("run", "--verbose", *args, HANDLERS, kubeconfig=cluster.kubeconfig, **env) as process:
         process.wait_for("Keep-alive in 'default' cluster-wide: ok.")
@@ -166,7 +193,8 @@ def test_killed_operators_are_replaced(start: Starter, cluster: LocalCluster, tm
         "    settings.peering.lifetime = 2\n"
         "@kopf.on.create('kopfexamples')\n"
         "def create_fn(**_):\n"
-        "    pass\n")
+        "    pass\n"
+    )
     with start("run", "--priority=5", "quick.py", kubeconfig=cluster.kubeconfig) as victim:
         victim.wait_for("authentication has finished")
         other = start("run", "--verbose", "quick.py", kubeconfig=cluster.kubeconfig, log="other.log")

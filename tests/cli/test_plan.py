@@ -1,4 +1,5 @@
 """``kopf plan``: what an operator would write; nothing is written."""
+
 from __future__ import annotations
 
 import json
@@ -68,11 +69,18 @@ def handlers(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.fixture
 def plan(cluster: LocalCluster, tmp_path: pathlib.Path) -> Plan:
     """Run the command; make sure that nothing is written."""
+
     def plan(*args: str) -> Planning:
         before = list_everything(cluster)
         result = subprocess.run(
-            [sys.executable, "-m", "kopf", "plan", *args], capture_output=True, text=True, check=False,
-            timeout=PATIENCE, cwd=tmp_path, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
+            [sys.executable, "-m", "kopf", "plan", *args],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+            cwd=tmp_path,
+            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+        )
         assert list_everything(cluster) == before
         assert result.returncode == 2 or "Traceback" not in result.stderr
         return result
@@ -128,7 +136,10 @@ def test_called_handlers(cluster: LocalCluster, plan: Plan, handlers: pathlib.Pa
 
 
 def test_settled_operators_have_nothing_to_do(
-        cluster: LocalCluster, plan: Plan, handlers: pathlib.Path, start: Starter,
+    cluster: LocalCluster,
+    plan: Plan,
+    handlers: pathlib.Path,
+    start: Starter,
 ) -> None:
     """After an edit of the code, there are exactly the intended writes."""
     handlers.write_text(handlers.read_text().partition("@kopf.timer")[0])
@@ -140,12 +151,16 @@ def test_settled_operators_have_nothing_to_do(
         assert "There is nothing to be done.\n" in result.stdout
 
     text = handlers.read_text()
-    handlers.write_text(text.replace('@kopf.on.update', '@kopf.on.resume("kopfexamples")\n@kopf.on.update')
-                        .replace('str(spec["size"])', '"edited"'))
+    handlers.write_text(
+        text.replace("@kopf.on.update", '@kopf.on.resume("kopfexamples")\n@kopf.on.update').replace(
+            'str(spec["size"])', '"edited"'
+        )
+    )
     result = plan("handlers.py", "--call")
     assert result.returncode == 1
     assert [line for line in result.stdout.splitlines() if line.startswith(("    -", "    +"))] == [
-        "    -  size: '1'", "    +  size: edited",
+        "    -  size: '1'",
+        "    +  size: edited",
     ]
     handlers.write_text(text)
 
@@ -176,8 +191,10 @@ def test_it_is_for_programs_too(cluster: LocalCluster, plan: Plan, handlers: pat
     assert "status" not in by_names["kopfexamples.kopf.dev"]["before"]
     assert by_names["kopfexamples.kopf.dev"]["after"]["status"]["size"] == 1
     assert {(call["handler"], call["reason"], call["called"]) for call in report["calls"]} == {
-        ("Handler 'ensure_fn'", "create", True), ("Handler 'resume_fn'", "create", True),
-        ("Timer 'timer_fn'", "timer", True), ("Daemon 'daemon_fn'", "daemon", False),
+        ("Handler 'ensure_fn'", "create", True),
+        ("Handler 'resume_fn'", "create", True),
+        ("Timer 'timer_fn'", "timer", True),
+        ("Daemon 'daemon_fn'", "daemon", False),
     }
     assert report["events"] == [
         {"object": "KopfExample obj", "type": "Normal", "reason": "Resumed", "message": "It goes on."},
@@ -205,10 +222,14 @@ SECRETS = """
 def test_nothing_of_secrets_is_shown(cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path) -> None:
     (tmp_path / "handlers.py").write_text(textwrap.dedent(SECRETS))
     put(cluster)
-    cluster.apply({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "obj", "namespace": "default"},
-        "data": {"a": "YS1zZWNyZXQ=", "b": "Yi1zZWNyZXQ="},
-    })
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "obj", "namespace": "default"},
+            "data": {"a": "YS1zZWNyZXQ=", "b": "Yi1zZWNyZXQ="},
+        }
+    )
     for args in [[], ["--json"]]:
         result = plan("handlers.py", "--call", *args)
         assert result.returncode == 1, result.stderr
@@ -237,15 +258,23 @@ def test_failures(cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path) -> 
     assert "! APIUnprocessableError: " in result.stdout
 
 
-@pytest.mark.parametrize(("content", "args", "text"), [
-    (HANDLERS, ["-n", "ns", "-A"], "Either --all-namespaces or --namespace can be used"),
-    ("", [], "Nothing to plan: there are no handlers."),
-    ("import kopf\nkopf.on.create('kopfexamples', retires=1)", [], "Did you mean 'retries'?"),
-    ("import kopf\nkopf.on.create('kopfexamples')(lambda spce: None)", [], "'spce'"),
-    ("import kopf\n@kopf.on.startup()\ndef fn(**_): raise Exception('boom')", [], "fn"),
-])
+@pytest.mark.parametrize(
+    ("content", "args", "text"),
+    [
+        (HANDLERS, ["-n", "ns", "-A"], "Either --all-namespaces or --namespace can be used"),
+        ("", [], "Nothing to plan: there are no handlers."),
+        ("import kopf\nkopf.on.create('kopfexamples', retires=1)", [], "Did you mean 'retries'?"),
+        ("import kopf\nkopf.on.create('kopfexamples')(lambda spce: None)", [], "'spce'"),
+        ("import kopf\n@kopf.on.startup()\ndef fn(**_): raise Exception('boom')", [], "fn"),
+    ],
+)
 def test_what_cannot_be_planned(
-        cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path, content: str, args: list[str], text: str,
+    cluster: LocalCluster,
+    plan: Plan,
+    tmp_path: pathlib.Path,
+    content: str,
+    args: list[str],
+    text: str,
 ) -> None:
     (tmp_path / "handlers.py").write_text(textwrap.dedent(content))
     result = plan("handlers.py", *args)
@@ -265,7 +294,10 @@ RECONCILERS = """
 
 
 def test_reconcilers_are_called_by_default(
-        cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path, start: Starter,
+    cluster: LocalCluster,
+    plan: Plan,
+    tmp_path: pathlib.Path,
+    start: Starter,
 ) -> None:
     handlers = tmp_path / "handlers.py"
     handlers.write_text(textwrap.dedent(RECONCILERS))
@@ -288,7 +320,8 @@ def test_reconcilers_are_called_by_default(
     assert result.returncode == 1
     lines = [line for line in result.stdout.splitlines() if not line.startswith(" ")]
     assert sorted(lines) == [
-        "+ configmaps default/three", "- configmaps default/one",
+        "+ configmaps default/three",
+        "- configmaps default/one",
         "1 to create, 1 to change, 1 to delete; 0 calls of handlers whose writes are not known.",
         "~ configmaps default/two",
     ]
@@ -305,7 +338,9 @@ def test_foreign_objects_are_errors(cluster: LocalCluster, plan: Plan, tmp_path:
 
 
 def test_what_cannot_be_listed_is_not_taken_for_settled(
-        cluster: LocalCluster, plan: Plan, handlers: pathlib.Path,
+    cluster: LocalCluster,
+    plan: Plan,
+    handlers: pathlib.Path,
 ) -> None:
     put(cluster, size=1)
     cluster.faults.inject(verb="list", resource="kopfexamples.kopf.dev", status=403, agent="kopf/")
@@ -315,12 +350,19 @@ def test_what_cannot_be_listed_is_not_taken_for_settled(
     assert "There is nothing to be done" not in result.stdout
 
 
-@pytest.mark.parametrize(("declaration", "name"), [
-    ('@kopf.reconcile("absents.example.com", owns=["configmaps"])', "absents.example.com"),
-    ('@kopf.on.create(kind="Absent")', "Absent"),
-])
+@pytest.mark.parametrize(
+    ("declaration", "name"),
+    [
+        ('@kopf.reconcile("absents.example.com", owns=["configmaps"])', "absents.example.com"),
+        ('@kopf.on.create(kind="Absent")', "Absent"),
+    ],
+)
 def test_what_is_not_defined_is_not_taken_for_settled(
-        cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path, declaration: str, name: str,
+    cluster: LocalCluster,
+    plan: Plan,
+    tmp_path: pathlib.Path,
+    declaration: str,
+    name: str,
 ) -> None:
     (tmp_path / "handlers.py").write_text(f"import kopf\n\n{declaration}\ndef fn(**_): ...\n")
     result = plan("handlers.py")

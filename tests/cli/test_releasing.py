@@ -1,4 +1,5 @@
 """``kopf release``: what is held by an operator that does not exist anymore, is let go."""
+
 from __future__ import annotations
 
 import os
@@ -31,8 +32,13 @@ def get_finalizers(cluster: LocalCluster, name: str, namespace: str = "default")
 
 def invoke(cluster: LocalCluster, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "kopf", "release", *args], capture_output=True, text=True, check=False, timeout=PATIENCE,
-        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
+        [sys.executable, "-m", "kopf", "release", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
+        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+    )
 
 
 @pytest.fixture
@@ -40,13 +46,20 @@ def cluster(cluster: LocalCluster) -> LocalCluster:
     """The same cluster, with objects in all states."""
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
     for name, namespace, finalizers in [
-        ("alive", "default", [THEIRS, FINALIZER]), ("dying", "default", [FINALIZER]), ("free", "default", [THEIRS]),
-        ("alive", "other", [FINALIZER]), ("custom", "default", ["example.com/ours"]),
+        ("alive", "default", [THEIRS, FINALIZER]),
+        ("dying", "default", [FINALIZER]),
+        ("free", "default", [THEIRS]),
+        ("alive", "other", [FINALIZER]),
+        ("custom", "default", ["example.com/ours"]),
     ]:
-        cluster.apply({
-            "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-            "metadata": {"name": name, "namespace": namespace, "finalizers": finalizers}, "spec": {"duration": "1m"},
-        })
+        cluster.apply(
+            {
+                "apiVersion": "kopf.dev/v1",
+                "kind": "KopfExample",
+                "metadata": {"name": name, "namespace": namespace, "finalizers": finalizers},
+                "spec": {"duration": "1m"},
+            }
+        )
     request(cluster, "DELETE", PATH.format("default", "dying"))
     return cluster
 
@@ -55,7 +68,9 @@ def test_everything_in_the_cluster(cluster: LocalCluster) -> None:
     result = invoke(cluster, "kopfexamples.kopf.dev", "--all-namespaces")
     assert result.returncode == 0, result.stderr
     assert sorted(result.stdout.splitlines()) == [
-        "3 objects are released.", "kopfexamples.kopf.dev default/alive", "kopfexamples.kopf.dev default/dying",
+        "3 objects are released.",
+        "kopfexamples.kopf.dev default/alive",
+        "kopfexamples.kopf.dev default/dying",
         "kopfexamples.kopf.dev other/alive",
     ]
     assert get_finalizers(cluster, "alive") == [THEIRS]

@@ -1,4 +1,5 @@
 """``kopf run --record`` and ``kopf replay`` as users start them: an incident in a cluster becomes a test."""
+
 from __future__ import annotations
 
 import itertools
@@ -72,16 +73,33 @@ def make_trouble(cluster: LocalCluster) -> None:
 
 
 def record(
-        start: Starter, cluster: LocalCluster, *options: str, signum: signal.Signals,
-        steps: int = 2, calm_steps: int = 0,
+    start: Starter,
+    cluster: LocalCluster,
+    *options: str,
+    signum: signal.Signals,
+    steps: int = 2,
+    calm_steps: int = 0,
 ) -> None:
     """Record an incident: objects come and change in trouble, until the operator is stopped or killed."""
-    cluster.create({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": PASSWORD},
-    })
+    cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "s"},
+            "stringData": {"password": PASSWORD},
+        }
+    )
     with start(
-        "run", "-A", "--standalone", "--record", "recording", "--record-random", *options, "handlers.py",
-        kubeconfig=cluster.kubeconfig, KOPF_RUN_VERBOSE="true",
+        "run",
+        "-A",
+        "--standalone",
+        "--record",
+        "recording",
+        "--record-random",
+        *options,
+        "handlers.py",
+        kubeconfig=cluster.kubeconfig,
+        KOPF_RUN_VERBOSE="true",
     ) as process:
         process.wait_for("Handler 'secret_fn' is invoked|secret_fn.*succeeded")
         make_trouble(cluster)
@@ -120,7 +138,10 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_an_incident_is_replayed(
-        start: Starter, cluster: LocalCluster, folder: pathlib.Path, signum: signal.Signals,
+    start: Starter,
+    cluster: LocalCluster,
+    folder: pathlib.Path,
+    signum: signal.Signals,
 ) -> None:
     record(start, cluster, signum=signum)
     with start("replay", "recording", "handlers.py") as process:
@@ -171,7 +192,10 @@ def test_nothing_secret_is_recorded(start: Starter, cluster: LocalCluster, folde
 
 
 def test_the_latest_of_a_large_recording_is_replayed(
-        start: Starter, cluster: LocalCluster, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    start: Starter,
+    cluster: LocalCluster,
+    folder: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("kopf._replay.comparison._WARM_UP", 1.0)
     record(start, cluster, "--record-limit", "80Ki", signum=signal.SIGTERM, steps=20, calm_steps=3)
@@ -211,14 +235,17 @@ def test_sizes_must_be_sizes(start: Starter, size: str) -> None:
     assert not os.path.exists("recording")
 
 
-@pytest.mark.parametrize(("args", "message"), [
-    (["nosuch", "handlers.py"], "No such file or directory"),
-    (["handlers.py", "handlers.py"], "nothing in it that can be read"),
-    (["recording"], "Nothing to replay it with"),
-    (["recording", "nosuch.py"], "there is no such file"),
-    (["recording", "broken.py"], "No way."),
-    ([], "Missing argument"),
-])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nosuch", "handlers.py"], "No such file or directory"),
+        (["handlers.py", "handlers.py"], "nothing in it that can be read"),
+        (["recording"], "Nothing to replay it with"),
+        (["recording", "nosuch.py"], "there is no such file"),
+        (["recording", "broken.py"], "No way."),
+        ([], "Missing argument"),
+    ],
+)
 def test_unusable_recordings_and_handlers(start: Starter, folder: pathlib.Path, args: list[str], message: str) -> None:
     (folder / "broken.py").write_text("raise ValueError('No way.')")
     with start("replay", *args) as process:
@@ -228,7 +255,16 @@ def test_unusable_recordings_and_handlers(start: Starter, folder: pathlib.Path, 
 
 def test_options_of_the_operator_are_recorded(start: Starter, cluster: LocalCluster, folder: pathlib.Path) -> None:
     with start(
-        "run", "-n", "default", "-n", "other-*", "--priority", "7", "--record", "recording", "handlers.py",
+        "run",
+        "-n",
+        "default",
+        "-n",
+        "other-*",
+        "--priority",
+        "7",
+        "--record",
+        "recording",
+        "handlers.py",
         kubeconfig=cluster.kubeconfig,
     ) as process:
         process.wait_for("secret_fn|Default peering object is not found")

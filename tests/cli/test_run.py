@@ -63,14 +63,17 @@ def test_ctrl_c_stops_the_operator(start: Starter, cluster: LocalCluster) -> Non
 
 
 def test_interrupts_stop_the_operators_that_scripts_have_started_in_the_background(
-        cluster: LocalCluster, tmp_path: pathlib.Path,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
 ) -> None:
     """Shells start such commands with SIGINT ignored."""
     command = f"{shlex.quote(sys.executable)} -m kopf run -A --standalone {shlex.quote(HANDLERS)}"
     waiting = "until grep -q 'authentication has finished' log; do sleep 0.1; done"
     script = f"{command} >log 2>&1 & {waiting}; kill -INT $!; wait $!"
     with subprocess.Popen(
-        ["sh", "-c", script], cwd=tmp_path, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
         start_new_session=True,
     ) as shell:
         try:
@@ -83,14 +86,17 @@ def test_interrupts_stop_the_operators_that_scripts_have_started_in_the_backgrou
 
 @pytest.mark.loops
 def test_second_signal_stops_the_operator_at_once(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
 ) -> None:
     (tmp_path / "stuck.py").write_text(
         "import time, kopf\n"
         "@kopf.on.create('kopfexamples')\n"
         "def create_fn(logger, **_):\n"
         "    logger.info('stuck')\n"
-        "    time.sleep(1000)\n")
+        "    time.sleep(1000)\n"
+    )
     with start("run", "stuck.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)
@@ -116,7 +122,8 @@ def test_hung_handlers_do_not_hold_the_exit(start: Starter, cluster: LocalCluste
         "@kopf.daemon('kopfexamples', cancellation_timeout=0.1)\n"
         "def daemon_fn(logger, **_):\n"
         "    logger.info('stuck')\n"
-        "    threading.Event().wait()\n")
+        "    threading.Event().wait()\n"
+    )
     with start("run", "--standalone", "stuck.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)
@@ -129,14 +136,18 @@ def test_hung_handlers_do_not_hold_the_exit(start: Starter, cluster: LocalCluste
 @pytest.mark.loops
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_cleanup_handlers_are_called_when_stopped_by_signals(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, signum: signal.Signals,
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    signum: signal.Signals,
 ) -> None:
     (tmp_path / "handlers.py").write_text(
         "import asyncio, kopf\n"
         "@kopf.on.cleanup()\n"
         "async def cleanup_fn(logger, **_):\n"
         "    await asyncio.sleep(0.1)\n"
-        "    logger.info('It is clean.')\n")
+        "    logger.info('It is clean.')\n"
+    )
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
         process.send_signal(signum)
@@ -154,7 +165,8 @@ def test_the_last_resort_to_exit(start: Starter, cluster: LocalCluster, tmp_path
         "    settings.process.ultimate_exiting_timeout = 0.5\n"
         "@kopf.on.cleanup()\n"
         "async def cleanup_fn(**_):\n"
-        f"    {'time.sleep(1000)' if how == 'blocked' else 'await asyncio.sleep(1000)'}\n")
+        f"    {'time.sleep(1000)' if how == 'blocked' else 'await asyncio.sleep(1000)'}\n"
+    )
     with start("run", "--standalone", "stuck.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
         process.send_signal(signal.SIGTERM)
@@ -181,9 +193,16 @@ def test_hung_servers_do_not_hold_the_exit(start: Starter, tmp_path: pathlib.Pat
 
 
 def write_kubeconfig(path: pathlib.Path, url: str) -> None:
-    path.write_text(json.dumps({
-        "current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
-        "clusters": [{"name": "x", "cluster": {"server": url}}], "users": [{"name": "x", "user": {"token": "x"}}]}))
+    path.write_text(
+        json.dumps(
+            {
+                "current-context": "x",
+                "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+                "clusters": [{"name": "x", "cluster": {"server": url}}],
+                "users": [{"name": "x", "user": {"token": "x"}}],
+            }
+        )
+    )
 
 
 def test_options_by_environment_variables(start: Starter, cluster: LocalCluster) -> None:
@@ -200,29 +219,35 @@ def test_options_by_environment_variables(start: Starter, cluster: LocalCluster)
     assert line["severity"] == "info"
 
 
-@pytest.mark.parametrize(("name", "value", "expected"), [
-    ("KOPF_RUN_ALL_NAMESPACES", "true", {"clusterwide": True}),
-    ("KOPF_RUN_CLUSTERWIDE", "true", {"clusterwide": True}),
-    ("KOPF_RUN_NAMESPACE", "a b-*,!c", {"namespaces": ("a", "b-*,!c")}),
-    ("KOPF_RUN_NAMESPACES", "a b", {"namespaces": ("a", "b")}),
-    ("KOPF_RUN_STANDALONE", "yes", {"standalone": True}),
-    ("KOPF_RUN_PEERING", "x", {"peering_name": "x"}),
-    ("KOPF_RUN_PEERING_NAME", "x", {"peering_name": "x"}),
-    ("KOPF_RUN_PRIORITY", "123", {"priority": 123}),
-    ("KOPF_RUN_DEV", "1", {"dev": True}),
-    ("KOPF_RUN_LIVENESS", "http://:1/", {"liveness_endpoint": "http://:1/"}),
-    ("KOPF_RUN_LIVENESS_ENDPOINT", "http://:1/", {"liveness_endpoint": "http://:1/"}),
-    ("KOPF_RUN_MODULE", "a.b c", {"modules": ("a.b", "c")}),
-    ("KOPF_RUN_VERBOSE", "1", {"verbose": True}),
-    ("KOPF_RUN_DEBUG", "1", {"debug": True}),
-    ("KOPF_RUN_QUIET", "1", {"quiet": True}),
-    ("KOPF_RUN_LOG_FORMAT", "json", {"log_format": kopf.LogFormat.JSON}),
-    ("KOPF_RUN_LOG_PREFIX", "false", {"log_prefix": False}),
-    ("KOPF_RUN_LOG_REFKEY", "x", {"log_refkey": "x"}),
-    ("KOPF_RUN_LOG_CONFIG", __file__, {"log_config": pathlib.Path(__file__)}),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("KOPF_RUN_ALL_NAMESPACES", "true", {"clusterwide": True}),
+        ("KOPF_RUN_CLUSTERWIDE", "true", {"clusterwide": True}),
+        ("KOPF_RUN_NAMESPACE", "a b-*,!c", {"namespaces": ("a", "b-*,!c")}),
+        ("KOPF_RUN_NAMESPACES", "a b", {"namespaces": ("a", "b")}),
+        ("KOPF_RUN_STANDALONE", "yes", {"standalone": True}),
+        ("KOPF_RUN_PEERING", "x", {"peering_name": "x"}),
+        ("KOPF_RUN_PEERING_NAME", "x", {"peering_name": "x"}),
+        ("KOPF_RUN_PRIORITY", "123", {"priority": 123}),
+        ("KOPF_RUN_DEV", "1", {"dev": True}),
+        ("KOPF_RUN_LIVENESS", "http://:1/", {"liveness_endpoint": "http://:1/"}),
+        ("KOPF_RUN_LIVENESS_ENDPOINT", "http://:1/", {"liveness_endpoint": "http://:1/"}),
+        ("KOPF_RUN_MODULE", "a.b c", {"modules": ("a.b", "c")}),
+        ("KOPF_RUN_VERBOSE", "1", {"verbose": True}),
+        ("KOPF_RUN_DEBUG", "1", {"debug": True}),
+        ("KOPF_RUN_QUIET", "1", {"quiet": True}),
+        ("KOPF_RUN_LOG_FORMAT", "json", {"log_format": kopf.LogFormat.JSON}),
+        ("KOPF_RUN_LOG_PREFIX", "false", {"log_prefix": False}),
+        ("KOPF_RUN_LOG_REFKEY", "x", {"log_refkey": "x"}),
+        ("KOPF_RUN_LOG_CONFIG", __file__, {"log_config": pathlib.Path(__file__)}),
+    ],
+)
 def test_every_option_has_a_variable(
-        monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    expected: dict[str, Any],
 ) -> None:
     monkeypatch.setenv(name, value)
     context = get_run().make_context("run", [], auto_envvar_prefix="KOPF_RUN")
@@ -230,19 +255,23 @@ def test_every_option_has_a_variable(
     assert context.params[key] == parsed
 
 
-@pytest.mark.parametrize(("args", "expected"), [
-    (["-A"], {"clusterwide": True}),
-    (["-n", "a", "--namespace=b"], {"namespaces": ("a", "b")}),
-    (["-L", "http://:1/"], {"liveness_endpoint": "http://:1/"}),
-    (["-P", "x", "-p", "1"], {"peering_name": "x", "priority": 1}),
-    (["-m", "a", "--module=b", "c.py"], {"modules": ("a", "b"), "paths": ("c.py",)}),
-    (["-v"], {"verbose": True}),
-    (["-d"], {"debug": True}),
-    (["-q"], {"quiet": True}),
-    (["--no-log-prefix"], {"log_prefix": False}),
-    (["--log-prefix"], {"log_prefix": True}),
-    ([], {"log_prefix": None, "standalone": None, "priority": None, "dev": False, "clusterwide": False}),
-], ids=str)
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["-A"], {"clusterwide": True}),
+        (["-n", "a", "--namespace=b"], {"namespaces": ("a", "b")}),
+        (["-L", "http://:1/"], {"liveness_endpoint": "http://:1/"}),
+        (["-P", "x", "-p", "1"], {"peering_name": "x", "priority": 1}),
+        (["-m", "a", "--module=b", "c.py"], {"modules": ("a", "b"), "paths": ("c.py",)}),
+        (["-v"], {"verbose": True}),
+        (["-d"], {"debug": True}),
+        (["-q"], {"quiet": True}),
+        (["--no-log-prefix"], {"log_prefix": False}),
+        (["--log-prefix"], {"log_prefix": True}),
+        ([], {"log_prefix": None, "standalone": None, "priority": None, "dev": False, "clusterwide": False}),
+    ],
+    ids=str,
+)
 def test_options_as_known_to_users(args: list[str], expected: dict[str, Any]) -> None:
     params = get_run().make_context("run", [*args]).params
     assert {key: params[key] for key in expected} == expected
@@ -263,11 +292,7 @@ def test_files_and_modules_together(start: Starter, cluster: LocalCluster, tmp_p
     paths = ["file1.py", "file2.py", "package1/module1.py", "package2/module2.py"]
     for path in paths:
         name = pathlib.Path(path).stem
-        (tmp_path / path).write_text(
-            "import kopf\n"
-            "@kopf.on.create('kopfexamples')\n"
-            f"def {name}_fn(**_):\n"
-            "    pass\n")
+        (tmp_path / path).write_text(f"import kopf\n@kopf.on.create('kopfexamples')\ndef {name}_fn(**_):\n    pass\n")
     args = ["file1.py", "file2.py", "-m", "package1.module1", "--module", "package2.module2"]
     with start("run", *args, kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
@@ -279,13 +304,17 @@ def test_files_and_modules_together(start: Starter, cluster: LocalCluster, tmp_p
 
 @pytest.mark.loops
 def test_fast_event_loops_are_used_if_installed(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, loop: str,
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    loop: str,
 ) -> None:
     (tmp_path / "handlers.py").write_text(
         "import asyncio, kopf\n"
         "@kopf.on.startup()\n"
         "async def startup_fn(logger, **_):\n"
-        "    logger.info(f'It is {type(asyncio.get_running_loop()).__module__}.')\n")
+        "    logger.info(f'It is {type(asyncio.get_running_loop()).__module__}.')\n"
+    )
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for(rf"It is {loop}\.")
 
@@ -293,10 +322,15 @@ def test_fast_event_loops_are_used_if_installed(
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="it is about the allocator of glibc")
 @pytest.mark.parametrize(("env", "outcome"), [({}, "True"), ({"MALLOC_MMAP_THRESHOLD_": "1048576"}, "False")])
 def test_big_blocks_are_given_back_when_freed_unless_the_user_has_decided(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, env: dict[str, str], outcome: str,
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    env: dict[str, str],
+    outcome: str,
 ) -> None:
     """By default, glibc takes them from the heap once the first one of the size is freed, and the heap only grows."""
-    (tmp_path / "handlers.py").write_text(textwrap.dedent("""
+    (tmp_path / "handlers.py").write_text(
+        textwrap.dedent("""
         import ctypes, kopf
 
         class Mallinfo(ctypes.Structure):
@@ -314,19 +348,30 @@ def test_big_blocks_are_given_back_when_freed_unless_the_user_has_decided(
             before = mallinfo().hblks
             second = bytearray(256 * 1024)
             logger.info(f"They are from the system: {mallinfo().hblks == before + 1}.")
-    """))
+    """)
+    )
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig, **env) as process:
         process.wait_for(f"They are from the system: {outcome}.")
 
 
-@pytest.mark.parametrize(("code", "outcome"), [
-    ("pass", "rarely, without what was there"),
-    ("gc.set_threshold(701)", "as decided"), ("gc.disable()", "as decided"), ("gc.freeze()", "as decided"),
-])
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ("pass", "rarely, without what was there"),
+        ("gc.set_threshold(701)", "as decided"),
+        ("gc.disable()", "as decided"),
+        ("gc.freeze()", "as decided"),
+    ],
+)
 def test_garbage_is_looked_for_rarely_unless_the_user_has_decided(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, code: str, outcome: str,
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    code: str,
+    outcome: str,
 ) -> None:
-    (tmp_path / "handlers.py").write_text(textwrap.dedent(f"""
+    (tmp_path / "handlers.py").write_text(
+        textwrap.dedent(f"""
         import gc, kopf
 
         gc.unfreeze()
@@ -339,13 +384,16 @@ def test_garbage_is_looked_for_rarely_unless_the_user_has_decided(
                 logger.info("It is as decided.")
             elif gc.get_threshold()[0] > decided[1][0] and gc.get_freeze_count() > 10_000:
                 logger.info("It is rarely, without what was there.")
-    """))
+    """)
+    )
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for(f"It is {outcome}.")
 
 
 def test_controls_for_those_who_call_it_from_python(
-        cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, registry: OperatorRegistry,
+    cluster: LocalCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    registry: OperatorRegistry,
 ) -> None:
     """They are what cannot be passed in the command line."""
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
@@ -363,7 +411,8 @@ def test_controls_for_those_who_call_it_from_python(
             assert credentials is not None
             runner.get_loop().call_soon(lambda: vault.populate([credentials]))
             controls = CLIControls(
-                ready_flag=ready, stop_flag=stop, vault=vault, registry=own, settings=settings, loop=runner.get_loop())
+                ready_flag=ready, stop_flag=stop, vault=vault, registry=own, settings=settings, loop=runner.get_loop()
+            )
             result = CliRunner().invoke(main, ["run", "-q"], obj=controls)
             assert result.exit_code == 0, result.output
             assert seen == [settings, runner.get_loop()]
@@ -391,10 +440,8 @@ def test_no_way_to_log_in_is_one_clear_message(start: Starter) -> None:
 
 def test_failed_startup_is_one_clear_message(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     (tmp_path / "handlers.py").write_text(
-        "import kopf\n"
-        "@kopf.on.startup()\n"
-        "def start_fn(**_):\n"
-        "    raise kopf.PermanentError('not today')\n")
+        "import kopf\n@kopf.on.startup()\ndef start_fn(**_):\n    raise kopf.PermanentError('not today')\n"
+    )
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
         assert process.wait() == 1
         [line] = [line for line in process.output.splitlines() if "CRITICAL" in line]
@@ -435,31 +482,37 @@ def test_sources_are_reported_even_if_loading_fails(registry: OperatorRegistry, 
     assert str(tmp_path.resolve() / "some_good.py") in report.read_text().splitlines()
 
 
-@pytest.mark.parametrize(("args", "explanation"), [
-    ([], "Nothing to run. Name the files with handlers, or modules with -m."),
-    (["-A", "-n", "default", HANDLERS], "Either --all-namespaces or --namespace can be used, not both."),
-])
+@pytest.mark.parametrize(
+    ("args", "explanation"),
+    [
+        ([], "Nothing to run. Name the files with handlers, or modules with -m."),
+        (["-A", "-n", "default", HANDLERS], "Either --all-namespaces or --namespace can be used, not both."),
+    ],
+)
 def test_commands_that_make_no_sense(registry: OperatorRegistry, args: list[str], explanation: str) -> None:
     code, output = invoke(*args)
     assert code == 2
     assert explanation in output
 
 
-@pytest.mark.parametrize(("option", "explanation"), [
-    ("--liveness=https://localhost:8080/", "must be of HTTP, for example: http://0.0.0.0:8080/healthz"),
-    ("--liveness=http://localhost:port/", "is not a URL"),
-    ("--metrics=8080", "example: http://0.0.0.0:8080/metrics"),
-    ("--metrics=https://localhost:8080/metrics", "must be of HTTP, for example: http://0.0.0.0:8080/metrics"),
-    ("--metrics=http://localhost:port/", "is not a URL"),
-    ("--console=127.0.0.1:8090", "'127.0.0.1:8090' must be of HTTP, for example: http://0.0.0.0:8080/"),
-    ("--namespace=", "The pattern of namespaces is empty"),
-    ("--namespace=a,,b", "The pattern of namespaces is empty, or a part of it"),
-    ("--priority=high", "'high' is not a valid integer"),
-    ("--log-format=unknown", "'unknown' is not one of 'plain', 'full', 'json'"),
-    ("--log-format=%(unknown", "'%(unknown' is not a format string"),
-    ("--log-config=nonexistent.yaml", "File 'nonexistent.yaml' does not exist"),
-    ("--unknown", "No such option"),
-])
+@pytest.mark.parametrize(
+    ("option", "explanation"),
+    [
+        ("--liveness=https://localhost:8080/", "must be of HTTP, for example: http://0.0.0.0:8080/healthz"),
+        ("--liveness=http://localhost:port/", "is not a URL"),
+        ("--metrics=8080", "example: http://0.0.0.0:8080/metrics"),
+        ("--metrics=https://localhost:8080/metrics", "must be of HTTP, for example: http://0.0.0.0:8080/metrics"),
+        ("--metrics=http://localhost:port/", "is not a URL"),
+        ("--console=127.0.0.1:8090", "'127.0.0.1:8090' must be of HTTP, for example: http://0.0.0.0:8080/"),
+        ("--namespace=", "The pattern of namespaces is empty"),
+        ("--namespace=a,,b", "The pattern of namespaces is empty, or a part of it"),
+        ("--priority=high", "'high' is not a valid integer"),
+        ("--log-format=unknown", "'unknown' is not one of 'plain', 'full', 'json'"),
+        ("--log-format=%(unknown", "'%(unknown' is not a format string"),
+        ("--log-config=nonexistent.yaml", "File 'nonexistent.yaml' does not exist"),
+        ("--unknown", "No such option"),
+    ],
+)
 def test_bad_options(registry: OperatorRegistry, option: str, explanation: str) -> None:
     code, output = invoke(option, HANDLERS)
     assert code == 2
@@ -471,11 +524,7 @@ def test_bad_options(registry: OperatorRegistry, option: str, explanation: str) 
 
 
 def test_liveness_endpoints(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "handlers.py").write_text(
-        "import kopf\n"
-        "@kopf.on.probe()\n"
-        "def probe_fn(**_):\n"
-        "    return 'fine'\n")
+    (tmp_path / "handlers.py").write_text("import kopf\n@kopf.on.probe()\ndef probe_fn(**_):\n    return 'fine'\n")
     env = {"KOPF_RUN_LIVENESS": "http://127.0.0.1:0/healthz", "KOPF_RUN_STANDALONE": "yes"}
     with start("run", "--verbose", "handlers.py", kubeconfig=cluster.kubeconfig, **env) as process:
         url = process.wait_for(r"Serving the health at (http://\S+)")[1]
@@ -489,7 +538,8 @@ def test_unreachable_clusters_are_one_clear_message(start: Starter, tmp_path: pa
         "import kopf\n"
         "@kopf.on.startup()\n"
         "def startup_fn(settings, **_):\n"
-        "    settings.networking.error_backoffs = [0.01]\n")
+        "    settings.networking.error_backoffs = [0.01]\n"
+    )
     url = f"http://127.0.0.1:{find_free_port()}"
     kubeconfig = tmp_path / "kubeconfig.yaml"
     write_kubeconfig(kubeconfig, url)
@@ -510,12 +560,16 @@ FAILING = (
     "    helper()\n"
     "@kopf.on.create('kopfexamples', errors=kopf.ErrorsMode.PERMANENT)\n"
     "async def async_fn(**_):\n"
-    "    helper()\n")
+    "    helper()\n"
+)
 
 
 @pytest.mark.parametrize("options", [[], ["--debug"]], ids=["normal", "debug"])
 def test_tracebacks_are_of_the_users_code_unless_debugging(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, options: list[str],
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    options: list[str],
 ) -> None:
     (tmp_path / "handlers.py").write_text(FAILING)
     with start("run", *options, "handlers.py", kubeconfig=cluster.kubeconfig) as process:
@@ -562,14 +616,20 @@ def test_logging_by_a_configuration_file(start: Starter, cluster: LocalCluster, 
     assert line["ref"]["name"] == "obj1"
 
 
-@pytest.mark.parametrize(("content", "explanation"), [
-    ("[1, 2", "while parsing"),
-    ("text", "a mapping is expected"),
-    ("{handlers: {x: {class: unknown.Class}}}", "Unable to configure handler 'x' (Cannot resolve 'unknown.Class'"),
-    ("{version: 3}", "Unsupported version: 3"),
-])
+@pytest.mark.parametrize(
+    ("content", "explanation"),
+    [
+        ("[1, 2", "while parsing"),
+        ("text", "a mapping is expected"),
+        ("{handlers: {x: {class: unknown.Class}}}", "Unable to configure handler 'x' (Cannot resolve 'unknown.Class'"),
+        ("{version: 3}", "Unsupported version: 3"),
+    ],
+)
 def test_bad_configuration_files(
-        registry: OperatorRegistry, tmp_path: pathlib.Path, content: str, explanation: str,
+    registry: OperatorRegistry,
+    tmp_path: pathlib.Path,
+    content: str,
+    explanation: str,
 ) -> None:
     path = tmp_path / "logging.yaml"
     path.write_text(content)
@@ -590,7 +650,8 @@ def test_logging_configured_by_the_users_code(start: Starter, cluster: LocalClus
         "    'root': {'level': 'INFO', 'handlers': ['mine']}})\n"
         "@kopf.on.create('kopfexamples')\n"
         "def create_fn(logger, **_):\n"
-        "    logger.info('hello')\n")
+        "    logger.info('hello')\n"
+    )
     with start("run", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)
@@ -612,17 +673,20 @@ def test_logging_of_applications_is_left_as_it_is(cluster: LocalCluster, tmp_pat
         "async def main():\n"
         "    ready = asyncio.Event()\n"
         "    await kopf.operator(ready_flag=ready, stop_flag=ready)\n"
-        "asyncio.run(main())\n")
+        "asyncio.run(main())\n"
+    )
     env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
     command = [sys.executable, "-c", code]
-    result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True,
-        timeout=PATIENCE, check=True)
+    result = subprocess.run(
+        command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     assert "mine: Initial authentication has finished." in result.stderr.splitlines()
     assert all(line.startswith("mine: ") for line in result.stderr.splitlines())
 
 
 def test_forbidden_webhook_configurations_are_explained(start: Starter, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "admission.py").write_text(textwrap.dedent("""
+    (tmp_path / "admission.py").write_text(
+        textwrap.dedent("""
         import kopf
 
         @kopf.on.startup()
@@ -635,7 +699,8 @@ def test_forbidden_webhook_configurations_are_explained(start: Starter, tmp_path
         @kopf.on.mutate("kopfexamples")
         def check(**_):
             pass
-    """))
+    """)
+    )
     with LocalCluster(authorization="rbac") as cluster:
         cluster.apply(EXAMPLE / "crd.yaml")
         cluster.write_kubeconfig(tmp_path / "jane.yaml", "jane", [])
@@ -648,7 +713,8 @@ def test_forbidden_webhook_configurations_are_explained(start: Starter, tmp_path
 
 def test_functions_that_can_never_work_are_refused_at_once(start: Starter, tmp_path: pathlib.Path) -> None:
     """All of them in one message, before anything else is tried; indices can be declared in other files."""
-    (tmp_path / "handlers.py").write_text(textwrap.dedent("""\
+    (tmp_path / "handlers.py").write_text(
+        textwrap.dedent("""\
         import kopf
 
         @kopf.on.startup()
@@ -666,9 +732,11 @@ def test_functions_that_can_never_work_are_refused_at_once(start: Starter, tmp_p
         @kopf.timer('kopfexamples', interval=1)
         def timer_fn(spec):
             pass
-    """))
+    """)
+    )
     (tmp_path / "indices.py").write_text(
-        "import kopf\n\n@kopf.index('kopfexamples')\ndef some_index(**_):\n    return 1\n")
+        "import kopf\n\n@kopf.index('kopfexamples')\ndef some_index(**_):\n    return 1\n"
+    )
     with start("run", "handlers.py", "indices.py") as process:
         assert process.wait() == 1
         assert process.output.splitlines() == [

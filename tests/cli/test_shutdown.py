@@ -1,4 +1,5 @@
 """Operators exit in the documented times, whatever they are busy with, and whatever hangs in them."""
+
 from __future__ import annotations
 
 import concurrent.futures
@@ -80,8 +81,9 @@ def loading(cluster: LocalCluster) -> Iterator[None]:
             prefix = "hanging" if number % 5 == 0 else "usual"
             name = f"{prefix}-{number % 50}"
             metadata = {"name": name, "namespace": "default", "labels": {"daemonic": str(number % 10 == 1).lower()}}
-            cluster.apply({"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": metadata,
-                           "spec": {"number": number}})
+            cluster.apply(
+                {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": metadata, "spec": {"number": number}}
+            )
             if stopped.wait(0.02):
                 return
 

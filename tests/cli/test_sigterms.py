@@ -4,6 +4,7 @@ Processes that are asked to exit in the middle of everything: what their handler
 The journal is written by the handlers as their last deed. So, what has ended is there, even if its process never got
 to say so. What was only begun, is not there, and is to be done by the next process.
 """
+
 from __future__ import annotations
 
 import collections

@@ -1,4 +1,5 @@
 """What people see at their terminals, and what machines get instead."""
+
 from __future__ import annotations
 
 import pathlib
@@ -66,15 +67,22 @@ def _mask(line: str) -> str:
 FULL = r"^\[20..-..-.. ..:..:..,...\] kopf\._core\.engines\.a \[INFO    \] Initial authentication has finished\.$"
 
 
-@pytest.mark.parametrize(("args", "terminal", "pattern"), [
-    ([], False, FULL),
-    (["--log-format=full"], True, FULL),
-    (["--log-format=plain"], True, r"^Initial authentication has finished\.$"),
-    (["--log-format=json"], True, r'^{"message": "Initial authentication has finished\.", .*}$'),
-    (["--log-refkey=ref"], True, FULL),
-])
+@pytest.mark.parametrize(
+    ("args", "terminal", "pattern"),
+    [
+        ([], False, FULL),
+        (["--log-format=full"], True, FULL),
+        (["--log-format=plain"], True, r"^Initial authentication has finished\.$"),
+        (["--log-format=json"], True, r'^{"message": "Initial authentication has finished\.", .*}$'),
+        (["--log-refkey=ref"], True, FULL),
+    ],
+)
 def test_for_machines(
-        start: Starter, cluster: LocalCluster, args: list[str], terminal: bool, pattern: str,
+    start: Starter,
+    cluster: LocalCluster,
+    args: list[str],
+    terminal: bool,
+    pattern: str,
 ) -> None:
     with start("run", "-A", *args, HANDLERS, kubeconfig=cluster.kubeconfig, terminal=terminal) as process:
         process.wait_for(pattern)
@@ -95,15 +103,22 @@ def test_nothing_is_asked_for_a_line_that_nobody_sees(start: Starter, cluster: L
     assert ("create", "selfsubjectreviews", 201) not in cluster.counters
 
 
-@pytest.mark.parametrize(("env", "terminal", "has_colours"), [
-    ({"NO_COLOR": "1"}, True, False),
-    ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
-    ({"NO_COLOR": "", "FORCE_COLOR": ""}, True, True),
-    ({"FORCE_COLOR": "1"}, False, True),
-    ({"TERM": "dumb"}, True, False),
-])
+@pytest.mark.parametrize(
+    ("env", "terminal", "has_colours"),
+    [
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+        ({"NO_COLOR": "", "FORCE_COLOR": ""}, True, True),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
 def test_colours(
-        start: Starter, cluster: LocalCluster, env: dict[str, str], terminal: bool, has_colours: bool,
+    start: Starter,
+    cluster: LocalCluster,
+    env: dict[str, str],
+    terminal: bool,
+    has_colours: bool,
 ) -> None:
     with start("run", "-A", HANDLERS, kubeconfig=cluster.kubeconfig, terminal=terminal, **env) as process:
         process.wait_for(r"^\S+ \S*INFO \S* ready: ")
@@ -150,8 +165,14 @@ def test_development(start: Starter, tmp_path: pathlib.Path) -> None:
         process.press_ctrl_c()
         assert process.wait() == 0
     lines = [COLOUR.sub("", line) for line in process.output.splitlines()]
-    tags = {"cluster is up": "dev", "is started": "dev", "Applied": "dev", "ready: ": "INFO", "will stop now": "ERROR",
-            "Everything is stopped.": "dev"}
+    tags = {
+        "cluster is up": "dev",
+        "is started": "dev",
+        "Applied": "dev",
+        "ready: ": "INFO",
+        "will stop now": "ERROR",
+        "Everything is stopped.": "dev",
+    }
     for text, tag in tags.items():
         assert any(re.fullmatch(rf"\d\d:\d\d:\d\d {tag:5} .*{text}.*", line) for line in lines), text
     assert "\x1b[1;35mdev  \x1b[0m" in process.output

@@ -1,4 +1,5 @@
 """Traces of a real process: they reach a collector over OTLP, and the logs know of them."""
+
 from __future__ import annotations
 
 import gzip
@@ -44,6 +45,7 @@ OBJ = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": 
 
 class Collector(http.server.BaseHTTPRequestHandler):
     """A stand-in for a collector: it understands OTLP over HTTP, and keeps the spans."""
+
     spans: list[Any]
 
     def do_POST(self) -> None:
@@ -52,8 +54,11 @@ class Collector(http.server.BaseHTTPRequestHandler):
             content = gzip.decompress(content)
         request = ExportTraceServiceRequest.FromString(content)
         self.spans += [
-            span for item in request.resource_spans for scope in item.scope_spans
-            if scope.scope.name == "kopf" for span in scope.spans
+            span
+            for item in request.resource_spans
+            for scope in item.scope_spans
+            if scope.scope.name == "kopf"
+            for span in scope.spans
         ]
         self.send_response(200)
         self.send_header("Content-Length", "0")
@@ -86,14 +91,18 @@ def wait_for_status(cluster: LocalCluster) -> dict[str, Any]:
 
 
 def test_traces_reach_a_collector(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path, collector: tuple[str, list[Any]],
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    collector: tuple[str, list[Any]],
 ) -> None:
     url, spans = collector
     (tmp_path / "handlers.py").write_text(HANDLERS)
     (tmp_path / "sdk.py").write_text(SDK)
     arguments = ["run", "-A", "--standalone", "--log-format=json", "sdk.py", "handlers.py"]
-    with start(*arguments, kubeconfig=cluster.kubeconfig, OTEL_EXPORTER_OTLP_ENDPOINT=url,
-               OTEL_BSP_SCHEDULE_DELAY="100") as process:
+    with start(
+        *arguments, kubeconfig=cluster.kubeconfig, OTEL_EXPORTER_OTLP_ENDPOINT=url, OTEL_BSP_SCHEDULE_DELAY="100"
+    ) as process:
         process.wait_for("Initial authentication has finished")
         cluster.apply(OBJ)
         wait_for_status(cluster)
@@ -114,7 +123,9 @@ def test_traces_reach_a_collector(
 
 @pytest.mark.parametrize("forge", [None])  # nothing is imported before
 def test_nothing_is_traced_by_default(
-        start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path,
+    start: Starter,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
 ) -> None:
     """Although the library is there."""
     (tmp_path / "handlers.py").write_text(HANDLERS)

@@ -1,4 +1,5 @@
 """Broken, slow, and absent libraries of other clients instead of the real ones."""
+
 from __future__ import annotations
 
 import contextlib

@@ -65,5 +65,9 @@ class Plugin:
     def make_stanza(self, *, args: Sequence[object] = (), **fields: Any) -> dict[str, Any]:
         """Make what is in the kubeconfig."""
         return {
-            "apiVersion": V1, "command": str(self.path), "args": list(args), "interactiveMode": "Never", **fields,
+            "apiVersion": V1,
+            "command": str(self.path),
+            "args": list(args),
+            "interactiveMode": "Never",
+            **fields,
         }

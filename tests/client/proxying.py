@@ -66,8 +66,11 @@ class Proxy(abc.ABC):
         return await asyncio.open_connection(self._hosts.get(host, host), port)
 
     async def _join(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter,
-        server_reader: asyncio.StreamReader, server_writer: asyncio.StreamWriter,
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        server_reader: asyncio.StreamReader,
+        server_writer: asyncio.StreamWriter,
     ) -> None:
         tasks = [asyncio.create_task(_copy(*pair)) for pair in ((reader, server_writer), (server_reader, writer))]
         try:

@@ -34,7 +34,8 @@ def document(*groups: tuple[str, dict[str, list[dict[str, Any]] | None]]) -> dic
                 "metadata": {"name": name} if name else {},
                 "versions": [
                     {"version": version, "freshness": "Current", "resources": entries}
-                    if entries is not None else {"version": version, "freshness": "Stale"}
+                    if entries is not None
+                    else {"version": version, "freshness": "Stale"}
                     for version, entries in versions.items()
                 ],
             }
@@ -49,7 +50,11 @@ def select(found: Any) -> set[str]:
 
 async def test_all_details(server: ScriptedServer, api: APIClient) -> None:
     pods = entry(
-        "pods", singularResource="pod", shortNames=["po"], categories=["all"], verbs=["list", "watch"],
+        "pods",
+        singularResource="pod",
+        shortNames=["po"],
+        categories=["all"],
+        verbs=["list", "watch"],
         subresources=[{"subresource": "status", "verbs": ["get"]}, {"subresource": "exec", "verbs": ["create"]}],
     )
     partial = {"resource": "subjectaccessreviews", "scope": "Cluster", "subresources": [{"subresource": "x"}]}
@@ -71,22 +76,37 @@ async def test_all_details(server: ScriptedServer, api: APIClient) -> None:
 
 async def test_preferred_versions(server: ScriptedServer, api: APIClient) -> None:
     server.on("GET /api", reply(document(("", {"v1": [entry("pods")]}))))
-    server.on("GET /apis", reply(document(
-        ("kopf.dev", {"v1": [entry("kexes")], "v1beta1": [entry("kexes"), entry("olds")]}),
-        ("apps", {"v1": [entry("deployments")]}),
-    )))
+    server.on(
+        "GET /apis",
+        reply(
+            document(
+                ("kopf.dev", {"v1": [entry("kexes")], "v1beta1": [entry("kexes"), entry("olds")]}),
+                ("apps", {"v1": [entry("deployments")]}),
+            )
+        ),
+    )
     found = await discover(api, [Selector(EVERYTHING)])
     assert select(found) == {
-        "pods.v1", "deployments.v1.apps", "kexes.v1.kopf.dev", "kexes.v1beta1.kopf.dev?", "olds.v1beta1.kopf.dev"
+        "pods.v1",
+        "deployments.v1.apps",
+        "kexes.v1.kopf.dev",
+        "kexes.v1beta1.kopf.dev?",
+        "olds.v1beta1.kopf.dev",
     }
 
 
 async def test_extensions_that_are_down(server: ScriptedServer, api: APIClient) -> None:
     """Nobody waits for them, and nobody mistakes the less preferred versions for the main ones."""
     server.on("GET /api", reply(document(("", {"v1": [entry("pods")]}))))
-    server.on("GET /apis", reply(document(
-        ("metrics.k8s.io", {"v1": None, "v1beta1": [entry("metrics")]}), ("kopf.dev", {"v1": [entry("kexes")]}),
-    )))
+    server.on(
+        "GET /apis",
+        reply(
+            document(
+                ("metrics.k8s.io", {"v1": None, "v1beta1": [entry("metrics")]}),
+                ("kopf.dev", {"v1": [entry("kexes")]}),
+            )
+        ),
+    )
     discovery = await discover(api, [Selector("pods")])
     assert select(discovery) == {"pods.v1", "kexes.v1.kopf.dev", "metrics.v1beta1.metrics.k8s.io?"}
     assert isinstance(discovery.unavailable["metrics.k8s.io/v1"], StaleGroupError)

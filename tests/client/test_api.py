@@ -232,16 +232,24 @@ async def test_connect_timeout(
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("watching", "connecting", "requests", "expected"), [
-    (5, 50, 500, 5),  # the most specific one
-    (50, 5, 500, 50),
-    (None, 5, 500, 5),  # that of regular requests, if there is none of streams
-    (None, None, 5, 5),  # the overall time of regular requests, if there are none for connecting
-    (None, None, 40, 40),
-])
+@pytest.mark.parametrize(
+    ("watching", "connecting", "requests", "expected"),
+    [
+        (5, 50, 500, 5),  # the most specific one
+        (50, 5, 500, 50),
+        (None, 5, 500, 5),  # that of regular requests, if there is none of streams
+        (None, None, 5, 5),  # the overall time of regular requests, if there are none for connecting
+        (None, None, 40, 40),
+    ],
+)
 async def test_connect_timeouts_of_streams(
-    api: APIClient, vault: Vault, settings: OperatorSettings,
-    watching: float | None, connecting: float | None, requests: float, expected: float,
+    api: APIClient,
+    vault: Vault,
+    settings: OperatorSettings,
+    watching: float | None,
+    connecting: float | None,
+    requests: float,
+    expected: float,
 ) -> None:
     settings.watching.connect_timeout = watching
     settings.networking.connect_timeout = connecting

@@ -1,4 +1,5 @@
 """Deadlines of requests & connections: they share one timer, in all event loops."""
+
 from __future__ import annotations
 
 import asyncio

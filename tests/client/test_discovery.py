@@ -213,8 +213,15 @@ def reply_raw(body: bytes) -> Responder:
 
 
 STRANGE_FIELDS: list[dict[str, Any]] = [
-    {"name": 5}, {"kind": None}, {"kind": 5}, {"kind": {}, "singularName": "x"}, {"singularName": 5},
-    {"shortNames": [[]]}, {"verbs": 5}, {"verbs": [5]}, {"categories": [{}]},
+    {"name": 5},
+    {"kind": None},
+    {"kind": 5},
+    {"kind": {}, "singularName": "x"},
+    {"singularName": 5},
+    {"shortNames": [[]]},
+    {"verbs": 5},
+    {"verbs": [5]},
+    {"categories": [{}]},
 ]
 MALFORMED: list[Responder] = [
     *map(reply_raw, [b"<html>", b"", b"\xff", b"[" * 3000, b'{"resources":' * 2000, b"NaN"]),
@@ -235,9 +242,7 @@ async def test_malformed_versions_of_extensions(server: ScriptedServer, api: API
 
 
 @pytest.mark.parametrize("selector", [Selector(EVERYTHING), Selector("kopf.dev", "kexes")], ids=["all", "one-group"])
-async def test_nothing_is_asked_for_after_a_failure(
-    server: ScriptedServer, api: APIClient, selector: Selector
-) -> None:
+async def test_nothing_is_asked_for_after_a_failure(server: ScriptedServer, api: APIClient, selector: Selector) -> None:
     asked = asyncio.Event()
 
     async def hang(request: web.Request) -> web.StreamResponse:
@@ -260,10 +265,13 @@ async def test_nothing_is_asked_for_after_a_failure(
 
 
 @pytest.mark.parametrize("path", ["/apis/kopf.dev", "/api", "/apis"])
-@pytest.mark.parametrize("malformed", [
-    *map(reply_raw, [b"<html>", b"", b"\xff", b"[" * 3000]),
-    *map(reply, [[], 5, {}, {"versions": [5]}, {"groups": [{}]}, {"kind": "APIGroupDiscoveryList", "items": [{}]}]),
-])
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        *map(reply_raw, [b"<html>", b"", b"\xff", b"[" * 3000]),
+        *map(reply, [[], 5, {}, {"versions": [5]}, {"groups": [{}]}, {"kind": "APIGroupDiscoveryList", "items": [{}]}]),
+    ],
+)
 async def test_malformed_groups(server: ScriptedServer, api: APIClient, path: str, malformed: Responder) -> None:
     for other in ("/api", "/apis"):
         server.on(f"GET {other}", malformed if other == path else reply({"versions": [], "groups": []}))

@@ -40,21 +40,23 @@ def run(stanza: dict[str, Any], cluster: dict[str, Any] | None = None, timeout: 
 def make_kubeconfig(user: dict[str, Any]) -> Kubeconfig:
     context = {"cluster": "cls", "user": "usr"}
     cluster = {"server": "https://host"}
-    return Kubeconfig(
-        current_context="ctx", contexts={"ctx": context}, clusters={"cls": cluster}, users={"usr": user}
-    )
+    return Kubeconfig(current_context="ctx", contexts={"ctx": context}, clusters={"cls": cluster}, users={"usr": user})
 
 
 def login(
     stanza: dict[str, Any], folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *, server: str = "https://host:6443"
 ) -> ConnectionInfo:
     path = folder / "config"
-    path.write_text(yaml.safe_dump({
-        "current-context": "ctx",
-        "contexts": [{"name": "ctx", "context": {"cluster": "cls", "user": "usr"}}],
-        "clusters": [{"name": "cls", "cluster": {"server": server}}],
-        "users": [{"name": "usr", "user": {"exec": stanza}}],
-    }))
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "current-context": "ctx",
+                "contexts": [{"name": "ctx", "context": {"cluster": "cls", "user": "usr"}}],
+                "clusters": [{"name": "cls", "cluster": {"server": server}}],
+                "users": [{"name": "usr", "user": {"exec": stanza}}],
+            }
+        )
+    )
     monkeypatch.setenv("KUBECONFIG", str(path))
     info = login_with_kubeconfig()
     assert info is not None
@@ -111,7 +113,10 @@ def test_what_the_plugin_is_told_of_the_cluster(plugin: Plugin, tmp_path: pathli
     if with_file:
         authority = {"certificate-authority": str(tmp_path / "ca.crt")}
     cluster = {
-        "server": "https://host:6443", "tls-server-name": "name", "proxy-url": "http://proxy", **authority,
+        "server": "https://host:6443",
+        "tls-server-name": "name",
+        "proxy-url": "http://proxy",
+        **authority,
         "extensions": [
             {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}},
             {"name": "others", "extension": {"secret": "y"}},
@@ -119,8 +124,11 @@ def test_what_the_plugin_is_told_of_the_cluster(plugin: Plugin, tmp_path: pathli
     }
     run(plugin.make_stanza(provideClusterInfo=True), cluster)
     assert plugin.info["spec"]["cluster"] == {
-        "server": "https://host:6443", "tls-server-name": "name", "proxy-url": "http://proxy",
-        "certificate-authority-data": data, "config": {"audience": "x"},
+        "server": "https://host:6443",
+        "tls-server-name": "name",
+        "proxy-url": "http://proxy",
+        "certificate-authority-data": data,
+        "config": {"audience": "x"},
     }
 
 
@@ -222,8 +230,9 @@ def test_plugins_do_not_outlive_the_process(plugin: Plugin, tmp_path: pathlib.Pa
         while not (calls.exists() and calls.stat().st_size):
             time.sleep(0.01)
     """
-    subprocess.run([sys.executable, "-c", code], check=True,
-        timeout=PATIENCE, env={**os.environ, "PYTHONPATH": SOURCES})
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=PATIENCE, env={**os.environ, "PYTHONPATH": SOURCES}
+    )
     pid = int(plugin.calls[0]["pid"])
     with contextlib.suppress(psutil.NoSuchProcess):
         psutil.Process(pid).wait(timeout=PATIENCE)

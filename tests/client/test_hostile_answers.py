@@ -1,4 +1,5 @@
 """What the server, or whoever is on the way to it, can answer; and what is said of that, with no secrets."""
+
 from __future__ import annotations
 
 import asyncio
@@ -32,6 +33,7 @@ SECRET = "S3cr3t"
 def _redirect(status: int, url: str) -> Any:
     async def respond(request: web.Request) -> web.StreamResponse:
         return web.Response(status=status, headers={"Location": f"{url}/other?token={SECRET}"})
+
     return respond
 
 
@@ -72,7 +74,7 @@ async def test_pages_are_no_answers(
     """They come from whatever is on the way, e.g. where one has to log in; mostly, not for long."""
     server.on(f"{method} /x", _show_page, reply({"a": 1}))
     assert await api.request(method, "/x", payload=None if method == "GET" else {}, backoffs=(0,)) == b'{"a": 1}'
-    warning, = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     expected = rf"{method} {server.url}/x: .*\(text/html\): <!DOCTYPE html> <html><title>Log in, please<"
     assert re.search(expected, warning.getMessage())
     assert len(warning.getMessage()) < 700
@@ -89,12 +91,19 @@ async def test_pages_instead_of_streams(server: ScriptedServer, api: APIClient) 
 # ------------------------------------------------------------------ bodies of errors
 
 
-@pytest.mark.parametrize("body", [
-    b"[" * 3000, b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-    b'{"kind":"Status","details":' + b"[" * 2000 + b"]" * 2000 + b"}",
-    b'{"kind":"Status","details":5,"code":"x","reason":{},"message":[1]}', b"\xff\xfe\x00", b"\x1b[2J\n" * 10_000,
-    b'{"kind":"Status","details":{"causes":5,"retryAfterSeconds":"x"},"code":{}}',
-], ids=lambda body: repr(body[:40]))
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 3000,
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        b'{"kind":"Status","details":' + b"[" * 2000 + b"]" * 2000 + b"}",
+        b'{"kind":"Status","details":5,"code":"x","reason":{},"message":[1]}',
+        b"\xff\xfe\x00",
+        b"\x1b[2J\n" * 10_000,
+        b'{"kind":"Status","details":{"causes":5,"retryAfterSeconds":"x"},"code":{}}',
+    ],
+    ids=lambda body: repr(body[:40]),
+)
 @pytest.mark.parametrize("status", [302, 400, 410, 429, 500])
 def test_bodies_of_errors(body: bytes, status: int) -> None:
     error = make_error(status=status, method="GET", path="/", headers={}, body=body)
@@ -108,12 +117,15 @@ def test_bodies_of_errors(body: bytes, status: int) -> None:
 # ------------------------------------------------------------------ secrets in URLs
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("http://user:S3cr3t@host:3128/x", "http://***@host:3128/x"),
-    ("url=URL('https://user:S3c@r3t@host')", "url=URL('https://***@host')"),
-    ("http://host/a@b mailto:x@y", "http://host/a@b mailto:x@y"),
-    ("http://user:S3'cr\"3t@host", "http://***@host"),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://user:S3cr3t@host:3128/x", "http://***@host:3128/x"),
+        ("url=URL('https://user:S3c@r3t@host')", "url=URL('https://***@host')"),
+        ("http://host/a@b mailto:x@y", "http://host/a@b mailto:x@y"),
+        ("http://user:S3'cr\"3t@host", "http://***@host"),
+    ],
+)
 def test_redaction(text: str, expected: str) -> None:
     assert redact(text) == expected
 
@@ -180,11 +192,22 @@ async def test_secrets_are_not_in_the_errors_when_the_proxy_is_none(
 # ------------------------------------------------------------------ kubeconfigs
 
 
-@pytest.mark.parametrize("text", [
-    f"users:\n- name: x\n  user: {{token: {SECRET}: x}}\n", f"token: '{SECRET}", f"\t{SECRET}", f"a: &{SECRET} [*b]",
-    f"a: !{SECRET} b", f"{SECRET}: 2020-99-99\nb: 2020-99-99", f"? [{SECRET}]\n: {{}}\n? {{}}\n: a", f"{SECRET}: \x00",
-    "[" * 3000 + SECRET, f"*{SECRET}",
-], ids=repr)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"users:\n- name: x\n  user: {{token: {SECRET}: x}}\n",
+        f"token: '{SECRET}",
+        f"\t{SECRET}",
+        f"a: &{SECRET} [*b]",
+        f"a: !{SECRET} b",
+        f"{SECRET}: 2020-99-99\nb: 2020-99-99",
+        f"? [{SECRET}]\n: {{}}\n? {{}}\n: a",
+        f"{SECRET}: \x00",
+        "[" * 3000 + SECRET,
+        f"*{SECRET}",
+    ],
+    ids=repr,
+)
 def test_errors_of_syntax_show_no_secrets(tmp_path: pathlib.Path, text: str) -> None:
     path = tmp_path / "config"
     path.write_text(text)
@@ -236,26 +259,55 @@ EXEC: dict[str, Any] = {"apiVersion": "client.authentication.k8s.io/v1", "comman
 
 
 USERS: list[dict[str, Any]] = [
-    {"token": 5}, {"token": [SECRET]}, {"tokenFile": {}}, {"client-key-data": 5}, {"client-certificate": []},
-    {"username": {}, "password": SECRET}, {"auth-provider": "x"}, {"auth-provider": {"name": []}},
-    {"exec": "x"}, {"exec": []} | {"token": 1}, {"exec": {"command": 5}}, {"exec": {"command": ["x"]}},
-    {"exec": {**EXEC, "args": "x"}}, {"exec": {**EXEC, "args": 5}}, {"exec": {**EXEC, "args": ["\0"]}},
-    {"exec": {**EXEC, "env": 5}}, {"exec": {**EXEC, "env": "x"}}, {"exec": {**EXEC, "env": [5]}},
-    {"exec": {**EXEC, "env": [{"name": "x"}]}}, {"exec": {**EXEC, "env": [{"value": SECRET}]}},
-    {"exec": {**EXEC, "env": [{"name": "a=b", "value": SECRET}]}}, {"exec": {**EXEC, "interactiveMode": []}},
-    {"exec": {**EXEC, "apiVersion": {}}}, {"exec": {**EXEC, "env": [{"name": "x", "value": f"{SECRET}\0"}]}},
+    {"token": 5},
+    {"token": [SECRET]},
+    {"tokenFile": {}},
+    {"client-key-data": 5},
+    {"client-certificate": []},
+    {"username": {}, "password": SECRET},
+    {"auth-provider": "x"},
+    {"auth-provider": {"name": []}},
+    {"exec": "x"},
+    {"exec": []} | {"token": 1},
+    {"exec": {"command": 5}},
+    {"exec": {"command": ["x"]}},
+    {"exec": {**EXEC, "args": "x"}},
+    {"exec": {**EXEC, "args": 5}},
+    {"exec": {**EXEC, "args": ["\0"]}},
+    {"exec": {**EXEC, "env": 5}},
+    {"exec": {**EXEC, "env": "x"}},
+    {"exec": {**EXEC, "env": [5]}},
+    {"exec": {**EXEC, "env": [{"name": "x"}]}},
+    {"exec": {**EXEC, "env": [{"value": SECRET}]}},
+    {"exec": {**EXEC, "env": [{"name": "a=b", "value": SECRET}]}},
+    {"exec": {**EXEC, "interactiveMode": []}},
+    {"exec": {**EXEC, "apiVersion": {}}},
+    {"exec": {**EXEC, "env": [{"name": "x", "value": f"{SECRET}\0"}]}},
 ]
 
 
-@pytest.mark.parametrize("config", [
-    {"users": [{"name": "usr", "user": "text"}]}, {"users": "text"}, {"users": 5}, {"users": [5]}, {"users": [{}]},
-    {"users": [{"name": ["x"]}]}, {"users": [{"name": {}}]}, {"clusters": {"cls": {}}}, {"contexts": [[]]},
-    {"current-context": {}}, {"current-context": ["ctx"]},
-    {"contexts": [{"name": "ctx", "context": {"cluster": [], "user": {}}}]},
-    {"clusters": [{"name": "cls", "cluster": {"server": 5}}]}, {"clusters": [{"name": "cls", "cluster": [5]}]},
-    {"clusters": [{"name": "cls", "cluster": {"server": "https://host", "certificate-authority": 5}}]},
-    *({"users": [{"name": "usr", "user": user}]} for user in USERS),
-], ids=str)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"users": [{"name": "usr", "user": "text"}]},
+        {"users": "text"},
+        {"users": 5},
+        {"users": [5]},
+        {"users": [{}]},
+        {"users": [{"name": ["x"]}]},
+        {"users": [{"name": {}}]},
+        {"clusters": {"cls": {}}},
+        {"contexts": [[]]},
+        {"current-context": {}},
+        {"current-context": ["ctx"]},
+        {"contexts": [{"name": "ctx", "context": {"cluster": [], "user": {}}}]},
+        {"clusters": [{"name": "cls", "cluster": {"server": 5}}]},
+        {"clusters": [{"name": "cls", "cluster": [5]}]},
+        {"clusters": [{"name": "cls", "cluster": {"server": "https://host", "certificate-authority": 5}}]},
+        *({"users": [{"name": "usr", "user": user}]} for user in USERS),
+    ],
+    ids=str,
+)
 def test_malformed_kubeconfigs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]) -> None:
     path = tmp_path / "config"
     path.write_text(yaml.safe_dump({**make_config(), **config}))

@@ -66,7 +66,8 @@ GOOD = {
     "no encoding": (HEAD + b"Content-Encoding:\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
     "deflate": (HEAD + b"Content-Encoding: deflate\r\nContent-Length: 13\r\n\r\n" + zlib.compress(b"hello"), b"hello"),
     "deflate with no wrapper": (
-        HEAD + b"Content-Encoding: deflate\r\nContent-Length: 7\r\n\r\n" + deflate_raw(b"hello"), b"hello",
+        HEAD + b"Content-Encoding: deflate\r\nContent-Length: 7\r\n\r\n" + deflate_raw(b"hello"),
+        b"hello",
     ),
     "what is no encoding": (HEAD + b"Content-Encoding: UTF-8\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
     "a folded header": (HEAD + b"A: b\r\n c\r\nContent-Length: 2\r\n\r\n{}", b"{}"),
@@ -74,7 +75,8 @@ GOOD = {
     "one bare line feed": (HEAD + b"A: b\nContent-Length: 2\r\n\r\n{}", b"{}"),
     "identity and chunks": (CHUNKED.replace(b"chunked", b"identity, chunked") + b"2\r\n{}\r\n0\r\n\r\n", b"{}"),
     "identity and chunks in two headers": (
-        CHUNKED.replace(b"chunked", b"identity\r\nTransfer-Encoding: chunked") + b"2\r\n{}\r\n0\r\n\r\n", b"{}",
+        CHUNKED.replace(b"chunked", b"identity\r\nTransfer-Encoding: chunked") + b"2\r\n{}\r\n0\r\n\r\n",
+        b"{}",
     ),
     "spaces behind the sizes of chunks": (CHUNKED + b"2  \r\n{}\r\n0 \r\n\r\n", b"{}"),
     "identity": (HEAD + b"Content-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}", b"{}"),

@@ -35,7 +35,8 @@ async def test_pages(server: ScriptedServer, api: APIClient, settings: OperatorS
     server.on(f"GET {PATH}", *map(reply, pages))
     assert await collect(api, settings) == [["a", "b"], ["c"]]
     assert [dict(request.query) for request in server.requests] == [
-        {"limit": "500", "labelSelector": "a=b"}, {"limit": "500", "labelSelector": "a=b", "continue": "next"},
+        {"limit": "500", "labelSelector": "a=b"},
+        {"limit": "500", "labelSelector": "a=b", "continue": "next"},
     ]
     assert "as=PartialObjectMetadataList" in server.requests[0].headers["Accept"]
 

@@ -28,7 +28,9 @@ from tests.patience import PATIENCE
 Login = Callable[[], Awaitable[ConnectionInfo | None] | ConnectionInfo | None]
 
 LIBRARIES: dict[Login, str] = {
-    login_via_client: "kubernetes", login_via_async_client: "kubernetes_asyncio", login_via_pykube: "pykube"
+    login_via_client: "kubernetes",
+    login_via_async_client: "kubernetes_asyncio",
+    login_via_pykube: "pykube",
 }
 
 PEM = b"-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"

@@ -3,6 +3,7 @@ Logins through old versions of the other clients: the real ones, downloaded once
 
 Only what comes out of the login is checked here. For real operators with more versions, there is ``make logins``.
 """
+
 from __future__ import annotations
 
 import base64
@@ -57,12 +58,18 @@ def client(request: pytest.FixtureRequest) -> tuple[str, pathlib.Path]:
 
 
 def write_kubeconfig(path: pathlib.Path, cluster: Mapping[str, Any], user: Mapping[str, Any], **context: str) -> str:
-    path.write_text(yaml.safe_dump({
-        "apiVersion": "v1", "kind": "Config", "current-context": "x",
-        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", **context}}],
-        "clusters": [{"name": "x", "cluster": {"server": "https://host:6443", **cluster}}],
-        "users": [{"name": "x", "user": user}],
-    }))
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "x",
+                "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", **context}}],
+                "clusters": [{"name": "x", "cluster": {"server": "https://host:6443", **cluster}}],
+                "users": [{"name": "x", "user": user}],
+            }
+        )
+    )
     return str(path)
 
 
@@ -80,7 +87,9 @@ def log_in(login: str, library: pathlib.Path, *paths: str) -> Any:
 def test_old_versions_bring_the_same_as_the_new_ones(client: tuple[str, pathlib.Path], tmp_path: pathlib.Path) -> None:
     data = base64.b64encode(PEM.encode()).decode()
     full_cluster = {
-        "certificate-authority-data": data, "proxy-url": "http://proxy:3128", "tls-server-name": "kubernetes",
+        "certificate-authority-data": data,
+        "proxy-url": "http://proxy:3128",
+        "tls-server-name": "kubernetes",
     }
     certificates = {"client-certificate-data": data, "client-key-data": data}
     by_token, by_password, insecure = log_in(

@@ -49,8 +49,12 @@ def rename(url: str) -> str:
 @pytest.mark.parametrize("cls", [HttpProxy, SocksProxy])
 @pytest.mark.parametrize("credentials", [None, ("user", "p@ss")])
 async def test_requests_and_streams_over_tls(
-    cls: type[Proxy], credentials: tuple[str, str] | None,
-    authority: Authority, secure_server: ScriptedServer, vault: Vault, api: APIClient,
+    cls: type[Proxy],
+    credentials: tuple[str, str] | None,
+    authority: Authority,
+    secure_server: ScriptedServer,
+    vault: Vault,
+    api: APIClient,
 ) -> None:
     proxy = cls(HOSTS, credentials)
     async with proxy.serve():
@@ -115,14 +119,10 @@ async def test_names_of_certificates_behind_socks(vault: Vault) -> None:
         vault.populate([info])
 
 
-async def test_distrusted_servers_behind_socks(
-    secure_server: ScriptedServer, vault: Vault, api: APIClient
-) -> None:
+async def test_distrusted_servers_behind_socks(secure_server: ScriptedServer, vault: Vault, api: APIClient) -> None:
     proxy = SocksProxy(HOSTS)
     async with proxy.serve():
-        info = ConnectionInfo(
-            server=rename(secure_server.url), ca_data=Authority().pem, proxy_url=proxy.url
-        )
+        info = ConnectionInfo(server=rename(secure_server.url), ca_data=Authority().pem, proxy_url=proxy.url)
         vault.populate([info])
         with pytest.raises(APINetworkError, match="certificate verify failed.* check certificate-authority"):
             await api.get("/x")
@@ -180,8 +180,12 @@ async def test_interrupted_handshakes_leave_nothing_behind(scheme: str, vault: V
 
 @pytest.mark.parametrize("environment", [True, False])
 async def test_proxies_of_the_environment(
-    environment: bool, server: ScriptedServer, vault: Vault, api: APIClient,
-    settings: OperatorSettings, monkeypatch: pytest.MonkeyPatch,
+    environment: bool,
+    server: ScriptedServer,
+    vault: Vault,
+    api: APIClient,
+    settings: OperatorSettings,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings.networking.trust_env = environment
     proxy = HttpProxy()

@@ -1,4 +1,5 @@
 """A server that does not answer: it is said once for all, then once a minute, and when it is over."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +23,10 @@ def port() -> int:
 
 @pytest.mark.fastforward
 async def test_many_requests_to_nowhere(
-        vault: Vault, api: APIClient, port: int, caplog: pytest.LogCaptureFixture,
+    vault: Vault,
+    api: APIClient,
+    port: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     vault.populate([ConnectionInfo(server=f"http://user:secret@127.0.0.1:{port}", priority=1)])
     async with asyncio.TaskGroup() as group:
@@ -31,7 +35,8 @@ async def test_many_requests_to_nowhere(
     lines = [record for record in caplog.records if record.levelno > logging.DEBUG]
     assert re.fullmatch(
         rf"The server http://\S+127\.0\.0\.1:{port} cannot be reached, and is asked again until it can: GET .+",
-        lines[0].getMessage())
+        lines[0].getMessage(),
+    )
     expected = r"The server \S+ cannot be reached for \d+ (seconds|minutes); \d+ requests have failed\. The last .*"
     assert all(re.fullmatch(expected, record.getMessage()) for record in lines[1:])
     assert 3 <= len(lines[1:]) <= 4
@@ -47,7 +52,11 @@ async def fail(api: APIClient, path: str) -> None:
 
 @pytest.mark.fastforward
 async def test_the_end(
-        vault: Vault, api: APIClient, server: ScriptedServer, port: int, caplog: pytest.LogCaptureFixture,
+    vault: Vault,
+    api: APIClient,
+    server: ScriptedServer,
+    port: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     vault.populate([ConnectionInfo(server=f"http://127.0.0.1:{port}", priority=1)])
@@ -56,8 +65,9 @@ async def test_the_end(
     listener = await asyncio.start_server(answer, "127.0.0.1", port)
     async with listener:
         assert await request == b"{}"
-        assert re.fullmatch(r"The server \S+ can be reached again after 2 minutes; \d requests have failed\.",
-                            caplog.messages[-1])
+        assert re.fullmatch(
+            r"The server \S+ can be reached again after 2 minutes; \d requests have failed\.", caplog.messages[-1]
+        )
         count = len(caplog.messages)
         await api.get("/x")
         assert len(caplog.messages) == count
@@ -72,7 +82,9 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 @pytest.mark.fastforward
 async def test_single_disconnects_are_not_taken_for_that(
-        server: ScriptedServer, api: APIClient, caplog: pytest.LogCaptureFixture,
+    server: ScriptedServer,
+    api: APIClient,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server.on("PATCH /x", drop, reply({}))
     await api.patch("/x", payload={})

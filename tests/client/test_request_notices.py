@@ -1,4 +1,5 @@
 """What is told of requests: each that begins, ends; with what the server has said, or why it has said nothing."""
+
 from __future__ import annotations
 
 import asyncio
@@ -65,9 +66,7 @@ async def test_cancelled_requests(api: APIClient, server: ScriptedServer, notice
     assert isinstance(notices[-1].error, asyncio.CancelledError)
 
 
-async def test_requests_by_those_who_handle_an_error(
-    api: APIClient, server: ScriptedServer, notices: Notices
-) -> None:
+async def test_requests_by_those_who_handle_an_error(api: APIClient, server: ScriptedServer, notices: Notices) -> None:
     server.on("GET /x", reply())
     try:
         raise ValueError("of somebody else")

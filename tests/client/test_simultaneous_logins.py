@@ -1,4 +1,5 @@
 """Operators in one process log in at the same time, each in a thread of its own."""
+
 from __future__ import annotations
 
 import concurrent.futures

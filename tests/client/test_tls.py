@@ -83,9 +83,7 @@ async def test_other_names_are_refused_until_specified(authority: Authority, vau
         await api.get("/x")
 
 
-async def test_sloppy_certificates(
-    vault: Vault, api: APIClient, settings: OperatorSettings
-) -> None:
+async def test_sloppy_certificates(vault: Vault, api: APIClient, settings: OperatorSettings) -> None:
     authority = Authority(sloppy=True)
     async with serving(authority.make_server_context("127.0.0.1")) as server:
         server.on("GET /x", reply(), reply())

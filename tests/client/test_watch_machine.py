@@ -242,12 +242,18 @@ def test_synthetic_deletions_have_what_is_filtered_by() -> None:
     machine, events = WatchMachine(RESOURCE, labels={"a", "b"}, annotations={"c"}), list[WatchEvent]()
     metadata = {"name": "x", "uid": "u", "resourceVersion": "1"}
     machine.begin_listing()
-    machine.take_page([
-        KubeObject.from_dict({
-            "metadata": {**metadata, "labels": {"a": "1 2", "z": ""}, "annotations": {"c": "{}", "d": ""}},
-        }),
-        KubeObject.from_dict({"metadata": {**metadata, "name": "y", "labels": {"z": ""}}}),
-    ], "1", events)
+    machine.take_page(
+        [
+            KubeObject.from_dict(
+                {
+                    "metadata": {**metadata, "labels": {"a": "1 2", "z": ""}, "annotations": {"c": "{}", "d": ""}},
+                }
+            ),
+            KubeObject.from_dict({"metadata": {**metadata, "name": "y", "labels": {"z": ""}}}),
+        ],
+        "1",
+        events,
+    )
     machine.finish_listing(events)
     machine.expire()
     machine.begin_listing()

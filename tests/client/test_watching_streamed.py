@@ -48,10 +48,15 @@ async def test_one_request_for_everything(server: ScriptedServer, api: APIClient
     initial = line("ADDED", obj("a", 1)) + line("ADDED", obj("b", 2)) + END
     server.on(WATCH, stream(initial, line("MODIFIED", obj("a", 11)), line("DELETED", obj("b", 12)), end="silent"))
     assert await take(api, settings, 5) == ["None:a:1", "None:b:2", "LISTED", "MODIFIED:a:11", "DELETED:b:12"]
-    assert [dict(request.query) for request in server.requests] == [{
-        "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "",
-        "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
-    }]
+    assert [dict(request.query) for request in server.requests] == [
+        {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": "",
+            "sendInitialEvents": "true",
+            "resourceVersionMatch": "NotOlderThan",
+        }
+    ]
 
 
 async def test_empty_listings(server: ScriptedServer, api: APIClient, settings: OperatorSettings) -> None:
@@ -61,8 +66,13 @@ async def test_empty_listings(server: ScriptedServer, api: APIClient, settings: 
 
 async def test_changes_while_listing(server: ScriptedServer, api: APIClient, settings: OperatorSettings) -> None:
     """Nobody promises that there are none."""
-    lines = [line("ADDED", obj("a", 1)), line("ADDED", obj("b", 2)), line("MODIFIED", obj("a", 3)),
-             line("DELETED", obj("b", 4)), END]
+    lines = [
+        line("ADDED", obj("a", 1)),
+        line("ADDED", obj("b", 2)),
+        line("MODIFIED", obj("a", 3)),
+        line("DELETED", obj("b", 4)),
+        END,
+    ]
     server.on(WATCH, stream(b"".join(lines), end="silent"))
     assert await take(api, settings, 5) == ["None:a:1", "None:b:2", "None:a:3", "DELETED:b:4", "LISTED"]
 

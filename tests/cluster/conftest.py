@@ -1,6 +1,7 @@
 """
 A running local cluster, and a client of it that shows what exactly was answered.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -79,7 +80,11 @@ class Client:
         return (await self.send_patch(path, patch, content_type, 200)).body
 
     async def send_patch(
-            self, path: str, patch: Any, content_type: str = MERGE, expected: int | None = None,
+        self,
+        path: str,
+        patch: Any,
+        content_type: str = MERGE,
+        expected: int | None = None,
     ) -> Reply:
         return await self.call("PATCH", path, expected, data=json.dumps(patch), headers={"Content-Type": content_type})
 
@@ -141,23 +146,34 @@ async def hooks(tmp_path: pathlib.Path) -> AsyncIterator[Hooks]:
 
 
 def make_definition(
-        plural: str = "kexes",
-        kind: str = "Kex",
-        *,
-        scope: str = "Namespaced",
-        spec: Obj | None = None,
-        **version: Any,
+    plural: str = "kexes",
+    kind: str = "Kex",
+    *,
+    scope: str = "Namespaced",
+    spec: Obj | None = None,
+    **version: Any,
 ) -> Obj:
     """Make a definition in the group ``example.com`` with one version, of any contents by default."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": spec or anything, "status": anything}}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.example.com"},
         "spec": {
-            "group": "example.com", "scope": scope, "names": {"plural": plural, "kind": kind},
-            "versions": [{"name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
-                          "schema": {"openAPIV3Schema": schema}, **version}],
+            "group": "example.com",
+            "scope": scope,
+            "names": {"plural": plural, "kind": kind},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {"openAPIV3Schema": schema},
+                    **version,
+                }
+            ],
         },
     }
 
@@ -191,7 +207,6 @@ def kexes(cluster: LocalCluster) -> str:
     """The path of a custom resource with the status subresource and of any contents."""
     cluster.apply(make_definition())
     return KEXES
-
 
 
 def causes(reply: Reply) -> list[tuple[str, str]]:

@@ -1,4 +1,5 @@
 """The real ``kubectl`` for tests of one thing; whole sessions are in the scripts of `rounds`."""
+
 from __future__ import annotations
 
 import json
@@ -19,12 +20,23 @@ class Kubectl:
     def __init__(self, path: str, cluster: LocalCluster, directory: pathlib.Path) -> None:
         self._path = path
         self._directory = directory
-        self._env = {"PATH": os.environ["PATH"], "KUBECONFIG": str(cluster.kubeconfig), "HOME": str(directory),
-                     "GOGC": os.environ["GOGC"]}
+        self._env = {
+            "PATH": os.environ["PATH"],
+            "KUBECONFIG": str(cluster.kubeconfig),
+            "HOME": str(directory),
+            "GOGC": os.environ["GOGC"],
+        }
 
     def run(self, *args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([self._path, *args], env=self._env, cwd=self._directory, text=True,
-                              capture_output=True, timeout=PATIENCE, check=False)
+        return subprocess.run(
+            [self._path, *args],
+            env=self._env,
+            cwd=self._directory,
+            text=True,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
 
     def __call__(self, *args: str) -> str:
         done = self.run(*args)

@@ -11,8 +11,13 @@ from tests.cluster.conftest import CONFIG_MAPS, Client, connect, make_config_map
 
 
 def brief(record: AuditRecord) -> tuple[Any, ...]:
-    return (record.verb, f"{record.resource}/{record.subresource}".rstrip("/"), record.namespace, record.name,
-            record.code)
+    return (
+        record.verb,
+        f"{record.resource}/{record.subresource}".rstrip("/"),
+        record.namespace,
+        record.name,
+        record.code,
+    )
 
 
 async def test_who_did_what(cluster: LocalCluster, client: Client, kexes: str) -> None:
@@ -47,7 +52,8 @@ async def test_names_of_creations(cluster: LocalCluster, client: Client) -> None
     await client.call("POST", CONFIG_MAPS, json=make_config_map(created["metadata"]["name"]))
     assert list(map(brief, cluster.audit)) == [
         ("create", "configmaps", "default", created["metadata"]["name"], 201),
-        ("create", "configmaps", "default", created["metadata"]["name"], 409)]
+        ("create", "configmaps", "default", created["metadata"]["name"], 409),
+    ]
 
 
 async def test_other_paths_agents_and_unknown_users(cluster: LocalCluster, client: Client) -> None:
@@ -55,8 +61,10 @@ async def test_other_paths_agents_and_unknown_users(cluster: LocalCluster, clien
     await client.call("GET", CONFIG_MAPS, headers={"Authorization": "Bearer wrong", "User-Agent": "you"})
     await client.call("GET", CONFIG_MAPS, headers={"Impersonate-User": "jane", "User-Agent": "kubectl"})
     assert [(record.user, record.agent, record.path, record.code) for record in cluster.audit] == [
-        ("kubernetes-admin", "me/1.0", "/version", 200), ("", "you", CONFIG_MAPS, 401),
-        ("jane", "kubectl", "", 200)]
+        ("kubernetes-admin", "me/1.0", "/version", 200),
+        ("", "you", CONFIG_MAPS, 401),
+        ("jane", "kubectl", "", 200),
+    ]
 
 
 async def test_what_is_done_by_hand_is_audited_too(cluster: LocalCluster) -> None:
@@ -67,7 +75,8 @@ async def test_what_is_done_by_hand_is_audited_too(cluster: LocalCluster) -> Non
     assert [(record.user, record.agent, *brief(record)) for record in cluster.audit] == [
         ("kubernetes-admin", "kopf-local-cluster", "create", "configmaps", "default", "one", 201),
         ("kubernetes-admin", "kopf-local-cluster", "patch", "configmaps", "default", "one", 200),
-        ("jane", "kopf-local-cluster", "get", "configmaps", "default", "two", 404)]
+        ("jane", "kopf-local-cluster", "get", "configmaps", "default", "two", 404),
+    ]
 
 
 async def test_troubles_are_audited(cluster: LocalCluster, client: Client) -> None:
@@ -92,8 +101,17 @@ async def test_the_memory_is_limited_and_survives_restarts(cluster: LocalCluster
 
 async def test_the_audit_from_another_process(cluster: LocalCluster, client: Client) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
-    expected = {"user": "kubernetes-admin", "verb": "create", "group": "", "resource": "configmaps", "subresource": "",
-                "namespace": "default", "name": "one", "path": "", "code": 201}
+    expected = {
+        "user": "kubernetes-admin",
+        "verb": "create",
+        "group": "",
+        "resource": "configmaps",
+        "subresource": "",
+        "namespace": "default",
+        "name": "one",
+        "path": "",
+        "code": 201,
+    }
     [record] = (await client.get("/_kopf/audit"))["requests"]
     assert record.pop("agent").startswith("Python/")
     assert record == expected
@@ -105,7 +123,11 @@ async def test_roles_are_seen_in_the_audit() -> None:
     async with LocalCluster(authorization="rbac", bare=True) as cluster:
         cluster.apply(make_definition())
         async with connect(cluster) as client:
-            await client.call("POST", "/apis/example.com/v1/namespaces/default/kexes", json=make_kex(),
-                              headers={"Impersonate-User": "jane"})
+            await client.call(
+                "POST",
+                "/apis/example.com/v1/namespaces/default/kexes",
+                json=make_kex(),
+                headers={"Impersonate-User": "jane"},
+            )
         record = cluster.audit[-1]
         assert (record.user, record.group, record.resource, record.code) == ("jane", "example.com", "kexes", 403)

@@ -1,4 +1,5 @@
 """The local cluster and those of its users who are not its owners: none of them can stop it for the others."""
+
 from __future__ import annotations
 
 import asyncio
@@ -39,14 +40,19 @@ async def test_patterns_of_schemas_do_not_stop_the_others(cluster: LocalCluster,
     field = {"type": "string", "pattern": SLOW_PATTERNS[0]}
     definition: dict[str, Any] = make_definition()
     version = definition["spec"]["versions"][0]
-    version["schema"] = {"openAPIV3Schema": {
-        "type": "object", "properties": {"spec": {"type": "object", "properties": {"field": field}}},
-    }}
+    version["schema"] = {
+        "openAPIV3Schema": {
+            "type": "object",
+            "properties": {"spec": {"type": "object", "properties": {"field": field}}},
+        }
+    }
     cluster.apply(definition)
     group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
     obj = {
-        "apiVersion": f"{group}/{version['name']}", "kind": definition["spec"]["names"]["kind"],
-        "metadata": {"name": "x"}, "spec": {"field": "a" * 50 + "!"},
+        "apiVersion": f"{group}/{version['name']}",
+        "kind": definition["spec"]["names"]["kind"],
+        "metadata": {"name": "x"},
+        "spec": {"field": "a" * 50 + "!"},
     }
     started = time.process_time()
     async with asyncio.timeout(PATIENCE):
@@ -63,9 +69,14 @@ def _make_bomb(levels: int) -> str:
 
 
 BOMBS = [
-    _make_bomb(9), "a: &a [*a]", "a: &a {b: *a}",
+    _make_bomb(9),
+    "a: &a [*a]",
+    "a: &a {b: *a}",
     "\n".join(["a0: &a0 {x: 1}", *(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 9))]),
-    f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 1000)}]", "[" * 5000, "a: 2020-99-99", "a: &a\n? [*a]\n: 1",
+    f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 1000)}]",
+    "[" * 5000,
+    "a: 2020-99-99",
+    "a: &a\n? [*a]\n: 1",
 ]
 
 
@@ -74,8 +85,8 @@ async def test_bombs_of_aliases_are_refused(client: Client, text: str) -> None:
     started = time.process_time()
     async with asyncio.timeout(PATIENCE):
         reply = await client.call(
-            "POST", CONFIG_MAPS, data=text.encode(), headers={"Content-Type": "application/yaml"},
-            expected=400)
+            "POST", CONFIG_MAPS, data=text.encode(), headers={"Content-Type": "application/yaml"}, expected=400
+        )
         assert len(str(reply.body)) < 2000
         assert await client.get(CONFIG_MAPS)
     assert time.process_time() - started < 5
@@ -116,19 +127,28 @@ async def test_copies_of_json_patches_are_limited(client: Client) -> None:
     reply = await client.send_patch(f"{CONFIG_MAPS}/one", doubling, JSON)
     assert (reply.status, reply.body["reason"], len(str(reply.body)) < 1000) == (422, "Invalid", True)
     text = "x" * 1_000_000
-    within = [{"op": "add", "path": "/data/y", "value": text}, {"op": "copy", "from": "/data/y", "path": "/data/z"},
-              {"op": "remove", "path": "/data/y"}]
+    within = [
+        {"op": "add", "path": "/data/y", "value": text},
+        {"op": "copy", "from": "/data/y", "path": "/data/z"},
+        {"op": "remove", "path": "/data/y"},
+    ]
     assert (await client.patch(f"{CONFIG_MAPS}/one", within, JSON))["data"] == {"a": "b", "z": text}
 
 
-@pytest.mark.parametrize("fields", [
-    ", ".join(f'"x{n}": 1' for n in range(1000)), ", ".join(['"x": 1'] + ['"data": {}'] * 1000),
-    '"{}": {{{}}}'.format("k" * 100_000, ", ".join(['"q": 1'] * 5000)),
-], ids=["unknown", "repeated", "long paths"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ", ".join(f'"x{n}": 1' for n in range(1000)),
+        ", ".join(['"x": 1'] + ['"data": {}'] * 1000),
+        '"{}": {{{}}}'.format("k" * 100_000, ", ".join(['"q": 1'] * 5000)),
+    ],
+    ids=["unknown", "repeated", "long paths"],
+)
 @pytest.mark.parametrize("validation", ["Strict", "Warn"])
 async def test_what_is_told_of_fields_is_limited(client: Client, fields: str, validation: str) -> None:
-    reply = await client.call("POST", f"{CONFIG_MAPS}?fieldValidation={validation}", data=f"{{{CONFIG_MAP}, {fields}}}",
-                              headers=JSON_BODY)
+    reply = await client.call(
+        "POST", f"{CONFIG_MAPS}?fieldValidation={validation}", data=f"{{{CONFIG_MAP}, {fields}}}", headers=JSON_BODY
+    )
     assert reply.status == (400 if validation == "Strict" else 201)
     assert len(str(reply.body)) < 3_000_000
     assert len(reply.headers.get("Warning", "")) < 8000
@@ -136,14 +156,26 @@ async def test_what_is_told_of_fields_is_limited(client: Client, fields: str, va
 
 
 async def test_refusals_of_very_wrong_objects_are_limited(client: Client) -> None:
-    reply = await client.call("POST", CONFIG_MAPS, json={"metadata": {"name": "x"}, "data": {
-        f"no key {n}": "" for n in range(3000)}}, expected=422)
+    reply = await client.call(
+        "POST",
+        CONFIG_MAPS,
+        json={"metadata": {"name": "x"}, "data": {f"no key {n}": "" for n in range(3000)}},
+        expected=422,
+    )
     assert len(reply.body["details"]["causes"]) == 1000
 
 
-@pytest.mark.parametrize("text", [
-    "[" * 100_000, "{a: " * 100_000, "- " * 100_000, f"a: [{'1,' * 300_000}]", f"a: {'9' * 5000}",
-], ids=["lists", "maps", "blocks", "values", "digits"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "{a: " * 100_000,
+        "- " * 100_000,
+        f"a: [{'1,' * 300_000}]",
+        f"a: {'9' * 5000}",
+    ],
+    ids=["lists", "maps", "blocks", "values", "digits"],
+)
 async def test_yaml_is_limited(client: Client, text: str) -> None:
     reply = await client.call("POST", CONFIG_MAPS, data=text, headers=YAML_BODY)
     assert (reply.status, len(str(reply.body)) < 2000) == (400, True)
@@ -170,19 +202,44 @@ async def test_errors_of_large_yaml_are_told(client: Client) -> None:
     assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
 
 
-@pytest.mark.parametrize("patch", [
-    {"metadata": {"finalizers": [f"x.example/{n}" for n in range(15_000)],
-                  "$deleteFromPrimitiveList/finalizers": [f"y.example/{n}" for n in range(15_000)]}},
-    {"metadata": {"annotations": {"$retainKeys": [f"x{n}" for n in range(15_000)],
-                                  **{f"y{n}": "" for n in range(15_000)}}}},
-    {"spec": {"template": {"spec": {"containers": [
-        {"name": "c", "env": [{"name": f"x{n}", "value": "1"} for n in range(10_000)]}]}}}},
-], ids=["values", "keys", "items"])
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {
+            "metadata": {
+                "finalizers": [f"x.example/{n}" for n in range(15_000)],
+                "$deleteFromPrimitiveList/finalizers": [f"y.example/{n}" for n in range(15_000)],
+            }
+        },
+        {
+            "metadata": {
+                "annotations": {"$retainKeys": [f"x{n}" for n in range(15_000)], **{f"y{n}": "" for n in range(15_000)}}
+            }
+        },
+        {
+            "spec": {
+                "template": {
+                    "spec": {
+                        "containers": [{"name": "c", "env": [{"name": f"x{n}", "value": "1"} for n in range(10_000)]}]
+                    }
+                }
+            }
+        },
+    ],
+    ids=["values", "keys", "items"],
+)
 async def test_strategic_patches_take_linear_time(client: Client, patch: Any) -> None:
     path = "/apis/apps/v1/namespaces/default/deployments"
-    await client.create(path, {"metadata": {"name": "one"}, "spec": {
-        "selector": {"matchLabels": {"a": "b"}}, "template": {
-            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}})
+    await client.create(
+        path,
+        {
+            "metadata": {"name": "one"},
+            "spec": {
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+            },
+        },
+    )
     started = time.process_time()
     for _ in range(2):
         assert (await client.send_patch(f"{path}/one", patch, STRATEGIC)).status == 200

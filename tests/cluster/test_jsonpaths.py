@@ -12,26 +12,29 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (".spec.a", [1]),
-    ("spec.a", [1]),
-    ("{.spec.a}", [1]),
-    ("$.spec.a", [1]),
-    (".spec.list[0].v", [1]),
-    (".spec.list[-1].v", [3]),
-    (".spec.list[7].v", []),
-    (".spec.list[*].v", [1, 2, 3]),
-    (".spec['dotted.key']", [True]),
-    ('.spec["dotted.key"]', [True]),
-    (".spec.dotted\\.key", [True]),
-    ('.spec.list[?(@.n=="y")].v', [2]),
-    (".spec.list[?(@.n=='y')].v", [2]),
-    ('.spec.list[?(@.n!="y")].v', [1]),
-    (".spec.list[?(@.n)].v", [1, 2]),
-    (".missing.deeper", []),
-    (".spec.a.deeper", []),
-    (".empty", [None]),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (".spec.a", [1]),
+        ("spec.a", [1]),
+        ("{.spec.a}", [1]),
+        ("$.spec.a", [1]),
+        (".spec.list[0].v", [1]),
+        (".spec.list[-1].v", [3]),
+        (".spec.list[7].v", []),
+        (".spec.list[*].v", [1, 2, 3]),
+        (".spec['dotted.key']", [True]),
+        ('.spec["dotted.key"]', [True]),
+        (".spec.dotted\\.key", [True]),
+        ('.spec.list[?(@.n=="y")].v', [2]),
+        (".spec.list[?(@.n=='y')].v", [2]),
+        ('.spec.list[?(@.n!="y")].v', [1]),
+        (".spec.list[?(@.n)].v", [1, 2]),
+        (".missing.deeper", []),
+        (".spec.a.deeper", []),
+        (".empty", [None]),
+    ],
+)
 def test_paths_find_values(text: str, expected: list[Any]) -> None:
     assert jsonpaths.parse(text).find(DOCUMENT) == expected
 

@@ -74,7 +74,9 @@ def test_the_kubeconfig_has_everything_in_it_and_goes_away() -> None:
         assert cluster.kubeconfig.stat().st_mode & 0o077 == 0
         config: Any = yaml.safe_load(cluster.kubeconfig.read_text())
         assert config["clusters"][0]["cluster"] == {
-            "server": cluster.url, "certificate-authority-data": base64.b64encode(cluster.ca_data).decode()}
+            "server": cluster.url,
+            "certificate-authority-data": base64.b64encode(cluster.ca_data).decode(),
+        }
         assert config["users"][0]["user"] == {"token": cluster.token}
         assert config["current-context"] == config["contexts"][0]["name"]
         assert config["contexts"][0]["context"]["namespace"] == "default"

@@ -1,6 +1,7 @@
 """
 Webhooks for tests: real HTTPS servers, which answer as a test tells them, and remember what they were sent.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -66,8 +67,11 @@ async def serve_hooks(folder: pathlib.Path, *names: str) -> AsyncIterator[Hooks]
 
 
 def respond(review: Obj, **response: Any) -> Obj:
-    return {"apiVersion": review["apiVersion"], "kind": review["kind"],
-            "response": {"uid": review["request"]["uid"], "allowed": True, **response}}
+    return {
+        "apiVersion": review["apiVersion"],
+        "kind": review["kind"],
+        "response": {"uid": review["request"]["uid"], "allowed": True, **response},
+    }
 
 
 def allow(review: Obj) -> Obj:

@@ -1,4 +1,5 @@
 """The controller of one resource, with its workers; what is tested here, needs neither an API nor a stream."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +26,8 @@ from kopf._values.resources import Resource
 
 KEX = Resource("kopf.dev", "v1", "kopfexamples", kind="KopfExample", namespaced=True)
 OBJ: dict[str, Any] = {
-    "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+    "apiVersion": "kopf.dev/v1",
+    "kind": "KopfExample",
     "metadata": {"name": "obj", "namespace": "default", "uid": "uid1", "resourceVersion": "1"},
 }
 EVENT = WatchEvent("ADDED", KubeObject.from_dict(OBJ))
@@ -82,7 +84,8 @@ async def test_what_comes_is_handled(controller: Controller, calls: list[str]) -
 
 
 async def test_workers_who_have_not_begun_before_the_exit_start_nothing(
-        controller: Controller, calls: list[str],
+    controller: Controller,
+    calls: list[str],
 ) -> None:
     controller.accept([EVENT])
     await controller.stop()
@@ -91,7 +94,8 @@ async def test_workers_who_have_not_begun_before_the_exit_start_nothing(
 
 
 async def test_workers_who_have_not_begun_before_a_pause_go_on_after_it(
-        controller: Controller, calls: list[str],
+    controller: Controller,
+    calls: list[str],
 ) -> None:
     controller.accept([EVENT])
     controller.pause()
@@ -104,7 +108,8 @@ async def test_workers_who_have_not_begun_before_a_pause_go_on_after_it(
 
 
 async def test_objects_that_are_held_by_themselves_wait_and_their_daemons_stop(
-        controller: Controller, calls: list[str],
+    controller: Controller,
+    calls: list[str],
 ) -> None:
     pause = controller.scope.runtime.pause
     controller.accept([EVENT])

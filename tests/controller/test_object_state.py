@@ -101,18 +101,21 @@ def test_an_object_of_the_first_listing_is_remembered_as_such_until_it_is_resume
 # What is next when the handling is over: at once, later, or never.
 
 
-@pytest.mark.parametrize(("result", "expected"), [
-    (Result(make(1)), "never"),
-    (Result(make(1), requeue_after=7), "later"),
-    (Result(make(1), requeue_after=0), "later"),
-    (Result(make(2), changed=True), "at once"),
-    (Result(make(2), changed=True, requeue_after=7), "at once"),
-    (Result(make(2), changed=True, settled=True), "never"),
-    (Result(make(2), changed=True, settled=True, requeue_after=7), "later"),
-    (Result(None), "never"),
-    (Result(None, requeue_after=7), "never"),
-    (Result(make(1), error=ValueError(), requeue_after=7), "never"),
-])
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (Result(make(1)), "never"),
+        (Result(make(1), requeue_after=7), "later"),
+        (Result(make(1), requeue_after=0), "later"),
+        (Result(make(2), changed=True), "at once"),
+        (Result(make(2), changed=True, requeue_after=7), "at once"),
+        (Result(make(2), changed=True, settled=True), "never"),
+        (Result(make(2), changed=True, settled=True, requeue_after=7), "later"),
+        (Result(None), "never"),
+        (Result(None, requeue_after=7), "never"),
+        (Result(make(1), error=ValueError(), requeue_after=7), "never"),
+    ],
+)
 def test_the_result_tells_when_to_go_on(state: ObjectState, result: Result, expected: str) -> None:
     start(state, make(1))
     state.on_result(result, 100)
@@ -148,7 +151,6 @@ def test_the_saved_progress_is_passed_on_with_the_very_state_that_has_it(state: 
     assert state.memory.saved is None
 
 
-
 def test_what_was_delayed_goes_on_in_time_from_where_it_was(state: ObjectState) -> None:
     start(state, make(1))
     state.on_result(Result(make(2), requeue_after=7), 100)
@@ -179,9 +181,15 @@ def test_the_delays_grow_with_the_errors_and_the_last_one_is_repeated(state: Obj
     assert not state.is_idle
 
 
-@pytest.mark.parametrize(("delays", "expected"), [
-    ((), [0, 0]), ((3,), [3, 3]), (itertools.repeat(4), [4, 4]), (range(1, 9), [1, 2]),
-])
+@pytest.mark.parametrize(
+    ("delays", "expected"),
+    [
+        ((), [0, 0]),
+        ((3,), [3, 3]),
+        (itertools.repeat(4), [4, 4]),
+        (range(1, 9), [1, 2]),
+    ],
+)
 def test_delays_can_be_anything_that_can_be_iterated_over(delays: Iterable[float], expected: list[float]) -> None:
     rules = make_rules(delays=delays)
     assert [rules.get_delay(errors) for errors in (1, 2)] == expected
@@ -200,18 +208,24 @@ def test_a_success_resets_the_errors_and_an_error_in_the_result_does_not(state: 
     assert state.memory.errors == 0
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), [
-    (make(1), make(2), False),
-    (make(1), make(2, generation=2), True),
-    (make(1), make(2, deleted=True), True),
-    (make(1, deleted=True), make(2, deleted=True), False),
-    (make(1, deleted=True), make(2, generation=2, deleted=True), True),
-    (make(1, deleted=True), make(2), False),
-    (make(1, generation=None), make(2, generation=None), False),
-    (make(1, generation=None), make(2, generation=None, deleted=True), True),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (make(1), make(2), False),
+        (make(1), make(2, generation=2), True),
+        (make(1), make(2, deleted=True), True),
+        (make(1, deleted=True), make(2, deleted=True), False),
+        (make(1, deleted=True), make(2, generation=2, deleted=True), True),
+        (make(1, deleted=True), make(2), False),
+        (make(1, generation=None), make(2, generation=None), False),
+        (make(1, generation=None), make(2, generation=None, deleted=True), True),
+    ],
+)
 def test_after_errors_only_deletions_and_edits_interrupt_the_delay(
-        state: ObjectState, old: KubeObject, new: KubeObject, expected: bool,
+    state: ObjectState,
+    old: KubeObject,
+    new: KubeObject,
+    expected: bool,
 ) -> None:
     assert is_overtaking(new, old) is expected
     fail(state, old)
@@ -222,11 +236,18 @@ def test_after_errors_only_deletions_and_edits_interrupt_the_delay(
     assert state.on_start() is new
 
 
-@pytest.mark.parametrize(("new", "expected"), [
-    (make(2), False), (make(2, generation=2), True), (make(2, deleted=True), True),
-])
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (make(2), False),
+        (make(2, generation=2), True),
+        (make(2, deleted=True), True),
+    ],
+)
 def test_what_comes_during_the_failing_handling_overtakes_the_delay_too(
-        state: ObjectState, new: KubeObject, expected: bool,
+    state: ObjectState,
+    new: KubeObject,
+    expected: bool,
 ) -> None:
     obj = start(state, make(1))
     state.on_event(new, 1)

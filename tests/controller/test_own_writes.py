@@ -11,18 +11,21 @@ from kopf._controller.own_writes import OwnWrites
 from kopf._values.resource_versions import is_newer
 
 
-@pytest.mark.parametrize(("one", "two", "expected"), [
-    ("2", "1", True),
-    ("1", "2", False),
-    ("1", "1", False),
-    ("10", "9", True),
-    ("9", "10", False),
-    ("100", "99", True),
-    ("1", "", True),
-    ("", "1", False),
-    ("18446744073709551617", "18446744073709551616", True),  # beyond any integers of the machine
-    ("100000000000000000000000000000", "99999999999999999999999999999", True),
-])
+@pytest.mark.parametrize(
+    ("one", "two", "expected"),
+    [
+        ("2", "1", True),
+        ("1", "2", False),
+        ("1", "1", False),
+        ("10", "9", True),
+        ("9", "10", False),
+        ("100", "99", True),
+        ("1", "", True),
+        ("", "1", False),
+        ("18446744073709551617", "18446744073709551616", True),  # beyond any integers of the machine
+        ("100000000000000000000000000000", "99999999999999999999999999999", True),
+    ],
+)
 def test_versions_are_compared_as_integers_of_any_length(one: str, two: str, expected: bool) -> None:
     assert is_newer(one, two) is expected
 
@@ -275,14 +278,17 @@ def test_in_any_order_of_events_no_news_are_lost_and_no_echoes_are_news(comparab
     assert len(known) > 1000
 
 
-@pytest.mark.parametrize(("comparable", "version", "is_superseded"), [
-    (True, "1", True),
-    (True, "2", True),
-    (True, "3", False),
-    (False, "1", True),
-    (False, "2", True),
-    (False, "3", True),
-])
+@pytest.mark.parametrize(
+    ("comparable", "version", "is_superseded"),
+    [
+        (True, "1", True),
+        (True, "2", True),
+        (True, "3", False),
+        (False, "1", True),
+        (False, "2", True),
+        (False, "3", True),
+    ],
+)
 def test_until_the_echo_only_comparable_versions_can_be_newer_than_the_response(
     comparable: bool, version: str, is_superseded: bool
 ) -> None:

@@ -41,7 +41,8 @@ async def test_failures_are_restarted_and_reported_when_there_are_too_many(caplo
         seen.update(liveness.find_problems(settings))
         await asyncio.sleep(0.1)
     assert sorted(seen) == [
-        f"The thing has failed {count} times in a row: see the log of the operator." for count in (3, 4)]
+        f"The thing has failed {count} times in a row: see the log of the operator." for count in (3, 4)
+    ]
     delays = [round(b - a) for a, b in zip(routine.starts, routine.starts[1:], strict=False)]
     assert delays == [1, 2, 5, 10]
     assert liveness.find_problems(settings)
@@ -62,8 +63,7 @@ async def test_it_gives_up_when_it_never_works(caplog: pytest.LogCaptureFixture)
 @pytest.mark.fastforward
 async def test_what_is_not_vital_is_restarted_forever(caplog: pytest.LogCaptureFixture) -> None:
     liveness, routine = Liveness(), Routine(*(ValueError(f"boom{i}") for i in range(9)))
-    task = asyncio.create_task(
-        keep_running("thing", routine, fatal=(LookupError,), liveness=liveness, is_vital=False))
+    task = asyncio.create_task(keep_running("thing", routine, fatal=(LookupError,), liveness=liveness, is_vital=False))
     async with asyncio.timeout(1000):
         while len(routine.starts) < 10:
             await asyncio.sleep(1)

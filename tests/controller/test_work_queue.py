@@ -76,20 +76,23 @@ def bench() -> Bench:
     return Bench()
 
 
-@pytest.mark.parametrize(("added", "taken"), [
-    ("", ""),
-    ("a", "a"),
-    ("abc", "abc"),
-    ("aab", "ab"),
-    ("aba", "ab"),
-    ("ABA", "AB"),
-    ("aBc", "Bac"),
-    ("abCD", "CDab"),
-    ("abA", "Ab"),
-    ("Aa", "A"),
-    ("abBA", "BA"),
-    ("abBAb", "BA"),
-])
+@pytest.mark.parametrize(
+    ("added", "taken"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("abc", "abc"),
+        ("aab", "ab"),
+        ("aba", "ab"),
+        ("ABA", "AB"),
+        ("aBc", "Bac"),
+        ("abCD", "CDab"),
+        ("abA", "Ab"),
+        ("Aa", "A"),
+        ("abBA", "BA"),
+        ("abBAb", "BA"),
+    ],
+)
 def test_the_urgent_ones_are_first_and_each_is_there_once(bench: Bench, added: str, taken: str) -> None:
     for key in added:
         bench.queue.add(key.lower(), urgent=key.isupper())
@@ -146,19 +149,26 @@ def test_a_worker_does_not_go_on_when_the_queue_is_held(bench: Bench) -> None:
     assert bench.queue.take() == "a"
 
 
-@pytest.mark.parametrize(("limit", "exempt", "taken"), [
-    (0, 0, ""), (1, 0, "a"), (2, 0, "ab"), (1, 1, "a"), (9, 0, "abc"),
-])
+@pytest.mark.parametrize(
+    ("limit", "exempt", "taken"),
+    [
+        (0, 0, ""),
+        (1, 0, "a"),
+        (2, 0, "ab"),
+        (1, 1, "a"),
+        (9, 0, "abc"),
+    ],
+)
 def test_no_more_are_taken_at_once_than_permitted(limit: int, exempt: int, taken: str) -> None:
     bench = Bench(limit)
     for key in "abc":
         bench.queue.add(key)
     assert bench.take_all() == taken
     bench.queue.exempt += exempt
-    assert bench.take_all() == "abc"[limit:limit + exempt]
+    assert bench.take_all() == "abc"[limit : limit + exempt]
     bench.queue.exempt -= exempt
     bench.limit += 1
-    expected = "abc"[limit + exempt:limit + 1]
+    expected = "abc"[limit + exempt : limit + 1]
     assert bench.take_all() == expected
 
 
@@ -176,7 +186,8 @@ def test_exempt_keys_are_told_of() -> None:
     asked: list[tuple[int, int]] = []
     queue = WorkQueue[str](
         has_room=lambda active, exempt: not asked.append((active, exempt)),  # type: ignore[func-returns-value]
-        on_due=lambda key, when: None, call_at=FakeClock().call_at,
+        on_due=lambda key, when: None,
+        call_at=FakeClock().call_at,
     )
     for key in "abc":
         queue.add(key)
@@ -190,7 +201,9 @@ def test_exempt_keys_are_told_of() -> None:
 def test_barred_keys_are_dropped() -> None:
     barred = {"a"}
     queue = WorkQueue[str](
-        has_room=lambda active, exempt: True, on_due=lambda key, when: None, call_at=FakeClock().call_at,
+        has_room=lambda active, exempt: True,
+        on_due=lambda key, when: None,
+        call_at=FakeClock().call_at,
         is_barred=barred.__contains__,
     )
     queue.add("a")
@@ -239,16 +252,21 @@ def test_alarms_go_off_in_time_and_once(bench: Bench) -> None:
     assert len(bench.queue) == 0
 
 
-@pytest.mark.parametrize(("times", "due"), [
-    ([1.0, None], []),
-    ([None], []),
-    ([1.0, 1.0], [("a", 1.0)]),
-    ([1.0, 3.0], [("a", 3.0)]),
-    ([3.0, 1.0], [("a", 1.0)]),
-    ([1.0, None, 2.0], [("a", 2.0)]),
-])
+@pytest.mark.parametrize(
+    ("times", "due"),
+    [
+        ([1.0, None], []),
+        ([None], []),
+        ([1.0, 1.0], [("a", 1.0)]),
+        ([1.0, 3.0], [("a", 3.0)]),
+        ([3.0, 1.0], [("a", 1.0)]),
+        ([1.0, None, 2.0], [("a", 2.0)]),
+    ],
+)
 def test_there_is_at_most_one_alarm_for_a_key(
-        bench: Bench, times: list[float | None], due: list[tuple[str, float]],
+    bench: Bench,
+    times: list[float | None],
+    due: list[tuple[str, float]],
 ) -> None:
     for when in times:
         bench.queue.set_alarm("a", when)
@@ -267,7 +285,8 @@ def test_the_same_time_again_costs_nothing(bench: Bench) -> None:
 @pytest.mark.parametrize("make_loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
 @pytest.mark.parametrize("delay", [-1.0, 0.0, 0.0002, 0.0108])
 def test_alarms_are_told_apart_in_real_event_loops(
-        make_loop: Callable[[], asyncio.AbstractEventLoop], delay: float,
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+    delay: float,
 ) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -279,7 +298,9 @@ def test_alarms_are_told_apart_in_real_event_loops(
             return calls[-1]
 
         queue = WorkQueue[str](
-            has_room=lambda active, exempt: True, on_due=lambda key, when: due.set_result((key, when)), call_at=call_at,
+            has_room=lambda active, exempt: True,
+            on_due=lambda key, when: due.set_result((key, when)),
+            call_at=call_at,
         )
         when = loop.time() + delay
         for planned in (when - 60, when, when):

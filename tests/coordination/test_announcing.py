@@ -1,4 +1,5 @@
 """The record of the operator in one peering object: how it is put, renewed, and withdrawn; with a scripted server."""
+
 from __future__ import annotations
 
 import asyncio
@@ -119,7 +120,9 @@ async def test_denials(server: ScriptedServer, member: Member) -> None:
 
 
 async def test_failures_are_told_once_and_tried_again_soon(
-        server: ScriptedServer, member: Member, caplog: pytest.LogCaptureFixture,
+    server: ScriptedServer,
+    member: Member,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.WARNING, "kopf._coordination")
     server.on(PATCH, *[refuse(500)] * 6, reply(make_peering("us")))  # each has two attempts more
@@ -133,7 +136,9 @@ async def test_failures_are_told_once_and_tried_again_soon(
 
 
 async def test_dropped_records_are_warned_of_once(
-        server: ScriptedServer, member: Member, caplog: pytest.LogCaptureFixture,
+    server: ScriptedServer,
+    member: Member,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server.on(PATCH, *[reply(make_peering())] * 3)
     await server.until(PATCH, 3)
@@ -141,10 +146,15 @@ async def test_dropped_records_are_warned_of_once(
     assert "x-kubernetes-preserve-unknown-fields" in message
 
 
-@pytest.mark.parametrize(("response", "is_told"), [(reply(make_peering()), False), (refuse(404), False),
-                                                   (refuse(403), True)])
+@pytest.mark.parametrize(
+    ("response", "is_told"), [(reply(make_peering()), False), (refuse(404), False), (refuse(403), True)]
+)
 async def test_withdrawals(
-        server: ScriptedServer, member: Member, caplog: pytest.LogCaptureFixture, response: object, is_told: bool,
+    server: ScriptedServer,
+    member: Member,
+    caplog: pytest.LogCaptureFixture,
+    response: object,
+    is_told: bool,
 ) -> None:
     server.on(PATCH, reply(make_peering("us")), response)  # type: ignore[arg-type]
     await member.announcer.tried.wait()

@@ -1,4 +1,5 @@
 """The pause because of one peering object: when it is held & released, and what is said of that; with no requests."""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,8 +32,10 @@ class Place:
     def look(self, others: Priorities, *, lifetime: float = 60) -> None:
         """See the records of the others, all of them fresh."""
         now = datetime.datetime.now(datetime.UTC)
-        records = {name: {"priority": priority, "lifetime": lifetime, "lastseen": now.isoformat()}
-                   for name, priority in others.items()}
+        records = {
+            name: {"priority": priority, "lifetime": lifetime, "lastseen": now.isoformat()}
+            for name, priority in others.items()
+        }
         self.pause.peers.take(records, now=now, time=asyncio.get_running_loop().time())
         self.pause.compare()
 
@@ -54,13 +57,16 @@ async def test_it_is_held_until_it_is_checked(place: Place) -> None:
     assert place.reasons == []
 
 
-@pytest.mark.parametrize(("others", "reason"), [
-    ({}, None),
-    ({"junior": 9}, None),
-    ({"senior": 11}, "in favour of senior (priority 11)"),
-    ({"rival": 10}, "in favour of rival (priority 10)"),
-    ({"junior": 9, "senior": 11, "rival": 10}, "in favour of senior (priority 11), rival (priority 10)"),
-])
+@pytest.mark.parametrize(
+    ("others", "reason"),
+    [
+        ({}, None),
+        ({"junior": 9}, None),
+        ({"senior": 11}, "in favour of senior (priority 11)"),
+        ({"rival": 10}, "in favour of rival (priority 10)"),
+        ({"junior": 9, "senior": 11, "rival": 10}, "in favour of senior (priority 11), rival (priority 10)"),
+    ],
+)
 async def test_those_who_have_the_priority(place: Place, others: Priorities, reason: str | None) -> None:
     place.look(others)
     assert place.reasons == ([] if reason is None else [f"{reason} by the peering 'default' in 'ns'"])
@@ -75,7 +81,8 @@ async def test_changes_are_told_once(place: Place, caplog: pytest.LogCaptureFixt
     for others in ({"a": 20}, {"a": 20}, {"a": 20, "b": 20}, {}, {}):
         place.look(others)
     assert [message.partition("<")[0] for message in caplog.messages] == [
-        "Pausing operations in favour of [", "Pausing operations in favour of [",
+        "Pausing operations in favour of [",
+        "Pausing operations in favour of [",
         "Resuming operations after the pause. Nothing stands in the way anymore.",
     ]
 

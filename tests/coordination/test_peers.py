@@ -1,4 +1,5 @@
 """Peering: who is alive, and who has the priority; without any clocks and I/O."""
+
 from __future__ import annotations
 
 import datetime
@@ -49,23 +50,43 @@ def test_messages() -> None:
     assert repr(Peer.parse("me", record)).endswith(", message='hello'>")
 
 
-@pytest.mark.parametrize(("record", "expected"), [
-    ({"lastseen": "2026-01-01T00:00:00+00:00"}, Peer("x", 0, 60, NOW)),
-    ({"lastseen": "2026-01-01T00:00:00", "priority": "7", "lifetime": "1.5"}, Peer("x", 7, 1.5, NOW)),
-    ({"lastseen": "2026-01-01T02:00:00+02:00", "lifetime": 1e99}, Peer("x", 0, MAX_LIFETIME, NOW)),
-    ({"lastseen": "2026-01-01T00:00:00Z", "unknown": {}}, Peer("x", 0, 60, NOW)),
-], ids=str)
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ({"lastseen": "2026-01-01T00:00:00+00:00"}, Peer("x", 0, 60, NOW)),
+        ({"lastseen": "2026-01-01T00:00:00", "priority": "7", "lifetime": "1.5"}, Peer("x", 7, 1.5, NOW)),
+        ({"lastseen": "2026-01-01T02:00:00+02:00", "lifetime": 1e99}, Peer("x", 0, MAX_LIFETIME, NOW)),
+        ({"lastseen": "2026-01-01T00:00:00Z", "unknown": {}}, Peer("x", 0, 60, NOW)),
+    ],
+    ids=str,
+)
 def test_sloppy_records(record: object, expected: Peer) -> None:
     assert Peer.parse("x", record) == expected
 
 
-@pytest.mark.parametrize("record", [
-    None, 1, "text", [], {}, {"priority": 1}, {"lastseen": None}, {"lastseen": 1}, {"lastseen": "yesterday"},
-    {"lastseen": "2026-01-01T00:00:00", "priority": "high"}, {"lastseen": "2026-01-01T00:00:00", "priority": None},
-    {"lastseen": "2026-01-01T00:00:00", "priority": "9" * 4000}, {"lastseen": "2026-01-01T00:00:00", "priority": 2**63},
-    {"lastseen": "2026-01-01T00:00:00", "priority": -(2**63)}, {"lastseen": "2026-01-01T00:00:00", "priority": 1e300},
-    {"lastseen": "2026-01-01T00:00:00", "lifetime": []}, {"lastseen": "2026-01-01T00:00:00", "priority": float("inf")},
-], ids=str)
+@pytest.mark.parametrize(
+    "record",
+    [
+        None,
+        1,
+        "text",
+        [],
+        {},
+        {"priority": 1},
+        {"lastseen": None},
+        {"lastseen": 1},
+        {"lastseen": "yesterday"},
+        {"lastseen": "2026-01-01T00:00:00", "priority": "high"},
+        {"lastseen": "2026-01-01T00:00:00", "priority": None},
+        {"lastseen": "2026-01-01T00:00:00", "priority": "9" * 4000},
+        {"lastseen": "2026-01-01T00:00:00", "priority": 2**63},
+        {"lastseen": "2026-01-01T00:00:00", "priority": -(2**63)},
+        {"lastseen": "2026-01-01T00:00:00", "priority": 1e300},
+        {"lastseen": "2026-01-01T00:00:00", "lifetime": []},
+        {"lastseen": "2026-01-01T00:00:00", "priority": float("inf")},
+    ],
+    ids=str,
+)
 def test_broken_records_are_reported_once_and_ignored(record: object) -> None:
     peers = Peers("me")
     records = {"broken": record, "good": make_record()}
@@ -96,10 +117,15 @@ def test_nobody_is_there(status: object) -> None:
 
 def test_priorities() -> None:
     peers = Peers("me")
-    look(peers, {
-        "me": make_record(priority=99),
-        "lower": make_record(priority=4), "same": make_record(priority=5), "higher": make_record(priority=6),
-    })
+    look(
+        peers,
+        {
+            "me": make_record(priority=99),
+            "lower": make_record(priority=4),
+            "same": make_record(priority=5),
+            "higher": make_record(priority=6),
+        },
+    )
     standing = peers.get_standing(5, time=START)
     assert [peer.identity for peer in standing.seniors] == ["higher"]
     assert [peer.identity for peer in standing.rivals] == ["same"]
@@ -197,6 +223,7 @@ def test_identities_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_users_without_names(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> str:
         raise KeyError("getpwuid(): uid not found: 12345")
+
     monkeypatch.setattr(getpass, "getuser", fail)
     assert re.fullmatch(r"\d+@.+", make_identity(manual=True))
 

@@ -3,6 +3,7 @@ Compare this project to the original framework: ``python -m tests.differential [
 
 The names are those of cases, with ``*`` and ``?``; all hand-written cases by default.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -61,9 +62,11 @@ def main() -> int:
         print(f"An explanation is not needed any more: {text}")
     wrong = [comparison.case.name for comparison in comparisons if comparison.unexplained]
     same = sum(not comparison.differences for comparison in comparisons)
-    print(f"{len(comparisons)} cases in {time.monotonic() - began:.0f} s: {same} are the same, "
-          f"{len(comparisons) - same - len(wrong)} differ as explained, {len(wrong)} differ otherwise"
-          + (f": {', '.join(sorted(wrong))}" if wrong else "."))
+    print(
+        f"{len(comparisons)} cases in {time.monotonic() - began:.0f} s: {same} are the same, "
+        f"{len(comparisons) - same - len(wrong)} differ as explained, {len(wrong)} differ otherwise"
+        + (f": {', '.join(sorted(wrong))}" if wrong else ".")
+    )
     return 1 if wrong or unneeded else 0
 
 

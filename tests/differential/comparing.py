@@ -1,4 +1,5 @@
 """Compares the outcomes of one case under both frameworks, and tells what of it is explained."""
+
 from __future__ import annotations
 
 import asyncio
@@ -16,6 +17,7 @@ from tests.differential.living import live
 @dataclasses.dataclass(frozen=True)
 class Comparison:
     """The differences of one case."""
+
     case: Case
     differences: list[str]
     """The lines that only one of the frameworks has: ``- `` of the original, ``+ `` of this project."""
@@ -34,8 +36,9 @@ def compare(case: Case, original: Sequence[str], ours: Sequence[str]) -> Compari
     differences = [*_find_differences(original, ours)]
     explained = {line: next((item for item in candidates if item.explains(line)), None) for line in differences}
     used = frozenset(item for item in explained.values() if item is not None)
-    return Comparison(case, differences, [line for line in differences if explained[line] is None], used,
-                      (original, ours))
+    return Comparison(
+        case, differences, [line for line in differences if explained[line] is None], used, (original, ours)
+    )
 
 
 def find_unneeded(comparisons: Collection[Comparison]) -> list[str]:
@@ -43,8 +46,9 @@ def find_unneeded(comparisons: Collection[Comparison]) -> list[str]:
     unneeded = []
     for item in [item for item in [*EXPLANATIONS, *FAULTS] if not item.is_luck]:
         names = [comparison.case.name for comparison in comparisons if item in comparison.used]
-        unneeded += [f"{item.row or 'a known fault'}: {pattern}" for pattern in item.cases
-                     if not fnmatch.filter(names, pattern)]
+        unneeded += [
+            f"{item.row or 'a known fault'}: {pattern}" for pattern in item.cases if not fnmatch.filter(names, pattern)
+        ]
     return unneeded
 
 
@@ -63,7 +67,11 @@ def _find_differences(original: Sequence[str], ours: Sequence[str]) -> Iterator[
 
 
 async def compare_all(
-        cases: Iterable[Case], original: Host, ours: Host, *, at_once: int = 16,
+    cases: Iterable[Case],
+    original: Host,
+    ours: Host,
+    *,
+    at_once: int = 16,
 ) -> AsyncIterator[Comparison]:
     """Live the cases under both frameworks, several at a time; give the comparisons as they are ready."""
     slots = asyncio.Semaphore(at_once)

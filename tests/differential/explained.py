@@ -4,6 +4,7 @@ The differences that stay: each is a row in ``docs/migration.md``, which tells w
 An explanation tells by which lines of the outcomes, and in which cases, the difference is seen. All other lines must be
 the same; and an explanation that is not needed any more, has to go.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -14,6 +15,7 @@ import re
 @dataclasses.dataclass(frozen=True)
 class Explanation:
     """One difference in some of the cases."""
+
     row: str | None
     """The row in ``docs/migration.md``; or none, if it is a fault of this project that is known and not mended yet."""
     cases: tuple[str, ...]
@@ -39,165 +41,314 @@ ALL = (r".*",)
 
 EXPLANATIONS = [
     # Causes.
-    Explanation("resume-mixed-in", (
-        "resume-given", "resume-given-with-create", "create-in-downtime", "recreated-while-down", "random-*",
-    ), (
-        rf"\+ {CALL} (resume|change|fn)\w* reason=create param=null retry=\d",
-        rf"\+ {STEP} KopfExample default/obj status fn: \"resumed\"",
-        rf"\+ {LOG} (INFO|ERROR) Handler '(resume|change|fn)\w*' (succeeded|failed).*",
-        rf"[+-] {LOG} INFO Creation is processed: . succeeded; . failed.",
-    )),
-    Explanation("resumed-by-each", ("resume-interrupted",), (
-        rf"\+ {CALL} quick reason=resume param=null retry=0",
-        rf"\+ {LOG} INFO Handler 'quick' succeeded.",
-    )),
+    Explanation(
+        "resume-mixed-in",
+        (
+            "resume-given",
+            "resume-given-with-create",
+            "create-in-downtime",
+            "recreated-while-down",
+            "random-*",
+        ),
+        (
+            rf"\+ {CALL} (resume|change|fn)\w* reason=create param=null retry=\d",
+            rf"\+ {STEP} KopfExample default/obj status fn: \"resumed\"",
+            rf"\+ {LOG} (INFO|ERROR) Handler '(resume|change|fn)\w*' (succeeded|failed).*",
+            rf"[+-] {LOG} INFO Creation is processed: . succeeded; . failed.",
+        ),
+    ),
+    Explanation(
+        "resumed-by-each",
+        ("resume-interrupted",),
+        (
+            rf"\+ {CALL} quick reason=resume param=null retry=0",
+            rf"\+ {LOG} INFO Handler 'quick' succeeded.",
+        ),
+    ),
     # The calls are compared in their order: with one less of them, all after it are different.
-    Explanation("deletion-in-one-patch", ("random-20261211", "random-20261364", "random-20261461"), (
-        rf"[+-] {EVENTS} event\d reason=None param=null retry=0.*",
-    )),
-    Explanation("selected-by-the-server", ("random-*",), (
-        rf'- {EVENTS} event\d reason=None param=null retry=0 \| (event: {{)?"?type"?: "MODIFIED"}}?',
-        rf'\+ {EVENTS} event\d reason=None param=null retry=0 \| (event: {{)?"?type"?: "ADDED"}}?',
-    ), is_luck=True),
-    Explanation("edits-in-between", ("edited-while-held",), (
-        rf"\+ {CALL} \w+ reason=update param=null retry=0",
-        rf"\+ {LOG} INFO Handler '\w+' succeeded.",
-        rf"\+ {LOG} INFO Updating is processed: 3 succeeded; 0 failed.",
-    )),
-    Explanation("deletion-afresh", ("delete-unfinished-*",), (
-        rf"- {CALL} second reason=delete param=null retry=1",
-        rf"\+ {CALL} \w+ reason=delete param=null retry=0",
-        rf"\+ {LOG} INFO Handler '\w+' succeeded.",
-    )),
+    Explanation(
+        "deletion-in-one-patch",
+        ("random-20261211", "random-20261364", "random-20261461"),
+        (rf"[+-] {EVENTS} event\d reason=None param=null retry=0.*",),
+    ),
+    Explanation(
+        "selected-by-the-server",
+        ("random-*",),
+        (
+            rf'- {EVENTS} event\d reason=None param=null retry=0 \| (event: {{)?"?type"?: "MODIFIED"}}?',
+            rf'\+ {EVENTS} event\d reason=None param=null retry=0 \| (event: {{)?"?type"?: "ADDED"}}?',
+        ),
+        is_luck=True,
+    ),
+    Explanation(
+        "edits-in-between",
+        ("edited-while-held",),
+        (
+            rf"\+ {CALL} \w+ reason=update param=null retry=0",
+            rf"\+ {LOG} INFO Handler '\w+' succeeded.",
+            rf"\+ {LOG} INFO Updating is processed: 3 succeeded; 0 failed.",
+        ),
+    ),
+    Explanation(
+        "deletion-afresh",
+        ("delete-unfinished-*",),
+        (
+            rf"- {CALL} second reason=delete param=null retry=1",
+            rf"\+ {CALL} \w+ reason=delete param=null retry=0",
+            rf"\+ {LOG} INFO Handler '\w+' succeeded.",
+        ),
+    ),
     Explanation("types-in-diffs", ("update-kinds-of-values",), (rf"[+-] {CALL} update_fn .* diff: .*",)),
-    Explanation("null-is-absent", ("filter-field-*", "filter-when-with-field"), (
-        rf"- {STEP} KopfExample default/null (annotations|finalizers).*",
-        rf"- {EVENTS} fn0 reason=None .*",
-        r"- life \d events KopfExample default/null fn0 \| .*",
-        r"- life \d (calls|log) KopfExample default/null \| .*",
-    )),
+    Explanation(
+        "null-is-absent",
+        ("filter-field-*", "filter-when-with-field"),
+        (
+            rf"- {STEP} KopfExample default/null (annotations|finalizers).*",
+            rf"- {EVENTS} fn0 reason=None .*",
+            r"- life \d events KopfExample default/null fn0 \| .*",
+            r"- life \d (calls|log) KopfExample default/null \| .*",
+        ),
+    ),
     Explanation("value-absent", ("filter-field-value-absent-*", "filter-field-value-callback"), ALL),
-    Explanation("left-alone-after-restarts", ("restart-with-another-version",), (
-        r"- NEVER: it does not settle", rf"\+ ({STEP}|{CALL}|{LOG}) .*",
-    ), is_luck=True),
-    Explanation("fields-of-scalars", ("field-of-scalar", "field-deep"), (
-        rf"[+-] {STEP} KopfExample default/obj annotations kopf.zalando.org/last-handled-configuration: .*",
-        rf"- {LOG} ERROR Throttling for \d+ seconds due to an unexpected error: TypeError.*",
-        rf"- {LOG} INFO Throttling is over. Switching back to normal operations.",
-    )),
-    Explanation("filters-see-param", ("kwargs-in-filters", "kwargs-in-value-filters"), (
-        r"[+-] life 1 notes \| annotations body .*",
-    )),
+    Explanation(
+        "left-alone-after-restarts",
+        ("restart-with-another-version",),
+        (
+            r"- NEVER: it does not settle",
+            rf"\+ ({STEP}|{CALL}|{LOG}) .*",
+        ),
+        is_luck=True,
+    ),
+    Explanation(
+        "fields-of-scalars",
+        ("field-of-scalar", "field-deep"),
+        (
+            rf"[+-] {STEP} KopfExample default/obj annotations kopf.zalando.org/last-handled-configuration: .*",
+            rf"- {LOG} ERROR Throttling for \d+ seconds due to an unexpected error: TypeError.*",
+            rf"- {LOG} INFO Throttling is over. Switching back to normal operations.",
+        ),
+    ),
+    Explanation(
+        "filters-see-param",
+        ("kwargs-in-filters", "kwargs-in-value-filters"),
+        (r"[+-] life 1 notes \| annotations body .*",),
+    ),
     # Errors.
-    Explanation("timeouts-cancel", ("timeout-in-async",), (
-        rf"- {STEP} KopfExample default/obj status fn: 0",
-        rf"- {LOG} INFO Handler 'fn' succeeded.",
-        rf"[+-] {LOG} INFO Creation is processed: .*",
-        rf"\+ {LOG} ERROR Handler 'fn' failed permanently: Handler 'fn' has timed out after 0.5 seconds.",
-    )),
-    Explanation("stop-iteration", ("errors-stop-iteration",), (
-        r"- NEVER: the operator does not exit", rf"\+ {STEP} .*", rf"\+ {CALL} fn reason=create .*", rf"\+ {LOG} .*",
-    )),
-    Explanation("cancelled-by-themselves", ("errors-cancelled",), (
-        rf"- {LOG} WARNING Handler 'fn' is cancelled. Will escalate.",
-        rf"\+ {LOG} ERROR Handler 'fn' failed with an exception and will .* coroutine raised CancelledError.*",
-    )),
-    Explanation("unserializable-results", ("results-not-serializable",), (
-        rf"\+ {STEP} KopfExample default/obj .*",
-        rf"- {LOG} INFO Handler 'fn' succeeded\.",
-        rf"\+ {LOG} (ERROR Handler 'fn' succeeded, but|INFO Handler 'other'|INFO Creation is processed).*",
-    )),
-    Explanation("lifecycles-that-choose-nothing", ("lifecycle-choosing-nothing",), (
-        r"- life 1 notes \| asked again at once", r"\+ life 1 notes \| asked again later",
-    )),
+    Explanation(
+        "timeouts-cancel",
+        ("timeout-in-async",),
+        (
+            rf"- {STEP} KopfExample default/obj status fn: 0",
+            rf"- {LOG} INFO Handler 'fn' succeeded.",
+            rf"[+-] {LOG} INFO Creation is processed: .*",
+            rf"\+ {LOG} ERROR Handler 'fn' failed permanently: Handler 'fn' has timed out after 0.5 seconds.",
+        ),
+    ),
+    Explanation(
+        "stop-iteration",
+        ("errors-stop-iteration",),
+        (
+            r"- NEVER: the operator does not exit",
+            rf"\+ {STEP} .*",
+            rf"\+ {CALL} fn reason=create .*",
+            rf"\+ {LOG} .*",
+        ),
+    ),
+    Explanation(
+        "cancelled-by-themselves",
+        ("errors-cancelled",),
+        (
+            rf"- {LOG} WARNING Handler 'fn' is cancelled. Will escalate.",
+            rf"\+ {LOG} ERROR Handler 'fn' failed with an exception and will .* coroutine raised CancelledError.*",
+        ),
+    ),
+    Explanation(
+        "unserializable-results",
+        ("results-not-serializable",),
+        (
+            rf"\+ {STEP} KopfExample default/obj .*",
+            rf"- {LOG} INFO Handler 'fn' succeeded\.",
+            rf"\+ {LOG} (ERROR Handler 'fn' succeeded, but|INFO Handler 'other'|INFO Creation is processed).*",
+        ),
+    ),
+    Explanation(
+        "lifecycles-that-choose-nothing",
+        ("lifecycle-choosing-nothing",),
+        (
+            r"- life 1 notes \| asked again at once",
+            r"\+ life 1 notes \| asked again later",
+        ),
+    ),
     Explanation("retries-of-parents", ("sub-with-retries-of-the-parent",), ALL),
     Explanation("conflicts-are-retried", ("api-conflicts",), ALL),
     # In the background.
     Explanation("timers-stop-forever", ("timer-permanent-error",), ALL),
-    Explanation("daemons-that-end-late", ("daemon*", "timer*"), (
-        r"- NEVER: it does not settle", rf"\+ {STEP} exit code: 0",
-    ), is_luck=True),
-    Explanation("daemons-that-end-late", ("daemon-held-by-a-slow-one",), (
-        rf"- {CALL} delete_fn reason=delete param=null retry=0", r"- life \d notes \| deleted",
-        rf"- {LOG} INFO (Handler 'delete_fn' succeeded|Deletion is processed: 1 succeeded; 0 failed).",
-    ), is_luck=True),
-    Explanation("finalizers-of-exited-daemons", ("daemon-sees-changes", "daemon-arbitrary-errors", "timer-retries"), (
-        rf"- {STEP} KopfExample default/obj finalizers: .*",
-    ), is_luck=True),
+    Explanation(
+        "daemons-that-end-late",
+        ("daemon*", "timer*"),
+        (
+            r"- NEVER: it does not settle",
+            rf"\+ {STEP} exit code: 0",
+        ),
+        is_luck=True,
+    ),
+    Explanation(
+        "daemons-that-end-late",
+        ("daemon-held-by-a-slow-one",),
+        (
+            rf"- {CALL} delete_fn reason=delete param=null retry=0",
+            r"- life \d notes \| deleted",
+            rf"- {LOG} INFO (Handler 'delete_fn' succeeded|Deletion is processed: 1 succeeded; 0 failed).",
+        ),
+        is_luck=True,
+    ),
+    Explanation(
+        "finalizers-of-exited-daemons",
+        ("daemon-sees-changes", "daemon-arbitrary-errors", "timer-retries"),
+        (rf"- {STEP} KopfExample default/obj finalizers: .*",),
+        is_luck=True,
+    ),
     # The operator.
-    Explanation("cleanup-after-failed-startup", ("startup-permanent",), (
-        r"\+ life 1 calls - cleanup_fn \| .*", r"\+ life 1 log activities \| INFO Activity 'cleanup_fn' succeeded.",
-    )),
+    Explanation(
+        "cleanup-after-failed-startup",
+        ("startup-permanent",),
+        (
+            r"\+ life 1 calls - cleanup_fn \| .*",
+            r"\+ life 1 log activities \| INFO Activity 'cleanup_fn' succeeded.",
+        ),
+    ),
     Explanation("silent-probes", ("probe",), (rf"- {LOG} INFO Activity '(now|number)' succeeded.",)),
-    Explanation("failing-probes", ("probe-failing",), (
-        rf"- {STEP} 500: .*", rf"\+ {STEP} 503: .*", r"- life 1 log activities \| INFO Activity 'other_fn' succeeded.",
-    )),
-    Explanation("hopeless-operators-exit", ("exit-no-files", "login-failing"), (
-        r"- NEVER: the operator does not exit", rf"\+ {STEP} exit code: [12]",
-        r"- life 1 log activities \| INFO Activity 'login_with_kubeconfig' succeeded.",
-    )),
+    Explanation(
+        "failing-probes",
+        ("probe-failing",),
+        (
+            rf"- {STEP} 500: .*",
+            rf"\+ {STEP} 503: .*",
+            r"- life 1 log activities \| INFO Activity 'other_fn' succeeded.",
+        ),
+    ),
+    Explanation(
+        "hopeless-operators-exit",
+        ("exit-no-files", "login-failing"),
+        (
+            r"- NEVER: the operator does not exit",
+            rf"\+ {STEP} exit code: [12]",
+            r"- life 1 log activities \| INFO Activity 'login_with_kubeconfig' succeeded.",
+        ),
+    ),
     Explanation("module-names", ("loading-sibling-files",), (r"[+-] life 1 notes \| \[1, '\w+(.py)?'\]",)),
-    Explanation("login-by-default", ("login-by-default", "freeze"), (
-        r"[+-] life \d log activities \| INFO Activity 'login_\w+' succeeded.",
-    )),
-    Explanation("logs-are-posted", ("login-by-default", "posting-default-of-logs"), (
-        r"\+ event KopfExample default/obj: \w+ Logging: .*",
-    )),
-    Explanation("events-without-tracebacks", ("posting-of-errors",), (
-        r"[+-] event KopfExample default/obj: Error Logging: .Handler .*",
-    )),
+    Explanation(
+        "login-by-default",
+        ("login-by-default", "freeze"),
+        (r"[+-] life \d log activities \| INFO Activity 'login_\w+' succeeded.",),
+    ),
+    Explanation(
+        "logs-are-posted",
+        ("login-by-default", "posting-default-of-logs"),
+        (r"\+ event KopfExample default/obj: \w+ Logging: .*",),
+    ),
+    Explanation(
+        "events-without-tracebacks",
+        ("posting-of-errors",),
+        (r"[+-] event KopfExample default/obj: Error Logging: .Handler .*",),
+    ),
     Explanation("posting-disabled", ("posting-disabled",), (r"- event KopfExample default/obj: Warning Warn: .*",)),
     Explanation("events-of-cluster-scoped", ("posting-for-wide",), (r"[+-] event KopfWideExample (default)?/obj: .*",)),
     Explanation("events-are-cut", ("posting-long",), (r"[+-] event KopfExample default/obj: Normal Long: 'x+.*",)),
-    Explanation("webhooks-owner", ("admission-configurations*",), (
-        rf"\+ {STEP} \w+ /auto.kopf.dev annotations kopf.dev/webhooks-owner: .*",
-    )),
-    Explanation("webhooks-hide-errors", ("admission-validate",), (
-        rf"[+-] {STEP} 500: admission webhook \"check.auto.kopf.dev\" denied the request: .*",
-    )),
+    Explanation(
+        "webhooks-owner",
+        ("admission-configurations*",),
+        (rf"\+ {STEP} \w+ /auto.kopf.dev annotations kopf.dev/webhooks-owner: .*",),
+    ),
+    Explanation(
+        "webhooks-hide-errors",
+        ("admission-validate",),
+        (rf"[+-] {STEP} 500: admission webhook \"check.auto.kopf.dev\" denied the request: .*",),
+    ),
     Explanation("adopt-adds-nothing-empty", ("adopt-by-wide",), (r"[+-] life 1 notes \| \['generateName', .*\]",)),
-    Explanation("errors-of-helpers", ("adopt-nothing", "label-with-none"), (
-        r"- life 1 notes \| (None|RecursionError|AttributeError)", r"\+ life 1 notes \| (None|TypeError)",
-    )),
+    Explanation(
+        "errors-of-helpers",
+        ("adopt-nothing", "label-with-none"),
+        (
+            r"- life 1 notes \| (None|RecursionError|AttributeError)",
+            r"\+ life 1 notes \| (None|TypeError)",
+        ),
+    ),
     # The words of log lines.
-    Explanation("words-of-throttling", (
-        "filter-when-*", "errors-refused-patch", "results-not-serializable",
-    ), (
-        rf"- {LOG} ERROR Throttling for \d+ seconds due to an unexpected error: .*",
-        rf"- {LOG} INFO Throttling is over. Switching back to normal operations.",
-        rf"\+ {LOG} ERROR The object could not be handled, so it is left alone for \d+ seconds: .*",
-    )),
-    Explanation("words-of-ignored-errors", (
-        "arbitrary-ignored", "errors-in-event", "startup-ignored", "index-errors", "daemon-errors-ignored",
-    ), (
-        rf"- {LOG} ERROR (Handler|Activity|Indexer|Daemon) '\w+' failed with an exception and will ignore it: .*",
-        rf"\+ {LOG} ERROR (Handler|Activity|Indexer|Daemon) '\w+' failed with an exception and will be ignored: .*",
-    )),
-    Explanation("words-of-limits", ("retries-zero", "timeout-zero", "errors-with-empty-message"), (
-        rf"[+-] {LOG} .* has exceeded \d+ retries.",
-        rf"[+-] {LOG} .* has timed out after .*",
-        rf"[+-] {LOG} .* failed permanently: PermanentError(\(\))?",
-    )),
-    Explanation("words-of-requests", ("api-errors",), (
-        rf"- {LOG} ERROR Request attempt #\d+/\d+ failed; will retry: .*",
-        rf"\+ {LOG} WARNING A request has failed and will be repeated in [\d.]+ seconds: .*",
-    )),
-    Explanation("words-of-supersession", ("delete-unfinished-*", "random-*"), (
-        rf"- {LOG} INFO \w+ is superseded by \w+: .*",
-    ), is_luck=True),
+    Explanation(
+        "words-of-throttling",
+        (
+            "filter-when-*",
+            "errors-refused-patch",
+            "results-not-serializable",
+        ),
+        (
+            rf"- {LOG} ERROR Throttling for \d+ seconds due to an unexpected error: .*",
+            rf"- {LOG} INFO Throttling is over. Switching back to normal operations.",
+            rf"\+ {LOG} ERROR The object could not be handled, so it is left alone for \d+ seconds: .*",
+        ),
+    ),
+    Explanation(
+        "words-of-ignored-errors",
+        (
+            "arbitrary-ignored",
+            "errors-in-event",
+            "startup-ignored",
+            "index-errors",
+            "daemon-errors-ignored",
+        ),
+        (
+            rf"- {LOG} ERROR (Handler|Activity|Indexer|Daemon) '\w+' failed with an exception and will ignore it: .*",
+            rf"\+ {LOG} ERROR (Handler|Activity|Indexer|Daemon) '\w+' failed with an exception and will be ignored: .*",
+        ),
+    ),
+    Explanation(
+        "words-of-limits",
+        ("retries-zero", "timeout-zero", "errors-with-empty-message"),
+        (
+            rf"[+-] {LOG} .* has exceeded \d+ retries.",
+            rf"[+-] {LOG} .* has timed out after .*",
+            rf"[+-] {LOG} .* failed permanently: PermanentError(\(\))?",
+        ),
+    ),
+    Explanation(
+        "words-of-requests",
+        ("api-errors",),
+        (
+            rf"- {LOG} ERROR Request attempt #\d+/\d+ failed; will retry: .*",
+            rf"\+ {LOG} WARNING A request has failed and will be repeated in [\d.]+ seconds: .*",
+        ),
+    ),
+    Explanation(
+        "words-of-supersession",
+        ("delete-unfinished-*", "random-*"),
+        (rf"- {LOG} INFO \w+ is superseded by \w+: .*",),
+        is_luck=True,
+    ),
     Explanation("words-of-memos", ("memos",), (rf"[+-] {LOG} ERROR Handler 'update_fn' failed .*",)),
-    Explanation("words-of-exceptions", ("*",), (
-        rf"- {LOG} ERROR .* failed with an exception and will .*",
-        rf"\+ {LOG} ERROR .* failed with an exception and will .*: \w+: .*",
-    ), is_luck=True),
-    Explanation("words-of-denials", ("*",), (
-        rf"- {LOG} ERROR Webhook '\w+' failed permanently: .*", rf"\+ {LOG} INFO Webhook '\w+' denied the change: .*",
-    ), is_luck=True),
+    Explanation(
+        "words-of-exceptions",
+        ("*",),
+        (
+            rf"- {LOG} ERROR .* failed with an exception and will .*",
+            rf"\+ {LOG} ERROR .* failed with an exception and will .*: \w+: .*",
+        ),
+        is_luck=True,
+    ),
+    Explanation(
+        "words-of-denials",
+        ("*",),
+        (
+            rf"- {LOG} ERROR Webhook '\w+' failed permanently: .*",
+            rf"\+ {LOG} INFO Webhook '\w+' denied the change: .*",
+        ),
+        is_luck=True,
+    ),
     Explanation("quiet-successes", ("*",), (rf"- {LOG} INFO (Timer|Webhook) '[^']+' succeeded\.",), is_luck=True),
     Explanation("quiet-successes", ("admission-*",), (rf"- {LOG} INFO Handler '[^']+' succeeded\.",), is_luck=True),
-    Explanation("words-of-inconsistencies", ("*",), (
-        rf"- {LOG} WARNING Merge-patching finished with inconsistencies: .*",
-    )),
+    Explanation(
+        "words-of-inconsistencies", ("*",), (rf"- {LOG} WARNING Merge-patching finished with inconsistencies: .*",)
+    ),
 ]
 
 FAULTS: list[Explanation] = []

@@ -4,6 +4,7 @@ Random operators and random lives: the same for the same number.
 What is generated stays within what both frameworks promise: nothing depends on how fast they are. So each life
 settles between its steps, and only the order in which the handlers of different kinds are called is left open.
 """
+
 from __future__ import annotations
 
 import random
@@ -12,8 +13,14 @@ from tests.differential.lives import Case, Step, annotate, create, delete, kill,
 
 KINDS = ["create", "update", "delete", "resume", "field", "event", "change", "parent", "daemon"]
 FILTERS = [
-    "", "", "", "labels={'mark': 'on'}", "labels={'mark': kopf.PRESENT}", "labels={'mark': kopf.ABSENT}",
-    "annotations={'mark': kopf.PRESENT}", "when=lambda spec, **_: (spec.get('x') or 0) % 2 == 1",
+    "",
+    "",
+    "",
+    "labels={'mark': 'on'}",
+    "labels={'mark': kopf.PRESENT}",
+    "labels={'mark': kopf.ABSENT}",
+    "annotations={'mark': kopf.PRESENT}",
+    "when=lambda spec, **_: (spec.get('x') or 0) % 2 == 1",
     "when=lambda name, **_: name == 'a'",
     "labels={'mark': lambda value, **_: value != 'off'}",
 ]
@@ -38,8 +45,10 @@ def _generate_handler(dice: random.Random, index: int) -> str:
     if kind == "event":
         return f"@kopf.on.event(*E, {filters})\n{define}\n    see(kw)\n"
     if kind == "daemon":
-        return (f"@kopf.daemon(*E, {filters})\nasync def {name}(stopped, **kw):\n"
-                f"    see({{**kw, 'stopped': stopped}})\n    await stopped.wait()\n    note('end of {name}')\n")
+        return (
+            f"@kopf.daemon(*E, {filters})\nasync def {name}(stopped, **kw):\n"
+            f"    see({{**kw, 'stopped': stopped}})\n    await stopped.wait()\n    note('end of {name}')\n"
+        )
     failure, effect = dice.choice(FAILURES), dice.choice(EFFECTS)
     if kind == "parent":  # waiting for sub-handlers counts as retries in one of the frameworks
         failure = ""

@@ -1,4 +1,5 @@
 """The processes of both frameworks: a host for each of them, which forks the operators."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,6 +23,7 @@ HOST = "tests.differential.inside.host"
 @dataclasses.dataclass(eq=False)
 class Process:
     """An operator that runs or has exited."""
+
     pid: int
     exited: asyncio.Future[int]
 
@@ -35,8 +37,10 @@ class Process:
         if self.exited.done():
             return True
         try:
-            states = [path.read_text().rpartition(")")[2].split()[0]
-                      for path in pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat")]
+            states = [
+                path.read_text().rpartition(")")[2].split()[0]
+                for path in pathlib.Path(f"/proc/{self.pid}/task").glob("*/stat")
+            ]
         except OSError:
             return False
         return set(states) <= {"S", "Z", "X"}
@@ -54,7 +58,12 @@ class Host:
         self._is_over = False
 
     async def start(
-            self, args: list[str], *, env: Mapping[str, str], folder: pathlib.Path, journal: pathlib.Path,
+        self,
+        args: list[str],
+        *,
+        env: Mapping[str, str],
+        folder: pathlib.Path,
+        journal: pathlib.Path,
     ) -> Process:
         """Start ``kopf`` with these arguments in that folder."""
         assert self._process.stdin is not None
@@ -62,8 +71,14 @@ class Host:
             raise RuntimeError(f"The host of {self.name} has ended; its error is above.")
         id = next(self._ids)
         self._starting[id] = asyncio.get_running_loop().create_future()
-        job = {"id": id, "args": args, "env": dict(env), "folder": str(folder), "journal": str(journal),
-               "output": str(folder / "output.log")}
+        job = {
+            "id": id,
+            "args": args,
+            "env": dict(env),
+            "folder": str(folder),
+            "journal": str(journal),
+            "output": str(folder / "output.log"),
+        }
         self._process.stdin.write(json.dumps(job).encode() + b"\n")
         return await self._starting[id]
 
@@ -96,7 +111,12 @@ async def run_host(name: str, python: str) -> AsyncIterator[Host]:
     """Run the host with the interpreter of the environment where the framework is installed."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KUBE", "KOPF"))}
     process = await asyncio.create_subprocess_exec(
-        python, "-m", HOST, cwd=ROOT, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        python,
+        "-m",
+        HOST,
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
         # The order of sets depends on it, so it is a matter of luck whether a difference is seen.
         env={**env, "PYTHONHASHSEED": os.environ.get("DIFFERENTIAL_HASH_SEED", "0"), "PYTHONDONTWRITEBYTECODE": "1"},
     )

@@ -1,4 +1,5 @@
 """The resources of the cluster that the cases deal with."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -8,6 +9,7 @@ from typing import Any
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """A resource."""
+
     api: str
     kind: str
     plural: str
@@ -28,22 +30,30 @@ class Kind:
         group, version = self.api.split("/")
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         return {
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
             "metadata": {"name": f"{self.plural}.{group}"},
             "spec": {
-                "group": group, "scope": "Namespaced" if self.is_namespaced else "Cluster",
+                "group": group,
+                "scope": "Namespaced" if self.is_namespaced else "Cluster",
                 "names": {"kind": self.kind, "plural": self.plural, "singular": self.kind.lower(), **dict(self.names)},
-                "versions": [{
-                    "name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}} if self.has_status else {},
-                }],
+                "versions": [
+                    {
+                        "name": version,
+                        "served": True,
+                        "storage": True,
+                        "schema": {"openAPIV3Schema": schema},
+                        "subresources": {"status": {}} if self.has_status else {},
+                    }
+                ],
             },
         }
 
 
 CUSTOM = {
-    "kex": Kind("kopf.dev/v1", "KopfExample", "kopfexamples",
-                names=(("shortNames", ["kex"]), ("categories", ["examples"]))),
+    "kex": Kind(
+        "kopf.dev/v1", "KopfExample", "kopfexamples", names=(("shortNames", ["kex"]), ("categories", ["examples"]))
+    ),
     "sub": Kind("kopf.dev/v1", "KopfStatusExample", "kopfstatusexamples", has_status=True),
     "wide": Kind("kopf.dev/v1", "KopfWideExample", "kopfwideexamples", is_namespaced=False),
     "other": Kind("other.dev/v1", "KopfExample", "kopfexamples"),
@@ -59,12 +69,21 @@ BUILTIN = {
     "pod": Kind("v1", "Pod", "pods", has_status=True),
     "namespace": Kind("v1", "Namespace", "namespaces", is_namespaced=False),
     "event": Kind("v1", "Event", "events"),
-    "validating": Kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration",
-                       "validatingwebhookconfigurations", is_namespaced=False),
-    "mutating": Kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration",
-                     "mutatingwebhookconfigurations", is_namespaced=False),
-    "crd": Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions",
-                is_namespaced=False),
+    "validating": Kind(
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        is_namespaced=False,
+    ),
+    "mutating": Kind(
+        "admissionregistration.k8s.io/v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        is_namespaced=False,
+    ),
+    "crd": Kind(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", is_namespaced=False
+    ),
 }
 KINDS = CUSTOM | LATE | BUILTIN
 DEFAULT = ("kex", "sub", "wide", "child")

@@ -6,6 +6,7 @@ Lives of objects and operators, as data: what is done to them step by step.
 The operator is started before the first step, unless the life says when; it is stopped after the last one. Steps that
 are refused by the API are a part of the outcome, not an error.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -17,6 +18,7 @@ Obj = dict[str, Any]
 @dataclasses.dataclass(frozen=True)
 class Step:
     """One thing to do; its name is the name of the method in ``living.py``."""
+
     name: str
     options: dict[str, Any]
 
@@ -24,8 +26,16 @@ class Step:
         return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.options.items())})"
 
 
-def create(name: str = "obj", *, kind: str = "kex", spec: Obj | None = None, namespace: str = "default",
-           extra: Obj | None = None, dry: bool = False, **metadata: Any) -> Step:
+def create(
+    name: str = "obj",
+    *,
+    kind: str = "kex",
+    spec: Obj | None = None,
+    namespace: str = "default",
+    extra: Obj | None = None,
+    dry: bool = False,
+    **metadata: Any,
+) -> Step:
     """Create an object; the kwargs are of its metadata, ``extra`` is besides the spec."""
     body = {"metadata": {"name": name, **metadata}, "spec": {"field": 1} if spec is None else spec, **(extra or {})}
     return Step("create", {"kind": kind, "body": body, "namespace": namespace, "dry": dry})
@@ -138,6 +148,7 @@ USUAL = (create(), settle(), edit(field=2), settle(), delete(), settle())
 @dataclasses.dataclass(frozen=True)
 class Case:
     """An operator and a life."""
+
     name: str
     source: str
     """The operator; the imports and a login are added to it."""

@@ -1,4 +1,5 @@
 """One life: a cluster, an operator under one of the frameworks, the steps of the case, and their outcome."""
+
 from __future__ import annotations
 
 import asyncio
@@ -59,7 +60,12 @@ class Life:
     """One life."""
 
     def __init__(
-            self, case: Case, host: Host, cluster: LocalCluster, session: aiohttp.ClientSession, folder: pathlib.Path,
+        self,
+        case: Case,
+        host: Host,
+        cluster: LocalCluster,
+        session: aiohttp.ClientSession,
+        folder: pathlib.Path,
     ) -> None:
         self.case = case
         self.host = host
@@ -123,7 +129,8 @@ class Life:
     async def _request(self, method: str, path: str, payload: Any = None, type_: str = "application/json") -> list[str]:
         data = None if payload is None else json.dumps(payload)
         async with self.session.request(
-                method, self.cluster.url + path, data=data, headers={"Content-Type": type_}) as response:
+            method, self.cluster.url + path, data=data, headers={"Content-Type": type_}
+        ) as response:
             content = await response.json()
             told = [tidy(f"{response.status}: {content.get('message')}")] if response.status >= 400 else []
             warnings = ",".join(response.headers.getall("Warning", [])).split(",")
@@ -168,7 +175,8 @@ class Life:
     def _get_activity(self) -> tuple[int, int]:
         # A stream of changes that is over and goes on is no activity; neither is saying that one is alive.
         requests = sum(
-            number for (verb, resource, _), number in self.cluster.counters.items()
+            number
+            for (verb, resource, _), number in self.cluster.counters.items()
             if verb != "watch" and "peering" not in resource
         )
         return requests, sum(path.stat().st_size for path in self.folder.glob("journal-*"))
@@ -179,13 +187,15 @@ class Life:
         def check() -> bool:
             found = [line for line in self._read(self._lives) if line["is"] == what and text in line[key]]
             return len(found) >= times
+
         await self._wait(check, f"{what} {text!r} {times} times")
 
     async def do_saved(self, key: str) -> None:
         deadline = time.monotonic() + PATIENCE
         while not any(
-                json.loads(obj["metadata"].get("annotations", {}).get(key, "{}")).get("success")
-                for obj in await self._list_all()):
+            json.loads(obj["metadata"].get("annotations", {}).get(key, "{}")).get("success")
+            for obj in await self._list_all()
+        ):
             if time.monotonic() > deadline:
                 raise Impatience(f"{key} is not saved")
             await asyncio.sleep(POLLING)
@@ -203,8 +213,10 @@ class Life:
         await self.do_launch(args, file)
         process = self.process
         assert process is not None
-        await self._wait(lambda: process.exited.done() or plural is None or self._count_watches(plural) > count,
-                         "the operator does not begin to watch")
+        await self._wait(
+            lambda: process.exited.done() or plural is None or self._count_watches(plural) > count,
+            "the operator does not begin to watch",
+        )
 
     def _count_watches(self, plural: str | None) -> int:
         counters = self.cluster.counters.items()
@@ -216,10 +228,15 @@ class Life:
         given = [arg.format(port=self.port) for arg in [*self.case.args, *args]]
         if not any(arg in {"-m", "--module"} for arg in given) and file:
             given.append(file)
-        env = {"KUBECONFIG": str(self.cluster.kubeconfig), "WEBHOOK_PORT": str(find_free_port()),
-               "LIFE": str(self._lives), "FOLDER": str(self.folder)}
+        env = {
+            "KUBECONFIG": str(self.cluster.kubeconfig),
+            "WEBHOOK_PORT": str(find_free_port()),
+            "LIFE": str(self._lives),
+            "FOLDER": str(self.folder),
+        }
         self.process = await self.host.start(
-            ["run", *given], env=env, folder=self.folder, journal=self._get_journal(self._lives))
+            ["run", *given], env=env, folder=self.folder, journal=self._get_journal(self._lives)
+        )
 
     async def do_command(self, args: list[str]) -> list[str]:
         self._lives += 1
@@ -287,6 +304,7 @@ def _replace_now(value: Any) -> Any:
 
 class Left(enum.IntEnum):
     """What the framework has still to do with an object, by what is written there."""
+
     NOTHING = 0
     LEFTOVERS = 1
     """There are records of handlers, but they are over. Either others are coming, or nobody knows these handlers."""
@@ -323,7 +341,8 @@ async def run_cluster(case: Case, folder: pathlib.Path) -> AsyncIterator[tuple[L
         cluster.faults.lag_watches(0, up_to=LAG)
         connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=cluster.ca_data.decode()))
         async with aiohttp.ClientSession(
-                headers={"Authorization": f"Bearer {cluster.token}"}, connector=connector) as session:
+            headers={"Authorization": f"Bearer {cluster.token}"}, connector=connector
+        ) as session:
             yield cluster, session
 
 
@@ -333,4 +352,3 @@ async def live(case: Case, host: Host) -> list[str]:
         folder = pathlib.Path(name)
         async with run_cluster(case, folder) as (cluster, session):
             return await Life(case, host, cluster, session, folder).live()
-

@@ -3,6 +3,7 @@ Outcomes made comparable: what differs from run to run is taken out, what has no
 
 An outcome is a list of lines, so that a difference is a difference of lines.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -12,7 +13,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 VOLATILE = {
-    "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink", "digest", "baseline",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+    "digest",
+    "baseline",
     "exception",
 }
 TIMES = {"started", "stopped", "delayed", "lastseen", "deletionTimestamp", "deletionGracePeriodSeconds"}
@@ -73,8 +81,11 @@ def describe_object(obj: dict[str, Any]) -> Iterator[str]:
     for key in ("labels", "annotations"):
         for item, value in sorted(cleaned["metadata"].get(key, {}).items()):
             yield f"{name} {key} {item}: {dump(value)}"
-    rest = {key: value for key, value in cleaned["metadata"].items()
-            if key not in {"labels", "annotations", "name", "namespace"} and value}
+    rest = {
+        key: value
+        for key, value in cleaned["metadata"].items()
+        if key not in {"labels", "annotations", "name", "namespace"} and value
+    }
     for key, value in sorted(rest.items()):
         yield f"{name} {key}: {dump(value)}"
     for key in sorted(cleaned.keys() - {"metadata", "apiVersion", "kind"}):
@@ -146,8 +157,11 @@ def _describe_call(line: dict[str, Any]) -> str:
     kwargs = line["kwargs"]
     retry = f" retry={kwargs['retry']}" if "retry" in kwargs else ""
     head = f"{line['fn']} reason={kwargs.get('reason')} param={dump(kwargs.get('param'))}{retry}"
-    rest = [f"{key}: {dump(_clean_kwarg(key, value))}" for key, value in sorted(kwargs.items())
-            if key not in {"name", "uid", "reason", "param", "retry"}]
+    rest = [
+        f"{key}: {dump(_clean_kwarg(key, value))}"
+        for key, value in sorted(kwargs.items())
+        if key not in {"name", "uid", "reason", "param", "retry"}
+    ]
     return "\n".join([head, *rest])
 
 
@@ -158,8 +172,11 @@ def _clean_kwarg(key: str, value: Any) -> Any:
             return {name: item for name, item in value.items() if name not in {"spec", "status", "metadata"}}
         case "meta":
             # Whether the finalizer is put or removed before or after the call, is a matter of time.
-            return {name: item for name, item in value.items()
-                    if item and name not in {"labels", "annotations", "name", "namespace", "finalizers"}}
+            return {
+                name: item
+                for name, item in value.items()
+                if item and name not in {"labels", "annotations", "name", "namespace", "finalizers"}
+            }
         case "status":
             return {name: item for name, item in value.items() if name not in {"kopf", "my"}}
         case "diff" if isinstance(value, list):
@@ -196,11 +213,19 @@ def _describe_log(line: dict[str, Any]) -> str:
 
 def describe_events(events: Iterable[dict[str, Any]]) -> list[str]:
     """The events that are posted: in no order, and however often."""
-    return sorted({
-        tidy("event {0[kind]} {0[namespace]}/{0[name]}: {1} {2}: {3} [{4}, {5}, {6}]".format(
-            {"namespace": "", "name": "", "kind": "", **event["involvedObject"]}, event["type"], event["reason"],
-            repr(event.get("message")), event.get("source", {}).get("component"), event.get("reportingComponent"),
-            event.get("reportingInstance"),
-        ))
-        for event in events
-    })
+    return sorted(
+        {
+            tidy(
+                "event {0[kind]} {0[namespace]}/{0[name]}: {1} {2}: {3} [{4}, {5}, {6}]".format(
+                    {"namespace": "", "name": "", "kind": "", **event["involvedObject"]},
+                    event["type"],
+                    event["reason"],
+                    repr(event.get("message")),
+                    event.get("source", {}).get("component"),
+                    event.get("reportingComponent"),
+                    event.get("reportingInstance"),
+                )
+            )
+            for event in events
+        }
+    )

@@ -3,6 +3,7 @@ The same operators and the same lives under the original framework and under thi
 
 All of them are run by ``make differential``.
 """
+
 from __future__ import annotations
 
 import os
@@ -36,7 +37,8 @@ async def check(cases: list[Case]) -> None:
         found = [comparison async for comparison in compare_all(cases, original, ours, at_once=24)]
     assert len(found) == len(cases)
     assert not any(comparison.unexplained for comparison in found), "\n".join(
-        str(comparison) for comparison in found if comparison.unexplained)
+        str(comparison) for comparison in found if comparison.unexplained
+    )
 
 
 @pytest.mark.timeout(300)

@@ -1,4 +1,5 @@
 """How the code of the pages is found."""
+
 from __future__ import annotations
 
 import pathlib

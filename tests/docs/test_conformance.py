@@ -1,4 +1,5 @@
 """The table of conformance: it names only the tests that exist, and forgets none of their files."""
+
 from __future__ import annotations
 
 import fnmatch

@@ -1,4 +1,5 @@
 """The page of `kopf explain`: what it shows is what is printed, but for the times."""
+
 from __future__ import annotations
 
 import pathlib
@@ -71,6 +72,6 @@ def wait_for_event(cluster: LocalCluster) -> None:
 def test_the_schema_is_described() -> None:
     from kopf._insight.explaining.explanation import Explanation
 
-    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE[PAGE.index("## For programs"):], re.MULTILINE)
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", PAGE[PAGE.index("## For programs") :], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"\w+", row)}
     assert named == set(Explanation.__annotations__)

@@ -1,4 +1,5 @@
 """Links between the pages lead somewhere: the files are there, and so are the headings that anchors are made of."""
+
 from __future__ import annotations
 
 import collections

@@ -1,4 +1,5 @@
 """The page about the local cluster is for those who see it for the first time: all that it shows works as it is."""
+
 from __future__ import annotations
 
 import os
@@ -34,7 +35,12 @@ def test_all_tests_of_the_page_succeed(folder: pathlib.Path) -> None:
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert result.returncode == 0, result.stdout + result.stderr
     count = len(re.findall(r"^(?:async )?def test_", samples, re.MULTILINE))
     assert f"{count} passed" in result.stdout

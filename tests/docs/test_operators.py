@@ -1,4 +1,5 @@
 """The operators that the pages show are those of the examples, and they do what is said of them."""
+
 from __future__ import annotations
 
 import pathlib
@@ -18,7 +19,9 @@ RETRIES = EXAMPLES / "02-retries"
 
 def test_getting_started_shows_the_minimal_example() -> None:
     assert get_blocks(ROOT / "docs/getting-started.md", "yaml") == [
-        (MINIMAL / "crd.yaml").read_text(), (MINIMAL / "obj.yaml").read_text()]
+        (MINIMAL / "crd.yaml").read_text(),
+        (MINIMAL / "obj.yaml").read_text(),
+    ]
     assert get_blocks(ROOT / "docs/getting-started.md", "python")[0] == (MINIMAL / "handlers.py").read_text()
 
 
@@ -93,7 +96,7 @@ def test_the_operator_of_the_tutorial_leaves_nothing_behind_though_its_work_take
     handlers, *_, remedy = get_blocks(ROOT / "docs/testing.md", "python")
     [crd] = get_blocks(ROOT / "docs/testing.md", "yaml")
     namespace: dict[str, Any] = {"DNS": {}}
-    exec(handlers[:handlers.index(remedy.splitlines()[0])] + remedy, namespace)
+    exec(handlers[: handlers.index(remedy.splitlines()[0])] + remedy, namespace)
     namespace["DNS"] = dns = SlowProvider()
     with SyncSimulation(crds=crd) as simulation:
         simulation.apply("{apiVersion: example.com/v1, kind: Record, metadata: {name: www}, spec: {address: 10.0.0.1}}")
@@ -101,5 +104,11 @@ def test_the_operator_of_the_tutorial_leaves_nothing_behind_though_its_work_take
         simulation.delete("record", "www")
         simulation.expect("record", "www", absent=True, within=600)
         assert [call.id for call in simulation.journal.get_calls()] == [
-            "publish", "withdraw", "withdraw", "withdraw", "restore", "withdraw"]
+            "publish",
+            "withdraw",
+            "withdraw",
+            "withdraw",
+            "restore",
+            "withdraw",
+        ]
     assert dns == {}

@@ -1,4 +1,5 @@
 """Whatever is in the docs must be true: the samples are executed."""
+
 from __future__ import annotations
 
 import importlib
@@ -65,10 +66,20 @@ def test_samples_declare_handlers(registry: kopf.OperatorRegistry) -> None:
     assert [handler.id for handler in registry.resources] == ["create_fn", "update_fn/spec.duration", "delete_fn"]
 
 
-@pytest.mark.parametrize("name", [
-    "test_creation", "test_absent_replicas", "test_scaling", "test_other_changes_do_not_matter", "test_limits",
-    "test_daily_backups", "test_a_crash_in_the_middle", "test_the_api_is_unreliable", "test_objects",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_creation",
+        "test_absent_replicas",
+        "test_scaling",
+        "test_other_changes_do_not_matter",
+        "test_limits",
+        "test_daily_backups",
+        "test_a_crash_in_the_middle",
+        "test_the_api_is_unreliable",
+        "test_objects",
+    ],
+)
 def test_tests_of_operators(name: str) -> None:
     run_samples(ROOT / "docs" / "testing-reference.md")[name]()
 
@@ -86,7 +97,7 @@ def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path) -> No
     assert "1 failed, 6 passed" in done
 
     begin = remedy.splitlines()[0]
-    (tmp_path / "handlers.py").write_text(handlers[:handlers.index(begin)] + remedy)
+    (tmp_path / "handlers.py").write_text(handlers[: handlers.index(begin)] + remedy)
     assert "7 passed" in run_pytest(tmp_path)
 
 

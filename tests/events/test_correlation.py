@@ -23,8 +23,14 @@ class Reporter:
         self.now = 1000.0
 
     def report(
-            self, message: str = "hello", *, name: str = "obj", type: str = "Normal", reason: str = "Any",
-            is_explicit: bool = True, is_posted: bool = True,
+        self,
+        message: str = "hello",
+        *,
+        name: str = "obj",
+        type: str = "Normal",
+        reason: str = "Any",
+        is_explicit: bool = True,
+        is_posted: bool = True,
     ) -> tuple[EventRecord, bool]:
         ref = ObjectReference(kind="KopfExample", name=name, namespace="ns", uid=f"uid-{name}")
         when = WHEN + datetime.timedelta(seconds=self.now)

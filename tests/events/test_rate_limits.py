@@ -19,15 +19,18 @@ def count(budgets: EventBudgets, now: float, *, obj: str = "obj", is_explicit: b
     return sum(budgets.spend(obj, now, is_explicit=is_explicit) for _ in range(50))
 
 
-@pytest.mark.parametrize(("burst", "is_explicit", "expected"), [
-    (1, True, 1),
-    (1, False, 1),
-    (10, True, 10),
-    (10, False, 5),
-    (11, False, 6),
-    (50, True, 50),
-    (50, False, 25),
-])
+@pytest.mark.parametrize(
+    ("burst", "is_explicit", "expected"),
+    [
+        (1, True, 1),
+        (1, False, 1),
+        (10, True, 10),
+        (10, False, 5),
+        (11, False, 6),
+        (50, True, 50),
+        (50, False, 25),
+    ],
+)
 @pytest.mark.parametrize("scope", ["object", "total"])
 def test_bursts(scope: str, burst: int, is_explicit: bool, expected: int) -> None:
     assert count(make_budgets(**{f"{scope}_burst": burst}), 0, is_explicit=is_explicit) == expected

@@ -1,4 +1,5 @@
 """What the examples are tried with."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,4 +1,5 @@
 """The example of the admission: on a laptop with what `kubectl` says, and in a cluster with only what is permitted."""
+
 from __future__ import annotations
 
 import pathlib
@@ -77,13 +78,27 @@ def test_on_a_laptop(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Path
 
 
 def test_permissions_are_those_that_are_found_out() -> None:
-    command = [sys.executable, "-m", "kopf", "rbac", str(EXAMPLE / "handlers.py"), "--crds", str(EXAMPLE / "crd.yaml"),
-               "--into", NAMESPACE]
+    command = [
+        sys.executable,
+        "-m",
+        "kopf",
+        "rbac",
+        str(EXAMPLE / "handlers.py"),
+        "--crds",
+        str(EXAMPLE / "crd.yaml"),
+        "--into",
+        NAMESPACE,
+    ]
     output = subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout
     written = (EXAMPLE / "in-cluster" / "rbac.yaml").read_text()
     found, expected = (
-        {(role["kind"], verb, name) for role in yaml.safe_load_all(text) for rule in role.get("rules", ())
-         for verb in rule["verbs"] for name in rule["resources"]}
+        {
+            (role["kind"], verb, name)
+            for role in yaml.safe_load_all(text)
+            for rule in role.get("rules", ())
+            for verb in rule["verbs"]
+            for name in rule["resources"]
+        }
         for text in (output, written)
     )
     assert found == expected

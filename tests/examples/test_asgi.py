@@ -1,4 +1,5 @@
 """The example of a web application with an operator inside: they live and die together."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,4 +1,5 @@
 """The example of a deployment: its manifests are accepted, its permissions are enough and none is superfluous."""
+
 from __future__ import annotations
 
 import json
@@ -66,8 +67,12 @@ def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.P
         wait_until(lambda: [e for e in get("events")["items"] if e["reason"] == "Started"])
         wait_until(lambda: is_healthy(port))
         granted = {(verb, name) for verb, name, code in cluster.counters if code < 400}
-        subprocess.run([kubectl, "--kubeconfig", str(cluster.kubeconfig), "delete", "-f", str(EXAMPLE / "obj.yaml")],
-                       check=True, capture_output=True, timeout=PATIENCE)
+        subprocess.run(
+            [kubectl, "--kubeconfig", str(cluster.kubeconfig), "delete", "-f", str(EXAMPLE / "obj.yaml")],
+            check=True,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
         wait_until(lambda: get("jobs", "example-job") is None)
         assert operator.stop() == 0
 
@@ -95,8 +100,16 @@ def test_manifests_are_valid(cluster: LocalCluster, kubectl: str, name: str) -> 
 
 def test_pods_of_the_deployment_run(cluster: LocalCluster, kubectl: str) -> None:
     cluster.apply(EXAMPLE / "deployment.yaml")
-    command = [kubectl, "--kubeconfig", str(cluster.kubeconfig), "--namespace=kopfexample", "rollout", "status",
-               "deployment/kopfexample-operator", "--timeout=60s"]
+    command = [
+        kubectl,
+        "--kubeconfig",
+        str(cluster.kubeconfig),
+        "--namespace=kopfexample",
+        "rollout",
+        "status",
+        "deployment/kopfexample-operator",
+        "--timeout=60s",
+    ]
     result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE)
     assert "successfully rolled out" in result.stdout, result.stderr
 

@@ -1,4 +1,5 @@
 """The examples must work as they are: those with their own demonstrations are run, the others are loaded."""
+
 from __future__ import annotations
 
 import os
@@ -25,8 +26,13 @@ def run_demo(tmp_path: pathlib.Path, source: str | None = None) -> subprocess.Co
                 (folder / path.name).write_bytes(path.read_bytes())
         (folder / "ephemeral.py").write_text(source)
     return subprocess.run(
-        [sys.executable, str(folder / "demo.py")], env={**os.environ, "HOME": str(tmp_path)},
-        capture_output=True, text=True, timeout=PATIENCE, check=False)
+        [sys.executable, str(folder / "demo.py")],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
 
 
 def test_demo_succeeds(tmp_path: pathlib.Path) -> None:

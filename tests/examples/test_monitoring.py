@@ -1,4 +1,5 @@
 """The dashboard and the alerts: they are about what is exposed, and a real Prometheus has data for them."""
+
 from __future__ import annotations
 
 import json
@@ -113,8 +114,11 @@ def test_expressions_are_of_what_is_exposed() -> None:
         assert find_names(expression) <= names, expression
     shown = {name for expression in list_dashboard() for name in find_names(expression)}
     unshown = {name for name in exposed.families if not any(item.startswith(name) for item in shown)}
-    assert unshown == {"workqueue_unfinished_work_seconds", "workqueue_work_duration_seconds",
-                       "controller_runtime_webhook_requests_in_flight"}
+    assert unshown == {
+        "workqueue_unfinished_work_seconds",
+        "workqueue_work_duration_seconds",
+        "controller_runtime_webhook_requests_in_flight",
+    }
 
 
 #: What it takes for each alert, with what the series are from minute to minute.
@@ -137,24 +141,37 @@ def promtool() -> str:
 
 def test_alerts(promtool: str, tmp_path: pathlib.Path) -> None:
     """Each fires in its trouble, and in no other one; none of them when all is well."""
-    well = [{"series": 'up{job="operator"}', "values": "1x60"},
-            {"series": 'kopf_eventloop_lag_seconds{job="operator"}', "values": "0.01x60"},
-            {"series": 'workqueue_depth{job="operator",name="x",controller="x"}', "values": "3x60"},
-            {"series": 'rest_client_requests_total{job="operator",host="x",code="200"}', "values": "0+10x60"}]
+    well = [
+        {"series": 'up{job="operator"}', "values": "1x60"},
+        {"series": 'kopf_eventloop_lag_seconds{job="operator"}', "values": "0.01x60"},
+        {"series": 'workqueue_depth{job="operator",name="x",controller="x"}', "values": "3x60"},
+        {"series": 'rest_client_requests_total{job="operator",host="x",code="200"}', "values": "0+10x60"},
+    ]
     assert {rule["alert"] for rule in list_rules()} == SERIES.keys()
-    tests = [{
-        "interval": "1m",
-        "input_series": [item for item in well if item["series"] != series] + (
-            [{"series": series, "values": values}] if series else []),
-        "promql_expr_test": [{
-            "expr": 'group by (alertname) (ALERTS{alertstate="firing"})', "eval_time": "50m",
-            "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if alert else [],
-        }],
-    } for alert, (series, values) in {**SERIES, "": ("", "")}.items()]
+    tests = [
+        {
+            "interval": "1m",
+            "input_series": [item for item in well if item["series"] != series]
+            + ([{"series": series, "values": values}] if series else []),
+            "promql_expr_test": [
+                {
+                    "expr": 'group by (alertname) (ALERTS{alertstate="firing"})',
+                    "eval_time": "50m",
+                    "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if alert else [],
+                }
+            ],
+        }
+        for alert, (series, values) in {**SERIES, "": ("", "")}.items()
+    ]
     content = {"rule_files": [str(EXAMPLE / "rules.yaml")], "evaluation_interval": "1m", "tests": tests}
     (tmp_path / "test.yaml").write_text(yaml.safe_dump(content))
-    result = subprocess.run([promtool, "test", "rules", tmp_path / "test.yaml"],
-                            capture_output=True, text=True, timeout=PATIENCE, check=False)
+    result = subprocess.run(
+        [promtool, "test", "rules", tmp_path / "test.yaml"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -164,14 +181,26 @@ def query(tmp_path: pathlib.Path) -> Iterator[Callable[[str], list[Any]]]:
     program = get_prometheus() / "prometheus"
     address = f"127.0.0.1:{find_free_port()}"
     (tmp_path / "targets.json").write_text("[]")
-    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump({
-        "global": {"scrape_interval": "300ms", "scrape_timeout": "300ms", "evaluation_interval": "1s"},
-        "rule_files": [str(EXAMPLE / "rules.yaml")],
-        "scrape_configs": [{"job_name": "operator", "file_sd_configs": [{
-            "files": [str(tmp_path / "targets.json")], "refresh_interval": "200ms"}]}],
-    }))
-    command = [str(program), f"--config.file={tmp_path / 'prometheus.yaml'}",
-               f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address={address}"]
+    (tmp_path / "prometheus.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "global": {"scrape_interval": "300ms", "scrape_timeout": "300ms", "evaluation_interval": "1s"},
+                "rule_files": [str(EXAMPLE / "rules.yaml")],
+                "scrape_configs": [
+                    {
+                        "job_name": "operator",
+                        "file_sd_configs": [{"files": [str(tmp_path / "targets.json")], "refresh_interval": "200ms"}],
+                    }
+                ],
+            }
+        )
+    )
+    command = [
+        str(program),
+        f"--config.file={tmp_path / 'prometheus.yaml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address={address}",
+    ]
 
     def query(expression: str) -> list[Any]:
         url = f"http://{address}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
@@ -223,8 +252,12 @@ def scrape(port: int) -> str:
 
 
 def make(name: str, duration: str) -> dict[str, Any]:
-    return {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name},
-            "spec": {"duration": duration}}
+    return {
+        "apiVersion": "kopf.dev/v1",
+        "kind": "KopfExample",
+        "metadata": {"name": name},
+        "spec": {"duration": duration},
+    }
 
 
 def is_admitted(cluster: LocalCluster) -> bool:

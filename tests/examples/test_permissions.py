@@ -1,4 +1,5 @@
 """The examples work with the permissions that `kopf manifests` gives them."""
+
 from __future__ import annotations
 
 import subprocess
@@ -27,11 +28,19 @@ def test_they_are_enough(name: str) -> None:
     options = ["--crds", "crd.yaml"] if (folder / "crd.yaml").exists() else []
     command = ["manifests", "handlers.py", *options, "--name", "example", "--image", "example:1"]
     made = subprocess.run(
-        [sys.executable, "-m", "kopf", *command], cwd=folder, capture_output=True, text=True, timeout=PATIENCE,
-        check=True)
+        [sys.executable, "-m", "kopf", *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
     with SyncSimulation(
-            folder / "handlers.py", crds=made.stdout, authorization="rbac",
-            user="system:serviceaccount:default:example", groups=["system:serviceaccounts", "system:authenticated"],
+        folder / "handlers.py",
+        crds=made.stdout,
+        authorization="rbac",
+        user="system:serviceaccount:default:example",
+        groups=["system:serviceaccounts", "system:authenticated"],
     ) as simulation:
         simulation.apply(folder / "obj.yaml")
         simulation.advance(hours=9)

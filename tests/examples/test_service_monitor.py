@@ -1,4 +1,5 @@
 """The ServiceMonitor of the example: it is accepted, and leads to the port of the pods of the example deployment."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -23,31 +24,54 @@ CRD = {
         "group": "monitoring.coreos.com",
         "scope": "Namespaced",
         "names": {"kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor"},
-        "versions": [{
-            "name": "v1",
-            "served": True,
-            "storage": True,
-            "schema": {"openAPIV3Schema": {"type": "object", "required": ["spec"], "properties": {"spec": {
-                "type": "object",
-                "required": ["endpoints", "selector"],
-                "properties": {
-                    "endpoints": {"type": "array", "items": {"type": "object", "properties": {
-                        "port": {"type": "string"},
-                        "targetPort": {"x-kubernetes-int-or-string": True},
-                        "path": {"type": "string"},
-                        "interval": {
-                            "type": "string",
-                            "pattern": DURATION,
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "required": ["spec"],
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "required": ["endpoints", "selector"],
+                                "properties": {
+                                    "endpoints": {
+                                        "type": "array",
+                                        "items": {
+                                            "type": "object",
+                                            "properties": {
+                                                "port": {"type": "string"},
+                                                "targetPort": {"x-kubernetes-int-or-string": True},
+                                                "path": {"type": "string"},
+                                                "interval": {
+                                                    "type": "string",
+                                                    "pattern": DURATION,
+                                                },
+                                                "scheme": {
+                                                    "type": "string",
+                                                    "enum": ["http", "https", "HTTP", "HTTPS"],
+                                                },
+                                            },
+                                        },
+                                    },
+                                    "namespaceSelector": {
+                                        "type": "object",
+                                        "properties": {
+                                            "any": {"type": "boolean"},
+                                            "matchNames": {"type": "array", "items": {"type": "string"}},
+                                        },
+                                    },
+                                    "selector": {"type": "object", "properties": {"matchLabels": LABELS}},
+                                },
+                            }
                         },
-                        "scheme": {"type": "string", "enum": ["http", "https", "HTTP", "HTTPS"]},
-                    }}},
-                    "namespaceSelector": {"type": "object", "properties": {
-                        "any": {"type": "boolean"}, "matchNames": {"type": "array", "items": {"type": "string"}},
-                    }},
-                    "selector": {"type": "object", "properties": {"matchLabels": LABELS}},
+                    }
                 },
-            }}}},
-        }],
+            }
+        ],
     },
 }
 
@@ -61,9 +85,7 @@ def test_the_service_monitor_leads_to_the_port_of_the_operator() -> None:
     with LocalCluster() as cluster:
         cluster.apply(CRD)
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kopfexample"}})
-        service, monitor = [
-            cluster.apply(manifest)[0] for manifest in read("monitoring/servicemonitor.yaml")
-        ]
+        service, monitor = [cluster.apply(manifest)[0] for manifest in read("monitoring/servicemonitor.yaml")]
     written = read("monitoring/servicemonitor.yaml")[1]["spec"]
     assert monitor["spec"] == written  # the schema knows all of its fields: it would drop the others
     namespaces = {item["metadata"]["namespace"] for item in (deployment, service, monitor)}

@@ -1,4 +1,5 @@
 """The examples with models: type checkers accept them, and their definitions are those of the code."""
+
 from __future__ import annotations
 
 import json
@@ -18,7 +19,8 @@ MODELS = ["typed", "versions", "webapp"]
 
 def run(folder: pathlib.Path, *command: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     return done.stdout + done.stderr
 
 
@@ -33,10 +35,14 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", [
-    ["mypy", "handlers.py", "mistaken.py"],
-    ["basedpyright", "--pythonpath", sys.executable, "-p", "."],
-], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["mypy", "handlers.py", "mistaken.py"],
+        ["basedpyright", "--pythonpath", sys.executable, "-p", "."],
+    ],
+    ids=lambda command: command[0],
+)
 def test_type_checkers_accept_it_and_find_the_mistake(folder: pathlib.Path, command: list[str]) -> None:
     pytest.importorskip(command[0], reason="it is not for this platform")
     found = [line for line in run(folder, *command).splitlines() if "error:" in line]

@@ -1,4 +1,5 @@
 """Short ways to make handlers and causes, with everything irrelevant for a test filled in."""
+
 from __future__ import annotations
 
 import contextlib

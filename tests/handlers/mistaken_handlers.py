@@ -3,6 +3,7 @@ Handlers with mistakes that type checkers find, one in a line, see `test_typing.
 
 They are what is ignored here: both checkers complain of what is ignored needlessly.
 """
+
 from __future__ import annotations
 
 from typing import Any

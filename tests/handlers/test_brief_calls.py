@@ -1,4 +1,5 @@
 """Brief calls: many functions for one thread, unless they take longer than expected."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,6 +39,7 @@ async def test_they_share_a_thread_in_their_order(pools: ThreadPools) -> None:
 @pytest.mark.loops
 async def test_those_that_hang_hold_nobody(pools: ThreadPools) -> None:
     """Neither those before them, nor those after them, nor those that come later."""
+
     def fn(n: int) -> int | bool:
         return gate.wait(PATIENCE / 2) if n in (2, 5) else n
 

@@ -62,9 +62,16 @@ def test_kwargs_of_raw_events() -> None:
     assert type(kwargs["event"]) is type(kwargs["event"]["object"]) is dict  # encoders written in C look past others
 
 
-def read_event(event: Any, **_: Any) -> bool: return bool(event)
-def read_others(type: Any, **_: Any) -> bool: return bool(type)
-def pass_all_on(**kwargs: Any) -> bool: return read_event(**kwargs)
+def read_event(event: Any, **_: Any) -> bool:
+    return bool(event)
+
+
+def read_others(type: Any, **_: Any) -> bool:
+    return bool(type)
+
+
+def pass_all_on(**kwargs: Any) -> bool:
+    return read_event(**kwargs)
 
 
 READERS: list[tuple[dict[str, Any], bool]] = [
@@ -105,19 +112,29 @@ def test_kwargs_of_changes() -> None:
     assert kwargs["diff"] == (("change", ("spec", "field"), "old", "new"),)
 
 
-@pytest.mark.parametrize(("field", "old", "new", "diff"), [
-    ((), {"spec": {"a": 1, "b": {"c": 2}}}, {"spec": {"b": {"c": 3}}},
-     [("remove", ("spec", "a"), 1, None), ("change", ("spec", "b", "c"), 2, 3)]),
-    (("spec",), {"a": 1, "b": {"c": 2}}, {"b": {"c": 3}}, [("remove", ("a",), 1, None), ("change", ("b", "c"), 2, 3)]),
-    (("spec", "a"), 1, None, [("remove", (), 1, None)]),
-    (("spec", "b"), {"c": 2}, {"c": 3}, [("change", ("c",), 2, 3)]),
-    (("spec", "b", "c"), 2, 3, [("change", (), 2, 3)]),
-    (("spec", "absent"), None, None, []),
-])
+@pytest.mark.parametrize(
+    ("field", "old", "new", "diff"),
+    [
+        (
+            (),
+            {"spec": {"a": 1, "b": {"c": 2}}},
+            {"spec": {"b": {"c": 3}}},
+            [("remove", ("spec", "a"), 1, None), ("change", ("spec", "b", "c"), 2, 3)],
+        ),
+        (
+            ("spec",),
+            {"a": 1, "b": {"c": 2}},
+            {"b": {"c": 3}},
+            [("remove", ("a",), 1, None), ("change", ("b", "c"), 2, 3)],
+        ),
+        (("spec", "a"), 1, None, [("remove", (), 1, None)]),
+        (("spec", "b"), {"c": 2}, {"c": 3}, [("change", ("c",), 2, 3)]),
+        (("spec", "b", "c"), 2, 3, [("change", (), 2, 3)]),
+        (("spec", "absent"), None, None, []),
+    ],
+)
 def test_changes_are_relative_to_the_field_of_the_handler(field: Any, old: Any, new: Any, diff: list[Any]) -> None:
-    cause = make_changing_cause(
-        {}, Reason.UPDATE, old={"spec": {"a": 1, "b": {"c": 2}}}, new={"spec": {"b": {"c": 3}}}
-    )
+    cause = make_changing_cause({}, Reason.UPDATE, old={"spec": {"a": 1, "b": {"c": 2}}}, new={"spec": {"b": {"c": 3}}})
     kwargs = cause.kwargs_for(make_changing_handler(field=field))
     assert (kwargs["old"], kwargs["new"], list(kwargs["diff"])) == (old, new, diff)
 
@@ -134,7 +151,12 @@ def test_kwargs_of_activities() -> None:
     settings = OperatorSettings()
     cause = ActivityCause(logger=logger, memo="memo", indices={"idx": 1}, activity=Activity.STARTUP, settings=settings)
     assert cause.kwargs_for(make_handler(param=123)) == {
-        "logger": logger, "memo": "memo", "activity": Activity.STARTUP, "settings": settings, "idx": 1, "param": 123
+        "logger": logger,
+        "memo": "memo",
+        "activity": Activity.STARTUP,
+        "settings": settings,
+        "idx": 1,
+        "param": 123,
     }
 
 

@@ -61,13 +61,16 @@ def test_handlers_of_activities(registry: OperatorRegistry, decorator: Decorator
     assert (handler.activity, handler.id, handler.fn) == (activity, "function", function)
 
 
-@pytest.mark.parametrize(("decorator", "expected"), [
-    (kopf.on.create, {"reason": Reason.CREATE}),
-    (kopf.on.update, {"reason": Reason.UPDATE, "field_needs_change": True}),
-    (kopf.on.delete, {"reason": Reason.DELETE, "requires_finalizer": True}),
-    (kopf.on.resume, {"reason": None, "initial": True}),
-    (kopf.on.field, {"reason": None, "field_needs_change": True}),
-])
+@pytest.mark.parametrize(
+    ("decorator", "expected"),
+    [
+        (kopf.on.create, {"reason": Reason.CREATE}),
+        (kopf.on.update, {"reason": Reason.UPDATE, "field_needs_change": True}),
+        (kopf.on.delete, {"reason": Reason.DELETE, "requires_finalizer": True}),
+        (kopf.on.resume, {"reason": None, "initial": True}),
+        (kopf.on.field, {"reason": None, "field_needs_change": True}),
+    ],
+)
 def test_handlers_of_changes(registry: OperatorRegistry, decorator: Decorator, expected: dict[str, Any]) -> None:
     defaults = {"initial": False, "deleted": False, "requires_finalizer": False, "field_needs_change": False}
     handler = declare(decorator, registry)
@@ -84,13 +87,16 @@ def test_handlers_of_raw_events(registry: OperatorRegistry) -> None:
     assert (handler.id, handler.fn, handler.selector) == ("function", function, Selector("kopfexamples"))
 
 
-@pytest.mark.parametrize(("decorator", "options", "attribute", "value"), [
-    (kopf.on.delete, {"optional": True}, "requires_finalizer", False),
-    (kopf.on.delete, {"optional": False}, "requires_finalizer", True),
-    (kopf.on.delete, {"optional": None}, "requires_finalizer", True),
-    (kopf.on.resume, {"deleted": True}, "deleted", True),
-    (kopf.on.resume, {"deleted": None}, "deleted", False),
-])
+@pytest.mark.parametrize(
+    ("decorator", "options", "attribute", "value"),
+    [
+        (kopf.on.delete, {"optional": True}, "requires_finalizer", False),
+        (kopf.on.delete, {"optional": False}, "requires_finalizer", True),
+        (kopf.on.delete, {"optional": None}, "requires_finalizer", True),
+        (kopf.on.resume, {"deleted": True}, "deleted", True),
+        (kopf.on.resume, {"deleted": None}, "deleted", False),
+    ],
+)
 def test_specific_options(
     registry: OperatorRegistry, decorator: Decorator, options: Any, attribute: str, value: object
 ) -> None:
@@ -145,20 +151,24 @@ def test_options_of_changes(registry: OperatorRegistry, decorator: Decorator) ->
     assert handler.new is kopf.PRESENT
 
 
-@pytest.mark.parametrize(("decorator", "handler_class"), [
-    (kopf.daemon, DaemonHandler), (kopf.timer, TimerHandler), (kopf.index, IndexingHandler)
-])
+@pytest.mark.parametrize(
+    ("decorator", "handler_class"),
+    [(kopf.daemon, DaemonHandler), (kopf.timer, TimerHandler), (kopf.index, IndexingHandler)],
+)
 def test_handlers_of_the_background(registry: OperatorRegistry, decorator: Decorator, handler_class: Any) -> None:
     handler = declare(decorator, registry)
     assert type(handler) is handler_class
     assert (handler.id, handler.fn, handler.selector) == ("function", function, Selector("kopfexamples"))
 
 
-@pytest.mark.parametrize(("decorator", "options"), [
-    (kopf.daemon, {"initial_delay": 1, "cancellation_backoff": 2, "cancellation_timeout": 3}),
-    (kopf.daemon, {"cancellation_polling": 4}),
-    (kopf.timer, {"initial_delay": 1, "interval": 2, "idle": 3, "sharp": True}),
-])
+@pytest.mark.parametrize(
+    ("decorator", "options"),
+    [
+        (kopf.daemon, {"initial_delay": 1, "cancellation_backoff": 2, "cancellation_timeout": 3}),
+        (kopf.daemon, {"cancellation_polling": 4}),
+        (kopf.timer, {"initial_delay": 1, "interval": 2, "idle": 3, "sharp": True}),
+    ],
+)
 def test_options_of_the_background(registry: OperatorRegistry, decorator: Decorator, options: Any) -> None:
     handler, default = declare(decorator, registry, **options), declare(decorator, OperatorRegistry())
     for name, value in options.items():
@@ -167,13 +177,16 @@ def test_options_of_the_background(registry: OperatorRegistry, decorator: Decora
 
 
 @pytest.mark.parametrize("decorator", RESOURCES)
-@pytest.mark.parametrize(("args", "kwargs", "selector"), [
-    (("kopf.dev", "v1", "kex"), {}, Selector("kopf.dev", "v1", "kex")),
-    (("kopf.dev/v1", "kex"), {}, Selector("kopf.dev/v1", "kex")),
-    (("kex.kopf.dev",), {}, Selector("kex.kopf.dev")),
-    ((EVERYTHING,), {}, Selector(EVERYTHING)),
-    (("kopfexamples",), {"group": "kopf.dev", "version": "v1"}, Selector("kopf.dev/v1", "kopfexamples")),
-])
+@pytest.mark.parametrize(
+    ("args", "kwargs", "selector"),
+    [
+        (("kopf.dev", "v1", "kex"), {}, Selector("kopf.dev", "v1", "kex")),
+        (("kopf.dev/v1", "kex"), {}, Selector("kopf.dev/v1", "kex")),
+        (("kex.kopf.dev",), {}, Selector("kex.kopf.dev")),
+        ((EVERYTHING,), {}, Selector(EVERYTHING)),
+        (("kopfexamples",), {"group": "kopf.dev", "version": "v1"}, Selector("kopf.dev/v1", "kopfexamples")),
+    ],
+)
 def test_resources(registry: OperatorRegistry, decorator: Decorator, args: Any, kwargs: Any, selector: Any) -> None:
     assert declare(decorator, registry, *args, **kwargs).selector == selector
 
@@ -193,13 +206,16 @@ def test_resources_by_callbacks(registry: OperatorRegistry, decorator: Decorator
 
 
 @pytest.mark.parametrize("decorator", RESOURCES)
-@pytest.mark.parametrize(("options", "id"), [
-    ({}, "function"),
-    ({"field": "spec.field"}, "function/spec.field"),
-    ({"field": ("spec", "my.domain/x")}, "function/spec.my.domain/x"),
-    ({"id": "x"}, "x"),
-    ({"id": "x", "field": "spec.field"}, "x/spec.field"),
-])
+@pytest.mark.parametrize(
+    ("options", "id"),
+    [
+        ({}, "function"),
+        ({"field": "spec.field"}, "function/spec.field"),
+        ({"field": ("spec", "my.domain/x")}, "function/spec.my.domain/x"),
+        ({"id": "x"}, "x"),
+        ({"id": "x", "field": "spec.field"}, "x/spec.field"),
+    ],
+)
 def test_ids(registry: OperatorRegistry, decorator: Decorator, options: Any, id: str) -> None:
     if decorator is kopf.index:
         id = id.partition("/")[0]  # the names of indices are kwargs of other handlers
@@ -208,11 +224,14 @@ def test_ids(registry: OperatorRegistry, decorator: Decorator, options: Any, id:
     assert declare(decorator, registry, **options).id == id
 
 
-@pytest.mark.parametrize(("fn", "id"), [
-    (Namespace().method, "Namespace.method"),
-    (Callable_(), "Callable_"),
-    (functools.partial(function), "function"),
-])
+@pytest.mark.parametrize(
+    ("fn", "id"),
+    [
+        (Namespace().method, "Namespace.method"),
+        (Callable_(), "Callable_"),
+        (functools.partial(function), "function"),
+    ],
+)
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.on.startup])
 def test_anything_callable_can_be_a_handler(registry: OperatorRegistry, decorator: Decorator, fn: Any, id: str) -> None:
     handler = declare(decorator, registry, fn=fn)
@@ -243,10 +262,15 @@ REFUSED: list[tuple[list[Decorator], tuple[Any, ...], list[dict[str, Any]], str]
     ([kopf.on.field], NAME, [{}, {"field": None}, {"field": ""}, {"field": ()}], "field is not specified"),
     ([*UNCHANGED, kopf.on.update], NAME, [{"value": "v"}], "value= needs field="),
     ([kopf.on.update], NAME, [{"old": "x"}, {"new": "x"}, {"old": 0, "new": False}], "need field="),
-    (UPDATES, NAME, [
-        {"field": "spec", "value": "v", **options}
-        for options in ({"old": "x"}, {"new": "x"}, {"old": "x", "new": "y"}, {"old": kopf.ABSENT})
-    ], "Either value= or old=/new="),
+    (
+        UPDATES,
+        NAME,
+        [
+            {"field": "spec", "value": "v", **options}
+            for options in ({"old": "x"}, {"new": "x"}, {"old": "x", "new": "y"}, {"old": kopf.ABSENT})
+        ],
+        "Either value= or old=/new=",
+    ),
     (ALL, NAME, [{"unknown": "x"}], "unknown"),
     (UNCHANGED, NAME, [{"field": "spec", "old": "x"}, {"field": "spec", "new": "x"}], ""),
     ([kopf.on.event], NAME, [{"errors": 1}], "errors"),
@@ -256,10 +280,15 @@ REFUSED: list[tuple[list[Decorator], tuple[Any, ...], list[dict[str, Any]], str]
 ]
 
 
-@pytest.mark.parametrize(("decorator", "names", "options", "text"), [
-    (decorator, names, options, text) for decorators, names, variants, text in REFUSED
-    for decorator in decorators for options in variants
-])
+@pytest.mark.parametrize(
+    ("decorator", "names", "options", "text"),
+    [
+        (decorator, names, options, text)
+        for decorators, names, variants, text in REFUSED
+        for decorator in decorators
+        for options in variants
+    ],
+)
 def test_what_makes_no_sense_is_refused(
     registry: OperatorRegistry, decorator: Decorator, names: Any, options: dict[str, Any], text: str
 ) -> None:

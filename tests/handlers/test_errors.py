@@ -5,15 +5,18 @@ import pytest
 import kopf
 
 
-@pytest.mark.parametrize(("error", "text", "delay"), [
-    (kopf.TemporaryError("boom"), "boom", 60),
-    (kopf.TemporaryError("boom", delay=5), "boom", 5),
-    (kopf.TemporaryError("boom", 5), "boom", 5),
-    (kopf.TemporaryError("boom", delay=0), "boom", 0),
-    (kopf.TemporaryError("boom", delay=None), "boom", None),
-    (kopf.TemporaryError(), "", 60),
-    (kopf.TemporaryError(delay=1.5), "", 1.5),
-])
+@pytest.mark.parametrize(
+    ("error", "text", "delay"),
+    [
+        (kopf.TemporaryError("boom"), "boom", 60),
+        (kopf.TemporaryError("boom", delay=5), "boom", 5),
+        (kopf.TemporaryError("boom", 5), "boom", 5),
+        (kopf.TemporaryError("boom", delay=0), "boom", 0),
+        (kopf.TemporaryError("boom", delay=None), "boom", None),
+        (kopf.TemporaryError(), "", 60),
+        (kopf.TemporaryError(delay=1.5), "", 1.5),
+    ],
+)
 def test_temporary_errors_have_a_delay(error: kopf.TemporaryError, text: str, delay: float | None) -> None:
     assert str(error) == text
     assert error.delay == delay

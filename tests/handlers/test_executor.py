@@ -73,21 +73,47 @@ UNFINISHED_TEXT = "has unfinished sub-handlers. Will retry soon."
 FAILED = "failed with an exception and will"
 
 
-@pytest.mark.parametrize(("options", "error", "outcome", "message"), [
-    *(({}, error, Outcome(final=False, delay=delay, exception=error), "failed temporarily: not yet")
-      for delay, error in NOT_YET.items()),
-    *(({"errors": mode}, NEVER, Outcome(final=True, exception=NEVER), "failed permanently: never")
-      for mode in (None, *kopf.ErrorsMode)),
-    *(({"errors": mode}, BOOM, Outcome(final=False, delay=60, exception=BOOM),
-       f"{FAILED} try again in 60 seconds: ValueError: boom") for mode in (None, kopf.ErrorsMode.TEMPORARY)),
-    ({"errors": kopf.ErrorsMode.PERMANENT}, BOOM, Outcome(final=True, exception=BOOM),
-     f"{FAILED} stop now: ValueError: boom"),
-    ({"errors": kopf.ErrorsMode.IGNORED}, BOOM, Outcome(final=True, ignored=BOOM),
-     f"{FAILED} be ignored: ValueError: boom"),
-    ({"retries": 100}, BOOM, Outcome(final=True, exception=BOOM),
-     f"{FAILED} stop now (it would exceed 100 retries on the next attempt): ValueError: boom"),
-    ({"retries": 1}, UNFINISHED, Outcome(final=False, delay=3, exception=UNFINISHED), UNFINISHED_TEXT),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "outcome", "message"),
+    [
+        *(
+            ({}, error, Outcome(final=False, delay=delay, exception=error), "failed temporarily: not yet")
+            for delay, error in NOT_YET.items()
+        ),
+        *(
+            ({"errors": mode}, NEVER, Outcome(final=True, exception=NEVER), "failed permanently: never")
+            for mode in (None, *kopf.ErrorsMode)
+        ),
+        *(
+            (
+                {"errors": mode},
+                BOOM,
+                Outcome(final=False, delay=60, exception=BOOM),
+                f"{FAILED} try again in 60 seconds: ValueError: boom",
+            )
+            for mode in (None, kopf.ErrorsMode.TEMPORARY)
+        ),
+        (
+            {"errors": kopf.ErrorsMode.PERMANENT},
+            BOOM,
+            Outcome(final=True, exception=BOOM),
+            f"{FAILED} stop now: ValueError: boom",
+        ),
+        (
+            {"errors": kopf.ErrorsMode.IGNORED},
+            BOOM,
+            Outcome(final=True, ignored=BOOM),
+            f"{FAILED} be ignored: ValueError: boom",
+        ),
+        (
+            {"retries": 100},
+            BOOM,
+            Outcome(final=True, exception=BOOM),
+            f"{FAILED} stop now (it would exceed 100 retries on the next attempt): ValueError: boom",
+        ),
+        ({"retries": 1}, UNFINISHED, Outcome(final=False, delay=3, exception=UNFINISHED), UNFINISHED_TEXT),
+    ],
+)
 async def test_errors(
     caplog: pytest.LogCaptureFixture, options: Any, error: Exception, outcome: Outcome, message: str
 ) -> None:
@@ -138,11 +164,16 @@ async def test_the_context_is_known_only_while_the_handler_is_executed(error: Ex
 # --- limits; which ones, is up to the policy of retries ---
 
 
-@pytest.mark.parametrize(("options", "error", "text"), [
-    *(({"retries": 3, "errors": mode}, kopf.HandlerRetriesError, "Handler 'fn' has exceeded 3 retries.")
-      for mode in (None, *kopf.ErrorsMode)),
-    ({"timeout": 10}, kopf.HandlerTimeoutError, "Handler 'fn' has timed out after 0:00:10."),
-])
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        *(
+            ({"retries": 3, "errors": mode}, kopf.HandlerRetriesError, "Handler 'fn' has exceeded 3 retries.")
+            for mode in (None, *kopf.ErrorsMode)
+        ),
+        ({"timeout": 10}, kopf.HandlerTimeoutError, "Handler 'fn' has timed out after 0:00:10."),
+    ],
+)
 async def test_handlers_are_not_called_when_their_limits_are_exceeded(options: Any, error: Any, text: str) -> None:
     outcome = await execute(make_handler(**options), AssertionError("called"), retry=3, runtime=10)
     assert outcome.final
@@ -168,6 +199,7 @@ async def test_coroutines_are_interrupted_when_their_overall_time_is_over() -> N
 @pytest.mark.fastforward
 async def test_regular_functions_are_not_interrupted() -> None:
     """Threads cannot be. It is called in place here, so that the clock can jump meanwhile."""
+
     async def sleep() -> int:
         await asyncio.sleep(60)
         return 123

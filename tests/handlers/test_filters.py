@@ -1,4 +1,5 @@
 """Filters by the current state of the object; those by its changes are tested separately."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -51,18 +52,21 @@ def test_objects_with_no_labels_or_annotations(stanza: str, metadata: Any, crite
     assert matches(handler, make_resource_cause({"metadata": metadata})) is expected
 
 
-@pytest.mark.parametrize(("criterion", "value", "expected"), [
-    *VALUES,
-    (None, "value", True),  # no criterion for the value of the field is for its presence
-    (None, "", True),
-    (None, None, False),
-    (False, False, True),
-    (False, None, False),
-    (0, 0, True),
-    ({"a": 1}, {"a": 1}, True),
-    ([1], [1], True),
-    ([1], [1, 2], False),
-])
+@pytest.mark.parametrize(
+    ("criterion", "value", "expected"),
+    [
+        *VALUES,
+        (None, "value", True),  # no criterion for the value of the field is for its presence
+        (None, "", True),
+        (None, None, False),
+        (False, False, True),
+        (False, None, False),
+        (0, 0, True),
+        ({"a": 1}, {"a": 1}, True),
+        ([1], [1], True),
+        ([1], [1, 2], False),
+    ],
+)
 def test_fields(criterion: Any, value: Any, expected: bool) -> None:
     handler = make_watching_handler(field=("spec", "key"), value=criterion)
     cause = make_resource_cause({"spec": {"other": "x"} if value is None else {"other": "x", "key": value}})
@@ -83,14 +87,17 @@ def test_any_fields_can_be_checked(field: tuple[str, ...]) -> None:
     assert not matches_field(make_watching_handler(field=field, value="w"), make_resource_cause(body))
 
 
-@pytest.mark.parametrize(("when", "expected"), [
-    (None, True),
-    (lambda spec, **_: spec.get("field") in spec.get("items", []), True),
-    (lambda name, namespace, uid, **_: (name, namespace, uid) == ("x", "ns", "u"), True),
-    (lambda labels, **_: labels.get("l") == "other", False),
-    (lambda **_: 1, True),
-    (lambda **_: None, False),
-])
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [
+        (None, True),
+        (lambda spec, **_: spec.get("field") in spec.get("items", []), True),
+        (lambda name, namespace, uid, **_: (name, namespace, uid) == ("x", "ns", "u"), True),
+        (lambda labels, **_: labels.get("l") == "other", False),
+        (lambda **_: 1, True),
+        (lambda **_: None, False),
+    ],
+)
 def test_callbacks_of_the_whole_object(when: Any, expected: bool) -> None:
     body = {
         "metadata": {"name": "x", "namespace": "ns", "uid": "u", "labels": {"l": "v"}},
@@ -159,12 +166,15 @@ def is_long(name: str, **_: Any) -> bool:
     return len(name) > 8
 
 
-@pytest.mark.parametrize(("name", "is_not", "is_all", "is_any", "is_none"), [
-    ("kopf-example", False, True, True, False),
-    ("kopf-ex", False, False, True, False),
-    ("long-example", True, False, True, False),
-    ("short", True, False, False, True),
-])
+@pytest.mark.parametrize(
+    ("name", "is_not", "is_all", "is_any", "is_none"),
+    [
+        ("kopf-example", False, True, True, False),
+        ("kopf-ex", False, False, True, False),
+        ("long-example", True, False, True, False),
+        ("short", True, False, False, True),
+    ],
+)
 def test_combinators(name: str, is_not: bool, is_all: bool, is_any: bool, is_none: bool) -> None:
     assert not_(is_kopf)(name=name) is is_not
     assert all_([is_kopf, is_long])(name=name) is is_all

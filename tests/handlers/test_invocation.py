@@ -54,18 +54,21 @@ class AsyncInstance:
         return describe(x, **kwargs)
 
 
-@pytest.mark.parametrize(("fn", "thread"), [
-    (sync_fn, "pool_0"),
-    (async_fn, "MainThread"),
-    (functools.partial(sync_fn), "pool_0"),
-    (functools.partial(async_fn), "MainThread"),
-    (SyncInstance(), "pool_0"),
-    (AsyncInstance(), "MainThread"),
-    (SyncInstance().async_method, "MainThread"),
-    (AsyncInstance().sync_method, "pool_0"),
-    (lambda **kwargs: async_fn(**kwargs), "MainThread"),
-    (functools.partial(AsyncInstance()), "MainThread"),
-])
+@pytest.mark.parametrize(
+    ("fn", "thread"),
+    [
+        (sync_fn, "pool_0"),
+        (async_fn, "MainThread"),
+        (functools.partial(sync_fn), "pool_0"),
+        (functools.partial(async_fn), "MainThread"),
+        (SyncInstance(), "pool_0"),
+        (AsyncInstance(), "MainThread"),
+        (SyncInstance().async_method, "MainThread"),
+        (AsyncInstance().sync_method, "pool_0"),
+        (lambda **kwargs: async_fn(**kwargs), "MainThread"),
+        (functools.partial(AsyncInstance()), "MainThread"),
+    ],
+)
 async def test_functions_run_in_threads_and_coroutines_in_the_loop(threads: ThreadPools, fn: Any, thread: str) -> None:
     token = variable.set("value")
     try:
@@ -82,15 +85,21 @@ async def test_contexts_of_threads_are_isolated(threads: ThreadPools) -> None:
 
 ERRORS = [
     (ZeroDivisionError("boom"), ZeroDivisionError, "boom"),
-    *((error, RuntimeError, f"raised {type(error).__name__}" + (": boom" if error.args else "")) for error in (
-        StopIteration(), asyncio.CancelledError("boom"), concurrent.futures.CancelledError("boom"))),
+    *(
+        (error, RuntimeError, f"raised {type(error).__name__}" + (": boom" if error.args else ""))
+        for error in (StopIteration(), asyncio.CancelledError("boom"), concurrent.futures.CancelledError("boom"))
+    ),
 ]
 """Those that mean something else in event loops, become other ones; the last one means nothing in coroutines."""
 
 
-@pytest.mark.parametrize(("is_async", "error", "expected", "text"), [
-    *((False, *row) for row in ERRORS), *((True, *row) for row in ERRORS[:-1]),
-])
+@pytest.mark.parametrize(
+    ("is_async", "error", "expected", "text"),
+    [
+        *((False, *row) for row in ERRORS),
+        *((True, *row) for row in ERRORS[:-1]),
+    ],
+)
 async def test_exceptions(
     threads: ThreadPools, is_async: bool, error: BaseException, expected: type[Exception], text: str
 ) -> None:

@@ -21,9 +21,10 @@ def call(lifecycle: Any, handlers: Any = HANDLERS, retries: tuple[int, ...] = (0
     return list(lifecycle(list(handlers), state=make_state(*retries), body={}, spec={}, reason="create"))
 
 
-@pytest.mark.parametrize("lifecycle", [
-    lifecycles.all_at_once, lifecycles.one_by_one, lifecycles.randomized, lifecycles.shuffled, lifecycles.asap
-])
+@pytest.mark.parametrize(
+    "lifecycle",
+    [lifecycles.all_at_once, lifecycles.one_by_one, lifecycles.randomized, lifecycles.shuffled, lifecycles.asap],
+)
 def test_nothing_is_chosen_of_nothing(lifecycle: Any) -> None:
     assert call(lifecycle, []) == []
 
@@ -48,13 +49,16 @@ def test_shuffled() -> None:
     assert len({tuple(handlers) for handlers in chosen}) > 1
 
 
-@pytest.mark.parametrize(("retries", "expected"), [
-    ((0, 0, 0), ONE),
-    ((1, 0, 0), TWO),
-    ((1, 1, 0), THREE),
-    ((1, 1, 1), ONE),
-    ((5, 3, 4), TWO),
-])
+@pytest.mark.parametrize(
+    ("retries", "expected"),
+    [
+        ((0, 0, 0), ONE),
+        ((1, 0, 0), TWO),
+        ((1, 1, 0), THREE),
+        ((1, 1, 1), ONE),
+        ((5, 3, 4), TWO),
+    ],
+)
 def test_as_soon_as_possible_is_for_the_least_retried_one(retries: tuple[int, ...], expected: Any) -> None:
     assert call(lifecycles.asap, retries=retries) == [expected]
 

@@ -1,4 +1,5 @@
 """The options of the decorators: what is wrong with them is said at once, and where."""
+
 from __future__ import annotations
 
 import datetime
@@ -23,7 +24,13 @@ ACTIVITIES: list[Decorator] = [kopf.on.startup, kopf.on.cleanup, kopf.on.login, 
 CHANGES: list[Decorator] = [kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field]
 RETRIED: list[Decorator] = [*ACTIVITIES, *CHANGES, kopf.index, kopf.daemon, kopf.timer]
 SELECTED: list[Decorator] = [
-    kopf.on.event, kopf.on.validate, kopf.on.mutate, kopf.index, kopf.daemon, kopf.timer, *CHANGES,
+    kopf.on.event,
+    kopf.on.validate,
+    kopf.on.mutate,
+    kopf.index,
+    kopf.daemon,
+    kopf.timer,
+    *CHANGES,
 ]
 ALL: list[Decorator] = [*ACTIVITIES, *SELECTED]
 
@@ -44,9 +51,12 @@ def declare(decorator: Decorator, registry: kopf.OperatorRegistry, **options: An
 DELAYED: list[Decorator] = [kopf.timer, kopf.daemon]
 REVIEWING: list[Decorator] = [kopf.on.validate, kopf.on.mutate]
 FLAGS: list[tuple[Decorator, str]] = [
-    (kopf.on.resume, "deleted"), (kopf.on.delete, "optional"), (kopf.daemon, "optional"), (kopf.timer, "optional"),
-    (kopf.timer, "sharp"), *((decorator, option) for decorator in REVIEWING
-                             for option in ("persistent", "side_effects", "ignore_failures")),
+    (kopf.on.resume, "deleted"),
+    (kopf.on.delete, "optional"),
+    (kopf.daemon, "optional"),
+    (kopf.timer, "optional"),
+    (kopf.timer, "sharp"),
+    *((decorator, option) for decorator in REVIEWING for option in ("persistent", "side_effects", "ignore_failures")),
 ]
 NAMES = "group version kind plural singular shortcut category"
 REFUSED: list[tuple[list[Decorator], str, list[Any], str]] = [
@@ -54,13 +64,21 @@ REFUSED: list[tuple[list[Decorator], str, list[Any], str]] = [
     (RETRIED, "backoff", WRONG_SECONDS, "must be a number of seconds (0 or more), or kopf.exponential(...), got "),
     ([kopf.timer], "interval idle", WRONG_SECONDS, "must be a number of seconds (0 or more), got "),
     (DELAYED, "initial_delay", WRONG_SECONDS, "must be a number of seconds (0 or more), or a function"),
-    ([kopf.daemon], "cancellation_backoff cancellation_timeout cancellation_polling", WRONG_SECONDS,
-     "must be a number of seconds (0 or more), got "),
+    (
+        [kopf.daemon],
+        "cancellation_backoff cancellation_timeout cancellation_polling",
+        WRONG_SECONDS,
+        "must be a number of seconds (0 or more), got ",
+    ),
     (RETRIED, "retries", ["3", -1, [3], None.__class__], "must be a number of attempts"),
     (RETRIED, "errors", ["permanent", "PERMANENT", 3, Exception], "must be kopf.ErrorsMode.IGNORED, or"),
     (ALL, "id", [5, b"fn", ["fn"]], "must be a string, got "),
-    (SELECTED, "labels annotations", ["x", {"x"}, ["x"], {"x": None}, {"x": 5}, {"x": True}, {5: "x"}],
-     "must be a dict"),
+    (
+        SELECTED,
+        "labels annotations",
+        ["x", {"x"}, ["x"], {"x": None}, {"x": 5}, {"x": True}, {5: "x"}],
+        "must be a dict",
+    ),
     (SELECTED, "when", ["x", True, {}], "must be a function"),
     (SELECTED, "field", [5, {"spec"}, ["spec", 5], b"spec"], "must be a dotted string"),
     ([kopf.on.create], NAMES, [5], "must be a string"),
@@ -70,10 +88,16 @@ REFUSED: list[tuple[list[Decorator], str, list[Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("decorator", "option", "value", "text"), [
-    (decorator, option, value, text) for decorators, options, values, text in REFUSED
-    for decorator in decorators for option in options.split() for value in values
-])
+@pytest.mark.parametrize(
+    ("decorator", "option", "value", "text"),
+    [
+        (decorator, option, value, text)
+        for decorators, options, values, text in REFUSED
+        for decorator in decorators
+        for option in options.split()
+        for value in values
+    ],
+)
 def test_wrong_values_are_refused(
     registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: object, text: str
 ) -> None:
@@ -82,16 +106,19 @@ def test_wrong_values_are_refused(
     assert not registry
 
 
-@pytest.mark.parametrize(("decorator", "option"), [
-    (kopf.on.create, "timeout"),
-    (kopf.on.create, "backoff"),
-    (kopf.on.startup, "timeout"),
-    (kopf.timer, "interval"),
-    (kopf.timer, "idle"),
-    (kopf.daemon, "initial_delay"),
-    (kopf.daemon, "cancellation_timeout"),
-    (kopf.on.create, "retries"),
-])
+@pytest.mark.parametrize(
+    ("decorator", "option"),
+    [
+        (kopf.on.create, "timeout"),
+        (kopf.on.create, "backoff"),
+        (kopf.on.startup, "timeout"),
+        (kopf.timer, "interval"),
+        (kopf.timer, "idle"),
+        (kopf.daemon, "initial_delay"),
+        (kopf.daemon, "cancellation_timeout"),
+        (kopf.on.create, "retries"),
+    ],
+)
 @pytest.mark.parametrize("value", SECONDS, ids=repr)
 def test_all_kinds_of_numbers_are_numbers(
     registry: kopf.OperatorRegistry, decorator: Decorator, option: str, value: Any
@@ -189,14 +216,24 @@ def test_all_problems_of_the_options_are_told_at_once(registry: kopf.OperatorReg
     assert str(info.value) == "\n".join(problems)
 
 
-@pytest.mark.parametrize(("decorator", "options", "texts"), [
-    (kopf.on.resume, {"retries": "3", "deleted": "no"}, ["retries= must be", "deleted= must be True or False"]),
-    (kopf.on.delete, {"retries": "3", "optional": "no"}, ["retries= must be", "optional= must be True or False"]),
-    (kopf.on.field, {"field": "", "old": 1, "retries": "3"}, ["retries= must", "The filters", "field is not s"]),
-    (kopf.on.validate, {"operations": ["MAKE"], "operation": "CREATE", "subresource": "", "persistent": "no"}, [
-        "persistent= must be", "Either operation= or", "No such operations: MAKE", "The subresource cannot be empty",
-    ]),
-])
+@pytest.mark.parametrize(
+    ("decorator", "options", "texts"),
+    [
+        (kopf.on.resume, {"retries": "3", "deleted": "no"}, ["retries= must be", "deleted= must be True or False"]),
+        (kopf.on.delete, {"retries": "3", "optional": "no"}, ["retries= must be", "optional= must be True or False"]),
+        (kopf.on.field, {"field": "", "old": 1, "retries": "3"}, ["retries= must", "The filters", "field is not s"]),
+        (
+            kopf.on.validate,
+            {"operations": ["MAKE"], "operation": "CREATE", "subresource": "", "persistent": "no"},
+            [
+                "persistent= must be",
+                "Either operation= or",
+                "No such operations: MAKE",
+                "The subresource cannot be empty",
+            ],
+        ),
+    ],
+)
 def test_all_problems_of_one_kind_of_handlers_are_told_at_once(
     registry: kopf.OperatorRegistry, decorator: Decorator, options: dict[str, Any], texts: list[str]
 ) -> None:

@@ -100,21 +100,24 @@ def test_selectors_are_listed_once(registry: OperatorRegistry) -> None:
 # --- the handlers of one resource ---
 
 
-@pytest.mark.parametrize(("field", "is_extra"), [
-    ((), False),
-    (("spec",), False),
-    (("spec", "status"), False),
-    (("data", "key"), False),
-    (("metadata",), False),
-    (("metadata", "labels"), False),
-    (("metadata", "labels", "l"), False),
-    (("metadata", "annotations", "a"), False),
-    (("metadata", "finalizers"), True),
-    (("metadata", "name"), True),
-    (("status",), True),
-    (("status", "phase"), True),
-    (("kind",), True),
-])
+@pytest.mark.parametrize(
+    ("field", "is_extra"),
+    [
+        ((), False),
+        (("spec",), False),
+        (("spec", "status"), False),
+        (("data", "key"), False),
+        (("metadata",), False),
+        (("metadata", "labels"), False),
+        (("metadata", "labels", "l"), False),
+        (("metadata", "annotations", "a"), False),
+        (("metadata", "finalizers"), True),
+        (("metadata", "name"), True),
+        (("status",), True),
+        (("status", "phase"), True),
+        (("kind",), True),
+    ],
+)
 def test_fields_out_of_the_essence_are_collected_from_the_handlers_of_changes(field: Any, is_extra: bool) -> None:
     handlers = [make_changing_handler(field=field), make_watching_handler(field=("status", "raw"))]
     assert HandlersOfResource.build(handlers).extra_fields == ((field,) if is_extra else ())

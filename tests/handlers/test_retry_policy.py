@@ -41,40 +41,49 @@ def judge_it(handler: Handler, error: Exception, **attempt: Any) -> Judgement:
 # --- limits ---
 
 
-@pytest.mark.parametrize(("options", "attempt"), [
-    ({}, {"retry": 10**6, "runtime": 10**6}),
-    ({"retries": 3}, {"retry": 2}),
-    ({"retries": 3}, {"retry": 4, "reentries": 2}),
-    ({"timeout": 10}, {"runtime": 9.9}),
-])
+@pytest.mark.parametrize(
+    ("options", "attempt"),
+    [
+        ({}, {"retry": 10**6, "runtime": 10**6}),
+        ({"retries": 3}, {"retry": 2}),
+        ({"retries": 3}, {"retry": 4, "reentries": 2}),
+        ({"timeout": 10}, {"runtime": 9.9}),
+    ],
+)
 def test_limits_that_are_not_reached_before_the_attempt(options: Any, attempt: Any) -> None:
     check_limits(make_handler(**options), make_attempt(**attempt))
 
 
-@pytest.mark.parametrize(("options", "attempt", "expected", "text"), [
-    ({"retries": 3}, {"retry": 3}, kopf.HandlerRetriesError, "has exceeded 3 retries"),
-    ({"retries": 3}, {"retry": 4}, kopf.HandlerRetriesError, "has exceeded 4 retries"),
-    ({"retries": 0}, {}, kopf.HandlerRetriesError, "has exceeded 0 retries"),
-    ({"timeout": 10}, {"runtime": 10}, kopf.HandlerTimeoutError, "has timed out after 0:00:10"),
-    ({"timeout": 10}, {"runtime": 11, "reentries": 1}, kopf.HandlerTimeoutError, "has timed out after 0:00:11"),
-    ({"timeout": 0}, {}, kopf.HandlerTimeoutError, "has timed out after 0:00:00"),
-    ({"timeout": 10, "retries": 3}, {"runtime": 10, "retry": 3}, kopf.HandlerTimeoutError, "has timed out"),
-])
+@pytest.mark.parametrize(
+    ("options", "attempt", "expected", "text"),
+    [
+        ({"retries": 3}, {"retry": 3}, kopf.HandlerRetriesError, "has exceeded 3 retries"),
+        ({"retries": 3}, {"retry": 4}, kopf.HandlerRetriesError, "has exceeded 4 retries"),
+        ({"retries": 0}, {}, kopf.HandlerRetriesError, "has exceeded 0 retries"),
+        ({"timeout": 10}, {"runtime": 10}, kopf.HandlerTimeoutError, "has timed out after 0:00:10"),
+        ({"timeout": 10}, {"runtime": 11, "reentries": 1}, kopf.HandlerTimeoutError, "has timed out after 0:00:11"),
+        ({"timeout": 0}, {}, kopf.HandlerTimeoutError, "has timed out after 0:00:00"),
+        ({"timeout": 10, "retries": 3}, {"runtime": 10, "retry": 3}, kopf.HandlerTimeoutError, "has timed out"),
+    ],
+)
 def test_limits_before_the_attempt(options: Any, attempt: Any, expected: type[Exception], text: str) -> None:
     with pytest.raises(expected, match=f"^Handler 'fn' {text}"):
         check_limits(make_handler(**options), make_attempt(**attempt))
 
 
-@pytest.mark.parametrize(("options", "attempt", "is_final"), [
-    ({}, {"retry": 10**6, "runtime": 10**6}, False),
-    ({"retries": 3}, {"retry": 1}, False),
-    ({"retries": 3}, {"retry": 2}, True),
-    ({"retries": 3}, {"retry": 3, "reentries": 1}, True),
-    ({"retries": 3}, {"retry": 3, "reentries": 2}, False),
-    ({"timeout": 10}, {"runtime": 4.9}, False),
-    ({"timeout": 10}, {"runtime": 5}, True),
-    ({"timeout": 10}, {"runtime": 15}, True),
-])
+@pytest.mark.parametrize(
+    ("options", "attempt", "is_final"),
+    [
+        ({}, {"retry": 10**6, "runtime": 10**6}, False),
+        ({"retries": 3}, {"retry": 1}, False),
+        ({"retries": 3}, {"retry": 2}, True),
+        ({"retries": 3}, {"retry": 3, "reentries": 1}, True),
+        ({"retries": 3}, {"retry": 3, "reentries": 2}, False),
+        ({"timeout": 10}, {"runtime": 4.9}, False),
+        ({"timeout": 10}, {"runtime": 5}, True),
+        ({"timeout": 10}, {"runtime": 15}, True),
+    ],
+)
 @pytest.mark.parametrize("error", [ValueError("boom"), kopf.TemporaryError("boom", delay=5)])
 def test_limits_of_the_next_attempt(options: Any, attempt: Any, is_final: bool, error: Exception) -> None:
     outcome = judge_it(make_handler(backoff=5, **options), error, **attempt).outcome
@@ -84,16 +93,19 @@ def test_limits_of_the_next_attempt(options: Any, attempt: Any, is_final: bool, 
 # --- delays ---
 
 
-@pytest.mark.parametrize(("error", "backoff", "delay"), [
-    (ValueError(), None, 60),
-    (ValueError(), 0, 0),
-    (ValueError(), 7.5, 7.5),
-    (kopf.TemporaryError(), 5, 60),
-    (kopf.TemporaryError(delay=None), 5, None),
-    (kopf.TemporaryError(delay=0), 5, 0),
-    (kopf.TemporaryError(delay=1.5), 5, 1.5),
-    (HandlerChildrenRetry(delay=3), 5, 3),
-])
+@pytest.mark.parametrize(
+    ("error", "backoff", "delay"),
+    [
+        (ValueError(), None, 60),
+        (ValueError(), 0, 0),
+        (ValueError(), 7.5, 7.5),
+        (kopf.TemporaryError(), 5, 60),
+        (kopf.TemporaryError(delay=None), 5, None),
+        (kopf.TemporaryError(delay=0), 5, 0),
+        (kopf.TemporaryError(delay=1.5), 5, 1.5),
+        (HandlerChildrenRetry(delay=3), 5, 3),
+    ],
+)
 def test_delays(error: Exception, backoff: float | None, delay: float | None) -> None:
     assert judge_it(make_handler(backoff=backoff), error).outcome == Outcome(False, delay, None, error)
 
@@ -113,7 +125,8 @@ def test_exponential_delays_differ_between_objects_and_handlers() -> None:
     handlers = [make_handler(id=name, backoff=kopf.exponential(initial=100)) for name in ["fn1", "fn2"]]
     delays = {
         judge(handler, make_attempt(), ValueError(), default_backoff=60, uid=uid).outcome.delay
-        for handler in handlers for uid in ["uid1", "uid2"]
+        for handler in handlers
+        for uid in ["uid1", "uid2"]
     }
     assert len(delays) == 4
 
@@ -124,9 +137,13 @@ def test_exponential_delays_count_for_the_timeout() -> None:
     assert judge_it(handler, ValueError(), retry=1, runtime=4).outcome.final
 
 
-@pytest.mark.parametrize(("limits", "plan"), [
-    ({"retries": 1}, "exceed 1 retries"), ({"timeout": 10, "retries": 2}, "time out after 10 seconds"),
-])
+@pytest.mark.parametrize(
+    ("limits", "plan"),
+    [
+        ({"retries": 1}, "exceed 1 retries"),
+        ({"timeout": 10, "retries": 2}, "time out after 10 seconds"),
+    ],
+)
 def test_temporary_errors_before_the_limits(limits: Any, plan: str) -> None:
     error = kopf.TemporaryError("later", delay=10)
     message = "%s failed temporarily but will %s: %s"
@@ -150,18 +167,21 @@ def make(kind: Any, **options: Any) -> Handler:
     return handler
 
 
-@pytest.mark.parametrize(("handler", "mode"), [
-    (make(ChangingHandler, reason=Reason.CREATE), TEMPORARY),
-    (make(DaemonHandler), TEMPORARY),
-    (make(TimerHandler), TEMPORARY),
-    (make(WatchingHandler), IGNORED),
-    (make(IndexingHandler), IGNORED),
-    (make(WebhookHandler, type=WebhookType.VALIDATING), PERMANENT),
-    (make_activity(activity=Activity.STARTUP), TEMPORARY),
-    (make_activity(activity=Activity.CLEANUP), TEMPORARY),
-    (make_activity(activity=Activity.AUTHENTICATION), TEMPORARY),
-    (make_activity(activity=Activity.PROBE), PERMANENT),
-])
+@pytest.mark.parametrize(
+    ("handler", "mode"),
+    [
+        (make(ChangingHandler, reason=Reason.CREATE), TEMPORARY),
+        (make(DaemonHandler), TEMPORARY),
+        (make(TimerHandler), TEMPORARY),
+        (make(WatchingHandler), IGNORED),
+        (make(IndexingHandler), IGNORED),
+        (make(WebhookHandler, type=WebhookType.VALIDATING), PERMANENT),
+        (make_activity(activity=Activity.STARTUP), TEMPORARY),
+        (make_activity(activity=Activity.CLEANUP), TEMPORARY),
+        (make_activity(activity=Activity.AUTHENTICATION), TEMPORARY),
+        (make_activity(activity=Activity.PROBE), PERMANENT),
+    ],
+)
 def test_default_modes_of_errors(handler: Handler, mode: kopf.ErrorsMode) -> None:
     assert get_errors_mode(handler) is mode
 
@@ -177,14 +197,17 @@ BOOM = ValueError("boom")
 OVER = {"retries": 1}
 
 
-@pytest.mark.parametrize(("mode", "limits", "outcome", "plan"), [
-    (TEMPORARY, {}, Outcome(False, 60, None, BOOM), "try again in 60 seconds"),
-    (TEMPORARY, OVER, Outcome(True, None, None, BOOM), "stop now (it would exceed 1 retries on the next attempt)"),
-    (PERMANENT, {}, Outcome(True, None, None, BOOM), "stop now"),
-    (PERMANENT, OVER, Outcome(True, None, None, BOOM), "stop now"),
-    (IGNORED, {}, Outcome(True, ignored=BOOM), "be ignored"),
-    (IGNORED, OVER, Outcome(True, ignored=BOOM), "be ignored"),
-])
+@pytest.mark.parametrize(
+    ("mode", "limits", "outcome", "plan"),
+    [
+        (TEMPORARY, {}, Outcome(False, 60, None, BOOM), "try again in 60 seconds"),
+        (TEMPORARY, OVER, Outcome(True, None, None, BOOM), "stop now (it would exceed 1 retries on the next attempt)"),
+        (PERMANENT, {}, Outcome(True, None, None, BOOM), "stop now"),
+        (PERMANENT, OVER, Outcome(True, None, None, BOOM), "stop now"),
+        (IGNORED, {}, Outcome(True, ignored=BOOM), "be ignored"),
+        (IGNORED, OVER, Outcome(True, ignored=BOOM), "be ignored"),
+    ],
+)
 def test_arbitrary_errors(mode: kopf.ErrorsMode, limits: Any, outcome: Outcome, plan: str) -> None:
     message = "%s failed with an exception and will %s: %s"
     assert judge_it(make_handler(errors=mode, **limits), BOOM) == Judgement(
@@ -193,14 +216,17 @@ def test_arbitrary_errors(mode: kopf.ErrorsMode, limits: Any, outcome: Outcome, 
 
 
 @pytest.mark.parametrize("mode", [None, *kopf.ErrorsMode])
-@pytest.mark.parametrize(("error", "final", "level", "message", "details"), [
-    (kopf.TemporaryError("later"), False, logging.ERROR, "%s failed temporarily: %s", ("later",)),
-    (kopf.TemporaryError(), False, logging.ERROR, "%s failed temporarily: %s", ("TemporaryError",)),
-    (kopf.PermanentError("never"), True, logging.ERROR, "%s failed permanently: %s", ("never",)),
-    (kopf.PermanentError(), True, logging.ERROR, "%s failed permanently: %s", ("PermanentError",)),
-    (kopf.AdmissionError("no"), True, logging.ERROR, "%s failed permanently: %s", ("no",)),
-    (HandlerChildrenRetry(), False, logging.DEBUG, "%s has unfinished sub-handlers. Will retry soon.", ()),
-])
+@pytest.mark.parametrize(
+    ("error", "final", "level", "message", "details"),
+    [
+        (kopf.TemporaryError("later"), False, logging.ERROR, "%s failed temporarily: %s", ("later",)),
+        (kopf.TemporaryError(), False, logging.ERROR, "%s failed temporarily: %s", ("TemporaryError",)),
+        (kopf.PermanentError("never"), True, logging.ERROR, "%s failed permanently: %s", ("never",)),
+        (kopf.PermanentError(), True, logging.ERROR, "%s failed permanently: %s", ("PermanentError",)),
+        (kopf.AdmissionError("no"), True, logging.ERROR, "%s failed permanently: %s", ("no",)),
+        (HandlerChildrenRetry(), False, logging.DEBUG, "%s has unfinished sub-handlers. Will retry soon.", ()),
+    ],
+)
 def test_the_modes_are_only_for_arbitrary_errors(
     mode: Any, error: Exception, final: bool, level: int, message: str, details: Any
 ) -> None:
@@ -209,13 +235,16 @@ def test_the_modes_are_only_for_arbitrary_errors(
     assert (judgement.outcome.final, judgement.outcome.exception) == (final, error)
 
 
-@pytest.mark.parametrize(("error", "text"), [
-    (Exception("boom"), "boom"),
-    (Exception(), "Exception"),
-    (KeyError("size"), "KeyError: 'size'"),
-    (AssertionError(), "AssertionError"),
-    (ValueError("boom"), "ValueError: boom"),
-])
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Exception("boom"), "boom"),
+        (Exception(), "Exception"),
+        (KeyError("size"), "KeyError: 'size'"),
+        (AssertionError(), "AssertionError"),
+        (ValueError("boom"), "ValueError: boom"),
+    ],
+)
 def test_arbitrary_errors_are_named_with_their_classes(error: Exception, text: str) -> None:
     assert judge_it(make_handler(), error).details == ("try again in 60 seconds", text)
 

@@ -1,4 +1,5 @@
 """Functions of handlers are judged by what they accept before they are called."""
+
 from __future__ import annotations
 
 import functools
@@ -18,8 +19,17 @@ Decorator = Callable[..., Callable[[Any], Any]]
 
 ACTIVITIES: list[Decorator] = [kopf.on.startup, kopf.on.cleanup, kopf.on.login, kopf.on.probe]
 SELECTED: list[Decorator] = [
-    kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field, kopf.on.event,
-    kopf.index, kopf.daemon, kopf.timer, kopf.on.validate, kopf.on.mutate,
+    kopf.on.create,
+    kopf.on.update,
+    kopf.on.delete,
+    kopf.on.resume,
+    kopf.on.field,
+    kopf.on.event,
+    kopf.index,
+    kopf.daemon,
+    kopf.timer,
+    kopf.on.validate,
+    kopf.on.mutate,
 ]
 
 
@@ -37,21 +47,40 @@ def judge(fn: Any, decorator: Decorator = kopf.on.create, **options: Any) -> lis
     return []
 
 
-@pytest.mark.parametrize(("decorator", "args", "problem", "advice"), [
-    *((decorator, "loger, **_", "requires 'loger', but there is no such argument", "Did you mean 'logger'?")
-      for decorator in [*ACTIVITIES, *SELECTED]),
-    *((decorator, "logger", "does not accept all arguments for ", "add '**_' to its parameters.")
-      for decorator in [*ACTIVITIES, *SELECTED]),
-    *((decorator, f"{name}, **_", f"requires '{name}'", "Remove it, or give it a default value.")
-      for decorator, names in [
-          (kopf.on.create, ["stopped", "event", "settings"]), (kopf.on.event, ["old"]), (kopf.daemon, ["reason"]),
-          (kopf.timer, ["diff"]), (kopf.on.startup, ["spec"]), (kopf.on.validate, ["stopped"]),
-      ] for name in names),
-    *((decorator, f"{name}, **_", f"requires '{name}'", f"Did you mean '{meant}'?") for decorator, name, meant in [
-        (kopf.on.event, "evnt", "event"), (kopf.daemon, "stoped", "stopped"), (kopf.on.startup, "setings", "settings"),
-        (kopf.on.validate, "dry_run", "dryrun"),
-    ]),
-])
+@pytest.mark.parametrize(
+    ("decorator", "args", "problem", "advice"),
+    [
+        *(
+            (decorator, "loger, **_", "requires 'loger', but there is no such argument", "Did you mean 'logger'?")
+            for decorator in [*ACTIVITIES, *SELECTED]
+        ),
+        *(
+            (decorator, "logger", "does not accept all arguments for ", "add '**_' to its parameters.")
+            for decorator in [*ACTIVITIES, *SELECTED]
+        ),
+        *(
+            (decorator, f"{name}, **_", f"requires '{name}'", "Remove it, or give it a default value.")
+            for decorator, names in [
+                (kopf.on.create, ["stopped", "event", "settings"]),
+                (kopf.on.event, ["old"]),
+                (kopf.daemon, ["reason"]),
+                (kopf.timer, ["diff"]),
+                (kopf.on.startup, ["spec"]),
+                (kopf.on.validate, ["stopped"]),
+            ]
+            for name in names
+        ),
+        *(
+            (decorator, f"{name}, **_", f"requires '{name}'", f"Did you mean '{meant}'?")
+            for decorator, name, meant in [
+                (kopf.on.event, "evnt", "event"),
+                (kopf.daemon, "stoped", "stopped"),
+                (kopf.on.startup, "setings", "settings"),
+                (kopf.on.validate, "dry_run", "dryrun"),
+            ]
+        ),
+    ],
+)
 def test_arguments_that_the_handler_does_not_get(decorator: Decorator, args: str, problem: str, advice: str) -> None:
     fns: dict[str, Any] = {}
     exec(f"def fn({args}): ...", fns)
@@ -60,17 +89,20 @@ def test_arguments_that_the_handler_does_not_get(decorator: Decorator, args: str
     assert text.endswith(advice)
 
 
-@pytest.mark.parametrize(("decorator", "text", "right"), [
-    (kopf.daemon, "def fn(stopped: str, **_)", "kopf.SyncStopped"),
-    (kopf.daemon, "async def fn(stopped: 'bool', **_)", "kopf.Stopped"),
-    (kopf.timer, "def fn(stopped: kopf.Stopped, **_)", "kopf.SyncStopped"),
-    (kopf.daemon, "def fn(stopped: 'kopf.AsyncDaemonStopperChecker', **_)", "kopf.SyncStopped"),
-    (kopf.daemon, "async def fn(stopped: kopf.SyncStopped, **_)", "kopf.Stopped"),
-    (kopf.on.create, "def fn(spec: str, **_)", "kopf.Spec"),
-    (kopf.on.create, "def fn(*, runtime: float, **_)", "datetime.timedelta"),
-    (kopf.on.startup, "def fn(settings: 'str', **_)", "kopf.OperatorSettings"),
-    (kopf.on.event, "def fn(event: bytes, **_)", "kopf.RawEvent"),
-])
+@pytest.mark.parametrize(
+    ("decorator", "text", "right"),
+    [
+        (kopf.daemon, "def fn(stopped: str, **_)", "kopf.SyncStopped"),
+        (kopf.daemon, "async def fn(stopped: 'bool', **_)", "kopf.Stopped"),
+        (kopf.timer, "def fn(stopped: kopf.Stopped, **_)", "kopf.SyncStopped"),
+        (kopf.daemon, "def fn(stopped: 'kopf.AsyncDaemonStopperChecker', **_)", "kopf.SyncStopped"),
+        (kopf.daemon, "async def fn(stopped: kopf.SyncStopped, **_)", "kopf.Stopped"),
+        (kopf.on.create, "def fn(spec: str, **_)", "kopf.Spec"),
+        (kopf.on.create, "def fn(*, runtime: float, **_)", "datetime.timedelta"),
+        (kopf.on.startup, "def fn(settings: 'str', **_)", "kopf.OperatorSettings"),
+        (kopf.on.event, "def fn(event: bytes, **_)", "kopf.RawEvent"),
+    ],
+)
 def test_arguments_that_are_annotated_as_what_they_never_are(decorator: Decorator, text: str, right: str) -> None:
     fns: dict[str, Any] = {}
     exec(compile(f"import kopf\n{text}: ...", __file__, "exec", dont_inherit=True), fns)
@@ -79,46 +111,55 @@ def test_arguments_that_are_annotated_as_what_they_never_are(decorator: Decorato
     assert problem.endswith(f", but it is {right}: annotate it so, or not at all.")
 
 
-@pytest.mark.parametrize(("decorator", "text"), [
-    (kopf.daemon, "async def fn(stopped: kopf.Stopped, **_)"),
-    (kopf.daemon, "async def fn(stopped: kopf.DaemonStopped, **_)"),
-    (kopf.daemon, "def fn(stopped: 'kopf.SyncStopped', **_)"),
-    (kopf.on.create, "def fn(spec: dict, meta: 'dict[str, str]', name: str, retry: int, param: str, memo: str, **_)"),
-    (kopf.on.create, "def fn(old: str, new: int, diff: list, patch: None = None, stopped: str = '', **_)"),
-    (kopf.on.startup, "def fn(spec: str = '', **_)"),
-])
+@pytest.mark.parametrize(
+    ("decorator", "text"),
+    [
+        (kopf.daemon, "async def fn(stopped: kopf.Stopped, **_)"),
+        (kopf.daemon, "async def fn(stopped: kopf.DaemonStopped, **_)"),
+        (kopf.daemon, "def fn(stopped: 'kopf.SyncStopped', **_)"),
+        (
+            kopf.on.create,
+            "def fn(spec: dict, meta: 'dict[str, str]', name: str, retry: int, param: str, memo: str, **_)",
+        ),
+        (kopf.on.create, "def fn(old: str, new: int, diff: list, patch: None = None, stopped: str = '', **_)"),
+        (kopf.on.startup, "def fn(spec: str = '', **_)"),
+    ],
+)
 def test_arguments_that_are_annotated_as_what_they_can_be(decorator: Decorator, text: str) -> None:
     fns: dict[str, Any] = {}
     exec(compile(f"import kopf\n{text}: ...", __file__, "exec", dont_inherit=True), fns)
     assert judge(fns["fn"], decorator) == []
 
 
-@pytest.mark.parametrize("code", [
-    "lambda **_: 0",
-    "lambda spec, **_: 0",
-    "lambda *, spec, body, **_: 0",
-    "lambda *args, spec, **_: 0",
-    "lambda spec=1, my_default=5, **_: 0",
-    "lambda spec=None, /, **_: 0",
-    "functools.partial(lambda spec, db, **_: 0, db=1)",
-    "functools.partial(lambda db, spec, **_: 0, 1)",
-    "functools.partial(functools.partial(lambda db, host, spec, **_: 0, 1), host=2)",
-    "Object().method",
-    "Object.method_of_class",
-    "Object.static",
-    "Object()",
-    "functools.partial(Object().method, db=1)",
-    "functools.partial(staticmethod(lambda spec, **_: 0))",
-    "staticmethod(lambda spec, **_: 0)",
-    "injecting_db(lambda db, spec, **_: 0)",
-    "injecting_db(injecting_db(lambda db, spec, **_: 0))",
-    "holding_back(lambda spec: 0)",
-    "functools.partial(injecting_db(lambda db, spec, **_: 0), x=1)",
-    "pretending(lambda **_: 0)",
-    "print",
-    "dict",
-    "Object",
-])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "lambda **_: 0",
+        "lambda spec, **_: 0",
+        "lambda *, spec, body, **_: 0",
+        "lambda *args, spec, **_: 0",
+        "lambda spec=1, my_default=5, **_: 0",
+        "lambda spec=None, /, **_: 0",
+        "functools.partial(lambda spec, db, **_: 0, db=1)",
+        "functools.partial(lambda db, spec, **_: 0, 1)",
+        "functools.partial(functools.partial(lambda db, host, spec, **_: 0, 1), host=2)",
+        "Object().method",
+        "Object.method_of_class",
+        "Object.static",
+        "Object()",
+        "functools.partial(Object().method, db=1)",
+        "functools.partial(staticmethod(lambda spec, **_: 0))",
+        "staticmethod(lambda spec, **_: 0)",
+        "injecting_db(lambda db, spec, **_: 0)",
+        "injecting_db(injecting_db(lambda db, spec, **_: 0))",
+        "holding_back(lambda spec: 0)",
+        "functools.partial(injecting_db(lambda db, spec, **_: 0), x=1)",
+        "pretending(lambda **_: 0)",
+        "print",
+        "dict",
+        "Object",
+    ],
+)
 def test_what_can_work_is_accepted(code: str) -> None:
     assert judge(eval(code)) == []
 
@@ -147,6 +188,7 @@ def injecting_db(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return fn(*args, **{**kwargs, "db": 1})
+
     return wrapper
 
 
@@ -154,6 +196,7 @@ def holding_back(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def wrapper(spec: Any, **kwargs: Any) -> Any:
         return fn(spec)
+
     return wrapper
 
 
@@ -167,20 +210,24 @@ def demanding(fn: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fn)
     def wrapper(db: Any, **kwargs: Any) -> Any:
         return fn(**kwargs)
+
     return wrapper
 
 
-@pytest.mark.parametrize(("code", "expected"), [
-    ("lambda spec, /, **_: 0", "requires 'spec' to be positional"),
-    ("lambda body, event, **_: 0", "requires 'event'"),
-    ("functools.partial(lambda db, spec, **_: 0)", "requires 'db'"),
-    ("Broken().method", "requires 'spce'"),
-    ("Broken()", "requires 'spce'"),
-    ("demanding(lambda **_: 0)", "requires 'db'"),
-    ("lambda *args: 0", "add '**_'"),
-    ("staticmethod(lambda spec: 0)", "add '**_'"),
-    ("lambda: 0", "add '**_'"),
-])
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("lambda spec, /, **_: 0", "requires 'spec' to be positional"),
+        ("lambda body, event, **_: 0", "requires 'event'"),
+        ("functools.partial(lambda db, spec, **_: 0)", "requires 'db'"),
+        ("Broken().method", "requires 'spce'"),
+        ("Broken()", "requires 'spce'"),
+        ("demanding(lambda **_: 0)", "requires 'db'"),
+        ("lambda *args: 0", "add '**_'"),
+        ("staticmethod(lambda spec: 0)", "add '**_'"),
+        ("lambda: 0", "add '**_'"),
+    ],
+)
 def test_what_can_never_work_is_refused(code: str, expected: str) -> None:
     [problem] = judge(eval(code))
     assert expected in problem
@@ -188,6 +235,7 @@ def test_what_can_never_work_is_refused(code: str, expected: str) -> None:
 
 def test_all_arguments_can_be_named() -> None:
     """It is risky for the future, but it works now."""
+
     def fn(
         activity: Any, settings: Any, logger: Any, memo: Any, param: Any, retry: Any, started: Any, runtime: Any
     ) -> None: ...
@@ -249,15 +297,18 @@ def test_all_problems_are_told_with_their_places(
     assert str(e.value) == "\n".join(e.value.problems)
 
 
-@pytest.mark.parametrize(("option", "decorator"), [
-    ("when", kopf.on.create),
-    ("when", kopf.on.event),
-    ("when", kopf.on.validate),
-    ("when", kopf.index),
-    ("when", kopf.timer),
-    ("initial_delay", kopf.timer),
-    ("initial_delay", kopf.daemon),
-])
+@pytest.mark.parametrize(
+    ("option", "decorator"),
+    [
+        ("when", kopf.on.create),
+        ("when", kopf.on.event),
+        ("when", kopf.on.validate),
+        ("when", kopf.index),
+        ("when", kopf.timer),
+        ("initial_delay", kopf.timer),
+        ("initial_delay", kopf.daemon),
+    ],
+)
 def test_callbacks(option: str, decorator: Decorator) -> None:
     assert judge(do_nothing, decorator, **{option: lambda body, **_: 0}) == []
     [problem] = judge(do_nothing, decorator, **{option: lambda: 0})
@@ -269,14 +320,17 @@ def test_callbacks(option: str, decorator: Decorator) -> None:
     assert "requires 'retry'" in problem
 
 
-@pytest.mark.parametrize(("options", "decorator"), [
-    (lambda fn: {"labels": {"x": fn}}, kopf.on.create),
-    (lambda fn: {"annotations": {"x": fn}}, kopf.on.event),
-    (lambda fn: {"field": "spec", "value": fn}, kopf.timer),
-    (lambda fn: {"field": "spec", "value": fn}, kopf.on.validate),
-    (lambda fn: {"field": "spec", "old": fn}, kopf.on.update),
-    (lambda fn: {"field": "spec", "new": fn}, kopf.on.field),
-])
+@pytest.mark.parametrize(
+    ("options", "decorator"),
+    [
+        (lambda fn: {"labels": {"x": fn}}, kopf.on.create),
+        (lambda fn: {"annotations": {"x": fn}}, kopf.on.event),
+        (lambda fn: {"field": "spec", "value": fn}, kopf.timer),
+        (lambda fn: {"field": "spec", "value": fn}, kopf.on.validate),
+        (lambda fn: {"field": "spec", "old": fn}, kopf.on.update),
+        (lambda fn: {"field": "spec", "new": fn}, kopf.on.field),
+    ],
+)
 def test_callbacks_of_values(options: Callable[[Any], dict[str, Any]], decorator: Decorator) -> None:
     assert judge(do_nothing, decorator, **options(lambda value, **_: 0)) == []
     assert judge(do_nothing, decorator, **options(lambda value, /, body, **_: 0)) == []

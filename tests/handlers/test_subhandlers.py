@@ -26,8 +26,11 @@ rules: list[tuple[ChangingCause | None, LifeCycleFn | None]] = []
 
 
 async def execute(
-        context: SubhandlingContext, handlers: Sequence[ChangingHandler], *,
-        cause: ChangingCause | None = None, lifecycle: LifeCycleFn | None = None,
+    context: SubhandlingContext,
+    handlers: Sequence[ChangingHandler],
+    *,
+    cause: ChangingCause | None = None,
+    lifecycle: LifeCycleFn | None = None,
 ) -> None:
     executed.append(handlers)
     rules.append((cause, lifecycle))
@@ -71,8 +74,17 @@ def test_subhandlers_are_declared_under_their_parent(context: SubhandlingContext
 
 def test_options_of_subhandlers(context: SubhandlingContext) -> None:
     kopf.subhandler(
-        param=1, errors=kopf.ErrorsMode.IGNORED, timeout=2, retries=3, backoff=4,
-        labels={"l": "v"}, annotations={"a": "v"}, when=always, field="spec", old="x", new="y",
+        param=1,
+        errors=kopf.ErrorsMode.IGNORED,
+        timeout=2,
+        retries=3,
+        backoff=4,
+        labels={"l": "v"},
+        annotations={"a": "v"},
+        when=always,
+        field="spec",
+        old="x",
+        new="y",
     )(do_nothing)
     kopf.register(do_nothing, field="spec", value="z")
     kopf.register(do_nothing, field="spec", old="x", new="y")
@@ -94,13 +106,16 @@ def test_subhandlers_look_at_fields_as_their_parents_do(needs_change: bool) -> N
     assert context.declared[0].field_needs_change is needs_change
 
 
-@pytest.mark.parametrize("options", [
-    {"value": "x", "old": "y", "field": "spec"},
-    {"value": "x"},
-    {"old": "x"},
-    {"new": "x"},
-    {"unknown": "x"},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"value": "x", "old": "y", "field": "spec"},
+        {"value": "x"},
+        {"old": "x"},
+        {"new": "x"},
+        {"unknown": "x"},
+    ],
+)
 def test_contradictory_options_are_refused(context: SubhandlingContext, options: Any) -> None:
     with pytest.raises(TypeError):
         kopf.subhandler(**options)(do_nothing)
@@ -128,12 +143,15 @@ async def test_executing_what_is_declared(context: SubhandlingContext) -> None:
     assert [get_ids(handlers) for handlers in executed] == [["parent/one", "parent/two"]]
 
 
-@pytest.mark.parametrize(("fns", "ids"), [
-    ([], []),
-    ([do_nothing, functools.partial(make_context)], ["parent/do_nothing", "parent/make_context"]),
-    (iter([do_nothing]), ["parent/do_nothing"]),
-    ({"a": do_nothing, "b": do_nothing}, ["parent/a", "parent/b"]),
-])
+@pytest.mark.parametrize(
+    ("fns", "ids"),
+    [
+        ([], []),
+        ([do_nothing, functools.partial(make_context)], ["parent/do_nothing", "parent/make_context"]),
+        (iter([do_nothing]), ["parent/do_nothing"]),
+        ({"a": do_nothing, "b": do_nothing}, ["parent/a", "parent/b"]),
+    ],
+)
 async def test_executing_functions(context: SubhandlingContext, fns: Any, ids: list[str]) -> None:
     await kopf.execute(fns=fns)
     assert [get_ids(handlers) for handlers in executed] == [ids]
@@ -174,8 +192,14 @@ async def test_causes_that_are_not_changes_are_refused(context: SubhandlingConte
     assert executed == []
 
 
-@pytest.mark.parametrize("sources", [*itertools.combinations(
-    {"fns": [do_nothing], "handlers": [make_changing_handler()], "registry": kopf.OperatorRegistry()}.items(), 2)])
+@pytest.mark.parametrize(
+    "sources",
+    [
+        *itertools.combinations(
+            {"fns": [do_nothing], "handlers": [make_changing_handler()], "registry": kopf.OperatorRegistry()}.items(), 2
+        )
+    ],
+)
 async def test_executing_two_things_at_once_is_refused(context: SubhandlingContext, sources: Any) -> None:
     with pytest.raises(TypeError, match="Only one source"):
         await kopf.execute(**dict(sources))

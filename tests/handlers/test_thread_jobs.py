@@ -52,7 +52,8 @@ async def test_errors_go_through(threads: ThreadPools, error: BaseException) -> 
 
 
 async def test_what_is_cancelled_before_it_gets_a_thread_is_never_called(
-        threads: ThreadPools, release: threading.Event,
+    threads: ThreadPools,
+    release: threading.Event,
 ) -> None:
     called: list[int] = []
     first = await occupy(threads, release)

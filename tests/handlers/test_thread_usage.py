@@ -51,8 +51,11 @@ async def wait_for_message(caplog: pytest.LogCaptureFixture, text: str) -> str:
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["own", "replaced"])
 async def test_both_sides_of_the_saturation_are_named_once(
-        pool: HandlerThreads, usage: ThreadUsage, release: threading.Event, caplog: pytest.LogCaptureFixture,
-        is_own: bool,
+    pool: HandlerThreads,
+    usage: ThreadUsage,
+    release: threading.Event,
+    caplog: pytest.LogCaptureFixture,
+    is_own: bool,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with concurrent.futures.ThreadPoolExecutor(1) as other:
@@ -75,7 +78,9 @@ async def test_both_sides_of_the_saturation_are_named_once(
 
 
 async def test_elastic_pools_grow_instead(
-        usage: ThreadUsage, release: threading.Event, caplog: pytest.LogCaptureFixture,
+    usage: ThreadUsage,
+    release: threading.Event,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     pool = HandlerThreads()
     caplog.set_level(logging.DEBUG)
@@ -86,7 +91,10 @@ async def test_elastic_pools_grow_instead(
 
 
 async def test_abandoned_calls_are_tracked_until_they_really_end(
-        pool: HandlerThreads, usage: ThreadUsage, release: threading.Event, caplog: pytest.LogCaptureFixture,
+    pool: HandlerThreads,
+    usage: ThreadUsage,
+    release: threading.Event,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     first = asyncio.create_task(run("hung_fn", release, pool, usage))
     second = asyncio.create_task(run("never_fn", release, pool, usage))
@@ -106,7 +114,10 @@ async def test_abandoned_calls_are_tracked_until_they_really_end(
 
 
 async def test_long_lists_are_shortened(
-        pool: HandlerThreads, usage: ThreadUsage, release: threading.Event, caplog: pytest.LogCaptureFixture,
+    pool: HandlerThreads,
+    usage: ThreadUsage,
+    release: threading.Event,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     tasks = [asyncio.create_task(run(f"fn{i}", release, pool, usage)) for i in range(14)]
     message = await wait_for_message(caplog, "wait for threads")

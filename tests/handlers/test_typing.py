@@ -3,6 +3,7 @@ Types: what the checkers and the editors of the users know of the decorators and
 
 The two files beside are for mypy, too, as everything here: in `make types`.
 """
+
 from __future__ import annotations
 
 import inspect
@@ -35,8 +36,10 @@ def test_pyright_accepts_what_is_right_and_finds_the_mistakes(tmp_path: pathlib.
     command = [sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "--outputjson", "-p"]
     run = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, timeout=PATIENCE)
     report = json.loads(run.stdout)
-    problems = [f"{item['file']}:{item['range']['start']['line'] + 1}: {item['message']}"
-                for item in report["generalDiagnostics"]]
+    problems = [
+        f"{item['file']}:{item['range']['start']['line'] + 1}: {item['message']}"
+        for item in report["generalDiagnostics"]
+    ]
     assert problems == []
     assert report["summary"]["filesAnalyzed"] == 2
 

@@ -1,4 +1,5 @@
 """Handlers with everything annotated: type checkers have nothing to say about them, see `test_typing.py`."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -34,10 +35,23 @@ def login(**_: Any) -> kopf.ConnectionInfo:
 @kopf.on.create("kopf.dev", "v1", "kopfexamples", labels={"a": "b", "c": kopf.PRESENT}, owns=["deployments"])
 @kopf.on.resume("kopfexamples", deleted=True)
 async def create(
-        body: kopf.Body, spec: kopf.Spec, meta: kopf.Meta, status: kopf.Status, labels: kopf.Labels,
-        annotations: kopf.Annotations, patch: kopf.Patch, memo: kopf.Memo, reason: kopf.Reason,
-        name: str, namespace: str | None, uid: str | None, resource: kopf.Resource,
-        retry: int, started: datetime.datetime, runtime: datetime.timedelta, **_: Any,
+    body: kopf.Body,
+    spec: kopf.Spec,
+    meta: kopf.Meta,
+    status: kopf.Status,
+    labels: kopf.Labels,
+    annotations: kopf.Annotations,
+    patch: kopf.Patch,
+    memo: kopf.Memo,
+    reason: kopf.Reason,
+    name: str,
+    namespace: str | None,
+    uid: str | None,
+    resource: kopf.Resource,
+    retry: int,
+    started: datetime.datetime,
+    runtime: datetime.timedelta,
+    **_: Any,
 ) -> dict[str, Any]:
     patch.status["seen"] = [spec.get("size"), meta.name, status.get("x"), labels.get("a"), annotations.get("b")]
     patch.meta.labels[name] = uid
@@ -70,8 +84,13 @@ def watch(event: kopf.RawEvent, type: kopf.RawEventType, **_: Any) -> str | None
 @kopf.on.validate("kopfexamples", operation="CREATE", operations=None, subresource="*")
 @kopf.on.mutate("kopfexamples", operations=["CREATE", "UPDATE"], side_effects=True)
 def review(
-        warnings: list[str], dryrun: bool, operation: kopf.Operation, userinfo: kopf.UserInfo,
-        headers: kopf.Headers, sslpeer: kopf.SSLPeer, **_: Any,
+    warnings: list[str],
+    dryrun: bool,
+    operation: kopf.Operation,
+    userinfo: kopf.UserInfo,
+    headers: kopf.Headers,
+    sslpeer: kopf.SSLPeer,
+    **_: Any,
 ) -> None:
     warnings.append(f"{operation} {userinfo.get('username')} {headers} {sslpeer}")
     if dryrun:
@@ -112,8 +131,11 @@ class WebAppStatus:
 
 
 class WebApp(
-        kopf.CustomResource[WebAppSpec, WebAppStatus],
-        group="example.com", version="v1", columns={"Replicas": ".spec.replicas"}, rules=[kopf.Rule("true")],
+    kopf.CustomResource[WebAppSpec, WebAppStatus],
+    group="example.com",
+    version="v1",
+    columns={"Replicas": ".spec.replicas"},
+    rules=[kopf.Rule("true")],
 ):
     """A kind that is described by types."""
 
@@ -125,7 +147,12 @@ def is_web_app_large(spec: WebAppSpec, **_: Any) -> bool:
 @kopf.on.create(WebApp, when=is_web_app_large)
 @kopf.on.update(WebApp, owns=[WebApp, "deployments"])
 async def handle_web_app(
-        spec: WebAppSpec, status: WebAppStatus, old: WebApp | None, new: WebApp, patch: kopf.Patch, **_: Any,
+    spec: WebAppSpec,
+    status: WebAppStatus,
+    old: WebApp | None,
+    new: WebApp,
+    patch: kopf.Patch,
+    **_: Any,
 ) -> str:
     if old is not None and old.spec.replicas < new.spec.replicas:
         patch.status["phase"] = (status.phase or "").upper()

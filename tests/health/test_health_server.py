@@ -15,27 +15,33 @@ from tests.patience import PATIENCE
 from tests.ports import find_free_port
 
 
-@pytest.mark.parametrize(("url", "expected"), [
-    ("http://0.0.0.0:8080/healthz", Endpoint("0.0.0.0", 8080, "/healthz")),
-    ("http://localhost:8080", Endpoint("localhost", 8080, "/")),
-    ("http://:8080/", Endpoint(None, 8080, "/")),
-    ("http://[::]:8080/a/b", Endpoint("::", 8080, "/a/b")),
-    ("http://localhost/x%20y", Endpoint("localhost", 80, "/x y")),
-])
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://0.0.0.0:8080/healthz", Endpoint("0.0.0.0", 8080, "/healthz")),
+        ("http://localhost:8080", Endpoint("localhost", 8080, "/")),
+        ("http://:8080/", Endpoint(None, 8080, "/")),
+        ("http://[::]:8080/a/b", Endpoint("::", 8080, "/a/b")),
+        ("http://localhost/x%20y", Endpoint("localhost", 80, "/x y")),
+    ],
+)
 def test_parsing(url: str, expected: Endpoint) -> None:
     assert parse_endpoint(url) == expected
 
 
-@pytest.mark.parametrize(("url", "reason"), [
-    ("https://localhost:8080/", "must be of HTTP"),
-    ("localhost:8080", "must be of HTTP"),
-    ("8080", "must be of HTTP"),
-    ("", "must be of HTTP"),
-    ("http://localhost:port/", "is not a URL"),
-    ("http://localhost:99999/", "is not a URL"),
-    ("http://localhost:8080/?query=1", "must have only"),
-    ("http://user:password@localhost:8080/", "must have only"),
-])
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("https://localhost:8080/", "must be of HTTP"),
+        ("localhost:8080", "must be of HTTP"),
+        ("8080", "must be of HTTP"),
+        ("", "must be of HTTP"),
+        ("http://localhost:port/", "is not a URL"),
+        ("http://localhost:99999/", "is not a URL"),
+        ("http://localhost:8080/?query=1", "must have only"),
+        ("http://user:password@localhost:8080/", "must have only"),
+    ],
+)
 def test_bad_endpoints(url: str, reason: str) -> None:
     with pytest.raises(ValueError, match=rf"{re.escape(repr(url))} {reason}.*http://0.0.0.0:8080/healthz"):
         parse_endpoint(url)

@@ -16,8 +16,7 @@ async def test_silent_streams_are_stale_until_the_next_sign_of_life() -> None:
         secrets.beat()
         assert liveness.find_problems(settings) == []
         await asyncio.sleep(3)
-        assert liveness.find_problems(settings) == [
-            "The watch-stream for pods is stale, with nothing for 302 s."]
+        assert liveness.find_problems(settings) == ["The watch-stream for pods is stale, with nothing for 302 s."]
         pods.beat()
         assert liveness.find_problems(settings) == []
 
@@ -53,11 +52,21 @@ async def test_a_few_failures_are_tolerated() -> None:
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("stream_timeout", "inactivity_timeout", "expected"), [
-    (300, 70, 300), (300, 600, 1200), (300, None, None), (None, 70, None), (10, 1, 10), (10, 70, 140),
-])
+@pytest.mark.parametrize(
+    ("stream_timeout", "inactivity_timeout", "expected"),
+    [
+        (300, 70, 300),
+        (300, 600, 1200),
+        (300, None, None),
+        (None, 70, None),
+        (10, 1, 10),
+        (10, 70, 140),
+    ],
+)
 async def test_streams_may_be_silent_until_they_are_reopened(
-        stream_timeout: float | None, inactivity_timeout: float | None, expected: float | None,
+    stream_timeout: float | None,
+    inactivity_timeout: float | None,
+    expected: float | None,
 ) -> None:
     """Some servers send no bookmarks, so nothing can come until then."""
     settings = OperatorSettings()

@@ -60,7 +60,9 @@ async def test_failures_and_strange_results_are_problems() -> None:
     results = await Prober(probe, HealthSettings()).get()
     assert results.values == {"fn3": "2026-01-02T00:00:00Z"}
     assert results.problems[:2] == [
-        "The probe 'fn0' has failed: see the log of the operator.", "The probe 'fn1' has failed: intended"]
+        "The probe 'fn0' has failed: see the log of the operator.",
+        "The probe 'fn1' has failed: intended",
+    ]
     assert results.problems[2].startswith("The probe 'fn2' has returned a value with no JSON form: ")
 
 

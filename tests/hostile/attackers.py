@@ -5,6 +5,7 @@ It is a program of its own, as those connections need descriptors, too: ``attack
 content (hexadecimal, maybe empty) is sent to begin with, and never continued. It says how many connections were made.
 It runs with a lower priority than the rest, as real attackers do not take the CPU time of their victims.
 """
+
 from __future__ import annotations
 
 import contextlib

@@ -5,6 +5,7 @@ It is a program of its own, as what is measured is the server, not the event loo
 ``clients.py URL PACE new|kept [CAFILE]``. The body is in stdin; if there is none, it is GET. Each line of the output is
 either the time between the client's first packet and the end of the answer, in seconds, or what has come instead.
 """
+
 from __future__ import annotations
 
 import http.client
@@ -46,9 +47,12 @@ def main() -> None:
     url = urllib.parse.urlsplit(sys.argv[1])
     host, port = str(url.hostname), int(url.port or 0)
     connection = (
-        http.client.HTTPConnection(host, port, timeout=TIMEOUT) if url.scheme == "http" else
-        http.client.HTTPSConnection(
-            host, port, timeout=TIMEOUT, context=ssl.create_default_context(cafile=sys.argv[4])))
+        http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+        if url.scheme == "http"
+        else http.client.HTTPSConnection(
+            host, port, timeout=TIMEOUT, context=ssl.create_default_context(cafile=sys.argv[4])
+        )
+    )
     run(connection, url.path, sys.stdin.buffer.read(), pace=float(sys.argv[2]), is_kept=sys.argv[3] == "kept")
 
 

@@ -3,6 +3,7 @@ Hostile inputs: what anybody in the cluster, or on the way to it, can send to an
 
 The operator, the cluster, and the objects are those of the tests of behaviour; in between, the answers are spoiled.
 """
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

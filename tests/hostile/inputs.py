@@ -3,6 +3,7 @@ Generated hostile inputs: of any depth, size, types, and encodings. The same see
 
 How many of every kind: ``KOPF_HOSTILE_INPUTS``, a few by default, 10,000 in `make hostile`.
 """
+
 from __future__ import annotations
 
 import functools
@@ -20,21 +21,73 @@ COUNT = int(os.environ.get("KOPF_HOSTILE_INPUTS") or 30)
 
 _DEPTHS = st.sampled_from([1, 2, 10, 100, 400, 900, 950, 990, 1000, 1100, 5000, 9900, 15_000])
 _SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-    | st.sampled_from(["", "\0", "\x1b[2J", "\n", "\u2028", "x" * 10_000, "0001-01-01T00:00:00", "9999-12-31T23:59:59Z",
-                       "999999999999h", "true", "false", "/", "../..", 10**30, -(10**30), 1e308, float("nan")])
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(
+        [
+            "",
+            "\0",
+            "\x1b[2J",
+            "\n",
+            "\u2028",
+            "x" * 10_000,
+            "0001-01-01T00:00:00",
+            "9999-12-31T23:59:59Z",
+            "999999999999h",
+            "true",
+            "false",
+            "/",
+            "../..",
+            10**30,
+            -(10**30),
+            1e308,
+            float("nan"),
+        ]
+    )
 )
-_KEYS = st.sampled_from([
-    *("metadata", "annotations", "labels", "finalizers", "spec", "status", "kind", "items", "name", "uid", "", "\0"),
-    *("started", "stopped", "delayed", "purpose", "retries", "success", "failure", "message", "subrefs", "digest"),
-    *("priority", "lifetime", "lastseen", "clusters", "users", "contexts", "token", "exec", "env", "command", "args"),
-]) | st.text(max_size=5)
+_KEYS = st.sampled_from(
+    [
+        *(
+            "metadata",
+            "annotations",
+            "labels",
+            "finalizers",
+            "spec",
+            "status",
+            "kind",
+            "items",
+            "name",
+            "uid",
+            "",
+            "\0",
+        ),
+        *("started", "stopped", "delayed", "purpose", "retries", "success", "failure", "message", "subrefs", "digest"),
+        *(
+            "priority",
+            "lifetime",
+            "lastseen",
+            "clusters",
+            "users",
+            "contexts",
+            "token",
+            "exec",
+            "env",
+            "command",
+            "args",
+        ),
+    ]
+) | st.text(max_size=5)
 
 
 def values() -> st.SearchStrategy[Any]:
     """Any JSON-like values."""
     return st.recursive(
-        _SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=6), max_leaves=20,
+        _SCALARS,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_KEYS, inner, max_size=6),
+        max_leaves=20,
     )
 
 
@@ -52,7 +105,7 @@ def documents(draw: st.DrawFn) -> str:
         case "unclosed":
             return draw(st.sampled_from(["[", '{"a":', '"', "\\"])) * depth
         case "cut":
-            return text[:draw(st.integers(0, len(text)))]
+            return text[: draw(st.integers(0, len(text)))]
         case "tail":
             return text + draw(st.text(max_size=10))
     return text
@@ -81,8 +134,13 @@ def examples(strategy: st.SearchStrategy[T], *, seed: int, count: int = COUNT) -
 
 def _collect(strategy: st.SearchStrategy[T], seed: int, count: int, found: list[T]) -> None:
     @seeded(seed)
-    @settings(max_examples=count, phases=[Phase.generate], database=None, deadline=None,
-              suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=count,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(strategy)
     def collect(value: T) -> None:
         found.append(value)

@@ -5,6 +5,7 @@ stay small, and no secret is in them.
 A second of a machine that is there for us: what our thread was ready to run, but had to wait for a processor, is added
 (Linux counts that); so it holds on busy machines, and is not looser on idle ones.
 """
+
 from __future__ import annotations
 
 import asyncio

@@ -1,6 +1,7 @@
 """
 Sieges: a real operator with few descriptors, attackers at its ports, and honest clients who measure what they get.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -64,9 +65,12 @@ class Answers:
 
     def __str__(self) -> str:
         ordered = sorted(self.delays)
-        return (f"{len(ordered)} answers, median {ordered[len(ordered) // 2]:.3f}s, "
-                f"99% {ordered[len(ordered) * 99 // 100]:.3f}s, max {ordered[-1]:.3f}s, problems: {self.problems[:5]}"
-                if ordered else f"no answers, problems: {self.problems[:5]}")
+        return (
+            f"{len(ordered)} answers, median {ordered[len(ordered) // 2]:.3f}s, "
+            f"99% {ordered[len(ordered) * 99 // 100]:.3f}s, max {ordered[-1]:.3f}s, problems: {self.problems[:5]}"
+            if ordered
+            else f"no answers, problems: {self.problems[:5]}"
+        )
 
 
 @dataclasses.dataclass
@@ -115,8 +119,9 @@ class Victim:
     async def handle(self, name: str) -> float:
         """Create an object, wait until it is handled; tell how long it took, in seconds, without those of others."""
         started = self.read_clock()
-        self.cluster.apply({"apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-                            "metadata": {"name": name, "namespace": "default"}})
+        self.cluster.apply(
+            {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name, "namespace": "default"}}
+        )
         async with asyncio.timeout(PATIENCE):
             while f"[default/{name}] Handler 'create' succeeded" not in self.process.output:
                 await asyncio.sleep(0.01)
@@ -129,12 +134,22 @@ async def living(folder: pathlib.Path, *, files: int = FILES) -> AsyncIterator[V
     async with LocalCluster() as cluster:
         cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
         health_port, webhook_port = find_free_port(), find_free_port()
-        env = {"KUBECONFIG": str(cluster.kubeconfig), "WEBHOOK_PORT": str(webhook_port),
-               "CADUMP": str(folder / "ca.pem")}
+        env = {
+            "KUBECONFIG": str(cluster.kubeconfig),
+            "WEBHOOK_PORT": str(webhook_port),
+            "CADUMP": str(folder / "ca.pem"),
+        }
         path = pathlib.Path(__file__).with_name("victim.py")
-        with Process("run", "--all-namespaces", "--standalone",
-                     f"--liveness=http://127.0.0.1:{health_port}/healthz", str(path),
-                     cwd=folder, log=folder / "log", env=env) as process:
+        with Process(
+            "run",
+            "--all-namespaces",
+            "--standalone",
+            f"--liveness=http://127.0.0.1:{health_port}/healthz",
+            str(path),
+            cwd=folder,
+            log=folder / "log",
+            env=env,
+        ) as process:
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, files))
             await _wait_for(process, "The webhook server is listening")
             context = ssl.create_default_context(cafile=folder / "ca.pem")
@@ -150,10 +165,17 @@ def attacking(port: int, count: int, content: bytes = b"", *, processes: int = 1
     """Attack the port as long as the block lasts."""
     attackers = [
         subprocess.Popen(
-            [sys.executable, str(pathlib.Path(__file__).with_name("attackers.py")),
-             str(port), str(count // processes), content.hex()],
-            stdout=subprocess.PIPE)
-        for _ in range(processes)]
+            [
+                sys.executable,
+                str(pathlib.Path(__file__).with_name("attackers.py")),
+                str(port),
+                str(count // processes),
+                content.hex(),
+            ],
+            stdout=subprocess.PIPE,
+        )
+        for _ in range(processes)
+    ]
     try:
         yield
     finally:
@@ -168,8 +190,12 @@ def attacking(port: int, count: int, content: bytes = b"", *, processes: int = 1
 def measuring(url: str, log: pathlib.Path, *arguments: str, body: bytes = b"", pace: float) -> Iterator[Answers]:
     """Ask again and again: either over one ``kept`` connection, as API servers do, or over ``new`` ones."""
     path = pathlib.Path(__file__).with_name("clients.py")
-    with log.open("wb") as output, subprocess.Popen(
-            [sys.executable, str(path), url, str(pace), *arguments], stdin=subprocess.PIPE, stdout=output) as client:
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(
+            [sys.executable, str(path), url, str(pace), *arguments], stdin=subprocess.PIPE, stdout=output
+        ) as client,
+    ):
         assert client.stdin is not None
         client.stdin.write(body)
         client.stdin.close()

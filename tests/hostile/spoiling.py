@@ -3,6 +3,7 @@ A proxy that makes objects deep on their way to the operator: neither the cluste
 
 Where an object has the text ``@deep:1100@``, the operator gets a thousand and one hundred nested objects.
 """
+
 from __future__ import annotations
 
 import json
@@ -36,11 +37,13 @@ def custom(number: int) -> str:
 
 def expand(data: bytes, texts: Sequence[bytes]) -> bytes:
     """Put the real things instead of the marks."""
+
     def make(match: re.Match[bytes]) -> bytes:
         levels = int(match[2])
         if match[1] == b"text":
             return texts[levels].replace(b"\n", b" ")
         return b'{"a":' * levels + b"1" + b"}" * levels if match[1] == b"deep" else b"[" * levels + b"]" * levels
+
     return _MARKS.sub(make, data)
 
 
@@ -94,7 +97,11 @@ class SpoilingProxy:
         headers = {key: request.headers[key] for key in ("Content-Type", "Accept") if key in request.headers}
         url = self._cluster.url + request.raw_path
         async with self._session.request(
-            request.method, url, data=body or None, headers=headers, read_bufsize=2**24,
+            request.method,
+            url,
+            data=body or None,
+            headers=headers,
+            read_bufsize=2**24,
         ) as response:
             if "watch" not in request.query:
                 content = await response.read()

@@ -1,4 +1,5 @@
 """Crafted annotations: whatever is put in place of the state of the operator, the object and others are handled."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,15 +15,29 @@ from tests.hostile.inputs import COUNT, get_crafted_texts
 from tests.patience import PATIENCE
 
 ESSENCES = [
-    "[" * 3000, "[" * 3000 + "]" * 3000, '{"a":' * 1100 + "1" + "}" * 1100, "5", "null", '"x"', "[]", "\ud7ff", "",
-    '{"metadata": "str"}', '{"metadata": {"annotations": 5}}', '{"metadata": {"labels": [1]}}',
-    '{"metadata": {"annotations": [1]}}', '{"metadata": [1]}', '{"metadata": null, "spec": 5}',
-    '{"spec": {"field": [1, {"a": null}]}}', '{"spec": "\\ud800"}',
+    "[" * 3000,
+    "[" * 3000 + "]" * 3000,
+    '{"a":' * 1100 + "1" + "}" * 1100,
+    "5",
+    "null",
+    '"x"',
+    "[]",
+    "\ud7ff",
+    "",
+    '{"metadata": "str"}',
+    '{"metadata": {"annotations": 5}}',
+    '{"metadata": {"labels": [1]}}',
+    '{"metadata": {"annotations": [1]}}',
+    '{"metadata": [1]}',
+    '{"metadata": null, "spec": 5}',
+    '{"spec": {"field": [1, {"a": null}]}}',
+    '{"spec": "\\ud800"}',
 ]
 RECORDS = [
     *ESSENCES[:9],
     '{"started": 5, "stopped": {}, "delayed": [], "retries": "x", "success": "yes", "failure": 1, "subrefs": 5}',
-    '{"subrefs": [1, {}, null, "../..", "\\u0000", ""], "purpose": "update"}', '{"started": "9999-99-99"}',
+    '{"subrefs": [1, {}, null, "../..", "\\u0000", ""], "purpose": "update"}',
+    '{"started": "9999-99-99"}',
     '{"started": "0001-01-01T00:00:00+14:00", "retries": true, "purpose": ["update"], "digest": {}}',
     '{"success": {"a": 1}, "failure": "true", "message": {"b": []}, "purpose": {}}',
 ]

@@ -3,6 +3,7 @@ Texts that no encoding has: lone surrogates. Python has them in names of files a
 
 So they come from JSON in annotations and specs through handlers to logs, errors, results, patches, and events.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -45,7 +46,13 @@ def _do(how: str, text: str, body: kopf.Body, patch: kopf.Patch, logger: kopf.Lo
 async def test_broken_texts_of_handlers(operator: Operator, kex: Objects, logs: Logs, calls: Calls, how: str) -> None:
     @kopf.on.create("kopfexamples", backoff=0.01)
     async def fn(
-            name: str, spec: kopf.Spec, logger: kopf.Logger, body: kopf.Body, patch: kopf.Patch, retry: int, **_: Any,
+        name: str,
+        spec: kopf.Spec,
+        logger: kopf.Logger,
+        body: kopf.Body,
+        patch: kopf.Patch,
+        retry: int,
+        **_: Any,
     ) -> Any:
         calls.append(name)
         text = json.loads(spec.get("json", '""'))
@@ -65,6 +72,7 @@ async def test_broken_texts_of_handlers(operator: Operator, kex: Objects, logs: 
 
 async def test_malformed_answers_to_events(operator: Operator, proxy: SpoilingProxy, kex: Objects, logs: Logs) -> None:
     """An event that cannot be posted, ends neither the other ones nor the operator."""
+
     @kopf.on.create("kopfexamples")
     async def fn(logger: kopf.Logger, **_: Any) -> None:
         logger.info("said")
@@ -87,7 +95,15 @@ async def test_malformed_answers_to_events(operator: Operator, proxy: SpoilingPr
 
 
 MALFORMED = [
-    b"1e999", b"9" * 5000, b'"\xff\xfe"', b'{"\xff": 1}', b"NaN", b"[1, -Infinity]", b'"\\ud800"', b"01", b'{"a" 1}',
+    b"1e999",
+    b"9" * 5000,
+    b'"\xff\xfe"',
+    b'{"\xff": 1}',
+    b"NaN",
+    b"[1, -Infinity]",
+    b'"\\ud800"',
+    b"01",
+    b'{"a" 1}',
 ]
 UNREADABLE = "The object cannot be decoded: .*It is not handled until.*"
 
@@ -95,10 +111,17 @@ UNREADABLE = "The object cannot be decoded: .*It is not handled until.*"
 @pytest.mark.parametrize("stanza", ["spec.field", "spec", "metadata.managedFields", "metadata.generation"])
 @pytest.mark.parametrize(("raw", "streaming"), [*((raw, False) for raw in MALFORMED), (b"NaN", True)])
 async def test_malformed_values(
-        operator: Operator, proxy: SpoilingProxy, kex: Objects, logs: Logs, calls: Calls, raw: bytes,
-        stanza: str, streaming: bool,
+    operator: Operator,
+    proxy: SpoilingProxy,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    raw: bytes,
+    stanza: str,
+    streaming: bool,
 ) -> None:
     """Kubernetes itself has no such values, aggregated APIs can: the object is set aside, the others are handled."""
+
     @kopf.on.create("kopfexamples")
     @kopf.on.update("kopfexamples")
     @kopf.on.delete("kopfexamples")
@@ -139,7 +162,12 @@ async def test_malformed_values(
 
 @pytest.mark.parametrize("raw", [b"-0.0e-99999", b"1" + b"0" * 25, b'"\\u0000"'], ids=lambda raw: repr(raw[:10]))
 async def test_unusual_values_are_handled(
-        operator: Operator, proxy: SpoilingProxy, kex: Objects, logs: Logs, calls: Calls, raw: bytes,
+    operator: Operator,
+    proxy: SpoilingProxy,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    raw: bytes,
 ) -> None:
     @kopf.on.create("kopfexamples")
     async def fn(spec: kopf.Spec, **_: Any) -> None:
@@ -152,10 +180,14 @@ async def test_unusual_values_are_handled(
     assert list(calls) == [json.loads(raw)]
 
 
-@pytest.mark.parametrize(("value", "expected"), [
-    ("a\udcffb", "a\ufffdb"), ({"\ud800": ["\udfff", ("\ud800\udc00",)]}, {"\ufffd": ["\ufffd", ["\ufffd\ufffd"]]}),
-    ("\U0001f600\ud7ff\ue000", "\U0001f600\ud7ff\ue000"),
-])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("a\udcffb", "a\ufffdb"),
+        ({"\ud800": ["\udfff", ("\ud800\udc00",)]}, {"\ufffd": ["\ufffd", ["\ufffd\ufffd"]]}),
+        ("\U0001f600\ud7ff\ue000", "\U0001f600\ud7ff\ue000"),
+    ],
+)
 def test_broken_texts_are_replaced_as_in_kubernetes(value: Any, expected: Any) -> None:
     assert json.loads(codec.encode(value)) == expected
     assert json.loads(codec.encode_sorted(value)) == expected

@@ -8,6 +8,7 @@ The full size::
 It wants a machine of its own: beside other busy programs, it is the scheduler that is measured, even by a client that
 has its connection already. If there are such, run it in its own session with a priority (``/proc/self/autogroup``).
 """
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Objects that are nested too deeply to be decoded: they are skipped, and all others are handled."""
+
 from __future__ import annotations
 
 import asyncio
@@ -109,11 +110,34 @@ async def test_raw_events_and_indices_and_daemons(operator: Operator, kex: Objec
     assert daemons == ["obj", "other"]
 
 
-@pytest.mark.parametrize("levels", [
-    400, 500, 700, 850, 900, 940, 950, 955, 960, 970, 980, 990, 1100, 5000, 9000, 9900, 9950, 9990,
-])
+@pytest.mark.parametrize(
+    "levels",
+    [
+        400,
+        500,
+        700,
+        850,
+        900,
+        940,
+        950,
+        955,
+        960,
+        970,
+        980,
+        990,
+        1100,
+        5000,
+        9000,
+        9900,
+        9950,
+        9990,
+    ],
+)
 async def test_those_that_are_nearly_too_deep_are_handled_or_skipped_but_always_deletable(
-        operator: Operator, kex: Objects, calls: Calls, levels: int,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    levels: int,
 ) -> None:
     await operator.start()
     await kex.create("deep", spec={"a": deep(levels)})
@@ -131,13 +155,29 @@ async def test_those_that_are_nearly_too_deep_are_handled_or_skipped_but_always_
 # ------------------------------------------------------------------ peering
 
 
-@pytest.mark.parametrize("record", [
-    {"a": deep(20_000)}, {"lastseen": deep_list(20_000)}, deep(20_000), deep_list(50_000),
-    {"message": deep(900), "lastseen": "2020-01-01T00:00:00"}, deep_list(900), deep(940), {"lastseen": "x" * 100_000},
-    {"lifetime": 1e308, "lastseen": "2020-01-01T00:00:00"}, {"lifetime": "nan", "lastseen": "2020-01-01T00:00:00"},
-])
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"a": deep(20_000)},
+        {"lastseen": deep_list(20_000)},
+        deep(20_000),
+        deep_list(50_000),
+        {"message": deep(900), "lastseen": "2020-01-01T00:00:00"},
+        deep_list(900),
+        deep(940),
+        {"lastseen": "x" * 100_000},
+        {"lifetime": 1e308, "lastseen": "2020-01-01T00:00:00"},
+        {"lifetime": "nan", "lastseen": "2020-01-01T00:00:00"},
+    ],
+)
 async def test_unreadable_records_of_peers_are_ignored(
-        operator: Operator, proxy: SpoilingProxy, api: API, kex: Objects, logs: Logs, calls: Calls, record: Any,
+    operator: Operator,
+    proxy: SpoilingProxy,
+    api: API,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    record: Any,
 ) -> None:
     define_peering(operator.cluster)
     peering = PeeringObject(api)

@@ -1,4 +1,5 @@
 """Names of resources, groups, and versions that are not as in Kubernetes: extensions can have any, and hurt nobody."""
+
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +39,12 @@ def add_groups(groups: list[Any]) -> None:
 
 @pytest.mark.parametrize("add", [add_resources, add_versions, add_groups])
 async def test_improper_names_are_skipped(
-    operator: Operator, kex: Objects, proxy: SpoilingProxy, calls: Calls, logs: Logs, add: Any,
+    operator: Operator,
+    kex: Objects,
+    proxy: SpoilingProxy,
+    calls: Calls,
+    logs: Logs,
+    add: Any,
 ) -> None:
     def rewrite(content: Any) -> None:
         if isinstance(content, dict) and content.get("kind") == "APIGroupDiscoveryList":
@@ -61,7 +67,11 @@ async def test_improper_names_are_skipped(
 
 
 async def test_a_watcher_never_ends_the_process(
-    operator: Operator, kex: Objects, calls: Calls, logs: Logs, monkeypatch: pytest.MonkeyPatch,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    logs: Logs,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(supervision, "_BACKOFFS", (0.01, 0.01))
     logs.expected.append("The watcher of configmaps.v1 has failed")

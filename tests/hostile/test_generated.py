@@ -1,4 +1,5 @@
 """Generated inputs of every kind, see `inputs`: nothing of them stops anything, says too much, or leaks."""
+
 from __future__ import annotations
 
 import asyncio
@@ -166,9 +167,16 @@ def _is_improper_record(text: bytes) -> bool:
     return False
 
 
-@pytest.mark.parametrize("shape", ["%s", '{"type":"ADDED","object":%s}', '{"type":%s,"object":{}}',
-                                   '{"type":"ADDED","object":{"metadata":{"name":"x","uid":%s}}}',
-                                   '{"type":"ADDED","object":{"metadata":{"name":"x"},"spec":%s}}'])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "%s",
+        '{"type":"ADDED","object":%s}',
+        '{"type":%s,"object":{}}',
+        '{"type":"ADDED","object":{"metadata":{"name":"x","uid":%s}}}',
+        '{"type":"ADDED","object":{"metadata":{"name":"x"},"spec":%s}}',
+    ],
+)
 def test_lines_of_streams(shape: str) -> None:
     for text in get_documents():
         try:
@@ -179,19 +187,31 @@ def test_lines_of_streams(shape: str) -> None:
         assert isinstance(obj.head.name, str)
 
 
-@pytest.mark.parametrize("text", [
-    "[" * 3000, '{"a":' * 3000, '{"items":' + "[" * 3000, '{"type":"ADDED","object":' + "[" * 3000,
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 3000,
+        '{"a":' * 3000,
+        '{"items":' + "[" * 3000,
+        '{"type":"ADDED","object":' + "[" * 3000,
+    ],
+)
 def test_unclosed_documents(text: str) -> None:
     for parse in (parse_line, parse_list, KubeObject.from_json):
         with pytest.raises(msgspec.DecodeError):
             parse(text.encode())
 
 
-@pytest.mark.parametrize("shape", [
-    "%s", '{"metadata":%s}', '{"metadata":{},"items":[{"metadata":{"name":"x"},"spec":%s}]}',
-    '{"metadata":{"shardInfo":%s},"items":[%s]}', '{"items":%s,"metadata":{}}',
-])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        "%s",
+        '{"metadata":%s}',
+        '{"metadata":{},"items":[{"metadata":{"name":"x"},"spec":%s}]}',
+        '{"metadata":{"shardInfo":%s},"items":[%s]}',
+        '{"items":%s,"metadata":{}}',
+    ],
+)
 def test_listings(shape: str) -> None:
     for text in get_documents():
         try:
@@ -235,16 +255,43 @@ def test_records_of_peers() -> None:
 
 def test_kubeconfigs(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "config"
-    named = st.fixed_dictionaries({"name": st.just("x")}, optional={
-        kind: st.dictionaries(st.sampled_from([
-            "server", "cluster", "user", "namespace", "insecure-skip-tls-verify", "certificate-authority-data",
-            "proxy-url",
-            "token", "exec", "env", "auth-provider", "username", "password", "client-key-data", "extensions",
-        ]), values(), max_size=4) | values() for kind in ("cluster", "user", "context")
-    })
-    configs = st.fixed_dictionaries({"current-context": st.just("x")}, optional={
-        kind: st.lists(named, max_size=2) | values() for kind in ("clusters", "users", "contexts")
-    }) | values()
+    named = st.fixed_dictionaries(
+        {"name": st.just("x")},
+        optional={
+            kind: st.dictionaries(
+                st.sampled_from(
+                    [
+                        "server",
+                        "cluster",
+                        "user",
+                        "namespace",
+                        "insecure-skip-tls-verify",
+                        "certificate-authority-data",
+                        "proxy-url",
+                        "token",
+                        "exec",
+                        "env",
+                        "auth-provider",
+                        "username",
+                        "password",
+                        "client-key-data",
+                        "extensions",
+                    ]
+                ),
+                values(),
+                max_size=4,
+            )
+            | values()
+            for kind in ("cluster", "user", "context")
+        },
+    )
+    configs = (
+        st.fixed_dictionaries(
+            {"current-context": st.just("x")},
+            optional={kind: st.lists(named, max_size=2) | values() for kind in ("clusters", "users", "contexts")},
+        )
+        | values()
+    )
     said: list[str] = []
     texts = [yaml.safe_dump(config) for config in examples(configs, seed=8)]
     for text in [*texts, *get_documents()]:

@@ -1,4 +1,5 @@
 """Objects that are small as bytes, and large as Python objects: they are skipped, and all others are handled."""
+
 from __future__ import annotations
 
 import json
@@ -33,7 +34,8 @@ LARGE = fill("{}", 3 * MIB)
 def make(place: str, content: bytes) -> bytes:
     """Make an object with the content in that place."""
     obj: dict[str, Any] = {
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample",
+        "apiVersion": "kopf.dev/v1",
+        "kind": "KopfExample",
         "metadata": {"name": "obj", "namespace": "default", "uid": "u", "resourceVersion": "5", "finalizers": ["x/y"]},
     }
     where = {"metadata": obj["metadata"], "spec": obj.setdefault("spec", {}), "status": obj.setdefault("status", {})}
@@ -114,8 +116,11 @@ def test_nothing_of_it_is_decoded(place: str, item: str) -> None:
         assert get_peak(content) < 20 * MIB
 
 
-@pytest.mark.parametrize("content", [make("metadata", LARGE)[:-1] + b"]", make("spec", LARGE[:-1] + b",1"), LARGE],
-                         ids=["an end", "a bracket", "a list"])
+@pytest.mark.parametrize(
+    "content",
+    [make("metadata", LARGE)[:-1] + b"]", make("spec", LARGE[:-1] + b",1"), LARGE],
+    ids=["an end", "a bracket", "a list"],
+)
 def test_malformed_ones_have_no_names(content: bytes) -> None:
     """It would take 10 seconds to find them out."""
     with pytest.raises(msgspec.ValidationError, match=r"it is malformed, and it would take \d+ MiB of memory"):

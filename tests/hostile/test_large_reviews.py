@@ -3,6 +3,7 @@ Reviews of anybody that are small as bytes, and large as Python objects: what th
 
 Within the limits of bytes, a review can have millions of empty dicts, which take 25 times more memory when decoded.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -59,6 +60,7 @@ def make_large(place: str, item: str, size: int) -> bytes:
 
 async def attack(url: str, context: ssl.SSLContext, body: bytes) -> list[int]:
     """Send it in parallel, again and again; give the statuses, 0 is for closed connections."""
+
     async def post() -> int:
         headers = {"Content-Type": "application/json"}
         try:

@@ -3,6 +3,7 @@ Objects with malformed metadata, as aggregated APIs can have them: they are skip
 
 They are told of once each if it is known which object it is, and once for the whole resource if it is not.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -18,15 +19,37 @@ from tests.hostile.spoiling import SpoilingProxy, deep, find_objects
 from tests.patience import PATIENCE
 
 KNOWN: list[dict[str, Any]] = [
-    {"labels": []}, {"labels": {"a": 1}}, {"annotations": "str"}, {"annotations": {"a": None}}, {"finalizers": {}},
-    {"resourceVersion": 5}, {"uid": 5}, {"generation": "x"}, {"deletionTimestamp": {}}, {"creationTimestamp": [[]]},
-    {"uid": "a {b c"}, {"uid": " "}, {"resourceVersion": "1 {2"},
+    {"labels": []},
+    {"labels": {"a": 1}},
+    {"annotations": "str"},
+    {"annotations": {"a": None}},
+    {"finalizers": {}},
+    {"resourceVersion": 5},
+    {"uid": 5},
+    {"generation": "x"},
+    {"deletionTimestamp": {}},
+    {"creationTimestamp": [[]]},
+    {"uid": "a {b c"},
+    {"uid": " "},
+    {"resourceVersion": "1 {2"},
     {"labels": 5, "annotations": 5, "finalizers": 5, "uid": [], "resourceVersion": {}, "generation": []},
 ]
 UNKNOWN: list[Any] = [
-    "str", None, [], 5, {}, {"name": ""}, {"name": 5}, {"name": None, "namespace": "default"}, {"name": "bad1"},
-    {"name": "x" * 1025, "namespace": "default"}, {"name": "bad1", "namespace": ""}, {"name": "bad1", "namespace": 5},
-    {"name": "..", "namespace": "default"}, {"name": ".", "namespace": "default"}, {"name": "bad1", "namespace": ".."},
+    "str",
+    None,
+    [],
+    5,
+    {},
+    {"name": ""},
+    {"name": 5},
+    {"name": None, "namespace": "default"},
+    {"name": "bad1"},
+    {"name": "x" * 1025, "namespace": "default"},
+    {"name": "bad1", "namespace": ""},
+    {"name": "bad1", "namespace": 5},
+    {"name": "..", "namespace": "default"},
+    {"name": ".", "namespace": "default"},
+    {"name": "bad1", "namespace": ".."},
 ]
 SKIPPED = ".*kopfexamples.*is skipped, as it has no proper metadata.*"
 UNREADABLE = "The object cannot be decoded: its metadata are malformed.*It is not handled until.*"
@@ -93,7 +116,13 @@ async def _check(operator: Operator, kex: Objects, calls: Calls) -> None:
 
 @pytest.mark.parametrize(("metadata", "streaming"), [*((item, False) for item in KNOWN), (KNOWN[-1], True)], ids=str)
 async def test_known_objects(
-        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Calls, metadata: Any, streaming: bool,
+    operator: Operator,
+    spoiler: Spoiler,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    metadata: Any,
+    streaming: bool,
 ) -> None:
     operator.set("watching.initial_streaming", streaming)
     spoiler.metadata = metadata
@@ -105,7 +134,13 @@ async def test_known_objects(
 
 @pytest.mark.parametrize(("metadata", "streaming"), [*((item, False) for item in UNKNOWN), ("str", True)], ids=str)
 async def test_unknown_objects(
-        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Calls, metadata: Any, streaming: bool,
+    operator: Operator,
+    spoiler: Spoiler,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    metadata: Any,
+    streaming: bool,
 ) -> None:
     operator.set("watching.initial_streaming", streaming)
     spoiler.metadata = metadata
@@ -116,9 +151,14 @@ async def test_unknown_objects(
 
 @pytest.mark.parametrize("levels", [1, 20_000])
 async def test_things_that_are_no_objects(
-        operator: Operator, proxy: SpoilingProxy, kex: Objects, logs: Logs, levels: int,
+    operator: Operator,
+    proxy: SpoilingProxy,
+    kex: Objects,
+    logs: Logs,
+    levels: int,
 ) -> None:
     """If something is too deep to be split by the decoder, the list is split in another way."""
+
     def rewrite(content: Any) -> None:
         if content.get("kind") == "KopfExampleList":
             content["items"] += [None, 5, 0, "str", True, [], [0], [[]], {}, {"kind": "KopfExample"}, deep(levels)]
@@ -131,7 +171,10 @@ async def test_things_that_are_no_objects(
 
 
 async def test_it_is_handled_once_the_metadata_are_proper(
-        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs,
+    operator: Operator,
+    spoiler: Spoiler,
+    kex: Objects,
+    logs: Logs,
 ) -> None:
     spoiler.metadata = {"labels": []}
     await operator.start()
@@ -142,7 +185,11 @@ async def test_it_is_handled_once_the_metadata_are_proper(
 
 
 async def test_its_deletion_is_not_blocked(
-        operator: Operator, spoiler: Spoiler, kex: Objects, logs: Logs, calls: Calls,
+    operator: Operator,
+    spoiler: Spoiler,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
 ) -> None:
     spoiler.metadata = {"generation": 1}
     await operator.start()
@@ -159,7 +206,11 @@ async def test_its_deletion_is_not_blocked(
 
 
 async def test_there_is_a_kubernetes_event(
-        operator: Operator, spoiler: Spoiler, kex: Objects, api: API, logs: Logs,
+    operator: Operator,
+    spoiler: Spoiler,
+    kex: Objects,
+    api: API,
+    logs: Logs,
 ) -> None:
     operator.set("posting.enabled", True)
     spoiler.metadata = {"labels": []}

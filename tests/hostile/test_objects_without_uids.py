@@ -1,4 +1,5 @@
 """Objects of aggregated APIs need not have uids: each of them is still one of its own."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,6 +27,7 @@ def _proxy(proxy: SpoilingProxy, missing: list[str]) -> None:
             if (obj.get("kind") or "KopfExample") == "KopfExample" and "name" in obj.get("metadata", {}):
                 for key in missing:
                     obj["metadata"].pop(key, None)
+
     proxy.rewrite = drop
 
 
@@ -54,7 +56,9 @@ async def test_everyone_is_handled(operator: Operator, kex: Objects, calls: Call
         await kex.delete(name)
         await kex.wait_gone(name)
         assert [call for call in calls if call[1] == name] == [
-            ("create", name, [name]), ("update", name, [name] * 2), ("delete", name, [name] * 3),
+            ("create", name, [name]),
+            ("update", name, [name] * 2),
+            ("delete", name, [name] * 3),
         ]
     assert not logs.get_messages(level=30)
 
@@ -94,7 +98,9 @@ async def test_daemons_and_indices(operator: Operator, kex: Objects) -> None:
 
 
 async def test_an_object_that_is_created_anew_while_the_previous_one_is_handled(
-        operator: Operator, kex: Objects, calls: Calls,
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     going_on = asyncio.Event()
 

@@ -3,6 +3,7 @@ Reviews of any kind: whatever comes, it is answered, and honest reviews & probes
 
 How many: ``KOPF_HOSTILE_INPUTS``, as of other hostile inputs.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +25,16 @@ from tests.patience import PATIENCE
 PATHS = ["/check", "/", "/unknown", "/check?timeout=0s", "/check?timeout=999999999999999999999h", "/%00%0a", "//x"]
 TYPES = [*["application/json"] * 8, "text/plain", "application/x-json"]
 FIELDS = [
-    "uid", "name", "namespace", "resource", "operation", "object", "oldObject", "userInfo", "dryRun", "subResource",
+    "uid",
+    "name",
+    "namespace",
+    "resource",
+    "operation",
+    "object",
+    "oldObject",
+    "userInfo",
+    "dryRun",
+    "subResource",
 ]
 SECRET = "very-secret-value"
 
@@ -59,8 +69,10 @@ async def test_hostile_reviews(tmp_path: pathlib.Path) -> None:
         for index, body in enumerate(bodies):
             url = f"https://127.0.0.1:{victim.webhook_port}{rng.choice(PATHS)}"
             headers = {"Content-Type": rng.choice(TYPES)}
-            async with asyncio.timeout(PATIENCE), session.post(
-                    url, data=body, headers=headers, ssl=victim.context) as response:
+            async with (
+                asyncio.timeout(PATIENCE),
+                session.post(url, data=body, headers=headers, ssl=victim.context) as response,
+            ):
                 statuses.add(response.status)
                 assert response.status in (200, 400, 404, 413, 415, 504), (body[:1000], await response.text())
             if index % 10 == 0:

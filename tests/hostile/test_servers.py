@@ -1,4 +1,5 @@
 """The limits of the servers, one by one: connections, descriptors, bytes, and lines of the log."""
+
 from __future__ import annotations
 
 import asyncio
@@ -181,13 +182,17 @@ async def test_those_who_are_served_are_not_closed_and_others_wait() -> None:
         assert await reading == 200
 
 
-@pytest.mark.parametrize("request_", [
-    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
-    HEADERS + b"Content-Length: 2\r\n\r\n{}",
-    HEADERS + b"Content-Length: 2\r\n\r\n{}" * 2,
-    HEADERS + b"Content-Length: 100000000\r\n\r\n",
-], ids=["method", "type", "content", "pipelined", "size"])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+        HEADERS + b"Content-Length: 2\r\n\r\n{}",
+        HEADERS + b"Content-Length: 2\r\n\r\n{}" * 2,
+        HEADERS + b"Content-Length: 100000000\r\n\r\n",
+    ],
+    ids=["method", "type", "content", "pipelined", "size"],
+)
 async def test_connections_are_closed_after_refusals(request_: bytes) -> None:
     async def refuse(request: Any, **_: Any) -> Any:
         raise MalformedReviewError("It is no good.")
@@ -375,9 +380,17 @@ def test_when_others_have_taken_all_descriptors(tmp_path: pathlib.Path) -> None:
     """One line in the log; it goes on as soon as there are any."""
     port = find_free_port()
     log = tmp_path / "log"
-    with log.open("wb") as file, subprocess.Popen(
-            [sys.executable, "-c", EXHAUSTED, str(port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
-            text=True, bufsize=1) as process:
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(
+            [sys.executable, "-c", EXHAUSTED, str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+            bufsize=1,
+        ) as process,
+    ):
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("take\n")

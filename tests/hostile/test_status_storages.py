@@ -1,4 +1,5 @@
 """Crafted records of progress in the status, where schemas and webhooks of others can put anything: all is handled."""
+
 from __future__ import annotations
 
 import asyncio
@@ -14,14 +15,31 @@ from tests.patience import PATIENCE
 RECORD: dict[str, Any] = {"started": 5, "stopped": {}, "delayed": [], "retries": "x", "success": "yes", "subrefs": 5}
 
 
-@pytest.mark.parametrize("crafted", [
-    {"kopf": 5}, {"kopf": []}, {"kopf": {"progress": "text"}}, {"kopf": {"progress": [1]}},
-    {"kopf": {"progress": {"fn": 5}}}, {"kopf": {"progress": {"fn": []}}}, {"kopf": {"progress": {"fn": RECORD}}},
-    {"kopf": {"progress": {"fn": {"started": "9999-99-99"}, "fn~digest": 5}, "dummy": {"a": 1}}},
-    {"kopf": {"progress": {"fn": {"retries": 10**30}, "fn~digest": {"started": None, "digest": [], "reentries": {}}}}},
-], ids=str)
+@pytest.mark.parametrize(
+    "crafted",
+    [
+        {"kopf": 5},
+        {"kopf": []},
+        {"kopf": {"progress": "text"}},
+        {"kopf": {"progress": [1]}},
+        {"kopf": {"progress": {"fn": 5}}},
+        {"kopf": {"progress": {"fn": []}}},
+        {"kopf": {"progress": {"fn": RECORD}}},
+        {"kopf": {"progress": {"fn": {"started": "9999-99-99"}, "fn~digest": 5}, "dummy": {"a": 1}}},
+        {
+            "kopf": {
+                "progress": {"fn": {"retries": 10**30}, "fn~digest": {"started": None, "digest": [], "reentries": {}}}
+            }
+        },
+    ],
+    ids=str,
+)
 async def test_progress_records(
-        operator: Operator, kex: Objects, logs: Logs, calls: Calls, crafted: dict[str, Any],
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    calls: Calls,
+    crafted: dict[str, Any],
 ) -> None:
     def configure(settings: kopf.OperatorSettings) -> None:
         settings.persistence.progress_storage = kopf.StatusProgressStorage()

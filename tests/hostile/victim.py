@@ -1,4 +1,5 @@
 """The operator that is attacked; it is run by the tests, with few descriptors."""
+
 from __future__ import annotations
 
 import os
@@ -10,7 +11,8 @@ import kopf
 @kopf.on.startup()
 def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.admission.server = kopf.WebhookServer(
-        addr="127.0.0.1", port=int(os.environ["WEBHOOK_PORT"]), cadump=os.environ["CADUMP"])
+        addr="127.0.0.1", port=int(os.environ["WEBHOOK_PORT"]), cadump=os.environ["CADUMP"]
+    )
 
 
 @kopf.on.validate("kopfexamples")

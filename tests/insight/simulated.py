@@ -1,4 +1,5 @@
 """Operators in virtual time, which are observed; what happens to them, in a line."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
 """The backlog: nothing is lost or mixed up, nothing is kept for long, and nobody is hurt by the errors of others."""
+
 from __future__ import annotations
 
 import asyncio

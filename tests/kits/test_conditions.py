@@ -1,4 +1,5 @@
 """Conditions as they are set, read, and merged; nothing is sent here."""
+
 from __future__ import annotations
 
 import datetime
@@ -46,21 +47,27 @@ def apply(patch: kopf.Patch, body: Any) -> list[Any]:
 READY = kopf.Condition(True, "Up")
 
 
-@pytest.mark.parametrize(("before", "condition", "after"), [
-    ([], READY, [make_item(lastTransitionTime=NOW)]),
-    ([make_item()], READY, [make_item()]),
-    ([make_item(observedGeneration=2)], READY, [make_item()]),
-    ([make_item(message="old")], READY, [make_item()]),
-    ([make_item()], kopf.Condition(True, "Up", "new"), [make_item(message="new")]),
-    ([make_item()], kopf.Condition(True, "Other"), [make_item(reason="Other")]),
-    ([make_item()], kopf.Condition(False, "Up"), [make_item(status="False", lastTransitionTime=NOW)]),
-    ([make_item()], kopf.Condition(None, "Up"), [make_item(status="Unknown", lastTransitionTime=NOW)]),
-    ([make_item(lastTransitionTime=None)], READY, [make_item(lastTransitionTime=NOW)]),
-    ([make_item(lastHeartbeatTime=BEFORE)], READY, [make_item(lastHeartbeatTime=BEFORE)]),
-    ([make_item("A"), make_item(), make_item("Z")], kopf.Condition(False, "Up"),
-     [make_item("A"), make_item(status="False", lastTransitionTime=NOW), make_item("Z")]),
-    ([make_item("A")], READY, [make_item("A"), make_item(lastTransitionTime=NOW)]),
-])
+@pytest.mark.parametrize(
+    ("before", "condition", "after"),
+    [
+        ([], READY, [make_item(lastTransitionTime=NOW)]),
+        ([make_item()], READY, [make_item()]),
+        ([make_item(observedGeneration=2)], READY, [make_item()]),
+        ([make_item(message="old")], READY, [make_item()]),
+        ([make_item()], kopf.Condition(True, "Up", "new"), [make_item(message="new")]),
+        ([make_item()], kopf.Condition(True, "Other"), [make_item(reason="Other")]),
+        ([make_item()], kopf.Condition(False, "Up"), [make_item(status="False", lastTransitionTime=NOW)]),
+        ([make_item()], kopf.Condition(None, "Up"), [make_item(status="Unknown", lastTransitionTime=NOW)]),
+        ([make_item(lastTransitionTime=None)], READY, [make_item(lastTransitionTime=NOW)]),
+        ([make_item(lastHeartbeatTime=BEFORE)], READY, [make_item(lastHeartbeatTime=BEFORE)]),
+        (
+            [make_item("A"), make_item(), make_item("Z")],
+            kopf.Condition(False, "Up"),
+            [make_item("A"), make_item(status="False", lastTransitionTime=NOW), make_item("Z")],
+        ),
+        ([make_item("A")], READY, [make_item("A"), make_item(lastTransitionTime=NOW)]),
+    ],
+)
 def test_conditions_are_merged_by_their_types(before: Any, condition: kopf.Condition, after: Any) -> None:
     patch = kopf.Patch()
     conditions(patch, make_body(*before))["Ready"] = condition
@@ -75,10 +82,17 @@ def test_a_generation_that_the_schema_lacks_is_not_a_change() -> None:
     assert apply(patch, make_body(item)) == [item]
 
 
-@pytest.mark.parametrize("content", [
-    {}, {"status": None}, {"status": {}}, {"status": {"conditions": None}}, {"status": {"conditions": "x"}},
-    {"status": "x"},
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"status": None},
+        {"status": {}},
+        {"status": {"conditions": None}},
+        {"status": {"conditions": "x"}},
+        {"status": "x"},
+    ],
+)
 def test_there_can_be_no_conditions_yet(content: Any) -> None:
     body, patch = {"metadata": {"generation": 3}, **content}, kopf.Patch()
     found = conditions(patch, body)
@@ -99,7 +113,8 @@ def test_they_are_read_with_what_is_set_and_removed() -> None:
     found = conditions(patch, body)
     assert found == {
         "A": kopf.Condition(True, "Up", "", 3, BEFORE),
-        "B": kopf.Condition(False, ""), "C": kopf.Condition(None, ""),
+        "B": kopf.Condition(False, ""),
+        "C": kopf.Condition(None, ""),
     }
     assert [bool(found.get(type)) for type in "ABCD"] == [True, False, False, False]
     assert not patch
@@ -142,17 +157,26 @@ def test_the_last_word_counts_once() -> None:
     assert apply(patch, body) == [make_item()]
 
 
-@pytest.mark.parametrize(("type", "condition", "text"), [
-    ("Ready", kopf.Condition(True, "all is up"), r"CamelCase, got 'all is up'. Did you mean 'AllIsUp'\? Texts go to"),
-    ("Ready", kopf.Condition(True, ""), r"The reason of 'Ready' must be one word in CamelCase, got ''\.$"),
-    ("Ready", kopf.Condition(True, "3rd"), r"got '3rd'\.$"),
-    ("Ready", kopf.Condition(True, "A-B"), r"Did you mean 'AB'\?"),
-    ("Ready", kopf.Condition(True, "A:"), r"Did you mean 'A'\?"),
-    ("Ready", kopf.Condition(True, "A" * 1025), r"CamelCase, got 'AAA"),
-    ("not ready", READY, r"The type of a condition must be one word in CamelCase, e.g. 'Ready', got 'not ready'"),
-    ("", READY, "got ''"), ("A" * 317, READY, "got 'AAA"), ("-A", READY, "got '-A'"),
-    ("Ready", kopf.Condition("True", "Up"), "The status of 'Ready' must be True, False, or None, got 'True'"),  # type: ignore[arg-type]
-])
+@pytest.mark.parametrize(
+    ("type", "condition", "text"),
+    [
+        (
+            "Ready",
+            kopf.Condition(True, "all is up"),
+            r"CamelCase, got 'all is up'. Did you mean 'AllIsUp'\? Texts go to",
+        ),
+        ("Ready", kopf.Condition(True, ""), r"The reason of 'Ready' must be one word in CamelCase, got ''\.$"),
+        ("Ready", kopf.Condition(True, "3rd"), r"got '3rd'\.$"),
+        ("Ready", kopf.Condition(True, "A-B"), r"Did you mean 'AB'\?"),
+        ("Ready", kopf.Condition(True, "A:"), r"Did you mean 'A'\?"),
+        ("Ready", kopf.Condition(True, "A" * 1025), r"CamelCase, got 'AAA"),
+        ("not ready", READY, r"The type of a condition must be one word in CamelCase, e.g. 'Ready', got 'not ready'"),
+        ("", READY, "got ''"),
+        ("A" * 317, READY, "got 'AAA"),
+        ("-A", READY, "got '-A'"),
+        ("Ready", kopf.Condition("True", "Up"), "The status of 'Ready' must be True, False, or None, got 'True'"),  # type: ignore[arg-type]
+    ],
+)
 def test_what_is_not_by_the_conventions_is_refused(type: str, condition: kopf.Condition, text: str) -> None:
     patch = kopf.Patch()
     with pytest.raises(ValueError, match=text):

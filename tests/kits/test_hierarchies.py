@@ -22,21 +22,27 @@ from kopf._values.patches import thaw
 from kopf._values.references import build_object_reference
 from tests.handlers.builders import executing
 
-OWNER = Body({
-    "apiVersion": "kopf.dev/v1",
-    "kind": "KopfExample",
-    "metadata": {"name": "owner1", "namespace": "ns1", "uid": "uid1", "labels": {"somelabel": "somevalue"}},
-})
-OWNER2 = Body({
-    "apiVersion": "kopf.dev/v1",
-    "kind": "KopfExample",
-    "metadata": {"name": "owner2", "namespace": "ns1", "uid": "uid2"},
-})
-CLUSTER_OWNER = Body({
-    "apiVersion": "kopf.dev/v1",
-    "kind": "ClusterExample",
-    "metadata": {"name": "owner3", "uid": "uid3"},
-})
+OWNER = Body(
+    {
+        "apiVersion": "kopf.dev/v1",
+        "kind": "KopfExample",
+        "metadata": {"name": "owner1", "namespace": "ns1", "uid": "uid1", "labels": {"somelabel": "somevalue"}},
+    }
+)
+OWNER2 = Body(
+    {
+        "apiVersion": "kopf.dev/v1",
+        "kind": "KopfExample",
+        "metadata": {"name": "owner2", "namespace": "ns1", "uid": "uid2"},
+    }
+)
+CLUSTER_OWNER = Body(
+    {
+        "apiVersion": "kopf.dev/v1",
+        "kind": "ClusterExample",
+        "metadata": {"name": "owner3", "uid": "uid3"},
+    }
+)
 REF: dict[str, Any] = {
     "controller": True,
     "blockOwnerDeletion": True,
@@ -59,8 +65,14 @@ def handler() -> Iterator[None]:
 LABELS = {"somelabel": "somevalue"}
 A, B = {"metadata": {"labels": {"a": "b"}}}, {"metadata": {"labels": {"a": "c"}}}
 REF2 = {**REF, "name": "owner2", "uid": "uid2", "controller": False, "blockOwnerDeletion": False}
-REF3 = {"apiVersion": "kopf.dev/v1", "kind": "ClusterExample", "name": "owner3", "uid": "uid3", "controller": True,
-        "blockOwnerDeletion": True}
+REF3 = {
+    "apiVersion": "kopf.dev/v1",
+    "kind": "ClusterExample",
+    "name": "owner3",
+    "uid": "uid3",
+    "controller": True,
+    "blockOwnerDeletion": True,
+}
 OTHER = {"name": "other", "namespace": "other", "labels": {"somelabel": "other"}}
 ADOPTED = {"name": "owner1", "namespace": "ns1", "labels": LABELS, "ownerReferences": [REF]}
 TEMPLATE: dict[str, Any] = {"spec": {"template": {}}}
@@ -74,58 +86,99 @@ def templated(labels: dict[str, str]) -> dict[str, Any]:
     return {"spec": {"template": named(labels=labels)}}
 
 
-@pytest.mark.parametrize(("fn", "obj", "args", "options", "expected"), [
-    (label, {"kind": "X"}, [{"a": "b", "c": "d"}], {}, {"kind": "X", **named(labels={"a": "b", "c": "d"})}),
-    (label, {}, [], {}, named(labels=LABELS)),
-    (label, {}, [None], {}, named(labels=LABELS)),
-    (label, {}, [{}], {}, {}),
-    (label, B, [{"a": "b", "d": "e"}], {}, named(labels={"a": "c", "d": "e"})),
-    (label, B, [{"a": "b", "d": "e"}], {"forced": True}, named(labels={"a": "b", "d": "e"})),
-    (label, {"metadata": None}, [{"a": "b"}], {}, A),
-    (label, {"metadata": {"labels": None}}, [{"a": "b"}], {}, A),
-    *((label, obj, [{"a": "b"}], {"nested": nested}, expected)
-      for nested in ("spec.template", ["spec.template"], [("spec", "template")],
-                     [["spec", "template"], "spec.unexistent", None])
-      for obj, expected in (({"kind": "Job"}, {"kind": "Job", **A}), (TEMPLATE, {**A, **templated({"a": "b"})}))),
-    (label, {"spec": {"claims": [named(name="x"), {}]}}, [{"a": "b"}], {"nested": "spec.claims"},
-     {**A, "spec": {"claims": [named(name="x", labels={"a": "b"}), A]}}),
-    (harmonize_naming, {}, ["x"], {}, named(generateName="x-")),
-    (harmonize_naming, {}, ["x"], {"strict": True}, named(name="x")),
-    (harmonize_naming, named(name="a"), ["x"], {}, named(name="a")),
-    (harmonize_naming, named(name="a"), ["x"], {"strict": True}, named(name="a")),
-    (harmonize_naming, named(name="a"), ["x"], {"forced": True}, named(generateName="x-")),
-    (harmonize_naming, named(name="a"), ["x"], {"forced": True, "strict": True}, named(name="x")),
-    (harmonize_naming, named(generateName="a-"), ["x"], {}, named(generateName="a-")),
-    (harmonize_naming, named(generateName="a-"), ["x"], {"strict": True}, named(generateName="a-")),
-    (harmonize_naming, named(generateName="a-"), ["x"], {"forced": True}, named(generateName="x-")),
-    (harmonize_naming, named(generateName="a-"), ["x"], {"forced": True, "strict": True}, named(name="x")),
-    (harmonize_naming, {}, [], {}, named(generateName="owner1-")),
-    (adjust_namespace, {}, ["x"], {}, named(namespace="x")),
-    (adjust_namespace, named(namespace=None), ["x"], {}, named(namespace="x")),
-    (adjust_namespace, named(namespace="a"), ["x"], {}, named(namespace="a")),
-    (adjust_namespace, named(namespace="a"), ["x"], {"forced": True}, named(namespace="x")),
-    (adjust_namespace, {}, [], {}, named(namespace="ns1")),
-    (append_owner_reference, {}, [], {}, named(ownerReferences=[REF])),
-    (append_owner_reference, {}, [OWNER], {}, named(ownerReferences=[REF])),
-    (append_owner_reference, named(ownerReferences=[REF]), [OWNER], {"controller": False},
-     named(ownerReferences=[REF])),
-    (append_owner_reference, named(ownerReferences=[REF]), [OWNER2],
-     {"controller": False, "block_owner_deletion": False}, named(ownerReferences=[REF, REF2])),
-    *((append_owner_reference, child, [CLUSTER_OWNER], {}, {
-        **child, "metadata": {**child.get("metadata", {}), "ownerReferences": [REF3]}})
-      for child in [dict[str, Any](), named(namespace="any"), {"kind": "Namespace"}]),
-    (remove_owner_reference, {}, [], {}, {}),
-    (remove_owner_reference, named(ownerReferences=[REF]), [], {}, named(ownerReferences=[])),
-    (remove_owner_reference, named(ownerReferences=[REF2, REF]), [OWNER2], {}, named(ownerReferences=[REF])),
-    (remove_owner_reference, named(ownerReferences=[REF]), [OWNER2], {}, named(ownerReferences=[REF])),
-    (adopt, named(**OTHER), [], {"strict": True, "forced": True, "nested": "spec.template"}, named(**ADOPTED)),
-    (adopt, TEMPLATE, [], {"strict": True, "nested": "spec.template"}, {**named(**ADOPTED), **templated(LABELS)}),
-    (adopt, named(name="x", namespace="ns1", labels={"somelabel": "mine"}), [OWNER], {},
-     named(name="x", namespace="ns1", labels={"somelabel": "mine"}, ownerReferences=[REF])),
-    (adopt, {"apiVersion": "v1", "kind": "Namespace"}, [CLUSTER_OWNER], {},
-     {"apiVersion": "v1", "kind": "Namespace", **named(generateName="owner3-", ownerReferences=[REF3])}),
-    (adopt, {}, [dict(CLUSTER_OWNER)], {}, named(generateName="owner3-", ownerReferences=[REF3])),
-])
+@pytest.mark.parametrize(
+    ("fn", "obj", "args", "options", "expected"),
+    [
+        (label, {"kind": "X"}, [{"a": "b", "c": "d"}], {}, {"kind": "X", **named(labels={"a": "b", "c": "d"})}),
+        (label, {}, [], {}, named(labels=LABELS)),
+        (label, {}, [None], {}, named(labels=LABELS)),
+        (label, {}, [{}], {}, {}),
+        (label, B, [{"a": "b", "d": "e"}], {}, named(labels={"a": "c", "d": "e"})),
+        (label, B, [{"a": "b", "d": "e"}], {"forced": True}, named(labels={"a": "b", "d": "e"})),
+        (label, {"metadata": None}, [{"a": "b"}], {}, A),
+        (label, {"metadata": {"labels": None}}, [{"a": "b"}], {}, A),
+        *(
+            (label, obj, [{"a": "b"}], {"nested": nested}, expected)
+            for nested in (
+                "spec.template",
+                ["spec.template"],
+                [("spec", "template")],
+                [["spec", "template"], "spec.unexistent", None],
+            )
+            for obj, expected in (({"kind": "Job"}, {"kind": "Job", **A}), (TEMPLATE, {**A, **templated({"a": "b"})}))
+        ),
+        (
+            label,
+            {"spec": {"claims": [named(name="x"), {}]}},
+            [{"a": "b"}],
+            {"nested": "spec.claims"},
+            {**A, "spec": {"claims": [named(name="x", labels={"a": "b"}), A]}},
+        ),
+        (harmonize_naming, {}, ["x"], {}, named(generateName="x-")),
+        (harmonize_naming, {}, ["x"], {"strict": True}, named(name="x")),
+        (harmonize_naming, named(name="a"), ["x"], {}, named(name="a")),
+        (harmonize_naming, named(name="a"), ["x"], {"strict": True}, named(name="a")),
+        (harmonize_naming, named(name="a"), ["x"], {"forced": True}, named(generateName="x-")),
+        (harmonize_naming, named(name="a"), ["x"], {"forced": True, "strict": True}, named(name="x")),
+        (harmonize_naming, named(generateName="a-"), ["x"], {}, named(generateName="a-")),
+        (harmonize_naming, named(generateName="a-"), ["x"], {"strict": True}, named(generateName="a-")),
+        (harmonize_naming, named(generateName="a-"), ["x"], {"forced": True}, named(generateName="x-")),
+        (harmonize_naming, named(generateName="a-"), ["x"], {"forced": True, "strict": True}, named(name="x")),
+        (harmonize_naming, {}, [], {}, named(generateName="owner1-")),
+        (adjust_namespace, {}, ["x"], {}, named(namespace="x")),
+        (adjust_namespace, named(namespace=None), ["x"], {}, named(namespace="x")),
+        (adjust_namespace, named(namespace="a"), ["x"], {}, named(namespace="a")),
+        (adjust_namespace, named(namespace="a"), ["x"], {"forced": True}, named(namespace="x")),
+        (adjust_namespace, {}, [], {}, named(namespace="ns1")),
+        (append_owner_reference, {}, [], {}, named(ownerReferences=[REF])),
+        (append_owner_reference, {}, [OWNER], {}, named(ownerReferences=[REF])),
+        (
+            append_owner_reference,
+            named(ownerReferences=[REF]),
+            [OWNER],
+            {"controller": False},
+            named(ownerReferences=[REF]),
+        ),
+        (
+            append_owner_reference,
+            named(ownerReferences=[REF]),
+            [OWNER2],
+            {"controller": False, "block_owner_deletion": False},
+            named(ownerReferences=[REF, REF2]),
+        ),
+        *(
+            (
+                append_owner_reference,
+                child,
+                [CLUSTER_OWNER],
+                {},
+                {**child, "metadata": {**child.get("metadata", {}), "ownerReferences": [REF3]}},
+            )
+            for child in [dict[str, Any](), named(namespace="any"), {"kind": "Namespace"}]
+        ),
+        (remove_owner_reference, {}, [], {}, {}),
+        (remove_owner_reference, named(ownerReferences=[REF]), [], {}, named(ownerReferences=[])),
+        (remove_owner_reference, named(ownerReferences=[REF2, REF]), [OWNER2], {}, named(ownerReferences=[REF])),
+        (remove_owner_reference, named(ownerReferences=[REF]), [OWNER2], {}, named(ownerReferences=[REF])),
+        (adopt, named(**OTHER), [], {"strict": True, "forced": True, "nested": "spec.template"}, named(**ADOPTED)),
+        (adopt, TEMPLATE, [], {"strict": True, "nested": "spec.template"}, {**named(**ADOPTED), **templated(LABELS)}),
+        (
+            adopt,
+            named(name="x", namespace="ns1", labels={"somelabel": "mine"}),
+            [OWNER],
+            {},
+            named(name="x", namespace="ns1", labels={"somelabel": "mine"}, ownerReferences=[REF]),
+        ),
+        (
+            adopt,
+            {"apiVersion": "v1", "kind": "Namespace"},
+            [CLUSTER_OWNER],
+            {},
+            {"apiVersion": "v1", "kind": "Namespace", **named(generateName="owner3-", ownerReferences=[REF3])},
+        ),
+        (adopt, {}, [dict(CLUSTER_OWNER)], {}, named(generateName="owner3-", ownerReferences=[REF3])),
+    ],
+)
 def test_dicts_and_objects_of_pykube(
     handler: None, fn: Any, obj: dict[str, Any], args: Any, options: Any, expected: dict[str, Any]
 ) -> None:
@@ -168,11 +221,14 @@ def test_no_namespace_of_a_cluster_scoped_object(forced: bool, expected: dict[st
     assert objs == [{}, {"metadata": expected}]
 
 
-@pytest.mark.parametrize("child", [
-    {"kind": "Pod", "metadata": {"name": "child", "namespace": "other"}},
-    {"kind": "Namespace", "metadata": {"name": "child"}},
-    {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "child"}},
-])
+@pytest.mark.parametrize(
+    "child",
+    [
+        {"kind": "Pod", "metadata": {"name": "child", "namespace": "other"}},
+        {"kind": "Namespace", "metadata": {"name": "child"}},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "child"}},
+    ],
+)
 @pytest.mark.parametrize("fn", [adopt, append_owner_reference])
 def test_namespaced_owners_of_children_out_of_their_namespace(
     fn: Any, child: dict[str, Any], caplog: pytest.LogCaptureFixture
@@ -198,9 +254,17 @@ def test_any_iterables_of_objects(kind: Any) -> None:
 # -------------------------------------------------------------------------------------- wrong usage
 
 
-@pytest.mark.parametrize("fn", [
-    adopt, label, harmonize_naming, adjust_namespace, append_owner_reference, remove_owner_reference,
-])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        adopt,
+        label,
+        harmonize_naming,
+        adjust_namespace,
+        append_owner_reference,
+        remove_owner_reference,
+    ],
+)
 def test_outside_of_handlers_the_owner_is_required(fn: Any) -> None:
     with pytest.raises(LookupError, match=r"No handler is being executed.*kopf.adopt\(obj, owner=body\)"):
         fn({})
@@ -227,10 +291,13 @@ def test_read_only_objects() -> None:
 # ----------------------------------------------------------------------------- models of other libraries
 
 # Some versions of the libraries are typed, some are not; the tests are for all of them.
-clients = pytest.mark.parametrize("client", [
-    pytest.param(kubernetes.client, id="kubernetes"),
-    pytest.param(kubernetes_asyncio.client, id="kubernetes_asyncio"),
-])
+clients = pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param(kubernetes.client, id="kubernetes"),
+        pytest.param(kubernetes_asyncio.client, id="kubernetes_asyncio"),
+    ],
+)
 
 
 def serialize(model: Any) -> Any:
@@ -247,8 +314,11 @@ def serialize(model: Any) -> Any:
 
 def test_the_serialization_of_the_tests_is_the_same_as_of_the_library() -> None:
     client: Any = kubernetes.client
-    pod = client.V1Pod(metadata=client.V1ObjectMeta(labels={"a": "b"}, owner_references=[
-        client.V1OwnerReference(api_version="v1", kind="X", name="x", uid="u")]))
+    pod = client.V1Pod(
+        metadata=client.V1ObjectMeta(
+            labels={"a": "b"}, owner_references=[client.V1OwnerReference(api_version="v1", kind="X", name="x", uid="u")]
+        )
+    )
     assert serialize(pod) == client.ApiClient(client.Configuration()).sanitize_for_serialization(pod)
 
 
@@ -256,9 +326,14 @@ def test_the_serialization_of_the_tests_is_the_same_as_of_the_library() -> None:
 def test_models_of_the_official_clients(handler: None, client: Any) -> None:
     pod = client.V1Pod()
     adopt(pod)
-    assert serialize(pod) == {"metadata": {
-        "generateName": "owner1-", "namespace": "ns1", "labels": {"somelabel": "somevalue"},
-        "ownerReferences": [REF]}}
+    assert serialize(pod) == {
+        "metadata": {
+            "generateName": "owner1-",
+            "namespace": "ns1",
+            "labels": {"somelabel": "somevalue"},
+            "ownerReferences": [REF],
+        }
+    }
 
 
 @clients
@@ -267,9 +342,11 @@ def test_models_are_the_same_as_dicts_in_all_operations(client: Any) -> None:
         template = client.V1PodTemplateSpec()
         selector = client.V1LabelSelector()
         return client.V1Deployment(
-            api_version="apps/v1", kind="Deployment",
+            api_version="apps/v1",
+            kind="Deployment",
             metadata=client.V1ObjectMeta(name="n", labels={"a": "b"}),
-            spec=client.V1DeploymentSpec(selector=selector, template=template))
+            spec=client.V1DeploymentSpec(selector=selector, template=template),
+        )
 
     def transform(obj: Any) -> None:
         harmonize_naming(obj, "x", forced=True)
@@ -289,8 +366,7 @@ def test_models_are_the_same_as_dicts_in_all_operations(client: Any) -> None:
 
 @clients
 def test_models_in_the_nested_names_of_the_api(client: Any) -> None:
-    job = client.V1JobTemplateSpec(spec=client.V1JobSpec(
-        template=client.V1PodTemplateSpec()))
+    job = client.V1JobTemplateSpec(spec=client.V1JobSpec(template=client.V1PodTemplateSpec()))
     cron = client.V1CronJob(spec=client.V1CronJobSpec(schedule="* * * * *", job_template=job))
     label(cron, {"a": "b"}, nested=["spec.jobTemplate", "spec.jobTemplate.spec.template"])
     for meta in (cron.metadata, job.metadata, job.spec.template.metadata):
@@ -313,7 +389,12 @@ def test_references_to_models_as_dicts(client: Any) -> None:
     meta = client.V1ObjectMeta(name="pod1", namespace="ns1", uid="uid1")
     pod = client.V1Pod(api_version="v1", kind="Pod", metadata=meta)
     assert build_object_reference(pod.to_dict()) == {
-        "apiVersion": "v1", "kind": "Pod", "name": "pod1", "namespace": "ns1", "uid": "uid1"}
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": "pod1",
+        "namespace": "ns1",
+        "uid": "uid1",
+    }
 
 
 @clients
@@ -325,8 +406,11 @@ def test_models_that_are_not_objects(client: Any) -> None:
 @clients
 def test_nested_models_in_lists(client: Any) -> None:
     spec = client.V1StatefulSetSpec(
-        service_name="x", selector=client.V1LabelSelector(), template=client.V1PodTemplateSpec(),
-        volume_claim_templates=[client.V1PersistentVolumeClaim(), client.V1PersistentVolumeClaim()])
+        service_name="x",
+        selector=client.V1LabelSelector(),
+        template=client.V1PodTemplateSpec(),
+        volume_claim_templates=[client.V1PersistentVolumeClaim(), client.V1PersistentVolumeClaim()],
+    )
     stateful_set = client.V1StatefulSet(spec=spec)
     label(stateful_set, {"a": "b"}, nested=["spec.volumeClaimTemplates", "spec.template"])
     for obj in [*spec.volume_claim_templates, spec.template, stateful_set]:
@@ -352,14 +436,28 @@ class CustomObject(pykube.objects.NamespacedAPIObject):  # type: ignore[misc]  #
     kind = "KopfExample"
 
 
-@pytest.mark.parametrize("cls", [
-    pykube.Pod, pykube.Deployment, pykube.Job, CustomObject, pykube.objects.APIObject,
-], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    "cls",
+    [
+        pykube.Pod,
+        pykube.Deployment,
+        pykube.Job,
+        CustomObject,
+        pykube.objects.APIObject,
+    ],
+    ids=lambda cls: cls.__name__,
+)
 def test_objects_of_pykube(cls: Any) -> None:
     first, second = cls(None, {}), cls(None, {"spec": {"template": {}}})
     adopt([first, second], OWNER, nested="spec.template", strict=True)
-    assert first.obj == {"metadata": {
-        "name": "owner1", "namespace": "ns1", "labels": {"somelabel": "somevalue"}, "ownerReferences": [REF]}}
+    assert first.obj == {
+        "metadata": {
+            "name": "owner1",
+            "namespace": "ns1",
+            "labels": {"somelabel": "somevalue"},
+            "ownerReferences": [REF],
+        }
+    }
     assert second.obj["spec"]["template"]["metadata"]["labels"] == {"somelabel": "somevalue"}
     assert first.name == "owner1"
     assert first.labels == {"somelabel": "somevalue"}

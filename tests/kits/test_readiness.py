@@ -1,4 +1,5 @@
 """Readiness: whether objects of different kinds are what they are to be."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -24,10 +25,17 @@ DEPLOYMENT = {"observedGeneration": 1, "replicas": 3, "updatedReplicas": 3, "ava
 STATEFUL = {"observedGeneration": 1, "readyReplicas": 3, "currentRevision": "a", "updateRevision": "a"}
 PARTIAL = {**STATEFUL, "updatedReplicas": 1, "updateRevision": "b"}
 REPLICAS = {"observedGeneration": 1, "fullyLabeledReplicas": 3, "readyReplicas": 3, "availableReplicas": 3}
-DAEMONS = dict.fromkeys((
-    "observedGeneration", "desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled",
-    "numberAvailable", "numberReady",
-), 3)
+DAEMONS = dict.fromkeys(
+    (
+        "observedGeneration",
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "updatedNumberScheduled",
+        "numberAvailable",
+        "numberReady",
+    ),
+    3,
+)
 THREE: Obj = {"replicas": 3}
 
 

@@ -1,4 +1,5 @@
 """Prints the public names of the framework that is installed, with their parameters; for either of both frameworks."""
+
 from __future__ import annotations
 
 import importlib
@@ -17,9 +18,13 @@ def describe_parameters(value: Any) -> list[list[str]] | None:
         parameters = inspect.signature(value).parameters.values() if callable(value) else None
     except (TypeError, ValueError):
         return None
-    return None if parameters is None else [
-        [item.name, item.kind.name, "" if item.default is item.empty else repr(item.default)] for item in parameters
-    ]
+    return (
+        None
+        if parameters is None
+        else [
+            [item.name, item.kind.name, "" if item.default is item.empty else repr(item.default)] for item in parameters
+        ]
+    )
 
 
 def describe() -> dict[str, list[list[str]] | None]:

@@ -1,4 +1,5 @@
 """Private names of the original framework as they are used inside of running operators."""
+
 from __future__ import annotations
 
 import threading
@@ -14,7 +15,10 @@ from tests.behaviour.running import Calls, Operator
 
 
 async def test_the_current_cause(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", registry=registry, id="create_fn")
     def create_fn(body: kopf.Body, patch: kopf.Patch, **_: Any) -> None:
@@ -34,7 +38,11 @@ async def test_the_current_cause(
 
 
 async def test_events_posted_from_other_threads(
-        operator: Operator, registry: kopf.OperatorRegistry, kex: Objects, api: API, calls: Calls,
+    operator: Operator,
+    registry: kopf.OperatorRegistry,
+    kex: Objects,
+    api: API,
+    calls: Calls,
 ) -> None:
     @kopf.on.create("kopfexamples", registry=registry)
     def create_fn(body: kopf.Body, **_: Any) -> None:
@@ -67,8 +75,12 @@ def test_handlers_in_the_registry(registry: kopf.OperatorRegistry) -> None:
     kopf.index("kopfexamples", registry=registry, id="index_fn")(lambda **_: None)
     kopf.on.startup(registry=registry, id="startup_fn")(lambda **_: None)
     expected = {
-        "_activities": ["_login", "startup_fn"], "_changing": ["create_fn", "resume_fn"], "_indexing": ["index_fn"],
-        "_spawning": ["daemon_fn", "timer_fn"], "_watching": ["event_fn"], "_webhooks": ["validate_fn"],
+        "_activities": ["_login", "startup_fn"],
+        "_changing": ["create_fn", "resume_fn"],
+        "_indexing": ["index_fn"],
+        "_spawning": ["daemon_fn", "timer_fn"],
+        "_watching": ["event_fn"],
+        "_webhooks": ["validate_fn"],
     }
     for name, ids in expected.items():
         with pytest.warns(DeprecationWarning, match=f"OperatorRegistry.{name} is private") as found:

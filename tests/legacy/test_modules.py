@@ -1,4 +1,5 @@
 """Imports from the private modules of the original framework: they work, are warned of, and cost nothing otherwise."""
+
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +26,9 @@ from kopf._legacy.former_modules import _TABLE, MODULES, find_target
 from tests.patience import PATIENCE
 
 FORMER_NAMES = [
-    (module, item.partition("=")[0]) for module, places in _TABLE.items() for names in places.values()
+    (module, item.partition("=")[0])
+    for module, places in _TABLE.items()
+    for names in places.values()
     for item in names.split()
 ]
 
@@ -101,12 +104,16 @@ def test_former_imports(code: str) -> None:
 
 def test_the_first_import_in_a_process() -> None:
     """Where nothing of it is loaded yet."""
-    result = run("""
+    result = run(
+        """
         from kopf._core.intents.causes import Reason
         import kopf
         assert Reason is kopf.Reason
         assert kopf._cogs.structs.bodies.Body is kopf.Body
-    """, "-W", "always")
+    """,
+        "-W",
+        "always",
+    )
     assert result.returncode == 0
     assert [line for line in result.stderr.splitlines() if "<string>" in line] == [
         "<string>:2: DeprecationWarning: kopf._core.intents.causes.Reason is private. Use kopf.Reason instead.",
@@ -114,23 +121,26 @@ def test_the_first_import_in_a_process() -> None:
     ]
 
 
-@pytest.mark.parametrize(("code", "error", "replacement"), [
-    ("from kopf._cogs.structs.bodies import RawInput", ImportError, "what the module 'kopf' offers."),
-    ("from kopf._cogs.structs import finalizers", ImportError, ""),
-    ("import kopf._cogs.structs.bodies as bodies; bodies.RawInput", AttributeError, ""),
-    ("import kopf._cogs.clients.api", ModuleNotFoundError, "client library"),
-    ("from kopf._cogs.clients.api import get", ModuleNotFoundError, ""),
-    ("from kopf._core.reactor.queueing import watcher", ModuleNotFoundError, ""),
-    ("from kopf._kits.runner import KopfThread", ImportError, ""),
-    ("from kopf._kits.webhooks import ClusterDetector", ImportError, ""),
-    ("from kopf._cogs.aiokits import aiotoggles", ImportError, "asyncio.Event"),
-    ("from kopf._cogs.clients import api", ImportError, "client library"),
-    ("from kopf._cogs.clients.patching import patch_obj", ImportError, "kwarg 'patch'"),
-    ("import kopf._core.actions.throttlers", ImportError, "settings.queueing.error_delays"),
-    ("from kopf._core.engines import daemons", ImportError, "@kopf.daemon"),
-    ("from kopf._core.engines.indexing import OperatorIndexers", ImportError, "@kopf.index"),
-    ("from kopf._core.reactor.inventory import ResourceMemory", ImportError, "kwarg 'memo'"),
-])
+@pytest.mark.parametrize(
+    ("code", "error", "replacement"),
+    [
+        ("from kopf._cogs.structs.bodies import RawInput", ImportError, "what the module 'kopf' offers."),
+        ("from kopf._cogs.structs import finalizers", ImportError, ""),
+        ("import kopf._cogs.structs.bodies as bodies; bodies.RawInput", AttributeError, ""),
+        ("import kopf._cogs.clients.api", ModuleNotFoundError, "client library"),
+        ("from kopf._cogs.clients.api import get", ModuleNotFoundError, ""),
+        ("from kopf._core.reactor.queueing import watcher", ModuleNotFoundError, ""),
+        ("from kopf._kits.runner import KopfThread", ImportError, ""),
+        ("from kopf._kits.webhooks import ClusterDetector", ImportError, ""),
+        ("from kopf._cogs.aiokits import aiotoggles", ImportError, "asyncio.Event"),
+        ("from kopf._cogs.clients import api", ImportError, "client library"),
+        ("from kopf._cogs.clients.patching import patch_obj", ImportError, "kwarg 'patch'"),
+        ("import kopf._core.actions.throttlers", ImportError, "settings.queueing.error_delays"),
+        ("from kopf._core.engines import daemons", ImportError, "@kopf.daemon"),
+        ("from kopf._core.engines.indexing import OperatorIndexers", ImportError, "@kopf.index"),
+        ("from kopf._core.reactor.inventory import ResourceMemory", ImportError, "kwarg 'memo'"),
+    ],
+)
 def test_what_has_no_counterpart_says_what_to_use_instead(code: str, error: type[Exception], replacement: str) -> None:
     text = rf"^There is no .* internal part of Kopf 1\. Use .*{re.escape(replacement)}.*$"
     with pytest.raises(error, match=text) as info:
@@ -160,10 +170,15 @@ def test_nothing_is_loaded_for_those_who_do_not_need_it() -> None:
     assert result.stdout.strip() == "[]", result.stderr
 
 
-@pytest.mark.parametrize(("data", "field", "value"), [
-    ({"a": {"b": 1}}, "a.b", 1), ({"a": {"b": 1}}, ["a"], {"b": 1}),
-    ({"a": 1}, None, {"a": 1}), ({"a": None}, "a", None),
-])
+@pytest.mark.parametrize(
+    ("data", "field", "value"),
+    [
+        ({"a": {"b": 1}}, "a.b", 1),
+        ({"a": {"b": 1}}, ["a"], {"b": 1}),
+        ({"a": 1}, None, {"a": 1}),
+        ({"a": None}, "a", None),
+    ],
+)
 def test_resolving(data: Any, field: Any, value: Any) -> None:
     assert resolve(data, field) == resolve(data, field, "default") == value
 
@@ -203,17 +218,24 @@ def test_picking_from_dicts() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize(("path", "reduced"), [
-    (
-        (),
-        [("change", ("spec", "a"), 1, 5), ("change", ("spec", "b", "c"), 2, 3), ("add", ("x",), None, {"y": {"z": 1}})],
-    ),
-    ("spec", [("change", ("a",), 1, 5), ("change", ("b", "c"), 2, 3)]),
-    (("spec", "b", "c"), [("change", (), 2, 3)]),
-    (("x", "y"), [("add", (), None, {"z": 1})]),
-    (("x", "y", "z", "none"), []),
-    ("absent", []),
-])
+@pytest.mark.parametrize(
+    ("path", "reduced"),
+    [
+        (
+            (),
+            [
+                ("change", ("spec", "a"), 1, 5),
+                ("change", ("spec", "b", "c"), 2, 3),
+                ("add", ("x",), None, {"y": {"z": 1}}),
+            ],
+        ),
+        ("spec", [("change", ("a",), 1, 5), ("change", ("b", "c"), 2, 3)]),
+        (("spec", "b", "c"), [("change", (), 2, 3)]),
+        (("x", "y"), [("add", (), None, {"z": 1})]),
+        (("x", "y", "z", "none"), []),
+        ("absent", []),
+    ],
+)
 def test_reducing_diffs(path: Any, reduced: list[Any]) -> None:
     diffs = importlib.import_module("kopf._cogs.structs.diffs")
     d = diffs.diff({"spec": {"a": 1, "b": {"c": 2}}}, {"spec": {"a": 5, "b": {"c": 3}}, "x": {"y": {"z": 1}}})

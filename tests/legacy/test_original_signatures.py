@@ -1,4 +1,5 @@
 """Whatever is public in the original framework is here, too, and can be called in the same ways."""
+
 from __future__ import annotations
 
 import json
@@ -74,8 +75,14 @@ def find_difference(theirs: list[list[str]] | None, ours: list[list[str]] | None
         if known.get(name, rest if takes_it else None) != rest:
             return name
     names = {name for name, *_ in theirs}
-    return next((name for name, kind, default in ours or ()
-                 if name not in names and not default and not kind.startswith("VAR")), None)
+    return next(
+        (
+            name
+            for name, kind, default in ours or ()
+            if name not in names and not default and not kind.startswith("VAR")
+        ),
+        None,
+    )
 
 
 def test_everything_is_there(original: Descriptions, own: Descriptions) -> None:

@@ -1,4 +1,5 @@
 """Writes JSON logs in a process of its own, which can have another version of ``python-json-logger``."""
+
 from __future__ import annotations
 
 import json

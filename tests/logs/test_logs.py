@@ -15,10 +15,14 @@ from kopf._logging.loggers import LocalObjectLogger, ObjectLogger
 from kopf._settings.settings import OperatorSettings
 from kopf._values.bodies import Body
 
-BODY = Body({"apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-             "metadata": {"name": "name1", "namespace": "ns1", "uid": "uid1"}})
-CLUSTER_BODY = Body({"apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-                     "metadata": {"name": "name1", "uid": "uid1"}})
+BODY = Body(
+    {
+        "apiVersion": "kopf.dev/v1",
+        "kind": "KopfExample",
+        "metadata": {"name": "name1", "namespace": "ns1", "uid": "uid1"},
+    }
+)
+CLUSTER_BODY = Body({"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "name1", "uid": "uid1"}})
 REF = {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "name": "name1", "namespace": "ns1", "uid": "uid1"}
 
 
@@ -68,15 +72,21 @@ def test_format_values_are_the_format_strings() -> None:
     }
 
 
-@pytest.mark.parametrize(("flags", "levels"), [
-    ({}, ["info", "warning"]),
-    ({"quiet": True}, ["warning"]),
-    ({"verbose": True}, ["debug", "info", "warning"]),
-    ({"debug": True}, ["debug", "info", "warning"]),
-    ({"debug": True, "quiet": True}, ["debug", "info", "warning"]),
-])
+@pytest.mark.parametrize(
+    ("flags", "levels"),
+    [
+        ({}, ["info", "warning"]),
+        ({"quiet": True}, ["warning"]),
+        ({"verbose": True}, ["debug", "info", "warning"]),
+        ({"debug": True}, ["debug", "info", "warning"]),
+        ({"debug": True, "quiet": True}, ["debug", "info", "warning"]),
+    ],
+)
 def test_levels(
-        flags: Mapping[str, Any], levels: list[str], logger: ObjectLogger, output: Callable[[], list[str]],
+    flags: Mapping[str, Any],
+    levels: list[str],
+    logger: ObjectLogger,
+    output: Callable[[], list[str]],
 ) -> None:
     configure(**flags, log_format=LogFormat.PLAIN)
     logger.debug("debug")
@@ -96,8 +106,7 @@ def test_internals_are_hidden_unless_debugging_but_their_errors_are_not(output: 
     configure(verbose=True, log_format=LogFormat.PLAIN)
     assert log() == errors
     configure(debug=True, log_format=LogFormat.PLAIN)
-    assert log() == ["asyncio", "asyncio error", "aiohttp.access", "aiohttp.access error",
-                     "some.lib", "some.lib error"]
+    assert log() == ["asyncio", "asyncio error", "aiohttp.access", "aiohttp.access error", "some.lib", "some.lib error"]
     configure(log_format=LogFormat.PLAIN)
     assert log() == errors
 
@@ -114,8 +123,11 @@ def test_full_format(logger: ObjectLogger, output: Callable[[], list[str]]) -> N
 
 @pytest.mark.parametrize(("log_prefix", "expected"), [(True, True), (None, True), (False, False)])
 def test_prefixes_in_text_formats(
-        log_prefix: bool | None, expected: bool,
-        settings: OperatorSettings, logger: ObjectLogger, output: Callable[[], list[str]],
+    log_prefix: bool | None,
+    expected: bool,
+    settings: OperatorSettings,
+    logger: ObjectLogger,
+    output: Callable[[], list[str]],
 ) -> None:
     configure(log_format=LogFormat.PLAIN, log_prefix=log_prefix)
     logger.info("hello")
@@ -143,10 +155,17 @@ def test_json_format_with_prefix_and_key(logger: ObjectLogger, output: Callable[
     assert "object" not in line
 
 
-@pytest.mark.parametrize(("level", "severity"), [
-    (logging.DEBUG, "debug"), (logging.INFO, "info"), (logging.WARNING, "warn"),
-    (logging.ERROR, "error"), (logging.CRITICAL, "fatal"), (logging.INFO - 1, "info"),
-])
+@pytest.mark.parametrize(
+    ("level", "severity"),
+    [
+        (logging.DEBUG, "debug"),
+        (logging.INFO, "info"),
+        (logging.WARNING, "warn"),
+        (logging.ERROR, "error"),
+        (logging.CRITICAL, "fatal"),
+        (logging.INFO - 1, "info"),
+    ],
+)
 def test_json_severities(level: int, severity: str, logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
     configure(debug=True, log_format=LogFormat.JSON)
     logger.log(level, "hello")
@@ -186,7 +205,9 @@ def test_reconfiguring_replaces_own_handler_only() -> None:
 
 
 def test_output_follows_the_standard_error_stream(
-        logger: ObjectLogger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    logger: ObjectLogger,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure(log_format=LogFormat.PLAIN)
     with monkeypatch.context() as patch:
@@ -197,7 +218,9 @@ def test_output_follows_the_standard_error_stream(
 
 
 def test_records_carry_what_the_event_posting_needs(
-        settings: OperatorSettings, logger: ObjectLogger, caplog: pytest.LogCaptureFixture,
+    settings: OperatorSettings,
+    logger: ObjectLogger,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     logger.info("first", extra={"mine": 123})
@@ -253,7 +276,9 @@ def log_failure(logger: ObjectLogger) -> None:
 
 @pytest.mark.parametrize("log_format", [LogFormat.PLAIN, LogFormat.JSON])
 def test_tracebacks_begin_from_the_users_code_unless_debugging(
-        log_format: LogFormat, logger: ObjectLogger, output: Callable[[], list[str]],
+    log_format: LogFormat,
+    logger: ObjectLogger,
+    output: Callable[[], list[str]],
 ) -> None:
     def log() -> str:
         log_failure(logger)
@@ -282,10 +307,14 @@ def test_trimmed_tracebacks_do_not_affect_other_handlers(logger: ObjectLogger, o
         assert text.count("ValueError: boom") == 2
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("plain", "[ns1/name1] hello"), ("PLAIN", "[ns1/name1] hello"),
-    ("%(levelname)s: %(message)s!", "INFO: [ns1/name1] hello!"),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("plain", "[ns1/name1] hello"),
+        ("PLAIN", "[ns1/name1] hello"),
+        ("%(levelname)s: %(message)s!", "INFO: [ns1/name1] hello!"),
+    ],
+)
 def test_formats_by_name(name: str, expected: str, logger: ObjectLogger, output: Callable[[], list[str]]) -> None:
     configure(log_format=name, log_prefix=True)
     logger.info("hello")
@@ -322,11 +351,21 @@ def test_loggers_disabled_on_purpose_stay_so(monkeypatch: pytest.MonkeyPatch) ->
 # ------------------------------------------------------------------ forged lines
 
 
-@pytest.mark.parametrize("text", [
-    "a\n[2026-01-01 00:00:00,000] kopf.objects [INFO    ] forged", "a\r\nforged",
-    "\x1b[2J\x1b[Hforged", "a\x00b", "a\x85b",
-    "a\u2028b\u2029c", "a\u202eb", "a\u200fb\u061cc\u200ed", "a\x9b2Jb", "\ud800",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a\n[2026-01-01 00:00:00,000] kopf.objects [INFO    ] forged",
+        "a\r\nforged",
+        "\x1b[2J\x1b[Hforged",
+        "a\x00b",
+        "a\x85b",
+        "a\u2028b\u2029c",
+        "a\u202eb",
+        "a\u200fb\u061cc\u200ed",
+        "a\x9b2Jb",
+        "\ud800",
+    ],
+)
 @pytest.mark.parametrize("fmt", [LogFormat.PLAIN, LogFormat.FULL, LogFormat.JSON, "%(message)s"])
 def test_texts_of_others_do_not_forge_lines(text: str, fmt: LogFormat | str) -> None:
     formatter = make_formatter(log_format=fmt)

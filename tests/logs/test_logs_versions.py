@@ -1,4 +1,5 @@
 """JSON logs are the same with all versions of the library that formats them."""
+
 from __future__ import annotations
 
 import sys

@@ -33,7 +33,11 @@ def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def make_record(
-        text: str, *, name: str = "kopf.objects", level: int = logging.INFO, obj: str = "",
+    text: str,
+    *,
+    name: str = "kopf.objects",
+    level: int = logging.INFO,
+    obj: str = "",
 ) -> logging.LogRecord:
     record = logging.LogRecord(name, level, "", 0, text, None, None)
     if obj:
@@ -50,12 +54,14 @@ def formatter() -> TerminalFormatter:
 def cut(line: str) -> str:
     match = re.match(r"\d\d:\d\d:\d\d ", line)
     assert match is not None, line
-    return line[match.end():]
+    return line[match.end() :]
 
 
 def test_names_are_aligned_by_the_longest_one_up_to_a_limit(formatter: TerminalFormatter) -> None:
-    lines = [cut(formatter.format(make_record("text", obj=name))) for name in
-             ("ns/long-name", "short", f"ns/{'x' * 60}", "short")]
+    lines = [
+        cut(formatter.format(make_record("text", obj=name)))
+        for name in ("ns/long-name", "short", f"ns/{'x' * 60}", "short")
+    ]
     assert lines == [
         "INFO  ns/long-name  text",
         "INFO  short         text",
@@ -64,21 +70,31 @@ def test_names_are_aligned_by_the_longest_one_up_to_a_limit(formatter: TerminalF
     ]
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("kopf.objects", "INFO  text"),
-    ("kopf.activities.startup", "INFO  text"),
-    ("root", "INFO  text"),
-    ("aiohttp.access", "INFO  access: text"),
-    ("kopfish", "INFO  kopfish: text"),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("kopf.objects", "INFO  text"),
+        ("kopf.activities.startup", "INFO  text"),
+        ("root", "INFO  text"),
+        ("aiohttp.access", "INFO  access: text"),
+        ("kopfish", "INFO  kopfish: text"),
+    ],
+)
 def test_only_other_loggers_are_named(formatter: TerminalFormatter, name: str, expected: str) -> None:
     assert cut(formatter.format(make_record("text", name=name))) == expected
 
 
-@pytest.mark.parametrize(("level", "tag"), [
-    (logging.DEBUG, "DEBUG"), (logging.INFO, "INFO "), (logging.WARNING, "WARN "), (logging.ERROR, "ERROR"),
-    (logging.CRITICAL, "FATAL"), (25, "Level"),
-])
+@pytest.mark.parametrize(
+    ("level", "tag"),
+    [
+        (logging.DEBUG, "DEBUG"),
+        (logging.INFO, "INFO "),
+        (logging.WARNING, "WARN "),
+        (logging.ERROR, "ERROR"),
+        (logging.CRITICAL, "FATAL"),
+        (25, "Level"),
+    ],
+)
 def test_levels(formatter: TerminalFormatter, level: int, tag: str) -> None:
     assert cut(formatter.format(make_record("text", level=level))) == f"{tag} text"
     assert "\x1b[" in TerminalFormatter(colours=True).format(make_record("text", level=level))
@@ -98,17 +114,23 @@ def test_names_can_be_omitted() -> None:
     assert cut(formatter.format(make_record("text", obj="ns/name"))) == "INFO  text"
 
 
-@pytest.mark.parametrize(("env", "stream", "expected"), [
-    ({}, Terminal(), (True, True)),
-    ({}, io.StringIO(), (False, False)),
-    ({"NO_COLOR": "1"}, Terminal(), (True, False)),
-    ({"FORCE_COLOR": "1"}, io.StringIO(), (True, True)),
-    ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, io.StringIO(), (False, False)),
-    ({"FORCE_COLOR": "", "NO_COLOR": ""}, Terminal(), (True, True)),
-    ({"TERM": "dumb"}, Terminal(), (True, False)),
-])
+@pytest.mark.parametrize(
+    ("env", "stream", "expected"),
+    [
+        ({}, Terminal(), (True, True)),
+        ({}, io.StringIO(), (False, False)),
+        ({"NO_COLOR": "1"}, Terminal(), (True, False)),
+        ({"FORCE_COLOR": "1"}, io.StringIO(), (True, True)),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, io.StringIO(), (False, False)),
+        ({"FORCE_COLOR": "", "NO_COLOR": ""}, Terminal(), (True, True)),
+        ({"TERM": "dumb"}, Terminal(), (True, False)),
+    ],
+)
 def test_who_reads_it(
-        env: dict[str, str], stream: io.StringIO, expected: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch,
+    env: dict[str, str],
+    stream: io.StringIO,
+    expected: tuple[bool, bool],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)

@@ -66,12 +66,16 @@ def get_functions(text: str) -> list[str]:
     return re.findall(r", in (\w+)$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("fn", "functions"), [
-    (failing, ["failing", "helper"]),
-    (async_failing, ["async_failing", "failing", "helper"]),
-    (wrapping, ["wrapping", "helper", "wrapping"]),
-    (grouping, ["grouping", "grouping", "helper", "grouping", "helper"]),
-], ids=lambda arg: getattr(arg, "__name__", ""))
+@pytest.mark.parametrize(
+    ("fn", "functions"),
+    [
+        (failing, ["failing", "helper"]),
+        (async_failing, ["async_failing", "failing", "helper"]),
+        (wrapping, ["wrapping", "helper", "wrapping"]),
+        (grouping, ["grouping", "grouping", "helper", "grouping", "helper"]),
+    ],
+    ids=lambda arg: getattr(arg, "__name__", ""),
+)
 async def test_only_the_users_frames_remain(fn: Callable[..., Any], functions: list[str]) -> None:
     assert get_functions(await trace(fn)) == functions
 
@@ -119,15 +123,18 @@ def test_errors_with_no_traceback() -> None:
     assert format_traceback((ValueError, ValueError("boom"), None), trimming=True) == "ValueError: boom"
 
 
-@pytest.mark.parametrize(("filename", "framework", "library"), [
-    (tracebacks.__file__, True, True),
-    (asyncio.__file__, True, True),
-    (json.__file__, True, True),
-    ("<frozen importlib._bootstrap>", True, True),
-    (click.__file__, False, True),
-    (__file__, False, False),
-    ("handlers.py", False, False),
-    ("<string>", False, False),
-])
+@pytest.mark.parametrize(
+    ("filename", "framework", "library"),
+    [
+        (tracebacks.__file__, True, True),
+        (asyncio.__file__, True, True),
+        (json.__file__, True, True),
+        ("<frozen importlib._bootstrap>", True, True),
+        (click.__file__, False, True),
+        (__file__, False, False),
+        ("handlers.py", False, False),
+        ("<string>", False, False),
+    ],
+)
 def test_whose_code_it_is(filename: str, framework: bool, library: bool) -> None:
     assert (is_framework(filename), is_library(filename)) == (framework, library)

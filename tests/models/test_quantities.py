@@ -1,4 +1,5 @@
 """Texts with a value: quantities and durations."""
+
 from __future__ import annotations
 
 import datetime
@@ -12,20 +13,48 @@ import kopf
 from kopf._values import codec
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("0", 0), ("5", 5), (5, 5), ("1.5", "1.5"), (".5", "0.5"), ("500m", "0.5"), ("10n", "1e-8"), ("7u", "7e-6"),
-    ("2k", 2000), ("3M", 3 * 10**6), ("1Ki", 1024), ("1.5Gi", 1.5 * 2**30), ("2Ei", 2**61), ("5E", 5 * 10**18),
-    ("1e3", 1000), ("12E2", 1200), ("-1Mi", -(2**20)), ("+1", 1),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0", 0),
+        ("5", 5),
+        (5, 5),
+        ("1.5", "1.5"),
+        (".5", "0.5"),
+        ("500m", "0.5"),
+        ("10n", "1e-8"),
+        ("7u", "7e-6"),
+        ("2k", 2000),
+        ("3M", 3 * 10**6),
+        ("1Ki", 1024),
+        ("1.5Gi", 1.5 * 2**30),
+        ("2Ei", 2**61),
+        ("5E", 5 * 10**18),
+        ("1e3", 1000),
+        ("12E2", 1200),
+        ("-1Mi", -(2**20)),
+        ("+1", 1),
+    ],
+)
 def test_quantities(text: Any, value: Any) -> None:
     quantity = kopf.Quantity(text)
     assert quantity.value == Decimal(value)
     assert quantity == str(text)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [
-    ("0", 0), ("5s", 5), ("1h30m", 5400), ("1.5h", 5400), ("100ms", 0.1), ("3us", 3e-6), ("3µs", 3e-6), ("-2m", -120),
-])
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0),
+        ("5s", 5),
+        ("1h30m", 5400),
+        ("1.5h", 5400),
+        ("100ms", 0.1),
+        ("3us", 3e-6),
+        ("3µs", 3e-6),
+        ("-2m", -120),
+    ],
+)
 def test_durations(text: str, seconds: float) -> None:
     assert kopf.Duration(text).value == datetime.timedelta(seconds=seconds)
 

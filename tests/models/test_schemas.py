@@ -1,4 +1,5 @@
 """Schemas of models: accepted by the cluster, which takes the objects that fit them, and refuses all others."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -125,8 +126,12 @@ PYDANTIC_TYPES: list[tuple[Any, list[Any], list[Any], list[Any]]] = [
     (InnerModel | None, [None, {"field": 1}], [{"field": "x"}], []),
     (Colour, ["red"], ["green"], []),
     (kopf.Quantity, ["500m", 2], ["x"], []),
-    (Annotated[list[InnerModel], kopf.Schema(list_type="map", list_map_keys=["field"])],
-     [[{"field": 1}, {"field": 2}]], [[{"field": 0}]], [[{"field": 1}] * 2]),
+    (
+        Annotated[list[InnerModel], kopf.Schema(list_type="map", list_map_keys=["field"])],
+        [[{"field": 1}, {"field": 2}]],
+        [[{"field": 0}]],
+        [[{"field": 1}] * 2],
+    ),
 ]
 
 
@@ -136,6 +141,7 @@ def declare(spec: Any) -> Any:
 
     class Model(kopf.CustomResource[spec, dict[str, Any]], group="example.com", version="v1", kind=kind):
         pass
+
     return Model
 
 
@@ -147,7 +153,11 @@ def create(cluster: LocalCluster, model: Any, spec: Any) -> Any:
 
 
 def check(
-        cluster: LocalCluster, model: Any, right: Sequence[Any], wrong: Sequence[Any], refused: Sequence[Any],
+    cluster: LocalCluster,
+    model: Any,
+    right: Sequence[Any],
+    wrong: Sequence[Any],
+    refused: Sequence[Any],
 ) -> None:
     cluster.apply(make_definitions([model])[0])
     for value in right:
@@ -165,7 +175,12 @@ def check(
 @pytest.mark.parametrize(("hint", "right", "wrong", "refused"), TYPES, ids=lambda arg: str(arg)[:60])
 @pytest.mark.parametrize("kind", ["struct", "dataclass"])
 def test_types(
-        cluster: LocalCluster, kind: str, hint: Any, right: list[Any], wrong: list[Any], refused: list[Any],
+    cluster: LocalCluster,
+    kind: str,
+    hint: Any,
+    right: list[Any],
+    wrong: list[Any],
+    refused: list[Any],
 ) -> None:
     make = msgspec.defstruct if kind == "struct" else dataclasses.make_dataclass
     check(cluster, declare(make("Spec", [("value", hint)])), right, wrong, refused)
@@ -173,7 +188,11 @@ def test_types(
 
 @pytest.mark.parametrize(("hint", "right", "wrong", "refused"), PYDANTIC_TYPES, ids=lambda arg: str(arg)[:60])
 def test_types_of_pydantic(
-        cluster: LocalCluster, hint: Any, right: list[Any], wrong: list[Any], refused: list[Any],
+    cluster: LocalCluster,
+    hint: Any,
+    right: list[Any],
+    wrong: list[Any],
+    refused: list[Any],
 ) -> None:
     check(cluster, declare(pydantic.create_model("Spec", value=(hint, ...))), right, wrong, refused)
 
@@ -202,19 +221,25 @@ def test_immutable_fields(cluster: LocalCluster) -> None:
         cluster.apply({**obj, "spec": {"value": 2}})
 
 
-@pytest.mark.parametrize(("hint", "problem"), [
-    (tuple[int, str], r"Spec\.value: tuple\[int, str\] has no schema; use list"),
-    (str | list[str], r"Spec\.value: str \| list\[str\] has no schema; use one type"),
-    (datetime.timedelta, r"Spec\.value: timedelta has no schema; use kopf\.Duration"),
-    (dict[int, str], r"the keys of objects are strings, not int; use dict\[str"),
-    (Literal["a", 1], r"the values of an enumeration must be of one type"),
-    (set[Inner], r"only scalars can be in sets"),
-    (list[object], None),
-    (Annotated[int, kopf.Schema(list_type="set")], r"list_type= is for lists only"),
-    (Annotated[list[Item], kopf.Schema(list_type="map")], r"needs list_map_keys="),
-    (Annotated[list[Item], kopf.Schema(list_type="map", list_map_keys=["x"])], r"there is no field 'x' in the items"),
-    (msgspec.defstruct("Tagged", [("field", int)], tag=True), r"Tagged is tagged or array-like"),
-])
+@pytest.mark.parametrize(
+    ("hint", "problem"),
+    [
+        (tuple[int, str], r"Spec\.value: tuple\[int, str\] has no schema; use list"),
+        (str | list[str], r"Spec\.value: str \| list\[str\] has no schema; use one type"),
+        (datetime.timedelta, r"Spec\.value: timedelta has no schema; use kopf\.Duration"),
+        (dict[int, str], r"the keys of objects are strings, not int; use dict\[str"),
+        (Literal["a", 1], r"the values of an enumeration must be of one type"),
+        (set[Inner], r"only scalars can be in sets"),
+        (list[object], None),
+        (Annotated[int, kopf.Schema(list_type="set")], r"list_type= is for lists only"),
+        (Annotated[list[Item], kopf.Schema(list_type="map")], r"needs list_map_keys="),
+        (
+            Annotated[list[Item], kopf.Schema(list_type="map", list_map_keys=["x"])],
+            r"there is no field 'x' in the items",
+        ),
+        (msgspec.defstruct("Tagged", [("field", int)], tag=True), r"Tagged is tagged or array-like"),
+    ],
+)
 def test_what_has_no_schema_is_refused(hint: Any, problem: str | None) -> None:
     spec = msgspec.defstruct("Spec", [("value", hint)])
     if problem is None:
@@ -264,7 +289,11 @@ values = st.recursive(
 def draw_fitting(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
     """Make values that look right by the schema, mostly: its limits are not looked at."""
     kinds: dict[str, st.SearchStrategy[Any]] = {
-        "string": texts, "integer": st.integers(-9, 9), "number": decimals, "boolean": st.booleans()}
+        "string": texts,
+        "integer": st.integers(-9, 9),
+        "number": decimals,
+        "boolean": st.booleans(),
+    }
     if "items" in schema:
         return st.lists(draw_fitting(schema["items"]), max_size=2)
     if "additionalProperties" in schema:
@@ -285,7 +314,9 @@ def fits(model: Any, value: Any) -> bool:
 @settings(max_examples=60, deadline=None, suppress_health_check=[*HealthCheck])
 @given(hint=hints, data=st.data())
 def test_what_fits_is_accepted_and_what_does_not_is_refused(
-        cluster: LocalCluster, hint: Any, data: st.DataObject,
+    cluster: LocalCluster,
+    hint: Any,
+    data: st.DataObject,
 ) -> None:
     model = declare(msgspec.defstruct("Spec", [("value", hint)]))
     [definition] = make_definitions([model])

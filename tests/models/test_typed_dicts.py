@@ -1,4 +1,5 @@
 """Typed dicts in models: which of their fields are required, whether the annotations are evaluated or not."""
+
 from __future__ import annotations
 
 from typing import NotRequired, Required, TypedDict

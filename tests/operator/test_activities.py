@@ -1,4 +1,5 @@
 """Activities: the handlers of the operator's own life are retried until they are done, with no operator around."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """What single commands do in the cluster with no operator around: log in, freeze, release; with a scripted server."""
+
 from __future__ import annotations
 
 import json
@@ -36,8 +37,15 @@ class Reached:
 
     def serve(self, *plurals: str) -> None:
         """Let it have these resources, when it is asked for the next time."""
-        resources = [{"name": plural, "kind": KINDS[plural], "namespaced": not plural.startswith("cluster"),
-                      "verbs": ["list", "watch", "patch"]} for plural in plurals]
+        resources = [
+            {
+                "name": plural,
+                "kind": KINDS[plural],
+                "namespaced": not plural.startswith("cluster"),
+                "verbs": ["list", "watch", "patch"],
+            }
+            for plural in plurals
+        ]
         self.server.on("GET /apis/zalando.org", refuse(404))
         self.server.on("GET /apis/kopf.dev", reply(GROUP))
         self.server.on("GET /apis/kopf.dev/v1", reply({"resources": resources}))
@@ -107,14 +115,21 @@ async def test_absent_peering_objects(reached: Reached) -> None:
         await reached.freeze()
 
 
-@pytest.mark.parametrize(("options", "released", "patched"), [
-    ({}, ["a", "b"], ["a", "b"]),
-    ({"dry_run": True}, ["a", "b"], []),
-    ({"only_deleted": True}, ["b"], ["b"]),
-    ({"finalizer": "other"}, ["c"], ["c"]),
-], ids=str)
+@pytest.mark.parametrize(
+    ("options", "released", "patched"),
+    [
+        ({}, ["a", "b"], ["a", "b"]),
+        ({"dry_run": True}, ["a", "b"], []),
+        ({"only_deleted": True}, ["b"], ["b"]),
+        ({"finalizer": "other"}, ["c"], ["c"]),
+    ],
+    ids=str,
+)
 async def test_finalizers_are_removed(
-        reached: Reached, options: dict[str, Any], released: list[str], patched: list[str],
+    reached: Reached,
+    options: dict[str, Any],
+    released: list[str],
+    patched: list[str],
 ) -> None:
     reached.serve("kopfexamples")
     objects = [obj(name, 1) for name in "abc"]
@@ -125,8 +140,9 @@ async def test_finalizers_are_removed(
     for name in patched:
         reached.server.on(f"PATCH /apis/kopf.dev/v1/namespaces/ns/kopfexamples/{name}", reply(obj(name, 2)))
     assert await reached.release("kopfexamples.kopf.dev", **options) == released
-    assert [request.path.rpartition("/")[2] for request in reached.server.requests if request.method == "PATCH"
-            ] == patched
+    assert [
+        request.path.rpartition("/")[2] for request in reached.server.requests if request.method == "PATCH"
+    ] == patched
 
 
 async def test_unknown_resources(reached: Reached) -> None:

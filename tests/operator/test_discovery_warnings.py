@@ -1,4 +1,5 @@
 """What is said of resources that are not as the handlers need them; with no requests."""
+
 from __future__ import annotations
 
 import asyncio
@@ -50,13 +51,19 @@ async def test_nothing_is_wrong(caplog: pytest.LogCaptureFixture) -> None:
     assert not caplog.messages
 
 
-@pytest.mark.parametrize(("resources", "other", "warning"), [
-    ([KEX, make_resource("kopfexamples", "other.dev")], {}, "is ambiguous, so it is not served: it can be any of"),
-    ([make_resource("kopfexamples", verbs=frozenset({"create"}))], {}, "cannot list & watch, only create."),
-    ([KEX], {"improper": frozenset({"x/" + "y" * 1000})}, f"'x/{'y' * 98}' is skipped: it is no proper name"),
-])
+@pytest.mark.parametrize(
+    ("resources", "other", "warning"),
+    [
+        ([KEX, make_resource("kopfexamples", "other.dev")], {}, "is ambiguous, so it is not served: it can be any of"),
+        ([make_resource("kopfexamples", verbs=frozenset({"create"}))], {}, "cannot list & watch, only create."),
+        ([KEX], {"improper": frozenset({"x/" + "y" * 1000})}, f"'x/{'y' * 98}' is skipped: it is no proper name"),
+    ],
+)
 async def test_each_thing_is_said_once(
-        caplog: pytest.LogCaptureFixture, resources: list[Resource], other: dict[str, object], warning: str,
+    caplog: pytest.LogCaptureFixture,
+    resources: list[Resource],
+    other: dict[str, object],
+    warning: str,
 ) -> None:
     observed = Observed("kopfexamples")
     for _ in range(2):
@@ -77,8 +84,9 @@ async def test_unavailable_groups(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-@pytest.mark.parametrize(("verbs", "expected"), [
-    (set(), True), ({"list", "watch"}, True), ({"list"}, False), ({"create"}, False)])
+@pytest.mark.parametrize(
+    ("verbs", "expected"), [(set(), True), ({"list", "watch"}, True), ({"list"}, False), ({"create"}, False)]
+)
 def test_what_can_be_watched(verbs: set[str], expected: bool) -> None:
     assert is_watchable(make_resource("x", verbs=frozenset(verbs))) is expected
 
@@ -86,8 +94,10 @@ def test_what_can_be_watched(verbs: set[str], expected: bool) -> None:
 def test_handlers_of_the_same_id(caplog: pytest.LogCaptureFixture) -> None:
     registry = OperatorRegistry()
     for _ in range(2):
+
         @kopf.on.create("kopfexamples", id="same", registry=registry)
         def fn(**_: object) -> None: ...
+
     kopf.on.create("kopfexamples", id="other", registry=registry)(lambda **_: None)
     warn_of_clashes(KEX, registry.plan([KEX])[KEX])
     [message] = caplog.messages

@@ -1,4 +1,5 @@
 """The dry client: what is written is seen by those who have written it, and by nobody else."""
+
 from __future__ import annotations
 
 import contextlib
@@ -41,20 +42,24 @@ async def get(api: DryClient, path: str = PATH) -> Any:
     return json.loads(await api.get(path))
 
 
-@pytest.mark.parametrize(("path", "place"), [
-    ("/api/v1/pods", Place("", "pods", None, "")),
-    ("/api/v1/namespaces/ns/pods", Place("", "pods", "ns", "")),
-    ("/api/v1/namespaces/ns/pods/x", Place("", "pods", "ns", "x")),
-    ("/api/v1/namespaces/ns/pods/x/status", Place("", "pods", "ns", "x")),
-    ("/api/v1/namespaces/ns", Place("", "namespaces", None, "ns")),
-    ("/api/v1/namespaces/ns/status", Place("", "namespaces", None, "ns")),
-    ("/api/v1/namespaces/status/pods/x", Place("", "pods", "status", "x")),
-    ("/apis/apps/v1/namespaces/ns/deployments/x/scale", Place("apps", "deployments", "ns", "x")),
-    ("/apis/example.com/v1/things/x/status", Place("example.com", "things", None, "x")),
-    ("/apis", Place("", "", None, "")), ("/api/v1", Place("", "", None, "")),
-    ("/apis/apps/v1", Place("apps", "", None, "")),
-    ("/version", Place("", "", None, "")),
-])
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("/api/v1/pods", Place("", "pods", None, "")),
+        ("/api/v1/namespaces/ns/pods", Place("", "pods", "ns", "")),
+        ("/api/v1/namespaces/ns/pods/x", Place("", "pods", "ns", "x")),
+        ("/api/v1/namespaces/ns/pods/x/status", Place("", "pods", "ns", "x")),
+        ("/api/v1/namespaces/ns", Place("", "namespaces", None, "ns")),
+        ("/api/v1/namespaces/ns/status", Place("", "namespaces", None, "ns")),
+        ("/api/v1/namespaces/status/pods/x", Place("", "pods", "status", "x")),
+        ("/apis/apps/v1/namespaces/ns/deployments/x/scale", Place("apps", "deployments", "ns", "x")),
+        ("/apis/example.com/v1/things/x/status", Place("example.com", "things", None, "x")),
+        ("/apis", Place("", "", None, "")),
+        ("/api/v1", Place("", "", None, "")),
+        ("/apis/apps/v1", Place("apps", "", None, "")),
+        ("/version", Place("", "", None, "")),
+    ],
+)
 def test_paths(path: str, place: Place) -> None:
     assert parse_path(path) == place
 
@@ -70,10 +75,15 @@ async def test_created_changed_and_deleted_objects(api: DryClient) -> None:
     await api.patch(PATH, payload={"data": {"a": None, "b": "2"}})
     version = (await get(api))["metadata"]["resourceVersion"]
     assert version != created["metadata"]["resourceVersion"]
-    await api.patch(PATH, content_type=JSON_PATCH, payload=[
-        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-        {"op": "add", "path": "/data/c~1d", "value": "3"}, {"op": "remove", "path": "/data/b"},
-    ])
+    await api.patch(
+        PATH,
+        content_type=JSON_PATCH,
+        payload=[
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "add", "path": "/data/c~1d", "value": "3"},
+            {"op": "remove", "path": "/data/b"},
+        ],
+    )
     assert (await get(api))["data"] == {"c/d": "3"}
     assert api.drafts[PLACE].before is None
     assert api.drafts[PLACE].after == await get(api)
@@ -91,10 +101,14 @@ async def test_patches_of_outdated_states_are_refused(api: DryClient) -> None:
     with pytest.raises(kopf.APIConflictError):
         await api.patch(PATH, payload={"data": {"c": "3"}, "metadata": {"resourceVersion": version}})
     with pytest.raises(kopf.APIUnprocessableError):
-        await api.patch(PATH, content_type=JSON_PATCH, payload=[
-            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-            {"op": "add", "path": "/data/c", "value": "3"},
-        ])
+        await api.patch(
+            PATH,
+            content_type=JSON_PATCH,
+            payload=[
+                {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+                {"op": "add", "path": "/data/c", "value": "3"},
+            ],
+        )
     assert (await get(api))["data"] == {"a": "1", "b": "2"}
 
 

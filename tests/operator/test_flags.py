@@ -1,4 +1,5 @@
 """Flags of all kinds: how they are waited for, raised, and released."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Login handlers and the vault, with no operator and no requests between them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -76,12 +77,15 @@ async def test_one_of_several_is_enough(door: Door) -> None:
     assert (await door.take()).token == "a"
 
 
-@pytest.mark.parametrize(("outcome", "error"), [
-    (ValueError("boo!"), "boo!"),
-    (kopf.PermanentError("no way"), "no way"),
-    (123, "The login handler 'login' has returned something else than .*: int"),
-    (None, "no credentials are found"),
-])
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (ValueError("boo!"), "boo!"),
+        (kopf.PermanentError("no way"), "no way"),
+        (123, "The login handler 'login' has returned something else than .*: int"),
+        (None, "no credentials are found"),
+    ],
+)
 async def test_failures(door: Door, outcome: object, error: str) -> None:
     door.declare(outcome)
     with pytest.raises(LoginError, match=error):

@@ -1,4 +1,5 @@
 """Which namespaces are served if they are looked at once; against a scripted server."""
+
 from __future__ import annotations
 
 import asyncio
@@ -70,7 +71,8 @@ async def test_patterns(served: Served, caplog: pytest.LogCaptureFixture) -> Non
 
 
 async def test_exact_names_are_served_if_nothing_is_permitted(
-        served: Served, caplog: pytest.LogCaptureFixture,
+    served: Served,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     served.server.on(LIST, refuse(403))
     assert await served.find("ns?", "exact") == {"exact"}

@@ -1,4 +1,5 @@
 """What the definitions of custom resources tell: whether all is to be discovered anew; with no requests."""
+
 from __future__ import annotations
 
 from collections.abc import Collection
@@ -26,15 +27,21 @@ def make_events(*names: str) -> list[WatchEvent]:
     return [WatchEvent("ADDED", KubeObject.from_dict({"metadata": {"name": name}})) for name in names]
 
 
-@pytest.mark.parametrize(("selector", "discovered", "name", "expected"), [
-    ("kopfexamples.v1.kopf.dev", {"kopfexamples.kopf.dev"}, "kopfexamples.kopf.dev", False),
-    ("kopfexamples.v1.kopf.dev", {"kopfexamples.kopf.dev"}, "others.kopf.dev", True),
-    ("kopfexamples.v1.kopf.dev", set(), "kopfexamples.kopf.dev", True),
-    ("kopfexamples.v1.kopf.dev", set(), "others.example.com", False),
-    ("kopfexamples", set(), "others.example.com", True),  # it can be of any group
-])
+@pytest.mark.parametrize(
+    ("selector", "discovered", "name", "expected"),
+    [
+        ("kopfexamples.v1.kopf.dev", {"kopfexamples.kopf.dev"}, "kopfexamples.kopf.dev", False),
+        ("kopfexamples.v1.kopf.dev", {"kopfexamples.kopf.dev"}, "others.kopf.dev", True),
+        ("kopfexamples.v1.kopf.dev", set(), "kopfexamples.kopf.dev", True),
+        ("kopfexamples.v1.kopf.dev", set(), "others.example.com", False),
+        ("kopfexamples", set(), "others.example.com", True),  # it can be of any group
+    ],
+)
 async def test_the_first_listing_is_news_only_if_something_has_appeared_since_the_discovery(
-        selector: str, discovered: Collection[str], name: str, expected: bool,
+    selector: str,
+    discovered: Collection[str],
+    name: str,
+    expected: bool,
 ) -> None:
     definitions, _ = make_definitions(selector)
     definitions.discovered = discovered
@@ -51,8 +58,10 @@ async def test_everything_after_the_listing_is_news() -> None:
     assert definitions.changed.is_set()
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("kopfpeerings.kopf.dev", True), ("clusterkopfpeerings.zalando.org", True), ("others.example.com", False)])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("kopfpeerings.kopf.dev", True), ("clusterkopfpeerings.zalando.org", True), ("others.example.com", False)],
+)
 async def test_the_kinds_of_peering_are_looked_for(name: str, expected: bool) -> None:
     definitions, peering = make_definitions("pods")
     await definitions._take(make_events(name))

@@ -1,4 +1,5 @@
 """Whose signals they are: of the operator if nobody has asked for anything else."""
+
 from __future__ import annotations
 
 import asyncio
@@ -15,10 +16,17 @@ from kopf._operator.signals import _is_default
 def handle(*_: Any) -> None: ...
 
 
-@pytest.mark.parametrize(("handler", "expected"), [
-    (signal.SIG_DFL, True), (signal.SIG_IGN, True), (signal.default_int_handler, True),
-    (handle, False), (functools.partial(handle, 1), False), (None, False),
-])
+@pytest.mark.parametrize(
+    ("handler", "expected"),
+    [
+        (signal.SIG_DFL, True),
+        (signal.SIG_IGN, True),
+        (signal.default_int_handler, True),
+        (handle, False),
+        (functools.partial(handle, 1), False),
+        (None, False),
+    ],
+)
 def test_handlers(handler: Callable[..., object] | None, expected: bool) -> None:
     assert _is_default(handler) is expected
 

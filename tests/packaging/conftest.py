@@ -1,4 +1,5 @@
 """What the commands are tried with."""
+
 from __future__ import annotations
 
 import pathlib
@@ -55,7 +56,9 @@ def handlers(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.fixture
 def kopf_command(tmp_path: pathlib.Path) -> Kopf:
     """Run a command as a process, as it loads files."""
+
     def run(*args: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "kopf", *map(str, args)]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
     return run

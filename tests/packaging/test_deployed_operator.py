@@ -1,4 +1,5 @@
 """An operator with the permissions that were found out for it: they are enough, and none of them is superfluous."""
+
 from __future__ import annotations
 
 import json
@@ -61,7 +62,10 @@ def path(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_manifests_are_enough(
-        path: pathlib.Path, tmp_path: pathlib.Path, kopf_command: Kopf, kubectl: str,
+    path: pathlib.Path,
+    tmp_path: pathlib.Path,
+    kopf_command: Kopf,
+    kubectl: str,
 ) -> None:
     text = kopf_command("manifests", path, "--name", "web", "--image", "web:1", "--directory", str(tmp_path)).stdout
     objects = {item["kind"]: item for item in yaml.safe_load_all(text)}
@@ -69,10 +73,12 @@ def test_manifests_are_enough(
     program, *args = [arg for arg in container["command"] if not arg.startswith("--liveness=")]
     assert program == "kopf"
     with LocalCluster(authorization="rbac-with-owners") as cluster:
+
         def run(*args: str, input: str | None = None) -> str:
             command = [kubectl, "--kubeconfig", str(cluster.kubeconfig), *args]
-            return subprocess.run(command, input=input, text=True, check=True, capture_output=True,
-                                  timeout=PATIENCE).stdout
+            return subprocess.run(
+                command, input=input, text=True, check=True, capture_output=True, timeout=PATIENCE
+            ).stdout
 
         def get(*args: str) -> Any:
             return json.loads(run("get", *args, "--ignore-not-found", "-ojson") or "null")
@@ -102,8 +108,10 @@ def find_rules() -> list[Any]:
     from kopf._packaging.rules import Situation, find_resources, infer_rules
     from kopf._values.resources import Resource
 
-    core = [Resource("", "v1", name, kind, namespaced=True) for name, kind in (
-        ("configmaps", "ConfigMap"), ("services", "Service"), ("secrets", "Secret"))]
+    core = [
+        Resource("", "v1", name, kind, namespaced=True)
+        for name, kind in (("configmaps", "ConfigMap"), ("services", "Service"), ("secrets", "Secret"))
+    ]
     resources, _ = find_resources(registry, core)
     return merge_rules(infer_rules(registry, kopf.OperatorSettings(), resources, Situation()))
 
@@ -127,7 +135,10 @@ def without(permission: Permission | None) -> list[Any]:
     """The rules, one for each verb of each resource, without one of them."""
     return [
         {**rule, "resources": [name], "verbs": [verb]}
-        for rule in RULES for name in rule["resources"] for verb in rule["verbs"] if (verb, name) != permission
+        for rule in RULES
+        for name in rule["resources"]
+        for verb in rule["verbs"]
+        if (verb, name) != permission
     ]
 
 
@@ -135,9 +146,13 @@ def make_role(permission: Permission | None) -> list[Any]:
     metadata, group = {"name": "web"}, "rbac.authorization.k8s.io"
     return [
         {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": metadata, "rules": without(permission)},
-        {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": metadata,
-         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "web"},
-         "subjects": [{"apiGroup": group, "kind": "User", "name": "web"}]},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "web"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "web"}],
+        },
     ]
 
 
@@ -164,8 +179,13 @@ def test_each_permission_is_needed(permission: Permission | None) -> None:
     async def test(simulation: Simulation) -> set[Permission]:
         return await live(simulation)
 
-    options: Any = {"registry": registry, "user": "web", "groups": [], "authorization": "rbac-with-owners",
-                    "crds": [*make_definitions(), *make_role(permission)]}
+    options: Any = {
+        "registry": registry,
+        "user": "web",
+        "groups": [],
+        "authorization": "rbac-with-owners",
+        "crds": [*make_definitions(), *make_role(permission)],
+    }
     refused = kopf.testing.simulate(test, **options)
     applied = {("patch", "services"), ("patch", "configmaps")}  # what is applied is patched, and is created by that
     if permission == ("update", "webapps/finalizers"):  # asked for, as children block the deletion of owners

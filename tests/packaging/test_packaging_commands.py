@@ -1,4 +1,5 @@
 """``kopf rbac`` & ``kopf manifests``: what they print and write, and what real tools make of it."""
+
 from __future__ import annotations
 
 import json
@@ -64,15 +65,22 @@ def test_roles_of_namespaces(kopf_command: Kopf, handlers: pathlib.Path) -> None
     assert "namespaces" in result.stdout
 
 
-@pytest.mark.parametrize(("code", "args", "message"), [
-    ("", [], "There are no handlers"),
-    ("import kopf\nkopf.on.event('kopfexamples')(lambda **_: None)", [], "--crds"),
-    ("import kopf\nkopf.on.event('pods')(lambda **_: None)", ["-A", "-n", "ns"], "not both"),
-    ("import kopf\nkopf.on.event('pods')(lambda x, **_: None)", [], "'x'"),
-    ("import kopf\nkopf.on.event('pods')(lambda **_: None)", ["--observed", CRD], "not an audit"),
-    ("import kopf\nkopf.on.event('pods')(lambda **_: None)\n@kopf.on.startup()\ndef fn(settings, **_):\n"
-     "    raise kopf.PermanentError('No luck')", [], "No luck"),
-])
+@pytest.mark.parametrize(
+    ("code", "args", "message"),
+    [
+        ("", [], "There are no handlers"),
+        ("import kopf\nkopf.on.event('kopfexamples')(lambda **_: None)", [], "--crds"),
+        ("import kopf\nkopf.on.event('pods')(lambda **_: None)", ["-A", "-n", "ns"], "not both"),
+        ("import kopf\nkopf.on.event('pods')(lambda x, **_: None)", [], "'x'"),
+        ("import kopf\nkopf.on.event('pods')(lambda **_: None)", ["--observed", CRD], "not an audit"),
+        (
+            "import kopf\nkopf.on.event('pods')(lambda **_: None)\n@kopf.on.startup()\ndef fn(settings, **_):\n"
+            "    raise kopf.PermanentError('No luck')",
+            [],
+            "No luck",
+        ),
+    ],
+)
 def test_mistakes(kopf_command: Kopf, tmp_path: pathlib.Path, code: str, args: list[str], message: str) -> None:
     (tmp_path / "mistaken_handlers.py").write_text(code)
     result = kopf_command("rbac", "mistaken_handlers.py", *args)
@@ -81,12 +89,27 @@ def test_mistakes(kopf_command: Kopf, tmp_path: pathlib.Path, code: str, args: l
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(("option", "value"), [
-    ("name", "My App"), ("name", "-x"), ("name", ""), ("name", "a" * 64), ("name", "a.b"), ("name", "{{x}}"),
-    ("into", "Foo/bar"), ("into", ""), ("image", ""), ("image", "with space"), ("image", "{{x}}"),
-])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("name", "My App"),
+        ("name", "-x"),
+        ("name", ""),
+        ("name", "a" * 64),
+        ("name", "a.b"),
+        ("name", "{{x}}"),
+        ("into", "Foo/bar"),
+        ("into", ""),
+        ("image", ""),
+        ("image", "with space"),
+        ("image", "{{x}}"),
+    ],
+)
 def test_names_that_no_server_accepts(
-        kopf_command: Kopf, handlers: pathlib.Path, option: str, value: str,
+    kopf_command: Kopf,
+    handlers: pathlib.Path,
+    option: str,
+    value: str,
 ) -> None:
     options = {"name": "kex", "image": "kex:1", option: value}
     result = kopf_command("manifests", handlers, "--crds", CRD, *(f"--{key}={text}" for key, text in options.items()))
@@ -104,8 +127,15 @@ def test_files_in_other_encodings_differ(kopf_command: Kopf, handlers: pathlib.P
 
 
 def test_observed_requests_are_added(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    request = {"namespace": "ns", "group": "batch", "resource": "jobs", "subresource": "", "verb": "create",
-               "code": 201, "agent": "OpenAPI-Generator/30.1.0/python"}
+    request = {
+        "namespace": "ns",
+        "group": "batch",
+        "resource": "jobs",
+        "subresource": "",
+        "verb": "create",
+        "code": 201,
+        "agent": "OpenAPI-Generator/30.1.0/python",
+    }
     (tmp_path / "audit.json").write_text(json.dumps({"requests": [request]}))
     result = kopf_command("rbac", handlers, "--crds", CRD, "--observed", "audit.json")
     assert ("jobs", "create") in list_rules(parse(result.stdout)["ClusterRole", "operator"])
@@ -129,19 +159,36 @@ def test_manifests(kopf_command: Kopf, handlers: pathlib.Path) -> None:
     assert result.returncode == 0, result.stderr
     objects = parse(result.stdout)
     assert [kind for kind, _ in objects] == [
-        "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding",
-        "Deployment", "Service", "Service", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor",
+        "CustomResourceDefinition",
+        "ServiceAccount",
+        "ClusterRole",
+        "Role",
+        "ClusterRoleBinding",
+        "RoleBinding",
+        "Deployment",
+        "Service",
+        "Service",
+        "PodDisruptionBudget",
+        "NetworkPolicy",
+        "ServiceMonitor",
     ]
     pod = objects["Deployment", "kex"]["spec"]["template"]["spec"]
     [container] = pod["containers"]
     assert container["command"] == [
-        "kopf", "run", "/src/packaged_handlers.py", "--all-namespaces", "--standalone", "--log-format=json",
-        "--liveness=http://0.0.0.0:8080/healthz", "--metrics=http://0.0.0.0:8080/metrics",
+        "kopf",
+        "run",
+        "/src/packaged_handlers.py",
+        "--all-namespaces",
+        "--standalone",
+        "--log-format=json",
+        "--liveness=http://0.0.0.0:8080/healthz",
+        "--metrics=http://0.0.0.0:8080/metrics",
     ]
     assert pod["terminationGracePeriodSeconds"] == 112
     assert objects["Service", "hooks"]["spec"]["ports"] == [{"name": "webhooks", "port": 443, "targetPort": "webhooks"}]
     assert objects["ClusterRoleBinding", "kex"]["subjects"] == [
-        {"kind": "ServiceAccount", "name": "kex", "namespace": "ops"}]
+        {"kind": "ServiceAccount", "name": "kex", "namespace": "ops"}
+    ]
     assert kopf_command(*args).stdout == result.stdout
 
 
@@ -150,11 +197,22 @@ def test_manifests_are_accepted(kopf_command: Kopf, handlers: pathlib.Path, kube
     text = kopf_command(*args).stdout
     with LocalCluster(simulate=True) as cluster:
         command = [kubectl, "--kubeconfig", str(cluster.kubeconfig)]
-        result = subprocess.run([*command, "apply", "--validate=strict", "-f", "-"], input=text, text=True,
-                                check=False, capture_output=True, timeout=PATIENCE)
+        result = subprocess.run(
+            [*command, "apply", "--validate=strict", "-f", "-"],
+            input=text,
+            text=True,
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
         assert result.returncode == 0, result.stderr
-        result = subprocess.run([*command, "rollout", "status", "deployment/kex", "--timeout=60s"], text=True,
-                                check=False, capture_output=True, timeout=PATIENCE)
+        result = subprocess.run(
+            [*command, "rollout", "status", "deployment/kex", "--timeout=60s"],
+            text=True,
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
         assert "successfully rolled out" in result.stdout, result.stderr
 
 
@@ -176,8 +234,9 @@ def test_kustomize(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib
     args = ["manifests", handlers, "--crds", CRD, *IMAGE, *EVERYTHING]
     assert kopf_command(*args, "--format", "kustomize").returncode == 2  # there are many files
     kopf_command(*args, "--format", "kustomize", "--output", "base")
-    result = subprocess.run([kubectl, "kustomize", str(tmp_path / "base")], text=True, check=False,
-                            capture_output=True, timeout=PATIENCE)
+    result = subprocess.run(
+        [kubectl, "kustomize", str(tmp_path / "base")], text=True, check=False, capture_output=True, timeout=PATIENCE
+    )
     assert result.returncode == 0, result.stderr
     assert parse(result.stdout) == parse(kopf_command(*args).stdout)
 
@@ -203,8 +262,20 @@ def test_helm(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path
     assert [pod.pop(name) for name in names] == [{}, [], {}, []]
     assert pod["containers"][0].pop("imagePullPolicy") == "IfNotPresent"
     assert rendered == plain
-    pod = get_pod(render("--set", "image=other:2", "--set", "nodeSelector.disk=ssd", "--set", "resources.limits.cpu=1",
-                         "--set", "env[0].name=X", "--set", "env[0].value=y"))
+    pod = get_pod(
+        render(
+            "--set",
+            "image=other:2",
+            "--set",
+            "nodeSelector.disk=ssd",
+            "--set",
+            "resources.limits.cpu=1",
+            "--set",
+            "env[0].name=X",
+            "--set",
+            "env[0].value=y",
+        )
+    )
     assert pod["nodeSelector"] == {"disk": "ssd"}
     assert pod["containers"][0]["image"] == "other:2"
     assert pod["containers"][0]["resources"]["limits"] == {"memory": "256Mi", "cpu": 1}

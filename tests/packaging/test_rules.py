@@ -1,4 +1,5 @@
 """The permissions that are found out from the handlers, the settings, and the declared needs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -42,12 +43,14 @@ def settings() -> OperatorSettings:
 @pytest.fixture
 def show(registry: OperatorRegistry, settings: OperatorSettings) -> Show:
     """Infer the rules, and show them in short; those that all operators have are left out, unless asked for."""
+
     def show(*, every: bool = False, **situation: Any) -> list[tuple[str, str, str]]:
         resources, unknown = find_resources(registry, KNOWN)
         assert not unknown
         rules = infer_rules(registry, settings, resources, Situation(**situation))
         shown = [(rule.namespace, rule.resource, " ".join(rule.verbs)) for rule in rules]
         return [item for item in shown if every or item not in (CRDS, EVENTS)]
+
     return show
 
 
@@ -81,22 +84,40 @@ HANDLED = ("", "kopfexamples", "list watch patch")
 STATUS = ("", "kopfexamples/status", "patch")
 
 
-@pytest.mark.parametrize(("fn", "expected"), [
-    (silent, [HANDLED]), (silent_coroutine, [HANDLED]),
-    *[(fn, [HANDLED, STATUS]) for fn in (returning, patching, collecting, with_children)],
-])
-@pytest.mark.parametrize("decorator", [
-    kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume, kopf.on.field, kopf.daemon, kopf.timer,
-])
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (silent, [HANDLED]),
+        (silent_coroutine, [HANDLED]),
+        *[(fn, [HANDLED, STATUS]) for fn in (returning, patching, collecting, with_children)],
+    ],
+)
+@pytest.mark.parametrize(
+    "decorator",
+    [
+        kopf.on.create,
+        kopf.on.update,
+        kopf.on.delete,
+        kopf.on.resume,
+        kopf.on.field,
+        kopf.daemon,
+        kopf.timer,
+    ],
+)
 def test_handlers_that_are_saved(show: Show, decorator: Any, fn: Any, expected: list[Any]) -> None:
     options: dict[Any, dict[str, Any]] = {kopf.on.field: {"field": "spec"}, kopf.timer: {"interval": 1}}
     decorator("kopfexamples", **options.get(decorator, {}))(fn)
     assert show() == expected
 
 
-@pytest.mark.parametrize(("fn", "expected"), [
-    (silent, [("", "kopfexamples", "list watch")]), (returning, [HANDLED, STATUS]), (patching, [HANDLED, STATUS]),
-])
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (silent, [("", "kopfexamples", "list watch")]),
+        (returning, [HANDLED, STATUS]),
+        (patching, [HANDLED, STATUS]),
+    ],
+)
 def test_handlers_of_raw_events_write_only_if_they_say_so(show: Show, fn: Any, expected: list[Any]) -> None:
     kopf.on.event("kopfexamples")(fn)
     assert show() == expected
@@ -121,7 +142,9 @@ def test_progress_in_the_status(show: Show, settings: OperatorSettings) -> None:
 def test_owned_resources_are_applied_and_block_their_owners(show: Show) -> None:
     kopf.on.create("kopfexamples", owns="deployments")(silent)
     assert show() == [
-        ("", "deployments", "get list watch create patch"), HANDLED, ("", "kopfexamples/finalizers", "update"),
+        ("", "deployments", "get list watch create patch"),
+        HANDLED,
+        ("", "kopfexamples/finalizers", "update"),
     ]
 
 
@@ -131,7 +154,9 @@ def test_reconcilers_delete_what_they_own_and_look_at_what_they_use(show: Show) 
 
     kopf.reconcile("kopfexamples", owns="deployments", uses=kopf.ref("secrets", lambda **_: "x"))(reconcile)
     assert show() == [
-        ("", "secrets", "list watch"), ("", "deployments", "get list watch create patch delete"), HANDLED,
+        ("", "secrets", "list watch"),
+        ("", "deployments", "get list watch create patch delete"),
+        HANDLED,
         ("", "kopfexamples/finalizers", "update"),
     ]
 
@@ -168,8 +193,11 @@ def test_restricted_operators(show: Show, settings: OperatorSettings) -> None:
     kopf.on.event("kopfexamples")(silent)
     kopf.on.event("nodes")(silent)
     expected = [
-        ("", "namespaces", "list watch"), ("", "nodes", "list watch"), CRDS,
-        ("ns1", "events", "create patch"), ("ns1", "kopfexamples", "list watch"),
+        ("", "namespaces", "list watch"),
+        ("", "nodes", "list watch"),
+        CRDS,
+        ("ns1", "events", "create patch"),
+        ("ns1", "kopfexamples", "list watch"),
         ("default", "events", "create patch"),
     ]
     options = {"scopes": frozenset({"ns1"}), "has_namespaces": True}
@@ -179,11 +207,18 @@ def test_restricted_operators(show: Show, settings: OperatorSettings) -> None:
     assert ("", "namespaces", "list") in show(has_namespaces=True, has_patterns=True)
 
 
-@pytest.mark.parametrize(("is_restricted", "expected"), [
-    (False, ("", "clusterkopfpeerings", ("default",))), (True, ("ns1", "kopfpeerings", ("default",))),
-])
+@pytest.mark.parametrize(
+    ("is_restricted", "expected"),
+    [
+        (False, ("", "clusterkopfpeerings", ("default",))),
+        (True, ("ns1", "kopfpeerings", ("default",))),
+    ],
+)
 def test_peering(
-        registry: OperatorRegistry, settings: OperatorSettings, is_restricted: bool, expected: tuple[Any, ...],
+    registry: OperatorRegistry,
+    settings: OperatorSettings,
+    is_restricted: bool,
+    expected: tuple[Any, ...],
 ) -> None:
     settings.peering.mandatory = True
     situation = Situation(has_namespaces=is_restricted, scopes=frozenset({"ns1" if is_restricted else None}))
@@ -191,8 +226,9 @@ def test_peering(
     found = {(rule.namespace, rule.resource, rule.names): rule.verbs for rule in rules}
     assert found[expected] == ("list", "watch", "patch")
     settings.peering.standalone = True
-    assert expected not in {(rule.namespace, rule.resource, rule.names) for rule in
-                            infer_rules(registry, settings, KNOWN, situation)}
+    assert expected not in {
+        (rule.namespace, rule.resource, rule.names) for rule in infer_rules(registry, settings, KNOWN, situation)
+    }
 
 
 def test_admission(registry: OperatorRegistry, settings: OperatorSettings) -> None:
@@ -203,8 +239,13 @@ def test_admission(registry: OperatorRegistry, settings: OperatorSettings) -> No
     assert [rule for rule in rules if "webhook" in rule.resource or rule.resource == "secrets"] == [
         Rule("", "admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("auto.kopf.dev",), ("patch",)),
         Rule("", "admissionregistration.k8s.io", "validatingwebhookconfigurations", (), ("create",)),
-        Rule("", "admissionregistration.k8s.io", "validatingwebhookconfigurations", ("auto.kopf.dev",),
-             ("list", "watch", "patch")),
+        Rule(
+            "",
+            "admissionregistration.k8s.io",
+            "validatingwebhookconfigurations",
+            ("auto.kopf.dev",),
+            ("list", "watch", "patch"),
+        ),
         Rule("own", "", "secrets", (), ("create",)),
         Rule("own", "", "secrets", ("hooks-webhook-certs",), ("get", "patch")),
     ]
@@ -218,8 +259,16 @@ def test_conversions(registry: OperatorRegistry, settings: OperatorSettings) -> 
     settings.scanning.disabled = True
     settings.admission.managed = "auto.kopf.dev"
     rules = infer_rules(registry, settings, KNOWN, Situation())
-    assert Rule("", "apiextensions.k8s.io", "customresourcedefinitions", ("kopfexamples.kopf.dev",),
-                ("list", "watch", "patch")) in rules
+    assert (
+        Rule(
+            "",
+            "apiextensions.k8s.io",
+            "customresourcedefinitions",
+            ("kopfexamples.kopf.dev",),
+            ("list", "watch", "patch"),
+        )
+        in rules
+    )
 
 
 def test_declared_needs(show: Show, registry: OperatorRegistry) -> None:
@@ -227,15 +276,23 @@ def test_declared_needs(show: Show, registry: OperatorRegistry) -> None:
     kopf.needs("pods/log", verbs=["get"], namespace="kube-system")
     kopf.needs("apps", "v1", "deployments", verbs=["patch", "create"])
     assert show() == [
-        ("", "secrets", "get"), ("", "deployments", "create patch"), ("kube-system", "pods/log", "get"),
+        ("", "secrets", "get"),
+        ("", "deployments", "create patch"),
+        ("kube-system", "pods/log", "get"),
     ]
     assert registry.needs[0].names == ("b", "a")
 
 
-@pytest.mark.parametrize(("args", "options"), [
-    (["secrets"], {"verbs": "get"}), (["secrets"], {"verbs": []}), (["secrets"], {"verbs": ["get"], "names": "x"}),
-    ([], {"verbs": ["get"]}), (["secrets"], {"verbs": [None]}),
-])
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [
+        (["secrets"], {"verbs": "get"}),
+        (["secrets"], {"verbs": []}),
+        (["secrets"], {"verbs": ["get"], "names": "x"}),
+        ([], {"verbs": ["get"]}),
+        (["secrets"], {"verbs": [None]}),
+    ],
+)
 def test_wrong_needs(registry: OperatorRegistry, args: list[str], options: Any) -> None:
     with pytest.raises(TypeError):
         kopf.needs(*args, **options)
@@ -269,40 +326,64 @@ def test_resources_that_are_not_known(registry: OperatorRegistry) -> None:
 
 
 def test_definitions() -> None:
-    versions: list[Any] = [{"name": "v1", "storage": True, "subresources": {"status": {}}},
-                           {"name": "v2", "served": False}]
-    spec = {"group": "g.io", "scope": "Namespaced", "names": {"plural": "xs", "kind": "X", "shortNames": ["y"]},
-            "versions": versions}
+    versions: list[Any] = [
+        {"name": "v1", "storage": True, "subresources": {"status": {}}},
+        {"name": "v2", "served": False},
+    ]
+    spec = {
+        "group": "g.io",
+        "scope": "Namespaced",
+        "names": {"plural": "xs", "kind": "X", "shortNames": ["y"]},
+        "versions": versions,
+    }
     [resource] = list_defined([{"spec": spec}])
     assert resource == Resource("g.io", "v1", "xs")
     assert (resource.kind, resource.singular, [*resource.shortcuts]) == ("X", "x", ["y"])
     assert ([*resource.subresources], resource.namespaced, resource.preferred) == (["status"], True, True)
 
 
-@pytest.mark.parametrize(("request_", "scopes", "expected"), [
-    ({}, {None}, [("", "secrets", "get")]),
-    ({"subresource": "scale"}, {None}, [("", "secrets/scale", "get")]),
-    ({}, {"ns1"}, [("ns1", "secrets", "get")]),
-    ({}, {"ns1", "ns2"}, [("ns1", "secrets", "get"), ("ns2", "secrets", "get")]),
-    ({}, {"ns2"}, [("ns1", "secrets", "get")]),
-    ({"namespace": ""}, {"ns1"}, [("", "secrets", "get")]),
-    ({"agent": "kubectl/v1.36"}, {None}, []), ({"code": 403}, {None}, []), ({"resource": ""}, {None}, []),
-    ({"group": "authorization.k8s.io"}, {None}, []),
-])
+@pytest.mark.parametrize(
+    ("request_", "scopes", "expected"),
+    [
+        ({}, {None}, [("", "secrets", "get")]),
+        ({"subresource": "scale"}, {None}, [("", "secrets/scale", "get")]),
+        ({}, {"ns1"}, [("ns1", "secrets", "get")]),
+        ({}, {"ns1", "ns2"}, [("ns1", "secrets", "get"), ("ns2", "secrets", "get")]),
+        ({}, {"ns2"}, [("ns1", "secrets", "get")]),
+        ({"namespace": ""}, {"ns1"}, [("", "secrets", "get")]),
+        ({"agent": "kubectl/v1.36"}, {None}, []),
+        ({"code": 403}, {None}, []),
+        ({"resource": ""}, {None}, []),
+        ({"group": "authorization.k8s.io"}, {None}, []),
+    ],
+)
 def test_observed_requests(request_: Any, scopes: Any, expected: list[Any]) -> None:
-    usual = {"namespace": "ns1", "group": "", "resource": "secrets", "subresource": "", "verb": "get", "code": 200,
-             "agent": "client"}
+    usual = {
+        "namespace": "ns1",
+        "group": "",
+        "resource": "secrets",
+        "subresource": "",
+        "verb": "get",
+        "code": 200,
+        "agent": "client",
+    }
     rules = merge_observed([], [{**usual, **request_}], Situation(scopes=frozenset(scopes)))
     assert [(rule.namespace, rule.resource, *rule.verbs) for rule in rules] == expected
 
 
-@pytest.mark.parametrize(("granted", "missing"), [
-    ([], [("get", ""), ("list", "")]),
-    ([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}], [("list", "")]),
-    ([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], []),
-    ([{"apiGroups": ["apps"], "resources": ["*"], "verbs": ["*"]}], [("get", ""), ("list", "")]),
-    ([{"apiGroups": [""], "resources": ["pods"], "verbs": ["*"], "resourceNames": ["x"]}], [("get", ""), ("list", "")]),
-])
+@pytest.mark.parametrize(
+    ("granted", "missing"),
+    [
+        ([], [("get", ""), ("list", "")]),
+        ([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}], [("list", "")]),
+        ([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], []),
+        ([{"apiGroups": ["apps"], "resources": ["*"], "verbs": ["*"]}], [("get", ""), ("list", "")]),
+        (
+            [{"apiGroups": [""], "resources": ["pods"], "verbs": ["*"], "resourceNames": ["x"]}],
+            [("get", ""), ("list", "")],
+        ),
+    ],
+)
 def test_missing_permissions(granted: Any, missing: Any) -> None:
     assert list(find_missing(Rule("", "", "pods", (), ("get", "list")), granted)) == missing
 

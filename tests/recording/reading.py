@@ -1,4 +1,5 @@
 """What is in a recording, for those who look for something in it."""
+
 from __future__ import annotations
 
 import pathlib
@@ -18,7 +19,12 @@ def list_kinds(path: pathlib.Path) -> list[str]:
 
 
 def make_entry(
-        kind: str = "res", number: int = 1, time: float = 0.0, *documents: bytes, path: str = "", **fields: Any,
+    kind: str = "res",
+    number: int = 1,
+    time: float = 0.0,
+    *documents: bytes,
+    path: str = "",
+    **fields: Any,
 ) -> RecordedEntry:
     return RecordedEntry(kind, number, time, fields, [*documents], path)
 

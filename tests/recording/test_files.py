@@ -1,4 +1,5 @@
 """Files of recordings: cut, damaged, of other versions, too large, on full disks."""
+
 from __future__ import annotations
 
 import asyncio
@@ -71,7 +72,7 @@ def test_the_previous_recording_is_kept(tmp_path: pathlib.Path) -> None:
 def test_a_damaged_file_is_not_taken_for_a_cut_one(tmp_path: pathlib.Path) -> None:
     write(tmp_path / "file", HEAD, *(make_entry("lines", 1, n / 10, make_line("x", n)) for n in range(1000)))
     content = bytearray((tmp_path / "file").read_bytes())
-    content[len(content) // 2:len(content) // 2 + 16] = b"\xff" * 16
+    content[len(content) // 2 : len(content) // 2 + 16] = b"\xff" * 16
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(RecordingError, match=r"is damaged after line \d+|or it is damaged: .*, line \d+"):
         read_entries(tmp_path / "file")
@@ -100,14 +101,21 @@ def test_what_was_written_half_a_second_ago_survives_the_process(tmp_path: pathl
     writer.close()
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    (b"", "nothing in it that can be read"),
-    (b"plain text", "nothing in it that can be read"),
-    (gzip.compress(b"text\n"), "not a recording, or it is damaged"),
-    (gzip.compress(b'{"kind":"req","n":1,"t":0}\n'), "it does not begin with a head"),
-    (gzip.compress(encode_entry(HEAD) + b"{}\n" + encode_entry(HEAD)), "line 2"),
-    (gzip.compress(b'{"kind":"head","n":0,"t":0,"format":%d,"kopf":"9.0"}\n' % (FORMAT + 1)), "written by kopf 9.0"),
-], ids=["empty", "plain", "text", "no head", "broken", "newer"])  # the content has the time in it
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "nothing in it that can be read"),
+        (b"plain text", "nothing in it that can be read"),
+        (gzip.compress(b"text\n"), "not a recording, or it is damaged"),
+        (gzip.compress(b'{"kind":"req","n":1,"t":0}\n'), "it does not begin with a head"),
+        (gzip.compress(encode_entry(HEAD) + b"{}\n" + encode_entry(HEAD)), "line 2"),
+        (
+            gzip.compress(b'{"kind":"head","n":0,"t":0,"format":%d,"kopf":"9.0"}\n' % (FORMAT + 1)),
+            "written by kopf 9.0",
+        ),
+    ],
+    ids=["empty", "plain", "text", "no head", "broken", "newer"],
+)  # the content has the time in it
 def test_other_files_are_refused(tmp_path: pathlib.Path, content: bytes, message: str) -> None:
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(RecordingError, match=message):
@@ -170,7 +178,9 @@ def test_a_full_disk_ends_the_recording_only(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_a_slow_disk_ends_the_recording_only(
-        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("kopf._replay.recorder._PATIENCE", 0.1)
     os.mkfifo(tmp_path / "file")
@@ -203,7 +213,9 @@ def test_hostile_documents_are_no_trouble(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", ["file", "file.draft"])
 @pytest.mark.parametrize("content", ["", "something"])
 def test_files_that_are_open_for_others_do_not_become_recordings(
-        tmp_path: pathlib.Path, name: str, content: str,
+    tmp_path: pathlib.Path,
+    name: str,
+    content: str,
 ) -> None:
     """Also those who have opened it before, see nothing of the recording."""
     (tmp_path / name).write_text(content)
@@ -215,11 +227,17 @@ def test_files_that_are_open_for_others_do_not_become_recordings(
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("line", [
-    b'{"kind":"req","n":1,"t":1e300}', b'{"kind":"req","n":1,"t":-1}', b'{"kind":"req","n":1,"t":"1"}',
-    b'{"kind":"req","n":"1","t":1}', b'{"kind":[],"n":1,"t":1}',
-    b'{"kind":"req","n":1,"t":1,"x":[' + b"[]," * 2_000_000 + b"[]]}",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"kind":"req","n":1,"t":1e300}',
+        b'{"kind":"req","n":1,"t":-1}',
+        b'{"kind":"req","n":1,"t":"1"}',
+        b'{"kind":"req","n":"1","t":1}',
+        b'{"kind":[],"n":1,"t":1}',
+        b'{"kind":"req","n":1,"t":1,"x":[' + b"[]," * 2_000_000 + b"[]]}",
+    ],
+)
 def test_senseless_entries_are_refused(tmp_path: pathlib.Path, line: bytes) -> None:
     (tmp_path / "file").write_bytes(gzip.compress(encode_entry(HEAD) + line + b"\n"))
     with pytest.raises(RecordingError, match="damaged"):
@@ -228,7 +246,9 @@ def test_senseless_entries_are_refused(tmp_path: pathlib.Path, line: bytes) -> N
 
 @pytest.mark.parametrize("part", [b'{"kind":"req","n":1,"t":1}\n', b"a", b'{"kind":"lines","n":1,"t":1,"docs":[0]}\n'])
 def test_small_files_take_little_memory(
-        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, part: bytes,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: bytes,
 ) -> None:
     """They are made by others, perhaps: a megabyte can become a gigabyte when it is decompressed."""
     monkeypatch.setattr(format, "_LEAST_ROOM", format._LEAST_ROOM // 8)  # with the real one, it takes 8 times longer

@@ -1,4 +1,5 @@
 """Operators that are recorded while they run inside of other applications, and while others look at them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -41,17 +42,30 @@ def make_registry(called: asyncio.Event) -> kopf.OperatorRegistry:
 
 
 async def run_recorded(
-        path: pathlib.Path | str, cluster: LocalCluster, settings: kopf.OperatorSettings, look: Any = None,
-        **options: Any,
+    path: pathlib.Path | str,
+    cluster: LocalCluster,
+    settings: kopf.OperatorSettings,
+    look: Any = None,
+    **options: Any,
 ) -> None:
     called, stop = asyncio.Event(), asyncio.Event()
-    running = asyncio.create_task(kopf.operator(
-        registry=make_registry(called), standalone=True, stop_flag=stop, settings=settings, record=path, **options,
-    ))
+    running = asyncio.create_task(
+        kopf.operator(
+            registry=make_registry(called),
+            standalone=True,
+            stop_flag=stop,
+            settings=settings,
+            record=path,
+            **options,
+        )
+    )
     async with asyncio.timeout(PATIENCE):
         await called.wait()
         await asyncio.to_thread(
-            cluster.wait_for, "kex", "kopf-example-1", lambda obj: "create_fn" in obj.get("status", {}),
+            cluster.wait_for,
+            "kex",
+            "kopf-example-1",
+            lambda obj: "create_fn" in obj.get("status", {}),
         )
         if look is not None:
             await look()
@@ -75,7 +89,9 @@ async def test_recordings_that_cannot_be_written(tmp_path: pathlib.Path) -> None
 
 
 async def test_what_tools_ask_is_no_part_of_a_recording(
-        cluster: LocalCluster, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Whoever looks at the operator, must not make its replays diverge."""
     caplog.set_level(logging.INFO)

@@ -1,4 +1,5 @@
 """Nothing secret gets into a recording, wherever it comes from and wherever it is copied to."""
+
 from __future__ import annotations
 
 import base64
@@ -37,17 +38,20 @@ def redact(redactor: Redactor, value: Any, path: str = OTHERS, *, is_sent: bool 
     return json.loads(redactor.redact(json.dumps(value).encode(), path, is_sent=is_sent))
 
 
-@pytest.mark.parametrize("wrap", [
-    lambda secret: secret,
-    lambda secret: {"type": "ADDED", "object": secret},
-    lambda secret: {"kind": "SecretList", "items": [{key: secret[key] for key in ("metadata", "data")}]},
-    lambda secret: {"kind": "Bundle", "spec": {"templates": [secret]}},
-    lambda secret: {"metadata": {}, "data": secret["data"]},  # a merge-patch
-    lambda secret: [{"op": "add", "path": "/data/password", "value": secret["data"]["password"]}],
-    lambda secret: [{"op": "add", "path": "/data", "value": secret["data"]}],
-    lambda secret: {**secret, "data": None, "stringData": {"password": PASSWORD}},
-    lambda secret: {**secret, "metadata": {"annotations": {"last-applied": json.dumps(secret)}}},
-])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda secret: secret,
+        lambda secret: {"type": "ADDED", "object": secret},
+        lambda secret: {"kind": "SecretList", "items": [{key: secret[key] for key in ("metadata", "data")}]},
+        lambda secret: {"kind": "Bundle", "spec": {"templates": [secret]}},
+        lambda secret: {"metadata": {}, "data": secret["data"]},  # a merge-patch
+        lambda secret: [{"op": "add", "path": "/data/password", "value": secret["data"]["password"]}],
+        lambda secret: [{"op": "add", "path": "/data", "value": secret["data"]}],
+        lambda secret: {**secret, "data": None, "stringData": {"password": PASSWORD}},
+        lambda secret: {**secret, "metadata": {"annotations": {"last-applied": json.dumps(secret)}}},
+    ],
+)
 def test_data_of_secrets_is_hidden(wrap: Any) -> None:
     text = json.dumps(redact(Redactor(), wrap(make_secret(password=PASSWORD)), SECRETS))
     assert PASSWORD not in text
@@ -68,7 +72,9 @@ def test_copies_are_hidden_everywhere() -> None:
     hidden = base64.b64decode(redact(redactor, make_secret(password=PASSWORD), SECRETS)["data"]["password"]).decode()
     url = {"spec": {"url": f"postgres://host/{PASSWORD}/db", "args": [f"--password={PASSWORD}"], "env": PASSWORD}}
     assert redact(redactor, url)["spec"] == {
-        "url": f"postgres://host/{hidden}/db", "args": [f"--password={hidden}"], "env": hidden,
+        "url": f"postgres://host/{hidden}/db",
+        "args": [f"--password={hidden}"],
+        "env": hidden,
     }
     assert redact(redactor, {"encoded": encode(PASSWORD)}) == {"encoded": encode(hidden)}
     assert redact(redactor, {"annotation": json.dumps({"x": PASSWORD})}) == {"annotation": json.dumps({"x": hidden})}
@@ -133,9 +139,17 @@ def test_names_of_objects_stay() -> None:
     assert redact(redactor, obj) == obj
 
 
-@pytest.mark.parametrize("text", [
-    TOKEN, f"Authorization: Bearer {TOKEN}", "Bearer 0123abcd4567efgh", PEM, encode(PEM), "https://me:pa55word@host/",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        TOKEN,
+        f"Authorization: Bearer {TOKEN}",
+        "Bearer 0123abcd4567efgh",
+        PEM,
+        encode(PEM),
+        "https://me:pa55word@host/",
+    ],
+)
 def test_what_looks_secret_is_hidden(text: str) -> None:
     hidden = redact(Redactor(), {"spec": {"text": text}})["spec"]["text"]
     assert "redacted-" in hidden
@@ -148,11 +162,14 @@ def test_issued_tokens_are_hidden() -> None:
     assert hidden["status"]["token"].startswith(("redacted-", encode("redacted-")[:10]))
 
 
-@pytest.mark.parametrize("document", [
-    b'{"kind": "Secret", "data": {"x": "' + encode(PASSWORD).encode() + b'"',
-    b"[" * 5000 + b'"Secret"',
-    b'"Secret" \xff',
-])
+@pytest.mark.parametrize(
+    "document",
+    [
+        b'{"kind": "Secret", "data": {"x": "' + encode(PASSWORD).encode() + b'"',
+        b"[" * 5000 + b'"Secret"',
+        b'"Secret" \xff',
+    ],
+)
 def test_unreadable_secrets_are_hidden_as_a_whole(document: bytes) -> None:
     assert Redactor().redact(document, OTHERS, is_sent=False) == b'{"$text":"redacted"}'
 
@@ -211,25 +228,28 @@ def test_nothing_secret_is_in_a_recording_and_it_can_be_replayed(tmp_path: pathl
     assert result, str(result)
 
 
-@pytest.mark.parametrize("spec", [
-    {"password": PASSWORD},
-    {"db": [{"adminPassword": PASSWORD}]},
-    {"config": f"user=me\npassword={PASSWORD}\n"},
-    {"config": f"password: {PASSWORD}"},
-    {"config": json.dumps({"password": PASSWORD})},
-    {"args": [f"--db-password={PASSWORD}"]},
-    {"env": [{"name": "DB_PASSWORD", "value": PASSWORD}]},
-    {"api-key": "0123456789abcdef"},
-    {"client_secret": "0123456789abcdef"},
-    {"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}},
-    {"config": json.dumps({"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}}, indent=2)},
-    {"config": json.dumps([{"inner": json.dumps({"token": "0123456789abcdef"})}])},
-    {"args": ["run", "--user", "me", "--token", "0123456789abcdef"]},
-    {"args": ["--db-password", PASSWORD, "--verbose"]},
-    {"args": ["--api-token=0123456789abcdef"]},
-    {"args": ["--Access-Key", "0123456789abcdef"]},
-    {"command": json.dumps(["--token", "0123456789abcdef"])},
-])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"password": PASSWORD},
+        {"db": [{"adminPassword": PASSWORD}]},
+        {"config": f"user=me\npassword={PASSWORD}\n"},
+        {"config": f"password: {PASSWORD}"},
+        {"config": json.dumps({"password": PASSWORD})},
+        {"args": [f"--db-password={PASSWORD}"]},
+        {"env": [{"name": "DB_PASSWORD", "value": PASSWORD}]},
+        {"api-key": "0123456789abcdef"},
+        {"client_secret": "0123456789abcdef"},
+        {"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}},
+        {"config": json.dumps({"auths": {"registry": {"auth": encode(f"me:{PASSWORD}")}}}, indent=2)},
+        {"config": json.dumps([{"inner": json.dumps({"token": "0123456789abcdef"})}])},
+        {"args": ["run", "--user", "me", "--token", "0123456789abcdef"]},
+        {"args": ["--db-password", PASSWORD, "--verbose"]},
+        {"args": ["--api-token=0123456789abcdef"]},
+        {"args": ["--Access-Key", "0123456789abcdef"]},
+        {"command": json.dumps(["--token", "0123456789abcdef"])},
+    ],
+)
 def test_what_is_called_a_secret_is_hidden_before_any_secret_is_known(spec: dict[str, Any]) -> None:
     text = json.dumps(redact(Redactor(), {"spec": spec}))
     assert not any(value in text for value in (PASSWORD, encode(f"me:{PASSWORD}"), "0123456789abcdef"))
@@ -266,15 +286,18 @@ def test_copies_of_keys_are_the_same_in_documents_in_documents() -> None:
     assert key not in shown["spec"]["x"]
 
 
-@pytest.mark.parametrize("spec", [
-    {"passwordSecretRef": {"name": "my-secret", "key": "password"}},
-    {"tokenSecret": "my-secret-1", "token": "my-token", "auth": "basic", "secretKey": "password"},
-    {"properties": {"password": {"type": "string"}}, "required": ["password"]},
-    {"env": [{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}}]},
-    {"password": ""},
-    {"args": ["--token", "--password", "-v", "--password=", "--token="]},
-    {"args": ["--no-password", "db", "--token-file", "/var/token", "--password-stdin", "x", "-p", "8080"]},
-    {"args": ["token", "my-token", "--secret-key", "my-key", "--token"]},
-])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"passwordSecretRef": {"name": "my-secret", "key": "password"}},
+        {"tokenSecret": "my-secret-1", "token": "my-token", "auth": "basic", "secretKey": "password"},
+        {"properties": {"password": {"type": "string"}}, "required": ["password"]},
+        {"env": [{"name": "DB_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "s", "key": "password"}}}]},
+        {"password": ""},
+        {"args": ["--token", "--password", "-v", "--password=", "--token="]},
+        {"args": ["--no-password", "db", "--token-file", "/var/token", "--password-stdin", "x", "-p", "8080"]},
+        {"args": ["token", "my-token", "--secret-key", "my-key", "--token"]},
+    ],
+)
 def test_names_of_secrets_and_of_keys_are_no_secrets(spec: dict[str, Any]) -> None:
     assert redact(Redactor(), {"spec": spec}) == {"spec": spec}

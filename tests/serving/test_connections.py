@@ -1,4 +1,5 @@
 """Who goes when there are too many connections, and when: the table alone, with letters instead of connections."""
+
 from __future__ import annotations
 
 import pytest
@@ -20,18 +21,21 @@ def make_table(connections: dict[str, Stage | None], *, limit: int = LIMIT) -> C
     return table
 
 
-@pytest.mark.parametrize(("connections", "victim"), [
-    ({}, None),
-    ({"a": Stage.MUTE, "b": Stage.MUTE}, "a"),
-    ({"a": Stage.REGULAR, "b": Stage.MUTE, "c": Stage.MUTE}, "b"),
-    ({"a": Stage.MUTE, "b": Stage.GREETING, "c": Stage.GREETING}, "b"),
-    ({"a": Stage.GREETING, "b": Stage.STRANGER, "c": Stage.STRANGER}, "b"),
-    ({"a": Stage.STRANGER, "b": Stage.SENDER, "c": Stage.SENDER}, "b"),
-    ({"a": Stage.MUTE, "b": Stage.REGULAR, "c": Stage.REGULAR}, "b"),
-    ({"a": Stage.REGULAR, "b": Stage.MUTE}, "b"),
-    ({"a": None, "b": None}, None),
-    ({"a": None, "b": Stage.REGULAR}, "b"),
-])
+@pytest.mark.parametrize(
+    ("connections", "victim"),
+    [
+        ({}, None),
+        ({"a": Stage.MUTE, "b": Stage.MUTE}, "a"),
+        ({"a": Stage.REGULAR, "b": Stage.MUTE, "c": Stage.MUTE}, "b"),
+        ({"a": Stage.MUTE, "b": Stage.GREETING, "c": Stage.GREETING}, "b"),
+        ({"a": Stage.GREETING, "b": Stage.STRANGER, "c": Stage.STRANGER}, "b"),
+        ({"a": Stage.STRANGER, "b": Stage.SENDER, "c": Stage.SENDER}, "b"),
+        ({"a": Stage.MUTE, "b": Stage.REGULAR, "c": Stage.REGULAR}, "b"),
+        ({"a": Stage.REGULAR, "b": Stage.MUTE}, "b"),
+        ({"a": None, "b": None}, None),
+        ({"a": None, "b": Stage.REGULAR}, "b"),
+    ],
+)
 def test_the_oldest_one_of_the_largest_group_goes(connections: dict[str, Stage | None], victim: str | None) -> None:
     assert make_table(connections).find_evictable() == victim
 

@@ -94,9 +94,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("group", "field", "value"), [
-    (group, field, value) for group, fields in DEFAULTS.items() for field, value in fields.items()
-])
+@pytest.mark.parametrize(
+    ("group", "field", "value"),
+    [(group, field, value) for group, fields in DEFAULTS.items() for field, value in fields.items()],
+)
 def test_defaults(group: str, field: str, value: object) -> None:
     assert getattr(getattr(OperatorSettings(), group), field) == value
 
@@ -210,15 +211,18 @@ class Infinite:
         return itertools.count(1.0)
 
 
-@pytest.mark.parametrize(("delays", "expected"), [
-    (1, [1]),
-    (0, [0]),
-    (1.5, [1.5]),
-    ([], []),
-    ((), []),
-    ([10, 20, 30], [10, 20, 30]),
-    (Infinite(), [1, 2, 3, 4, 5]),
-])
+@pytest.mark.parametrize(
+    ("delays", "expected"),
+    [
+        (1, [1]),
+        (0, [0]),
+        (1.5, [1.5]),
+        ([], []),
+        ((), []),
+        ([10, 20, 30], [10, 20, 30]),
+        (Infinite(), [1, 2, 3, 4, 5]),
+    ],
+)
 def test_delays_are_numbers_or_series_of_them(delays: Any, expected: list[float]) -> None:
     for _ in range(2):  # they are re-iterable
         assert list(itertools.islice(iter_delays(delays), 5)) == expected

@@ -112,7 +112,9 @@ def test_it_grows_only_for_those_who_wait(pool: HandlerThreads, gate: Gate, monk
 
 
 def test_jobs_wait_if_the_system_gives_no_more_threads(
-        pool: HandlerThreads, gate: Gate, monkeypatch: pytest.MonkeyPatch,
+    pool: HandlerThreads,
+    gate: Gate,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = pool.submit(gate)
     gate.wait_for(1)
@@ -184,9 +186,11 @@ def test_many_jobs_of_many_threads(pool: HandlerThreads) -> None:
 
 
 def test_hung_functions_do_not_hold_the_exit_of_the_process() -> None:
-    code = ("import threading; from kopf._settings.threads import HandlerThreads; pool = HandlerThreads(); "
-            "started = threading.Event(); pool.submit(lambda: (started.set(), threading.Event().wait())); "
-            "started.wait(); print('exits')")
+    code = (
+        "import threading; from kopf._settings.threads import HandlerThreads; pool = HandlerThreads(); "
+        "started = threading.Event(); pool.submit(lambda: (started.set(), threading.Event().wait())); "
+        "started.wait(); print('exits')"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert result.stdout == "exits\n"
 

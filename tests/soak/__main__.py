@@ -1,4 +1,5 @@
 """The long run: ``make soak``, an hour by default."""
+
 from __future__ import annotations
 
 import argparse

@@ -4,6 +4,7 @@ What the process of an operator consists of, for whoever looks for a leak: live 
 Enabled by ``--census``. When the process gets the signal, it appends a line of JSON to the file. That it collects the
 garbage first, is the price: what is counted then, is really referred to.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -27,8 +28,21 @@ _MAX_TYPES = 400
 class _MallocInfo(ctypes.Structure):
     """As in ``malloc.h`` of glibc; in bytes."""
 
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")]
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
 
 
 def take_censuses(path: pathlib.Path) -> None:

@@ -1,4 +1,5 @@
 """The operator that is soaked: every kind of handler, and marks on the objects of what was handled."""
+
 from __future__ import annotations
 
 import os

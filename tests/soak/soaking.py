@@ -5,6 +5,7 @@ The objects are created, changed, deleted all the time. Meanwhile, the tokens ex
 silent, the API fails at times, and is restarted. The senior operator (of the higher priority) is stopped or killed,
 and comes back; in between, the junior one takes over. It lives for the whole time: its memory and files are observed.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -147,11 +148,26 @@ class Operators:
     async def _spawn(self, priority: int) -> asyncio.subprocess.Process:
         with self.log.open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                sys.executable, "-c", LOOPS[self._plan.loop] + RUN,
-                "run", "--all-namespaces", "--peering=default", f"--priority={priority}", str(HERE / "handlers.py"),
-                env={**os.environ, "KUBECONFIG": str(self._kubeconfig), "SOAK_PACE": str(self._plan.pace),
-                     "SOAK_CENSUS": str(self._plan.census or ""), "PYTHONPATH": str(HERE.parent.parent)},
-                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._folder)
+                sys.executable,
+                "-c",
+                LOOPS[self._plan.loop] + RUN,
+                "run",
+                "--all-namespaces",
+                "--peering=default",
+                f"--priority={priority}",
+                str(HERE / "handlers.py"),
+                env={
+                    **os.environ,
+                    "KUBECONFIG": str(self._kubeconfig),
+                    "SOAK_PACE": str(self._plan.pace),
+                    "SOAK_CENSUS": str(self._plan.census or ""),
+                    "PYTHONPATH": str(HERE.parent.parent),
+                },
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+            )
 
     async def _wait_until_started(self, process: asyncio.subprocess.Process) -> None:
         """Wait until the operator handles the signals: before that, Python does not do it gracefully."""
@@ -202,8 +218,12 @@ class Objects:
 
     async def _apply(self, name: str, metadata: dict[str, Any]) -> None:
         value = self.values[name] = self._random.randrange(10**9)
-        manifest = {"apiVersion": "soak.example.com/v1", "kind": "Sample", "spec": {"value": value},
-                    "metadata": {"name": name, "namespace": "default", **metadata}}
+        manifest = {
+            "apiVersion": "soak.example.com/v1",
+            "kind": "Sample",
+            "spec": {"value": value},
+            "metadata": {"name": name, "namespace": "default", **metadata},
+        }
         self._cluster.apply(manifest)
 
     async def request(self, method: str, path: str) -> Any:

@@ -1,4 +1,5 @@
 """A short soak, for every day; see ``make soak`` for the long one."""
+
 from __future__ import annotations
 
 import pathlib

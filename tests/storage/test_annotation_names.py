@@ -16,28 +16,37 @@ LONG = "a-very-long-handler-id-that-goes-beyond-the-limit-of-sixty-three-charact
 
 
 @pytest.mark.parametrize("prefix", [DEFAULT, CUSTOM])
-@pytest.mark.parametrize(("id", "key"), [
-    ("create_fn", "create_fn"),
-    ("fn/a/b", "fn.a.b"),
-    ("fn/spec.field", "fn.spec.field"),
-    ("UPPER-lower_123.x", "UPPER-lower_123.x"),
-    ("last-handled-configuration", "last-handled-configuration"),
-    ("touch-dummy", "touch-dummy"),
-    ("x" * 45, "x" * 45),
-])
+@pytest.mark.parametrize(
+    ("id", "key"),
+    [
+        ("create_fn", "create_fn"),
+        ("fn/a/b", "fn.a.b"),
+        ("fn/spec.field", "fn.spec.field"),
+        ("UPPER-lower_123.x", "UPPER-lower_123.x"),
+        ("last-handled-configuration", "last-handled-configuration"),
+        ("touch-dummy", "touch-dummy"),
+        ("x" * 45, "x" * 45),
+    ],
+)
 def test_short_ids_are_used_as_they_are(prefix: str, id: str, key: str) -> None:
     assert AnnotationNaming(prefix=prefix).make_keys(id) == (f"{prefix}/{key}",)
 
 
-@pytest.mark.parametrize(("prefix", "id", "v2", "v1"), [
-    (CUSTOM, LONG,
-     "a-very-long-handler-id-that-goes-beyond-the-limit-of-six-btfSKw",
-     "a-very-long-handler-id-that-goes-beyon-ZYS11w"),
-    (CUSTOM, "x" * 63, "x" * 63, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-GINbRg"),
-    (CUSTOM, "x" * 64, "x" * 56 + "-SItAqA", "x" * 38 + "-SItAqA"),
-    (DEFAULT, "x" * 46, "x" * 46, None),
-    (DEFAULT, "x" * 63, "x" * 63, "x" * 39 + "-GINbRg"),
-])
+@pytest.mark.parametrize(
+    ("prefix", "id", "v2", "v1"),
+    [
+        (
+            CUSTOM,
+            LONG,
+            "a-very-long-handler-id-that-goes-beyond-the-limit-of-six-btfSKw",
+            "a-very-long-handler-id-that-goes-beyon-ZYS11w",
+        ),
+        (CUSTOM, "x" * 63, "x" * 63, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-GINbRg"),
+        (CUSTOM, "x" * 64, "x" * 56 + "-SItAqA", "x" * 38 + "-SItAqA"),
+        (DEFAULT, "x" * 46, "x" * 46, None),
+        (DEFAULT, "x" * 63, "x" * 63, "x" * 39 + "-GINbRg"),
+    ],
+)
 def test_long_ids_are_cut_and_hashed_as_they_always_were(prefix: str, id: str, v2: str, v1: str | None) -> None:
     keys = tuple(f"{prefix}/{key}" for key in (v2, v1) if key is not None)
     assert AnnotationNaming(prefix=prefix).make_keys(id) == keys
@@ -77,17 +86,20 @@ prefixes = st.integers(1, 63).flatmap(lambda size: st.lists(st.just("x" * size),
 def test_any_ids_make_names_that_are_valid_for_kubernetes(id: str, prefix: str) -> None:
     for name in AnnotationNaming(prefix=prefix).make_keys(id):
         assert name.startswith(f"{prefix}/")
-        assert QUALIFIED_NAME.fullmatch(name[len(prefix) + 1:])
+        assert QUALIFIED_NAME.fullmatch(name[len(prefix) + 1 :])
 
 
-@pytest.mark.parametrize(("one", "two"), [
-    ("fn a", "fn b"),
-    ("fn a", "fn-a"),
-    ("fn a", "fn:a"),
-    ("é", "è"),
-    ("-fn", "fn"),
-    ("x" * 70 + "a", "x" * 70 + "b"),
-])
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ("fn a", "fn b"),
+        ("fn a", "fn-a"),
+        ("fn a", "fn:a"),
+        ("é", "è"),
+        ("-fn", "fn"),
+        ("x" * 70 + "a", "x" * 70 + "b"),
+    ],
+)
 def test_different_ids_have_different_names(one: str, two: str) -> None:
     naming = AnnotationNaming(prefix=DEFAULT)
     assert not set(naming.make_keys(one)) & set(naming.make_keys(two))
@@ -96,13 +108,16 @@ def test_different_ids_have_different_names(one: str, two: str) -> None:
 # --- the marks of the prefixes ---
 
 
-@pytest.mark.parametrize(("prefix", "annotations", "expected"), [
-    (DEFAULT, {}, {}),
-    (CUSTOM, {}, {"my-op.example.com/kopf-managed": "yes"}),
-    (CUSTOM, {"other.com/kopf-managed": "yes"}, {"my-op.example.com/kopf-managed": "yes"}),
-    (CUSTOM, {"my-op.example.com/kopf-managed": "yes"}, {}),
-    (None, {}, {}),
-])
+@pytest.mark.parametrize(
+    ("prefix", "annotations", "expected"),
+    [
+        (DEFAULT, {}, {}),
+        (CUSTOM, {}, {"my-op.example.com/kopf-managed": "yes"}),
+        (CUSTOM, {"other.com/kopf-managed": "yes"}, {"my-op.example.com/kopf-managed": "yes"}),
+        (CUSTOM, {"my-op.example.com/kopf-managed": "yes"}, {}),
+        (None, {}, {}),
+    ],
+)
 def test_custom_prefixes_are_marked_once(
     prefix: str | None, annotations: dict[str, str], expected: dict[str, str]
 ) -> None:
@@ -112,11 +127,14 @@ def test_custom_prefixes_are_marked_once(
     assert patch.metadata.annotations == expected
 
 
-@pytest.mark.parametrize(("annotations", "expected"), [
-    ({}, {DEFAULT}),
-    ({"some": "x", "other.com/x": "y"}, {DEFAULT}),
-    ({"other.com/kopf-managed": "yes", "more.com/kopf-managed": "yes"}, {DEFAULT, "other.com", "more.com"}),
-    ({"kopf-managed": "yes"}, {DEFAULT}),
-])
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, {DEFAULT}),
+        ({"some": "x", "other.com/x": "y"}, {DEFAULT}),
+        ({"other.com/kopf-managed": "yes", "more.com/kopf-managed": "yes"}, {DEFAULT, "other.com", "more.com"}),
+        ({"kopf-managed": "yes"}, {DEFAULT}),
+    ],
+)
 def test_managed_prefixes(annotations: dict[str, str], expected: set[str]) -> None:
     assert set(list_managed_prefixes(annotations)) == expected

@@ -64,7 +64,8 @@ def test_escaped_texts_of_the_older_versions_are_read() -> None:
 
 def test_custom_annotations_are_marked_with_their_prefix() -> None:
     assert list(store(AnnotationsDiffBaseStorage(prefix="my-op.example.com", key="key")).metadata.annotations) == [
-        "my-op.example.com/key", "my-op.example.com/kopf-managed"
+        "my-op.example.com/key",
+        "my-op.example.com/kopf-managed",
     ]
 
 
@@ -77,13 +78,16 @@ def test_long_keys_are_stored_by_all_their_names_and_found_by_any(v1: bool) -> N
         assert storage.fetch(body=Body({"metadata": {"annotations": {name: text}}})) == ESSENCE
 
 
-@pytest.mark.parametrize(("storage", "path"), [
-    (StatusDiffBaseStorage(), ["status", "kopf", "last-handled-configuration"]),
-    (StatusDiffBaseStorage(name="my-op"), ["status", "my-op", "last-handled-configuration"]),
-    (StatusDiffBaseStorage(field="status.diff-base"), ["status", "diff-base"]),
-    (StatusDiffBaseStorage(name="my-op", field="spec.{name}.base"), ["spec", "my-op", "base"]),
-    (StatusDiffBaseStorage(field=("status", "a.b")), ["status", "a.b"]),
-])
+@pytest.mark.parametrize(
+    ("storage", "path"),
+    [
+        (StatusDiffBaseStorage(), ["status", "kopf", "last-handled-configuration"]),
+        (StatusDiffBaseStorage(name="my-op"), ["status", "my-op", "last-handled-configuration"]),
+        (StatusDiffBaseStorage(field="status.diff-base"), ["status", "diff-base"]),
+        (StatusDiffBaseStorage(name="my-op", field="spec.{name}.base"), ["spec", "my-op", "base"]),
+        (StatusDiffBaseStorage(field=("status", "a.b")), ["status", "a.b"]),
+    ],
+)
 def test_the_format_of_the_status(storage: StatusDiffBaseStorage, path: list[str]) -> None:
     value: Any = store(storage)
     assert storage.field == tuple(path)
@@ -111,10 +115,13 @@ def test_unhandled_objects_have_no_last_handled_configuration(storage: DiffBaseS
 
 
 @pytest.mark.parametrize("text", ["", "{", "garbage"])
-@pytest.mark.parametrize("make", [
-    with_annotation,
-    lambda text: Body({"metadata": {"name": "x"}, "status": {"kopf": {"last-handled-configuration": text}}}),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        with_annotation,
+        lambda text: Body({"metadata": {"name": "x"}, "status": {"kopf": {"last-handled-configuration": text}}}),
+    ],
+)
 def test_malformed_configurations_are_reported_and_presumed_absent(
     make: Any, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -143,10 +150,13 @@ def test_what_is_stored_is_fetched(storage: DiffBaseStorage, spec: Any, data: An
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("source", [
-    {"metadata": {}},
-    {"metadata": {"labels": {"l": "v"}, "annotations": {"a": "v"}}, "spec": {"x": {}}, "status": {"done": True}},
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"metadata": {}},
+        {"metadata": {"labels": {"l": "v"}, "annotations": {"a": "v"}}, "spec": {"x": {}}, "status": {"done": True}},
+    ],
+)
 def test_storing_is_not_a_change_of_the_object(storage: DiffBaseStorage, source: dict[str, Any]) -> None:
     before = storage.build(body=Body(source), extra_fields=["status"])
     body = apply(source, store(storage, before, Body(source)))
@@ -161,18 +171,24 @@ def test_storages_of_other_operators_are_not_changes_of_the_object() -> None:
     assert ours.build(body=body) == ours.build(body=Body(source))
 
 
-@pytest.mark.parametrize(("ignored", "expected"), [
-    ([], {"metadata": {"labels": {"l": "v"}}, "spec": {"a": 1, "b": {"c": 2}}}),
-    (["spec.a"], {"metadata": {"labels": {"l": "v"}}, "spec": {"b": {"c": 2}}}),
-    (["spec.b.c", "spec.absent"], {"metadata": {"labels": {"l": "v"}}, "spec": {"a": 1}}),
-    (["spec", ("metadata", "labels", "l")], {}),
-])
-@pytest.mark.parametrize("make", [
-    AnnotationsDiffBaseStorage,
-    StatusDiffBaseStorage,
-    lambda ignored_fields: MultiDiffBaseStorage([AnnotationsDiffBaseStorage()], ignored_fields=ignored_fields),
-    lambda ignored_fields: MultiDiffBaseStorage([AnnotationsDiffBaseStorage(ignored_fields=ignored_fields)]),
-])
+@pytest.mark.parametrize(
+    ("ignored", "expected"),
+    [
+        ([], {"metadata": {"labels": {"l": "v"}}, "spec": {"a": 1, "b": {"c": 2}}}),
+        (["spec.a"], {"metadata": {"labels": {"l": "v"}}, "spec": {"b": {"c": 2}}}),
+        (["spec.b.c", "spec.absent"], {"metadata": {"labels": {"l": "v"}}, "spec": {"a": 1}}),
+        (["spec", ("metadata", "labels", "l")], {}),
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        AnnotationsDiffBaseStorage,
+        StatusDiffBaseStorage,
+        lambda ignored_fields: MultiDiffBaseStorage([AnnotationsDiffBaseStorage()], ignored_fields=ignored_fields),
+        lambda ignored_fields: MultiDiffBaseStorage([AnnotationsDiffBaseStorage(ignored_fields=ignored_fields)]),
+    ],
+)
 def test_ignored_fields_are_not_essential(make: Any, ignored: list[Any], expected: dict[str, Any]) -> None:
     source: dict[str, Any] = {"metadata": {"labels": {"l": "v"}}, "spec": {"a": 1, "b": {"c": 2}}}
     before = json.dumps(source)
@@ -184,7 +200,8 @@ def test_ignored_fields_are_not_essential(make: Any, ignored: list[Any], expecte
 def test_extra_fields_are_essential(storage: DiffBaseStorage) -> None:
     body = Body({"metadata": {"finalizers": ["f"]}, "status": {"x": 1, "y": 2}})
     assert storage.build(body=body, extra_fields=["status.x", "metadata.finalizers"]) == {
-        "status": {"x": 1}, "metadata": {"finalizers": ["f"]}
+        "status": {"x": 1},
+        "metadata": {"finalizers": ["f"]},
     }
 
 

@@ -49,17 +49,20 @@ STORAGES: list[ProgressStorage] = [
 
 ids = st.sampled_from(["fn", "fn/spec.field", "x" * 63, "y" * 100, "with spaces", "имя"]).map(HandlerId)
 times = st.none() | st.datetimes().map(lambda time: time.isoformat())
-records: st.SearchStrategy[ProgressRecord] = st.fixed_dictionaries({}, optional={  # type: ignore[assignment]
-    "started": times,
-    "stopped": times,
-    "delayed": times,
-    "purpose": st.sampled_from([None, "create", "update", "delete", "resume"]),
-    "retries": st.none() | st.integers(0, 9),
-    "success": st.none() | st.booleans(),
-    "failure": st.none() | st.booleans(),
-    "message": st.none() | st.text(),
-    "subrefs": st.none() | st.lists(ids, min_size=1),
-})
+records: st.SearchStrategy[ProgressRecord] = st.fixed_dictionaries(
+    {},
+    optional={  # type: ignore[assignment]
+        "started": times,
+        "stopped": times,
+        "delayed": times,
+        "purpose": st.sampled_from([None, "create", "update", "delete", "resume"]),
+        "retries": st.none() | st.integers(0, 9),
+        "success": st.none() | st.booleans(),
+        "failure": st.none() | st.booleans(),
+        "message": st.none() | st.text(),
+        "subrefs": st.none() | st.lists(ids, min_size=1),
+    },
+)
 
 
 def store(
@@ -95,12 +98,15 @@ def compact(record: ProgressRecord | None) -> dict[str, Any] | None:
 # --- the persisted format ---
 
 
-@pytest.mark.parametrize(("storage", "name"), [
-    (SmartProgressStorage(), "kopf.zalando.org/parent.sub"),
-    (AnnotationsProgressStorage(), "kopf.zalando.org/parent.sub"),
-    (AnnotationsProgressStorage(prefix="my-op.example.com"), "my-op.example.com/parent.sub"),
-    (SmartProgressStorage(prefix="my-op.example.com"), "my-op.example.com/parent.sub"),
-])
+@pytest.mark.parametrize(
+    ("storage", "name"),
+    [
+        (SmartProgressStorage(), "kopf.zalando.org/parent.sub"),
+        (AnnotationsProgressStorage(), "kopf.zalando.org/parent.sub"),
+        (AnnotationsProgressStorage(prefix="my-op.example.com"), "my-op.example.com/parent.sub"),
+        (SmartProgressStorage(prefix="my-op.example.com"), "my-op.example.com/parent.sub"),
+    ],
+)
 def test_the_format_of_the_annotations(storage: ProgressStorage, name: str) -> None:
     patch = store(storage)
     assert list(patch) == ["metadata"]
@@ -122,12 +128,15 @@ def test_verbose_annotations_have_the_absent_values_too() -> None:
     assert json.loads(patch.metadata.annotations["kopf.zalando.org/parent.sub"] or "") == RECORD
 
 
-@pytest.mark.parametrize(("storage", "path"), [
-    (StatusProgressStorage(), ["status", "kopf", "progress"]),
-    (StatusProgressStorage(name="my-op"), ["status", "my-op", "progress"]),
-    (StatusProgressStorage(field="status.my-op"), ["status", "my-op"]),
-    (StatusProgressStorage(field=["spec", "a.b"]), ["spec", "a.b"]),
-])
+@pytest.mark.parametrize(
+    ("storage", "path"),
+    [
+        (StatusProgressStorage(), ["status", "kopf", "progress"]),
+        (StatusProgressStorage(name="my-op"), ["status", "my-op", "progress"]),
+        (StatusProgressStorage(field="status.my-op"), ["status", "my-op"]),
+        (StatusProgressStorage(field=["spec", "a.b"]), ["spec", "a.b"]),
+    ],
+)
 def test_the_format_of_the_status(storage: StatusProgressStorage, path: list[str]) -> None:
     value: Any = store(storage)
     assert storage.field == tuple(path)
@@ -162,10 +171,13 @@ def test_long_ids_are_stored_by_all_their_names_and_found_by_any(v1: bool) -> No
 
 
 @pytest.mark.parametrize("storage", STORAGES)
-@pytest.mark.parametrize("source", [
-    {},
-    {"metadata": {"annotations": {"x": "{}"}}, "status": {"kopf": {"progress": {}}}},
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        {},
+        {"metadata": {"annotations": {"x": "{}"}}, "status": {"kopf": {"progress": {}}}},
+    ],
+)
 def test_unknown_handlers_have_no_records(storage: ProgressStorage, source: Any) -> None:
     assert storage.fetch(key=KEY, body=Body(source)) is None
     assert purge(storage, KEY, Body(source)) == {}
@@ -239,13 +251,16 @@ def test_what_is_not_a_record_is_none(text: str) -> None:
 # --- the dummy fields of older operators ---
 
 
-@pytest.mark.parametrize(("storage", "patch"), [
-    (AnnotationsProgressStorage(), {"metadata": {"annotations": {"kopf.zalando.org/touch-dummy": "x"}}}),
-    (SmartProgressStorage(), {"metadata": {"annotations": {"kopf.zalando.org/touch-dummy": "x"}}}),
-    (AnnotationsProgressStorage(touch_key="x/y"), {"metadata": {"annotations": {"kopf.zalando.org/x.y": "x"}}}),
-    (StatusProgressStorage(), {"status": {"kopf": {"dummy": "x"}}}),
-    (StatusProgressStorage(name="my-op"), {"status": {"my-op": {"dummy": "x"}}}),
-])
+@pytest.mark.parametrize(
+    ("storage", "patch"),
+    [
+        (AnnotationsProgressStorage(), {"metadata": {"annotations": {"kopf.zalando.org/touch-dummy": "x"}}}),
+        (SmartProgressStorage(), {"metadata": {"annotations": {"kopf.zalando.org/touch-dummy": "x"}}}),
+        (AnnotationsProgressStorage(touch_key="x/y"), {"metadata": {"annotations": {"kopf.zalando.org/x.y": "x"}}}),
+        (StatusProgressStorage(), {"status": {"kopf": {"dummy": "x"}}}),
+        (StatusProgressStorage(name="my-op"), {"status": {"my-op": {"dummy": "x"}}}),
+    ],
+)
 def test_touching(storage: ProgressStorage, patch: Any) -> None:
     assert touch(storage, "x") == patch
 

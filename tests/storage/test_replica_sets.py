@@ -3,6 +3,7 @@ ReplicaSets of Deployments: the annotations of a Deployment are copied to them, 
 
 The names of their own ones are marked. The names here are those that the original framework was seen to write.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -17,30 +18,39 @@ LONG = "a-very-long-handler-id-that-goes-beyond-the-limit-of-sixty-three-charact
 
 
 def make_body(kind: str = "ReplicaSet", *owners: Any, **annotations: str) -> kopf.Body:
-    metadata = {"name": "x", "ownerReferences": [*owners] or [OWNER], "annotations": {
-        f"{PREFIX}/{name.replace('_', '-')}": value for name, value in annotations.items()
-    }}
+    metadata = {
+        "name": "x",
+        "ownerReferences": [*owners] or [OWNER],
+        "annotations": {f"{PREFIX}/{name.replace('_', '-')}": value for name, value in annotations.items()},
+    }
     return kopf.Body({"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": {"a": 1}})
 
 
-@pytest.mark.parametrize(("kind", "owner", "is_marked"), [
-    ("ReplicaSet", OWNER, True),
-    ("ReplicaSet", {**OWNER, "controller": False}, True),
-    ("ReplicaSet", {**OWNER, "apiVersion": "extensions/v1beta1"}, True),
-    ("ReplicaSet", {**OWNER, "kind": "Rollout"}, False),
-    ("Deployment", OWNER, False),
-    ("Pod", {**OWNER, "kind": "ReplicaSet"}, False),
-])
+@pytest.mark.parametrize(
+    ("kind", "owner", "is_marked"),
+    [
+        ("ReplicaSet", OWNER, True),
+        ("ReplicaSet", {**OWNER, "controller": False}, True),
+        ("ReplicaSet", {**OWNER, "apiVersion": "extensions/v1beta1"}, True),
+        ("ReplicaSet", {**OWNER, "kind": "Rollout"}, False),
+        ("Deployment", OWNER, False),
+        ("Pod", {**OWNER, "kind": "ReplicaSet"}, False),
+    ],
+)
 def test_only_replica_sets_of_deployments_are_marked(kind: str, owner: dict[str, Any], is_marked: bool) -> None:
     body, patch, suffix = make_body(kind, owner), kopf.Patch(), "-ofDRS" if is_marked else ""
     kopf.AnnotationsProgressStorage().store(key=kopf.HandlerId("fn"), record={"retries": 1}, body=body, patch=patch)
     kopf.AnnotationsProgressStorage().touch(body=body, patch=patch, value="now")
     kopf.AnnotationsDiffBaseStorage().store(body=body, patch=patch, essence={"spec": {}})
-    assert patch == {"metadata": {"annotations": {
-        f"{PREFIX}/fn{suffix}": '{"retries":1}',
-        f"{PREFIX}/touch-dummy{suffix}": "now",
-        f"{PREFIX}/last-handled-configuration{suffix}": '{"spec":{}}\n',
-    }}}
+    assert patch == {
+        "metadata": {
+            "annotations": {
+                f"{PREFIX}/fn{suffix}": '{"retries":1}',
+                f"{PREFIX}/touch-dummy{suffix}": "now",
+                f"{PREFIX}/last-handled-configuration{suffix}": '{"spec":{}}\n',
+            }
+        }
+    }
 
 
 def test_those_without_owners_are_not_marked() -> None:
@@ -48,14 +58,29 @@ def test_those_without_owners_are_not_marked() -> None:
     assert kopf.AnnotationsProgressStorage().mark_key("fn", body=body) == "fn"
 
 
-@pytest.mark.parametrize(("prefix", "key", "names"), [
-    (PREFIX, LONG, ["a-very-long-handler-id-that-goes-beyond-the-limit-of-six-M9zxEA",
-                    "a-very-long-handler-id-that-goes-beyond-tqpVxg"]),
-    ("my-op.example.com", LONG, ["a-very-long-handler-id-that-goes-beyond-the-limit-of-six-M9zxEA",
-                                 "a-very-long-handler-id-that-goes-beyon-tqpVxg"]),
-    ("my-op.example.com", "x" * 57, ["x" * 57 + "-ofDRS", "x" * 38 + "-apS2bg"]),
-    ("my-op.example.com", "a/b", ["a.b-ofDRS"]),
-])
+@pytest.mark.parametrize(
+    ("prefix", "key", "names"),
+    [
+        (
+            PREFIX,
+            LONG,
+            [
+                "a-very-long-handler-id-that-goes-beyond-the-limit-of-six-M9zxEA",
+                "a-very-long-handler-id-that-goes-beyond-tqpVxg",
+            ],
+        ),
+        (
+            "my-op.example.com",
+            LONG,
+            [
+                "a-very-long-handler-id-that-goes-beyond-the-limit-of-six-M9zxEA",
+                "a-very-long-handler-id-that-goes-beyon-tqpVxg",
+            ],
+        ),
+        ("my-op.example.com", "x" * 57, ["x" * 57 + "-ofDRS", "x" * 38 + "-apS2bg"]),
+        ("my-op.example.com", "a/b", ["a.b-ofDRS"]),
+    ],
+)
 def test_the_mark_is_a_part_of_the_key(prefix: str, key: str, names: list[str]) -> None:
     keys = list(kopf.AnnotationsProgressStorage(prefix=prefix).make_keys(key, body=make_body()))
     assert keys == [f"{prefix}/{name}" for name in names]
@@ -78,10 +103,13 @@ def test_what_is_marked_is_read_and_removed() -> None:
     assert patch == {"metadata": {"annotations": {f"{PREFIX}/fn-ofDRS": None}}}
 
 
-@pytest.mark.parametrize("storage", [
-    kopf.AnnotationsDiffBaseStorage(prefix="op.example.com"),
-    kopf.MultiDiffBaseStorage([kopf.AnnotationsDiffBaseStorage(prefix="op.example.com")]),
-])
+@pytest.mark.parametrize(
+    "storage",
+    [
+        kopf.AnnotationsDiffBaseStorage(prefix="op.example.com"),
+        kopf.MultiDiffBaseStorage([kopf.AnnotationsDiffBaseStorage(prefix="op.example.com")]),
+    ],
+)
 @pytest.mark.parametrize("kind", ["ReplicaSet", "Pod"])
 def test_neither_is_essential(kind: str, storage: kopf.DiffBaseStorage) -> None:
     names = ("op.example.com/last-handled-configuration", "op.example.com/last-handled-configuration-ofDRS")

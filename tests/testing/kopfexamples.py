@@ -1,4 +1,5 @@
 """The custom resource of the tests of simulations."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -11,10 +12,15 @@ CRD: dict[str, Any] = {
         "group": "kopf.dev",
         "scope": "Namespaced",
         "names": {"plural": "kopfexamples", "singular": "kopfexample", "kind": "KopfExample", "shortNames": ["kex"]},
-        "versions": [{
-            "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-        }],
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
     },
 }
 

@@ -1,4 +1,5 @@
 """What blocks a simulation in the real time, is named in seconds: the tests do not hang."""
+
 from __future__ import annotations
 
 import inspect

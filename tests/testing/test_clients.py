@@ -1,4 +1,5 @@
 """Handlers that use other clients: those go by the real port of the cluster, in the same virtual time."""
+
 from __future__ import annotations
 
 import asyncio
@@ -102,11 +103,13 @@ def test_clients_that_last(use: Client) -> None:
 
 async def check(simulation: Simulation, use: Client) -> None:
     if inspect.iscoroutinefunction(use):
+
         @kopf.on.create("kopfexamples", id="create")
         async def create_fn(name: str, **_: Any) -> None:
             await asyncio.sleep(60)
             await use(name)
     else:
+
         @kopf.on.create("kopfexamples", id="create")
         def create_in_thread(name: str, **_: Any) -> None:
             time.sleep(60)
@@ -148,6 +151,7 @@ def test_other_clients_need_no_tls(simulation: SyncSimulation) -> None:
 @pytest.mark.simulation(crds=CRD, operator=False, patience=PATIENCE)
 async def test_kubectl_in_handlers(simulation: Simulation, kubectl: str) -> None:
     """Clients in Go send no tokens without TLS."""
+
     @kopf.on.create("kopfexamples", id="create")
     def create_fn(name: str, **_: Any) -> None:
         subprocess.run([kubectl, "create", "configmap", name], check=True, capture_output=True, timeout=PATIENCE)
@@ -156,7 +160,8 @@ async def test_kubectl_in_handlers(simulation: Simulation, kubectl: str) -> None
     await simulation.apply(make("one"))
     await simulation.settle()
     assert [write.author for write in simulation.journal.get_writes() if write.resource == "configmaps"][-1:] == [
-        simulation.user]
+        simulation.user
+    ]
 
 
 def test_children_are_applied_from_threads_in_virtual_time() -> None:

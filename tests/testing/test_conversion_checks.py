@@ -1,4 +1,5 @@
 """Conversions are checked by random objects of all versions."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -18,7 +19,8 @@ NAME = "widgets.example.com"
 
 SIZE_V1 = {"type": "string", "pattern": "^[0-9]+G$"}
 V1BETA1 = {
-    "size": {"type": "integer", "minimum": 0, "maximum": 5000}, "note": {"type": "string", "maxLength": 20},
+    "size": {"type": "integer", "minimum": 0, "maximum": 5000},
+    "note": {"type": "string", "maxLength": 20},
     "tags": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}},
     "more": {"type": "object", "additionalProperties": {"x-kubernetes-int-or-string": True}},
 }
@@ -29,10 +31,15 @@ def make_definition(**versions: Obj) -> Obj:
         properties = {"spec": {"type": "object", "properties": spec}}
         schema = {"type": "object", "properties": properties, "required": ["spec"]}
         return {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": schema}}
+
     return {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": NAME},
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": NAME},
         "spec": {
-            "group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Widget", "plural": "widgets"},
             "versions": [make_version(name, spec) for name, spec in versions.items()],
         },
     }
@@ -158,8 +165,13 @@ def test_versions_that_are_models(registry: kopf.OperatorRegistry) -> None:
     class Spec:
         size: str = "0G"
 
-    class OldWidget(kopf.CustomResource[OldSpec, dict[str, Any]], group="example.com", version="v1beta1", storage=False,
-                    kind="Widget"): ...
+    class OldWidget(
+        kopf.CustomResource[OldSpec, dict[str, Any]],
+        group="example.com",
+        version="v1beta1",
+        storage=False,
+        kind="Widget",
+    ): ...
 
     class Widget(kopf.CustomResource[Spec, dict[str, Any]], group="example.com", version="v1"): ...
 
@@ -174,6 +186,7 @@ def test_random_objects_are_accepted_by_the_api() -> None:
     """And the same seed makes the same objects."""
     from kopf._handlers.converting import ConversionRoutes
     from kopf._testing.conversion_checks import Checker
+
     checker = Checker(DEFINITION, ConversionRoutes(NAME, []))
     made = [*checker.make_objects("v1beta1", 30, 1)]
     assert made == [*checker.make_objects("v1beta1", 30, 1)] != [*checker.make_objects("v1beta1", 30, 2)]

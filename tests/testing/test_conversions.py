@@ -1,4 +1,5 @@
 """Operators that convert their own objects are crashed: what is missed meanwhile, is made up for."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -24,9 +25,13 @@ class Spec:
 @pytest.fixture
 def sized(registry: kopf.OperatorRegistry) -> None:
     """An operator that works with the version that is not the stored one."""
+
     class Beta(
-            kopf.CustomResource[BetaSpec, dict[str, Any]],
-            group="example.com", version="v1beta1", kind="Widget", storage=False,
+        kopf.CustomResource[BetaSpec, dict[str, Any]],
+        group="example.com",
+        version="v1beta1",
+        kind="Widget",
+        storage=False,
     ):
         pass
 

@@ -1,4 +1,5 @@
 """Crashes: the operator dies as on SIGKILL, at any moment, and another one goes on."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """One seed, one story: journals are equal to the byte, whatever the process and its hash seed are."""
+
 from __future__ import annotations
 
 import asyncio
@@ -88,6 +89,7 @@ def test_other_seeds_other_stories() -> None:
 
 def test_it_is_the_same_with_connections_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Usual requests go by a shortcut, and all that happens is the same; only timers of one moment change places."""
+
     def tell_lines() -> list[str]:
         return sorted(re.sub(r"127\.0\.0\.1:\d+", "", tell(1)).splitlines())
 
@@ -100,8 +102,13 @@ def test_it_is_the_same_in_all_processes() -> None:
     code = "from tests.testing import test_determinism as t; print(t.tell(1), end='')"
     told = [
         subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}, cwd=ROOT,
-            check=True, capture_output=True, text=True, timeout=PATIENCE,
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
         ).stdout
         for seed in ("1", "2")
     ]

@@ -1,4 +1,5 @@
 """Lives of the operator in simulations: what is left of them when they are over."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Nothing of a simulation is left when it ends, well or badly."""
+
 from __future__ import annotations
 
 import asyncio
@@ -22,8 +23,11 @@ def take_snapshot() -> dict[str, object]:
     """Note what could be changed; threads, sockets and tasks are looked at after every test anyway."""
     logger = logging.getLogger("kopf")
     return {
-        "environment": {**os.environ, "PYTEST_CURRENT_TEST": ""}, "random": random.getstate(), "sleep": time.sleep,
-        "handlers": [*logger.handlers], "level": logger.level,
+        "environment": {**os.environ, "PYTEST_CURRENT_TEST": ""},
+        "random": random.getstate(),
+        "sleep": time.sleep,
+        "handlers": [*logger.handlers],
+        "level": logger.level,
         "registry": kopf.get_default_registry(),
     }
 
@@ -58,7 +62,7 @@ def test_running_handlers() -> None:
 
     @kopf.daemon("kopfexamples", cancellation_timeout=1)
     async def endless_fn(**_: Any) -> None:
-        await asyncio.sleep(10 ** 6)
+        await asyncio.sleep(10**6)
 
     with SyncSimulation(crds=CRD) as simulation:
         for n in range(3):
@@ -90,7 +94,7 @@ def test_errors_in_the_beginning() -> None:
 
 def test_trouble() -> None:
     with SyncSimulation(crds=CRD) as simulation:
-        simulation.faults.partition(10 ** 6)
+        simulation.faults.partition(10**6)
         simulation.advance(seconds=1)
         simulation.crash()
 

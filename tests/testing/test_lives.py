@@ -1,4 +1,5 @@
 """Lives of the operator: it starts, exits in order, starts again; and fails."""
+
 from __future__ import annotations
 
 import asyncio

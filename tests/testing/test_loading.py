@@ -1,4 +1,5 @@
 """The operator's own files and modules in a simulation: loaded anew, with their own handlers."""
+
 from __future__ import annotations
 
 import pathlib

@@ -1,4 +1,5 @@
 """Logins in a simulation: they are called, and configure the client libraries; but the operator stays in memory."""
+
 from __future__ import annotations
 
 from typing import Any

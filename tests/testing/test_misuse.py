@@ -1,4 +1,5 @@
 """Simulations that are used in a wrong way, say so."""
+
 from __future__ import annotations
 
 import asyncio
@@ -138,25 +139,35 @@ async def test_other_tasks_of_the_test(simulation: Simulation) -> None:
 
 
 @with_simulation
-@pytest.mark.parametrize(("misuse", "error", "message"), [
-    (lambda sim: sim.apply([make()]), TypeError, "not of the type 'list'"),
-    (lambda sim: sim.apply("obj.yaml"), ValueError, r"for a path, use pathlib.Path\(\)"),
-    (lambda sim: sim.advance(seconds=float("nan")), ValueError, "not by nan"),
-    (lambda sim: sim.advance(days=float("inf")), ValueError, "not by inf"),
-    (lambda sim: sim.until(True), TypeError, "must be a function"),
-    (lambda sim: sim.expect("kopfexamples", "obj", fields="x"), TypeError, "no option 'fields' here; there are: field"),
-    (lambda sim: sim.expect("kopfexamples", "obj", value="x"), TypeError, "name it by field="),
-    (lambda sim: sim.expect({"kind": "KopfExample"}), SimulationError, "must have apiVersion, kind, and metadata"),
-    (lambda sim: sim.faults.fail("ptach"), ValueError, "no verb 'ptach'; it is one of create"),
-    (lambda sim: sim.faults.fail("patch", time=1), TypeError, "no option 'time' here; there are: times"),
-    (lambda sim: sim.faults.fail("patch", "kopfexampels"), APIStatus, 'resource type "kopfexampels"'),
-    (lambda sim: sim.faults.fail(times=-1), ValueError, "can be negative"),
-    (lambda sim: sim.faults.latency(-1), ValueError, "can be negative"),
-    (lambda sim: sim.faults.partition(-1), ValueError, "not by -1"),
-    (lambda sim: sim.faults.stale_view(-1), ValueError, "not by -1"),
-])
+@pytest.mark.parametrize(
+    ("misuse", "error", "message"),
+    [
+        (lambda sim: sim.apply([make()]), TypeError, "not of the type 'list'"),
+        (lambda sim: sim.apply("obj.yaml"), ValueError, r"for a path, use pathlib.Path\(\)"),
+        (lambda sim: sim.advance(seconds=float("nan")), ValueError, "not by nan"),
+        (lambda sim: sim.advance(days=float("inf")), ValueError, "not by inf"),
+        (lambda sim: sim.until(True), TypeError, "must be a function"),
+        (
+            lambda sim: sim.expect("kopfexamples", "obj", fields="x"),
+            TypeError,
+            "no option 'fields' here; there are: field",
+        ),
+        (lambda sim: sim.expect("kopfexamples", "obj", value="x"), TypeError, "name it by field="),
+        (lambda sim: sim.expect({"kind": "KopfExample"}), SimulationError, "must have apiVersion, kind, and metadata"),
+        (lambda sim: sim.faults.fail("ptach"), ValueError, "no verb 'ptach'; it is one of create"),
+        (lambda sim: sim.faults.fail("patch", time=1), TypeError, "no option 'time' here; there are: times"),
+        (lambda sim: sim.faults.fail("patch", "kopfexampels"), APIStatus, 'resource type "kopfexampels"'),
+        (lambda sim: sim.faults.fail(times=-1), ValueError, "can be negative"),
+        (lambda sim: sim.faults.latency(-1), ValueError, "can be negative"),
+        (lambda sim: sim.faults.partition(-1), ValueError, "not by -1"),
+        (lambda sim: sim.faults.stale_view(-1), ValueError, "not by -1"),
+    ],
+)
 def test_what_cannot_be_meant(
-        simulation: SyncSimulation, misuse: Callable[[Any], Any], error: type[Exception], message: str,
+    simulation: SyncSimulation,
+    misuse: Callable[[Any], Any],
+    error: type[Exception],
+    message: str,
 ) -> None:
     with pytest.raises(error, match=message):
         misuse(simulation)

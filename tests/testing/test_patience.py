@@ -1,4 +1,5 @@
 """Limits of the real time in simulations are for what is stuck: machines may be slow, or asleep."""
+
 from __future__ import annotations
 
 import pathlib

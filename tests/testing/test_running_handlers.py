@@ -1,4 +1,5 @@
 """Handlers as functions: what they get, what is told of what they have done, and which of them are called at all."""
+
 from __future__ import annotations
 
 import asyncio
@@ -54,8 +55,17 @@ def test_the_object_is_made_complete() -> None:
     assert (kwargs["spec"], kwargs["labels"], kwargs["status"]) == ({"size": 1}, {"app": "x"}, {})
     assert kwargs["body"]["kind"] == kwargs["resource"].kind
     assert kwargs["body"]["apiVersion"] == kwargs["resource"].api_version
-    views = {"body": kopf.Body, "spec": kopf.Spec, "meta": kopf.Meta, "status": kopf.Status, "patch": kopf.Patch,
-             "memo": kopf.Memo, "diff": kopf.Diff, "reason": kopf.Reason, "resource": kopf.Resource}
+    views = {
+        "body": kopf.Body,
+        "spec": kopf.Spec,
+        "meta": kopf.Meta,
+        "status": kopf.Status,
+        "patch": kopf.Patch,
+        "memo": kopf.Memo,
+        "diff": kopf.Diff,
+        "reason": kopf.Reason,
+        "resource": kopf.Resource,
+    }
     assert {name: type(kwargs[name]) for name in views} == views
 
 
@@ -66,21 +76,27 @@ def test_what_is_given_is_kept() -> None:
     assert repr(kwargs["resource"]) == "deployments.v1.apps"
 
 
-@pytest.mark.parametrize(("body", "options"), [
-    ({"apiVersion": "v1", "kind": "Node"}, {}),
-    ({}, {"resource": kopf.Resource("", "v1", "nodes", "Node", namespaced=False)}),
-    ({"metadata": {"namespace": None}}, {}),
-])
+@pytest.mark.parametrize(
+    ("body", "options"),
+    [
+        ({"apiVersion": "v1", "kind": "Node"}, {}),
+        ({}, {"resource": kopf.Resource("", "v1", "nodes", "Node", namespaced=False)}),
+        ({"metadata": {"namespace": None}}, {}),
+    ],
+)
 def test_objects_of_the_cluster_have_no_namespaces(body: Any, options: Any) -> None:
     assert get_kwargs(body, **options)["namespace"] is None
 
 
-@pytest.mark.parametrize(("names", "expected"), [
-    (("kopfexamples",), "kopfexamples.v1.example.com"),
-    (("kopf.dev/v1", "kopfexamples"), "kopfexamples.v1.kopf.dev"),
-    (("apps", "v1", "Deployment"), "deployments.v1.apps"),
-    (("v1", "pod"), "pods.v1"),
-])
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("kopfexamples",), "kopfexamples.v1.example.com"),
+        (("kopf.dev/v1", "kopfexamples"), "kopfexamples.v1.kopf.dev"),
+        (("apps", "v1", "Deployment"), "deployments.v1.apps"),
+        (("v1", "pod"), "pods.v1"),
+    ],
+)
 def test_resources_are_those_of_the_declarations(names: tuple[str, ...], expected: str) -> None:
     kopf.on.create(*names)(collect)
     assert repr(get_kwargs()["resource"]) == expected
@@ -195,16 +211,19 @@ async def test_it_is_as_in_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- changes ---
 
 
-@pytest.mark.parametrize(("body", "options", "reason", "diff"), [
-    (BODY, {}, "create", [("add", (), None, {**BODY})]),
-    (BODY, {"old": None}, "create", [("add", (), None, {**BODY})]),
-    (BODY, {"old": {**BODY, "spec": {"size": 0}}}, "update", [("change", ("spec", "size"), 0, 1)]),
-    (BODY, {"reason": "delete"}, "delete", []),
-    (BODY, {"reason": "delete", "old": {**BODY, "spec": {}}}, "delete", [("add", ("spec", "size"), None, 1)]),
-    (BODY, {"reason": kopf.Reason.RESUME}, "resume", []),
-    ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, {}, "delete", []),
-    ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, {"old": {}}, "delete", []),
-])
+@pytest.mark.parametrize(
+    ("body", "options", "reason", "diff"),
+    [
+        (BODY, {}, "create", [("add", (), None, {**BODY})]),
+        (BODY, {"old": None}, "create", [("add", (), None, {**BODY})]),
+        (BODY, {"old": {**BODY, "spec": {"size": 0}}}, "update", [("change", ("spec", "size"), 0, 1)]),
+        (BODY, {"reason": "delete"}, "delete", []),
+        (BODY, {"reason": "delete", "old": {**BODY, "spec": {}}}, "delete", [("add", ("spec", "size"), None, 1)]),
+        (BODY, {"reason": kopf.Reason.RESUME}, "resume", []),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, {}, "delete", []),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, {"old": {}}, "delete", []),
+    ],
+)
 def test_changes_are_detected(body: Any, options: Any, reason: str, diff: list[Any]) -> None:
     kwargs = get_kwargs(body, **options)
     assert kwargs["reason"] == reason
@@ -240,19 +259,22 @@ def test_no_change_is_no_reason() -> None:
     assert (run.reason, run.outcome, collected) == ("update", "skipped", [])
 
 
-@pytest.mark.parametrize(("decorator", "body", "options"), [
-    (kopf.on.create("pods", labels={"app": "y"}), BODY, {}),
-    (kopf.on.create("pods", when=lambda **_: False), BODY, {}),
-    (kopf.on.create("pods", field="spec.other"), BODY, {}),
-    (kopf.on.update("pods", field="spec.size", new=5), BODY, {"old": {}}),
-    (kopf.on.update("pods"), {**BODY, "status": {"x": 1}}, {"old": BODY}),
-    (kopf.on.event("pods", labels={"app": "y"}), BODY, {}),
-    (kopf.timer("pods", annotations={"a": kopf.PRESENT}), BODY, {}),
-    (kopf.index("pods", when=lambda **_: False), BODY, {}),
-    (kopf.on.validate("pods", labels={"app": "y"}), BODY, {}),
-    (kopf.on.mutate("pods", operations=["UPDATE", "DELETE"]), BODY, {"operation": "CREATE"}),
-    (kopf.on.validate("pods", subresource="status"), BODY, {}),
-])
+@pytest.mark.parametrize(
+    ("decorator", "body", "options"),
+    [
+        (kopf.on.create("pods", labels={"app": "y"}), BODY, {}),
+        (kopf.on.create("pods", when=lambda **_: False), BODY, {}),
+        (kopf.on.create("pods", field="spec.other"), BODY, {}),
+        (kopf.on.update("pods", field="spec.size", new=5), BODY, {"old": {}}),
+        (kopf.on.update("pods"), {**BODY, "status": {"x": 1}}, {"old": BODY}),
+        (kopf.on.event("pods", labels={"app": "y"}), BODY, {}),
+        (kopf.timer("pods", annotations={"a": kopf.PRESENT}), BODY, {}),
+        (kopf.index("pods", when=lambda **_: False), BODY, {}),
+        (kopf.on.validate("pods", labels={"app": "y"}), BODY, {}),
+        (kopf.on.mutate("pods", operations=["UPDATE", "DELETE"]), BODY, {"operation": "CREATE"}),
+        (kopf.on.validate("pods", subresource="status"), BODY, {}),
+    ],
+)
 def test_filters_are_in_effect(decorator: Any, body: Any, options: Any) -> None:
     decorator(collect)
     run = run_handler(collect, body, registry=kopf.get_default_registry(), **options)
@@ -268,11 +290,14 @@ def test_failures_of_filters_are_raised() -> None:
         run_handler(fn)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"reason": "update"}, "An update is a change of something"),
-    ({"reason": "create", "old": {}}, "What is created, was never handled before"),
-    ({"reason": "validate", "operation": "UPDATE"}, "An update is a change of something"),
-])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reason": "update"}, "An update is a change of something"),
+        ({"reason": "create", "old": {}}, "What is created, was never handled before"),
+        ({"reason": "validate", "operation": "UPDATE"}, "An update is a change of something"),
+    ],
+)
 def test_states_must_fit(options: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         run_handler(do_nothing, **options)
@@ -458,7 +483,10 @@ def test_reviews_are_described() -> None:
     kwargs = get_kwargs(BODY, reason="validate", old={"spec": {"size": 0}})
     assert kwargs["userinfo"]["username"] == "somebody"
     assert (kwargs["operation"], kwargs["old"]["spec"], kwargs["old"]["metadata"]["name"]) == (
-        "UPDATE", {"size": 0}, "example")
+        "UPDATE",
+        {"size": 0},
+        "example",
+    )
     assert ("change", ("spec", "size"), 0, 1) in kwargs["diff"]
     kwargs = get_kwargs(BODY, reason="validate", operation="DELETE", subresource=None)
     assert (kwargs["old"]["spec"], kwargs["new"], kwargs["body"]["spec"]) == ({"size": 1}, None, {"size": 1})
@@ -494,12 +522,15 @@ def test_any_error_denies(error: Exception) -> None:
 # --- what they have done ---
 
 
-@pytest.mark.parametrize(("error", "outcome", "delay"), [
-    (kopf.TemporaryError("x", delay=3), "retried", 3),
-    (kopf.TemporaryError("x", delay=None), "retried", 0),
-    (kopf.PermanentError("x"), "failed", None),
-    (ValueError("x"), "retried", 60),
-])
+@pytest.mark.parametrize(
+    ("error", "outcome", "delay"),
+    [
+        (kopf.TemporaryError("x", delay=3), "retried", 3),
+        (kopf.TemporaryError("x", delay=None), "retried", 0),
+        (kopf.PermanentError("x"), "failed", None),
+        (ValueError("x"), "retried", 60),
+    ],
+)
 @pytest.mark.parametrize("is_async", [False, True])
 def test_errors(error: Exception, outcome: str, delay: Any, is_async: bool) -> None:
     def fn(**_: Any) -> None:
@@ -521,7 +552,10 @@ def test_patches_are_applied() -> None:
 
     run = run_handler(fn, BODY, id="fn")
     assert run.patch == {
-        "metadata": {"labels": {"app": None}}, "spec": {"a": {"b": 1}}, "status": {"fn": {"x": [1, 2]}}}
+        "metadata": {"labels": {"app": None}},
+        "spec": {"a": {"b": 1}},
+        "status": {"fn": {"x": [1, 2]}},
+    }
     assert len(run.patch.fns) == 1
     assert run.applied["spec"] == {"size": 1, "a": {"b": 1, "c": 2}}
     assert (run.applied["metadata"]["labels"], run.applied["status"]) == ({}, {"fn": {"x": [1, 2]}})
@@ -537,7 +571,11 @@ def test_events_are_taken() -> None:
 
     run = run_handler(fn)
     assert run.events == (
-        ("T", "R", "M"), ("Normal", "I", ""), ("Warning", "W", "careful"), ("Error", "ValueError", "boom"))
+        ("T", "R", "M"),
+        ("Normal", "I", ""),
+        ("Warning", "W", "careful"),
+        ("Error", "ValueError", "boom"),
+    )
     assert isinstance(run.events[0], ReportedEvent)
     with pytest.raises(LookupError):
         kopf.info({}, reason="x")
@@ -555,8 +593,12 @@ def test_logs_are_taken_of_all_levels(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     run = run_handler(fn, id="fn")
     assert run.logs == (
-        ("DEBUG", "Handler 'fn' is invoked."), ("DEBUG", "one 1"), ("WARNING", "two"), ("ERROR", "three"),
-        ("INFO", "Handler 'fn' succeeded."))
+        ("DEBUG", "Handler 'fn' is invoked."),
+        ("DEBUG", "one 1"),
+        ("WARNING", "two"),
+        ("ERROR", "three"),
+        ("INFO", "Handler 'fn' succeeded."),
+    )
     assert isinstance(run.logs[0], LogLine)
     assert caplog.messages == ["two", "three"]
     assert {record.funcName for record in caplog.records} == {"fn"}
@@ -565,9 +607,15 @@ def test_logs_are_taken_of_all_levels(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records[1].exc_info
 
 
-@pytest.mark.parametrize(("reason", "is_local"), [
-    ("create", False), ("timer", False), ("event", True), ("index", True),
-])
+@pytest.mark.parametrize(
+    ("reason", "is_local"),
+    [
+        ("create", False),
+        ("timer", False),
+        ("event", True),
+        ("index", True),
+    ],
+)
 def test_some_logs_are_never_posted(caplog: pytest.LogCaptureFixture, reason: str, is_local: bool) -> None:
     run_handler(lambda logger, **_: logger.warning("x"), reason=reason)
     own = [record for record in caplog.records if record.getMessage() == "x"]  # with those of the framework, at times
@@ -583,7 +631,10 @@ def test_hierarchies_know_the_owner() -> None:
     run = run_handler(fn, BODY)
     [owner] = collected.pop()["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == (
-        run.body["kind"], run.body["metadata"]["name"], run.body["metadata"]["uid"])
+        run.body["kind"],
+        run.body["metadata"]["name"],
+        run.body["metadata"]["uid"],
+    )
 
 
 # --- sub-handlers ---
@@ -613,7 +664,10 @@ def test_subhandlers_are_executed() -> None:
     assert (run.outcome, run.delay) == ("retried", 5)
     assert run.patch == {"status": {"fn/ok": "p"}}
     assert [(child.id, child.outcome, child.result) for child in run.children] == [
-        ("fn/ok", "succeeded", "p"), ("fn/later", "retried", None), ("fn/never", "failed", None)]
+        ("fn/ok", "succeeded", "p"),
+        ("fn/later", "retried", None),
+        ("fn/never", "failed", None),
+    ]
     first = run.children[0]
     assert ("INFO", "Hello!") in first.logs
     assert run.children[1].logs[0] == ("DEBUG", "Handler 'fn/later' is invoked.")
@@ -672,9 +726,14 @@ def make_parent_of_coroutine(**_: Any) -> None:
     kopf.register(collect_async)
 
 
-@pytest.mark.parametrize("fn", [
-    collect_async, make_parent_of_coroutine, lambda **_: asyncio.sleep(0),
-])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        collect_async,
+        make_parent_of_coroutine,
+        lambda **_: asyncio.sleep(0),
+    ],
+)
 async def test_coroutines_are_not_run_in_a_running_loop(fn: Any) -> None:
     with pytest.raises(RuntimeError, match=r"needs an event loop.*use `await kopf.testing.run_handler_async"):
         run_handler(fn)

@@ -1,4 +1,5 @@
 """The objects of a simulation, as users work with them: anyone of them, with their own permissions."""
+
 from __future__ import annotations
 
 import pathlib
@@ -75,7 +76,8 @@ async def test_deleting(simulation: Simulation) -> None:
 
 @pytest.mark.simulation(crds=CRD, operator=False, authorization="rbac")
 async def test_users_have_their_own_permissions(simulation: Simulation) -> None:
-    await simulation.apply("""
+    await simulation.apply(
+        """
         apiVersion: rbac.authorization.k8s.io/v1
         kind: ClusterRole
         metadata: {name: viewers}
@@ -86,7 +88,8 @@ async def test_users_have_their_own_permissions(simulation: Simulation) -> None:
         metadata: {name: viewers}
         roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: viewers}
         subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
-    """.replace("\n        ", "\n"))
+    """.replace("\n        ", "\n")
+    )
     await simulation.apply(make())
     assert await simulation.get("kex", "obj", as_user="alice")
     assert len(await simulation.list("kex", as_user="alice")) == 1
@@ -153,8 +156,9 @@ async def test_journal(simulation: Simulation) -> None:
     assert simulation.journal.get_calls("one", name="other") == []
     assert simulation.journal.get_calls(reason="update") == []
     assert [entry.time for entry in simulation.journal] == sorted(entry.time for entry in simulation.journal)
-    assert "create handler 'one' of kopfexamples.kopf.dev default/obj retried in 5s: TemporaryError: boo!" \
-        in str(simulation.journal)
+    assert "create handler 'one' of kopfexamples.kopf.dev default/obj retried in 5s: TemporaryError: boo!" in str(
+        simulation.journal
+    )
 
 
 def test_the_facade_has_it_all(simulation: SyncSimulation) -> None:

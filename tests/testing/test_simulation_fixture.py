@@ -1,4 +1,5 @@
 """The fixture of pytest: in tests of all kinds, with other plugins for coroutines or without any."""
+
 from __future__ import annotations
 
 import pathlib
@@ -9,14 +10,14 @@ import pytest
 
 from tests.patience import PATIENCE
 
-HANDLERS = '''
+HANDLERS = """
 import kopf
 
 @kopf.on.create("configmaps", id="create", labels={"mine": kopf.PRESENT})
 async def create_fn(name, **_):
     pass
-'''
-TESTS = '''
+"""
+TESTS = """
 import asyncio
 import pytest
 import handlers
@@ -73,7 +74,7 @@ async def test_failure(simulation):
 MARK
 async def test_other_coroutines():
     await asyncio.sleep(0.01)
-'''
+"""
 
 
 ASYNCIO = ["-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function"]
@@ -85,16 +86,25 @@ def run(folder: pathlib.Path, *args: str, mark: str = "", expected: str) -> str:
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers =\n    anyio\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args],
-        cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=PATIENCE)
+        cwd=folder,
+        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     assert expected in done.stdout, done.stdout + done.stderr
     return done.stdout
 
 
-@pytest.mark.parametrize(("args", "mark"), [
-    ([*ASYNCIO, "-o", "asyncio_mode=auto"], ""),
-    ([*ASYNCIO, "-o", "asyncio_mode=strict"], "@pytest.mark.asyncio"),
-    (["-p", "anyio.pytest_plugin"], "@pytest.mark.anyio"),
-], ids=["auto", "strict", "anyio"])
+@pytest.mark.parametrize(
+    ("args", "mark"),
+    [
+        ([*ASYNCIO, "-o", "asyncio_mode=auto"], ""),
+        ([*ASYNCIO, "-o", "asyncio_mode=strict"], "@pytest.mark.asyncio"),
+        (["-p", "anyio.pytest_plugin"], "@pytest.mark.anyio"),
+    ],
+    ids=["auto", "strict", "anyio"],
+)
 def test_plugins_for_coroutines(tmp_path: pathlib.Path, args: list[str], mark: str) -> None:
     output = run(tmp_path, *args, mark=mark, expected="1 failed, 8 passed")
     assert "default/nosuch is not as expected in 60 seconds: it is not there." in output

@@ -1,4 +1,5 @@
 """Operators that never let the time pass are stopped with an explanation."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Trouble: each kind of it does what it says, to the operator only, unless it is told whom to hit."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -49,8 +50,9 @@ async def live(simulation: Simulation, name: str = "obj", within: float = 60, la
 
 
 def count_requests(simulation: Simulation, code: int, user: str | None = None) -> int:
-    return len([entry for entry in simulation.cluster.audit
-                if entry.code == code and entry.user == (user or simulation.user)])
+    return len(
+        [entry for entry in simulation.cluster.audit if entry.code == code and entry.user == (user or simulation.user)]
+    )
 
 
 async def test_requests_fail(simulation: Simulation) -> None:
@@ -112,8 +114,11 @@ async def test_watches_are_dropped(simulation: Simulation, clean: bool) -> None:
 
 
 def count_watches(simulation: Simulation) -> int:
-    return sum(count for (verb, name, _), count in simulation.cluster.counters.items()
-               if (verb, name) == ("watch", "kopfexamples"))
+    return sum(
+        count
+        for (verb, name, _), count in simulation.cluster.counters.items()
+        if (verb, name) == ("watch", "kopfexamples")
+    )
 
 
 async def test_watches_are_dropped_periodically(simulation: Simulation) -> None:
@@ -221,11 +226,20 @@ async def test_rules_can_be_removed(simulation: Simulation) -> None:
 
 
 MAKERS: list[Callable[[Any], Any]] = [
-    lambda faults: faults.fail(), lambda faults: faults.lose(), lambda faults: faults.disconnect(),
-    lambda faults: faults.latency(1), lambda faults: faults.forbid(), lambda faults: faults.conflict(),
-    lambda faults: faults.drop_watch(every=5), lambda faults: faults.stale_view(), lambda faults: faults.lag(1),
-    lambda faults: faults.reorder(), lambda faults: faults.duplicate_events(), lambda faults: faults.expire(),
-    lambda faults: faults.partition(), lambda faults: faults.clock_jump(5),
+    lambda faults: faults.fail(),
+    lambda faults: faults.lose(),
+    lambda faults: faults.disconnect(),
+    lambda faults: faults.latency(1),
+    lambda faults: faults.forbid(),
+    lambda faults: faults.conflict(),
+    lambda faults: faults.drop_watch(every=5),
+    lambda faults: faults.stale_view(),
+    lambda faults: faults.lag(1),
+    lambda faults: faults.reorder(),
+    lambda faults: faults.duplicate_events(),
+    lambda faults: faults.expire(),
+    lambda faults: faults.partition(),
+    lambda faults: faults.clock_jump(5),
 ]
 
 

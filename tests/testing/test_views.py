@@ -1,4 +1,5 @@
 """Single events of the operator's watches: late, twice, or followed by the past; counted, noted, and waited for."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -27,19 +28,23 @@ def seen() -> Seen:
 @pytest.fixture
 def operator(seen: Seen) -> Callable[[Simulation], kopf.OperatorRegistry]:
     """Make the operator that sees it."""
+
     def declare(simulation: Simulation) -> kopf.OperatorRegistry:
         for resource in ("configmaps", "secrets"):
+
             @kopf.on.event(resource, labels={"mine": ""}, id=resource)
             async def look(type: str, name: str, body: kopf.Body, **_: Any) -> None:
                 seen.append((f"{type} {name}", body["data"]["size"], round(simulation.now)))
 
         return kopf.get_default_registry()
+
     return declare
 
 
 @pytest.fixture
 def story(operator: Any) -> Any:
     """Start the operator, make the trouble, and tell a story of 5 events."""
+
     async def tell(simulation: Simulation, trouble: Callable[[Simulation], None]) -> None:
         operator(simulation)
         await simulation.restart()
@@ -53,6 +58,7 @@ def story(operator: Any) -> Any:
         await simulation.advance(seconds=10)
         await simulation.delete("configmaps", "a")
         await simulation.settle()
+
     return tell
 
 
@@ -62,7 +68,10 @@ pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 async def test_late_events_hold_their_stream_only(simulation: Simulation, story: Any, seen: Seen) -> None:
     await story(simulation, lambda simulation: simulation.faults.delay_event(3, 30))
     assert seen == [
-        ("ADDED a", "1", 0), ("ADDED b", "Mg==", 0), ("MODIFIED b", "NA==", 10), ("MODIFIED a", "3", 40),
+        ("ADDED a", "1", 0),
+        ("ADDED b", "Mg==", 0),
+        ("MODIFIED b", "NA==", 10),
+        ("MODIFIED a", "3", 40),
         ("DELETED a", "3", 40),
     ]
     assert "an event is late by 30s: MODIFIED configmaps default/a" in str(simulation.journal)
@@ -86,8 +95,13 @@ async def test_the_same_state_twice_is_no_news(simulation: Simulation, story: An
 async def test_the_past_comes_again(simulation: Simulation, story: Any, seen: Seen) -> None:
     await story(simulation, lambda simulation: simulation.faults.stale_event(2, 5, "configmaps"))
     assert seen == [
-        ("ADDED a", "1", 0), ("ADDED b", "Mg==", 0), ("MODIFIED a", "3", 10), ("ADDED a", "1", 10),
-        ("MODIFIED b", "NA==", 10), ("MODIFIED a", "3", 15), ("DELETED a", "3", 20),
+        ("ADDED a", "1", 0),
+        ("ADDED b", "Mg==", 0),
+        ("MODIFIED a", "3", 10),
+        ("ADDED a", "1", 10),
+        ("MODIFIED b", "NA==", 10),
+        ("MODIFIED a", "3", 15),
+        ("DELETED a", "3", 20),
     ]
     assert "an event is followed by the past for 5s: MODIFIED configmaps default/a" in str(simulation.journal)
 
@@ -135,11 +149,19 @@ async def test_events_are_not_lost_with_their_streams(simulation: Simulation, op
     assert [what for what, *_ in seen] == ["ADDED a"]
 
 
-@pytest.mark.parametrize("begin", [
-    lambda faults: faults.stale_view(30), lambda faults: faults.partition(30), lambda faults: faults.delay_event(1, 30),
-])
+@pytest.mark.parametrize(
+    "begin",
+    [
+        lambda faults: faults.stale_view(30),
+        lambda faults: faults.partition(30),
+        lambda faults: faults.delay_event(1, 30),
+    ],
+)
 async def test_it_is_not_settled_before_it_is_over(
-        simulation: Simulation, operator: Any, seen: Seen, begin: Callable[[Any], None],
+    simulation: Simulation,
+    operator: Any,
+    seen: Seen,
+    begin: Callable[[Any], None],
 ) -> None:
     operator(simulation)
     await simulation.restart()

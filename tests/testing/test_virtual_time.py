@@ -1,4 +1,5 @@
 """Virtual time: hours pass in no time, for coroutines, threads, daemons, and timers alike."""
+
 from __future__ import annotations
 
 import asyncio
@@ -164,7 +165,10 @@ class StarvedLoop(VirtualTimeLoop):
     """Its threads get no processor for a while right when they are to tell what they have come to."""
 
     def call_soon_threadsafe(
-        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: contextvars.Context | None = None,
+        self,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: contextvars.Context | None = None,
     ) -> asyncio.Handle:
         if threading.current_thread() is not threading.main_thread():
             threading.Event().wait(0.3)

@@ -1,4 +1,5 @@
 """Waiting for what must come: and if it does not come, it is told what has happened instead."""
+
 from __future__ import annotations
 
 import re
@@ -90,13 +91,16 @@ async def test_expectations_of_fields(simulation: Simulation) -> None:
     await simulation.expect("kex", "other", absent=True)
 
 
-@pytest.mark.parametrize(("wanted", "reason"), [
-    ({"field": "spec.size", "value": 2}, "spec.size is 1, while it must be 2"),
-    ({"field": "spec.nosuch"}, "spec.nosuch is absent, while it must be anything"),
-    ({"field": "spec.size", "value": None}, "spec.size is 1, while it must be nothing"),
-    ({"condition": lambda obj: obj["spec"]["nosuch"]}, "the condition is not true"),
-    ({"absent": True}, "it is there"),
-])
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"field": "spec.size", "value": 2}, "spec.size is 1, while it must be 2"),
+        ({"field": "spec.nosuch"}, "spec.nosuch is absent, while it must be anything"),
+        ({"field": "spec.size", "value": None}, "spec.size is 1, while it must be nothing"),
+        ({"condition": lambda obj: obj["spec"]["nosuch"]}, "the condition is not true"),
+        ({"absent": True}, "it is there"),
+    ],
+)
 async def test_reasons_of_failures(simulation: Simulation, wanted: dict[str, Any], reason: str) -> None:
     await simulation.apply(make(size=1))
     with pytest.raises(AssertionError) as error:
@@ -129,9 +133,12 @@ async def test_failures_tell_the_timeline(simulation: Simulation) -> None:
     timeline = await simulation.timeline("kex", "obj")
     assert timeline in text
     expected = [
-        "the operator starts", "kubernetes-admin creates kopfexamples.kopf.dev default/obj",
-        "requests take 0.25s: patch", "kubernetes-admin changes kopfexamples.kopf.dev default/obj: ",
-        "failed: PermanentError: No way.", "operator changes kopfexamples.kopf.dev default/obj: ",
+        "the operator starts",
+        "kubernetes-admin creates kopfexamples.kopf.dev default/obj",
+        "requests take 0.25s: patch",
+        "kubernetes-admin changes kopfexamples.kopf.dev default/obj: ",
+        "failed: PermanentError: No way.",
+        "operator changes kopfexamples.kopf.dev default/obj: ",
     ]
     positions = [timeline.find(item) for item in expected]
     assert -1 not in positions, timeline

@@ -1,4 +1,5 @@
 """The wall clock of a simulation: what timestamps show, and what handlers see."""
+
 from __future__ import annotations
 
 import datetime
@@ -147,8 +148,10 @@ async def test_the_process_has_the_time_of_the_objects(simulation: Simulation) -
 def test_without_the_library_it_is_said_that_there_are_two_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "time_machine", None)
     before = read_clock()
-    with pytest.warns(UserWarning, match="objects are of 2026-01-01.*pip install time-machine"), \
-            SyncSimulation(operator=False):
+    with (
+        pytest.warns(UserWarning, match="objects are of 2026-01-01.*pip install time-machine"),
+        SyncSimulation(operator=False),
+    ):
         assert is_near(read_clock(), before)
     with SyncSimulation(operator=False, freeze_wall_clock=False):
         pass
@@ -156,6 +159,8 @@ def test_without_the_library_it_is_said_that_there_are_two_clocks(monkeypatch: p
 
 def test_the_library_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "time_machine", None)
-    with pytest.raises(ImportError, match="pip install time-machine"), \
-            SyncSimulation(operator=False, freeze_wall_clock=True):
+    with (
+        pytest.raises(ImportError, match="pip install time-machine"),
+        SyncSimulation(operator=False, freeze_wall_clock=True),
+    ):
         pass

@@ -1,4 +1,5 @@
 """Webhooks in a simulation: the operator's own server is on a real port, in the virtual time."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """Random JSON-like values for the tests that state a rule for all of them."""
+
 from __future__ import annotations
 
 from typing import Any

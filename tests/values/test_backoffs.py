@@ -12,13 +12,16 @@ def list_delays(count: int, seed: str = "fn uid1", **options: Any) -> list[float
     return [backoff.get_delay(failures, seed) for failures in range(count)]
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({}, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]),
-    ({"initial": 5, "factor": 1}, [5, 5, 5]),
-    ({"initial": 0.5, "factor": 3, "maximum": 10}, [0.5, 1.5, 4.5, 10, 10]),
-    ({"initial": 0}, [0, 0, 0]),
-    ({"initial": 0, "maximum": 0}, [0, 0]),
-])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]),
+        ({"initial": 5, "factor": 1}, [5, 5, 5]),
+        ({"initial": 0.5, "factor": 3, "maximum": 10}, [0.5, 1.5, 4.5, 10, 10]),
+        ({"initial": 0}, [0, 0, 0]),
+        ({"initial": 0, "maximum": 0}, [0, 0]),
+    ],
+)
 def test_delays_grow_up_to_the_maximum(options: Any, expected: list[float]) -> None:
     assert list_delays(len(expected), jitter=0, **options) == expected
 
@@ -42,15 +45,18 @@ def test_the_jitter_is_the_same_for_the_same_attempt_of_the_same_handler_and_obj
     assert len(set(delays)) > 190
 
 
-@pytest.mark.parametrize(("options", "text"), [
-    ({"initial": -1}, "0 <= initial <= maximum is needed, got initial=-1 and maximum=600"),
-    ({"initial": 5, "maximum": 4}, "got initial=5 and maximum=4"),
-    ({"initial": float("nan")}, "got initial=nan"),
-    ({"factor": 0.9}, "The factor must be 1 or more, got 0.9"),
-    ({"factor": float("nan")}, "The factor must be 1 or more, got nan"),
-    ({"jitter": 1.1}, "The jitter must be between 0 and 1, got 1.1"),
-    ({"jitter": -0.1}, "The jitter must be between 0 and 1, got -0.1"),
-])
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"initial": -1}, "0 <= initial <= maximum is needed, got initial=-1 and maximum=600"),
+        ({"initial": 5, "maximum": 4}, "got initial=5 and maximum=4"),
+        ({"initial": float("nan")}, "got initial=nan"),
+        ({"factor": 0.9}, "The factor must be 1 or more, got 0.9"),
+        ({"factor": float("nan")}, "The factor must be 1 or more, got nan"),
+        ({"jitter": 1.1}, "The jitter must be between 0 and 1, got 1.1"),
+        ({"jitter": -0.1}, "The jitter must be between 0 and 1, got -0.1"),
+    ],
+)
 def test_what_makes_no_sense_is_refused(options: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         kopf.exponential(**options)

@@ -81,11 +81,14 @@ def test_views_are_read_only(get_view: Callable[[Body], Any], _: object) -> None
         del view["key"]
 
 
-@pytest.mark.parametrize("source", [
-    {"metadata": {}},
-    {"metadata": {"labels": {}, "annotations": {}}, "spec": {}, "status": {}},
-    {"metadata": {"labels": None, "annotations": None}, "spec": None, "status": None},
-])
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"metadata": {}},
+        {"metadata": {"labels": {}, "annotations": {}}, "spec": {}, "status": {}},
+        {"metadata": {"labels": None, "annotations": None}, "spec": None, "status": None},
+    ],
+)
 def test_absent_stanzas_are_empty(make: Make, source: dict[str, Any]) -> None:
     body = make(source)
     assert body.spec == body.status == body.meta.labels == body.meta.annotations == {}

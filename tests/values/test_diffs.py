@@ -16,47 +16,54 @@ from tests.values.strategies import nullables, objects
 ADD, CHANGE, REMOVE = DiffOperation.ADD, DiffOperation.CHANGE, DiffOperation.REMOVE
 
 
-@pytest.mark.parametrize(("old", "new", "items"), [
-    (None, None, []),
-    ({}, {}, []),
-    ("x", "x", []),
-    ("x", "y", [(CHANGE, (), "x", "y")]),
-    (None, {"a": 1}, [(ADD, (), None, {"a": 1})]),
-    ({"a": 1}, None, [(REMOVE, (), {"a": 1}, None)]),
-    ({"a": 1}, {}, [(REMOVE, ("a",), 1, None)]),
-    ({}, {"a": 1}, [(ADD, ("a",), None, 1)]),
-    ({}, {"a": {"b": 1}}, [(ADD, ("a",), None, {"b": 1})]),
-    ({"a": {"b": 1}}, {"a": {"b": 2}}, [(CHANGE, ("a", "b"), 1, 2)]),
-    ({"a": {"b": 1}}, {"a": {"c": 1}}, [(REMOVE, ("a", "b"), 1, None), (ADD, ("a", "c"), None, 1)]),
-    ({"a": {"b": 1}}, {"a": "b"}, [(CHANGE, ("a",), {"b": 1}, "b")]),
-    ({"a": 0}, {"a": ""}, [(CHANGE, ("a",), 0, "")]),
-    ({"a": {}}, {}, [(REMOVE, ("a",), {}, None)]),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "items"),
+    [
+        (None, None, []),
+        ({}, {}, []),
+        ("x", "x", []),
+        ("x", "y", [(CHANGE, (), "x", "y")]),
+        (None, {"a": 1}, [(ADD, (), None, {"a": 1})]),
+        ({"a": 1}, None, [(REMOVE, (), {"a": 1}, None)]),
+        ({"a": 1}, {}, [(REMOVE, ("a",), 1, None)]),
+        ({}, {"a": 1}, [(ADD, ("a",), None, 1)]),
+        ({}, {"a": {"b": 1}}, [(ADD, ("a",), None, {"b": 1})]),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, [(CHANGE, ("a", "b"), 1, 2)]),
+        ({"a": {"b": 1}}, {"a": {"c": 1}}, [(REMOVE, ("a", "b"), 1, None), (ADD, ("a", "c"), None, 1)]),
+        ({"a": {"b": 1}}, {"a": "b"}, [(CHANGE, ("a",), {"b": 1}, "b")]),
+        ({"a": 0}, {"a": ""}, [(CHANGE, ("a",), 0, "")]),
+        ({"a": {}}, {}, [(REMOVE, ("a",), {}, None)]),
+    ],
+)
 def test_what_is_a_change(old: Any, new: Any, items: list[Any]) -> None:
     assert [tuple(item) for item in diff(old, new)] == items
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ({"a": None}, {}),
-    ({}, {"a": None}),
-    ({"a": {"b": None}}, {"a": {}}),
-])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"a": None}, {}),
+        ({}, {"a": None}),
+        ({"a": {"b": None}}, {"a": {}}),
+    ],
+)
 def test_none_is_absence(old: Any, new: Any) -> None:
     assert diff(old, new) == ()
 
 
-@pytest.mark.parametrize(("old", "new", "item"), [
-    ({"a": None}, {"a": 1}, (ADD, ("a",), None, 1)),
-    ({"a": 1}, {"a": None}, (REMOVE, ("a",), 1, None)),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "item"),
+    [
+        ({"a": None}, {"a": 1}, (ADD, ("a",), None, 1)),
+        ({"a": 1}, {"a": None}, (REMOVE, ("a",), 1, None)),
+    ],
+)
 def test_changes_from_and_to_none(old: Any, new: Any, item: Any) -> None:
     assert diff(old, new) == (item,)
 
 
 def test_lists_are_compared_as_a_whole() -> None:
-    assert diff({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == (
-        (CHANGE, ("a",), [1, {"b": 2}], [1, {"b": 3}]),
-    )
+    assert diff({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == ((CHANGE, ("a",), [1, {"b": 2}], [1, {"b": 3}]),)
     assert diff({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}) == ()
 
 
@@ -125,9 +132,16 @@ def _replace(target: dict[str, Any], patch: dict[str, Any], new: dict[str, Any])
             target[key] = value
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ([True], [1]), ([0], [False]), ([[True]], [[1]]), ([{"a": True}], [{"a": 1}]), ([{"a": [1]}], [{"a": [True]}]),
-])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ([True], [1]),
+        ([0], [False]),
+        ([[True]], [[1]]),
+        ([{"a": True}], [{"a": 1}]),
+        ([{"a": [1]}], [{"a": [True]}]),
+    ],
+)
 def test_booleans_are_not_numbers_on_any_level_of_lists(old: Any, new: Any) -> None:
     assert diff({"field": old}, {"field": new}) == (("change", ("field",), old, new),)
     assert diff({"field": old}, {"field": old}) == ()

@@ -9,16 +9,19 @@ from kopf._values.fields import FieldPath, ensure, parse_field, resolve, without
 from tests.values.strategies import keys, objects, values
 
 
-@pytest.mark.parametrize(("field", "path"), [
-    (None, ()),
-    ("", ()),
-    ((), ()),
-    ([], ()),
-    ("spec", ("spec",)),
-    ("spec.field", ("spec", "field")),
-    (("spec", "field"), ("spec", "field")),
-    (["metadata", "labels", "my.domain/name"], ("metadata", "labels", "my.domain/name")),
-])
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        (None, ()),
+        ("", ()),
+        ((), ()),
+        ([], ()),
+        ("spec", ("spec",)),
+        ("spec.field", ("spec", "field")),
+        (("spec", "field"), ("spec", "field")),
+        (["metadata", "labels", "my.domain/name"], ("metadata", "labels", "my.domain/name")),
+    ],
+)
 def test_all_notations_of_fields(field: Any, path: FieldPath) -> None:
     assert parse_field(field) == path
 
@@ -32,19 +35,22 @@ def test_anything_else_is_refused_with_the_value_named(field: Any) -> None:
 SOURCE: dict[str, Any] = {"spec": {"field": "value", "zero": 0, "no": False, "empty": {}, "null": None, "list": [1]}}
 
 
-@pytest.mark.parametrize(("path", "value"), [
-    ((), SOURCE),
-    (("spec", "field"), "value"),
-    (("spec", "zero"), 0),
-    (("spec", "no"), False),
-    (("spec", "empty"), {}),
-    (("spec", "null"), "default"),
-    (("spec", "absent"), "default"),
-    (("spec", "null", "below"), "default"),
-    (("spec", "field", "below"), "default"),
-    (("spec", "list", "0"), "default"),
-    (("absent", "below"), "default"),
-])
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ((), SOURCE),
+        (("spec", "field"), "value"),
+        (("spec", "zero"), 0),
+        (("spec", "no"), False),
+        (("spec", "empty"), {}),
+        (("spec", "null"), "default"),
+        (("spec", "absent"), "default"),
+        (("spec", "null", "below"), "default"),
+        (("spec", "field", "below"), "default"),
+        (("spec", "list", "0"), "default"),
+        (("absent", "below"), "default"),
+    ],
+)
 def test_resolving(path: FieldPath, value: object) -> None:
     assert resolve(SOURCE, path, "default") == value
 
@@ -67,15 +73,18 @@ def test_ensuring_keeps_the_siblings_and_replaces_what_is_not_a_dict() -> None:
     assert target == {"a": {"x": 1, "y": 2}, "b": {"y": 2}, "c": {"y": 2}}
 
 
-@pytest.mark.parametrize(("path", "expected"), [
-    (("a",), {"b": {"x": {}}, "c": {}}),
-    (("a", "x"), {"a": {"y": 2}, "b": {"x": {}}, "c": {}}),
-    (("b", "x"), {"a": {"x": 1, "y": 2}, "c": {}}),
-    (("b", "absent"), {"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}),
-    (("c", "absent"), {"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}),
-    (("a", "x", "below"), {"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}),
-    (("absent", "x"), {"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}),
-])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (("a",), {"b": {"x": {}}, "c": {}}),
+        (("a", "x"), {"a": {"y": 2}, "b": {"x": {}}, "c": {}}),
+        (("b", "x"), {"a": {"x": 1, "y": 2}, "c": {}}),
+        (("b", "absent"), {"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}),
+        (("c", "absent"), {"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}),
+        (("a", "x", "below"), {"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}),
+        (("absent", "x"), {"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}),
+    ],
+)
 def test_dropping_a_field_drops_the_parents_it_leaves_empty(path: FieldPath, expected: object) -> None:
     assert without({"a": {"x": 1, "y": 2}, "b": {"x": {}}, "c": {}}, path) == expected
 

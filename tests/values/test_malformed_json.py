@@ -1,4 +1,5 @@
 """Documents that are nested too deeply: what can be decoded of them, nevertheless."""
+
 from __future__ import annotations
 
 import json
@@ -38,7 +39,7 @@ def test_the_upper_levels_are_as_they_were(value: Any, depth: int) -> None:
 
 @given(JSON)
 def test_what_is_taken_out_can_be_put_back(value: Any) -> None:
-    data = json.dumps({"a": [value, {"b": "]}\"\\"}], "c": {}}, ensure_ascii=False).encode("utf-8", "replace")
+    data = json.dumps({"a": [value, {"b": ']}"\\'}], "c": {}}, ensure_ascii=False).encode("utf-8", "replace")
     shallow, inner = malformed_json.split(data, 1)
     assert {key: json.loads(inner[index]) for key, [index] in json.loads(shallow).items()} == json.loads(data)
 
@@ -62,16 +63,25 @@ def test_malformed_members_do_not_hide_the_others(malformed: str) -> None:
 @example(b']]{"a":[1]}')
 @example(b'{"a":[1] 2,"b":[1][2]}')
 @example(b'"a":[' + b"9" * 5000 + b"]")
-@given(st.binary() | st.text("[]{}\"\\,: a1").map(str.encode))
+@given(st.binary() | st.text('[]{}"\\,: a1').map(str.encode))
 def test_garbage_is_not_an_error(data: bytes) -> None:
     malformed_json.prune(data, 1)
     malformed_json.split(data, 1)
     list(malformed_json.split_members(data))
 
 
-@pytest.mark.parametrize("data", [
-    b'{"a":' * 10**6, b"[" * 10**6, b'\\"' * 10**6, b'"\\"' * 10**6, b'"' + b"\\" * 10**6, b"]}" * 10**6,
-], ids=lambda data: repr(data[:8]))
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"a":' * 10**6,
+        b"[" * 10**6,
+        b'\\"' * 10**6,
+        b'"\\"' * 10**6,
+        b'"' + b"\\" * 10**6,
+        b"]}" * 10**6,
+    ],
+    ids=lambda data: repr(data[:8]),
+)
 def test_it_takes_linear_time(data: bytes) -> None:
     started = time.process_time()
     malformed_json.prune(data, 1)

@@ -169,7 +169,12 @@ def test_objects_and_bodies_can_be_copied_and_sent_to_other_processes(obj: Any, 
 
 
 CONTENTS: list[dict[str, Any]] = [
-    {}, {"spec": {"a": 1}}, {"spec": None}, {"data": {"a": "b"}, "type": "Opaque"}, {"rules": [1]}, {"spec": {}, "x": 1}
+    {},
+    {"spec": {"a": 1}},
+    {"spec": None},
+    {"data": {"a": "b"}, "type": "Opaque"},
+    {"rules": [1]},
+    {"spec": {}, "x": 1},
 ]
 
 

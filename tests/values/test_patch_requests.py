@@ -1,4 +1,5 @@
 """How the desired changes become the requests to the API. They are applied here as the API does it."""
+
 from __future__ import annotations
 
 import json
@@ -76,12 +77,15 @@ def remove_foreign_finalizer(raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("status_subresource", [False, True])
-@pytest.mark.parametrize("patch", [
-    Patch(),
-    Patch({"spec": {}, "status": {}, "metadata": {}}),
-    Patch(fns=[lambda raw: None]),
-    Patch({"spec": {"field": "value"}}, fns=[lambda raw: None]),
-])
+@pytest.mark.parametrize(
+    "patch",
+    [
+        Patch(),
+        Patch({"spec": {}, "status": {}, "metadata": {}}),
+        Patch(fns=[lambda raw: None]),
+        Patch({"spec": {"field": "value"}}, fns=[lambda raw: None]),
+    ],
+)
 def test_no_changes_are_no_requests(patch: Patch, status_subresource: bool) -> None:
     assert compose(patch, BODY, status_subresource=status_subresource) == []
 
@@ -110,14 +114,17 @@ def test_the_status_is_separated_and_goes_first() -> None:
     ]
 
 
-@pytest.mark.parametrize(("patch", "subresource"), [
-    (Patch({"status": {"done": True}}), "status"),
-    (Patch({"status": None}), "status"),
-    (Patch({"spec": {"field": 1}}), None),
-    (Patch(fns=[append]), None),
-    (Patch(fns=[lambda raw: raw["status"].clear()]), "status"),
-    (Patch(fns=[lambda raw: raw.pop("status")]), "status"),
-])
+@pytest.mark.parametrize(
+    ("patch", "subresource"),
+    [
+        (Patch({"status": {"done": True}}), "status"),
+        (Patch({"status": None}), "status"),
+        (Patch({"spec": {"field": 1}}), None),
+        (Patch(fns=[append]), None),
+        (Patch(fns=[lambda raw: raw["status"].clear()]), "status"),
+        (Patch(fns=[lambda raw: raw.pop("status")]), "status"),
+    ],
+)
 def test_one_request_is_enough_for_one_endpoint(patch: Patch, subresource: str | None) -> None:
     (request,) = compose(patch, BODY, status_subresource=True)
     assert request.subresource == subresource
@@ -130,12 +137,15 @@ def test_composing_does_not_modify_the_patch() -> None:
     assert patch == {"spec": {"list": [1]}, "status": {"done": True}}
 
 
-@pytest.mark.parametrize("changes", [
-    {"patch": Patch(fns=[append])},
-    {"patch": Patch({"spec": {"field": 1}}, fns=[append])},
-    {"patch": Patch(), "finalizer": OURS, "change": FinalizerChange.ADD},
-    {"patch": Patch({"spec": {"field": 1}}), "finalizer": "one", "change": FinalizerChange.REMOVE},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"patch": Patch(fns=[append])},
+        {"patch": Patch({"spec": {"field": 1}}, fns=[append])},
+        {"patch": Patch(), "finalizer": OURS, "change": FinalizerChange.ADD},
+        {"patch": Patch({"spec": {"field": 1}}), "finalizer": "one", "change": FinalizerChange.REMOVE},
+    ],
+)
 def test_functions_and_finalizers_are_guarded_by_the_version(changes: Any) -> None:
     (request,) = compose(**changes, body=BODY, status_subresource=True)
     assert request.guarded
@@ -158,13 +168,16 @@ def test_each_guarded_request_has_its_own_version() -> None:
 
 
 @pytest.mark.parametrize("patch", [Patch(), Patch({"spec": {"field": 1}}), Patch(fns=[append])])
-@pytest.mark.parametrize(("before", "change", "after"), [
-    (None, FinalizerChange.ADD, [OURS]),
-    (["one"], FinalizerChange.ADD, ["one", OURS]),
-    ([OURS], FinalizerChange.ADD, [OURS]),
-    (["one", OURS, "two"], FinalizerChange.REMOVE, ["one", "two"]),
-    ([OURS], FinalizerChange.REMOVE, []),
-])
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        (None, FinalizerChange.ADD, [OURS]),
+        (["one"], FinalizerChange.ADD, ["one", OURS]),
+        ([OURS], FinalizerChange.ADD, [OURS]),
+        (["one", OURS, "two"], FinalizerChange.REMOVE, ["one", "two"]),
+        ([OURS], FinalizerChange.REMOVE, []),
+    ],
+)
 def test_our_finalizer_is_changed_and_others_are_kept(
     patch: Patch, before: list[str] | None, change: FinalizerChange, after: list[str]
 ) -> None:
@@ -174,14 +187,20 @@ def test_our_finalizer_is_changed_and_others_are_kept(
     assert apply(body, requests, status_subresource=True)["metadata"]["finalizers"] == after
 
 
-@pytest.mark.parametrize("patch", [
-    Patch(fns=[remove_foreign_finalizer]),
-    Patch({"metadata": {"finalizers": ["one"]}}),
-])
-@pytest.mark.parametrize(("ours", "change", "after"), [
-    (OURS, FinalizerChange.ADD, ["one", OURS]),
-    ("one", FinalizerChange.REMOVE, []),
-])
+@pytest.mark.parametrize(
+    "patch",
+    [
+        Patch(fns=[remove_foreign_finalizer]),
+        Patch({"metadata": {"finalizers": ["one"]}}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("ours", "change", "after"),
+    [
+        (OURS, FinalizerChange.ADD, ["one", OURS]),
+        ("one", FinalizerChange.REMOVE, []),
+    ],
+)
 def test_finalizers_can_be_changed_by_users_at_the_same_time(
     patch: Patch, ours: str, change: FinalizerChange, after: list[str]
 ) -> None:

@@ -97,19 +97,23 @@ def test_the_source_of_a_patch_can_be_any_mapping() -> None:
 
 # --- merging (RFC 7386) ---
 
+
 # The test cases of the appendix A of the RFC 7386, those for objects.
-@pytest.mark.parametrize(("target", "patch", "result"), [
-    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
-    ({"a": "b"}, {"a": None}, {}),
-    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
-    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-])
+@pytest.mark.parametrize(
+    ("target", "patch", "result"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
 def test_merging_as_in_the_standard(target: Any, patch: Any, result: Any) -> None:
     merge(target, patch)
     assert target == result
@@ -146,18 +150,25 @@ def test_thawing_makes_plain_mutable_copies() -> None:
 # --- JSON patches (RFC 6902) ---
 
 
-@pytest.mark.parametrize(("body", "patch", "items"), [
-    ({}, {}, []),
-    ({"a": 1}, {"a": 1}, []),
-    ({"a": 1}, {"b": None}, []),
-    ({"a": 1}, {"a": 2}, [{"op": "replace", "path": "/a", "value": 2}]),
-    ({}, {"a": 2}, [{"op": "add", "path": "/a", "value": 2}]),
-    ({"a": 1}, {"a": None}, [{"op": "remove", "path": "/a"}]),
-    ({}, {"metadata": {"labels": {"x": "y"}}}, [{"op": "add", "path": "/metadata", "value": {"labels": {"x": "y"}}}]),
-    ({"a": {}}, {"a": {"my.domain/x": 1}}, [{"op": "add", "path": "/a/my.domain~1x", "value": 1}]),
-    ({"a": {"~/": 1}}, {"a": {"~/": 2}}, [{"op": "replace", "path": "/a/~0~1", "value": 2}]),
-    ({"a": {"~1": 1}}, {"a": {"~1": None}}, [{"op": "remove", "path": "/a/~01"}]),
-])
+@pytest.mark.parametrize(
+    ("body", "patch", "items"),
+    [
+        ({}, {}, []),
+        ({"a": 1}, {"a": 1}, []),
+        ({"a": 1}, {"b": None}, []),
+        ({"a": 1}, {"a": 2}, [{"op": "replace", "path": "/a", "value": 2}]),
+        ({}, {"a": 2}, [{"op": "add", "path": "/a", "value": 2}]),
+        ({"a": 1}, {"a": None}, [{"op": "remove", "path": "/a"}]),
+        (
+            {},
+            {"metadata": {"labels": {"x": "y"}}},
+            [{"op": "add", "path": "/metadata", "value": {"labels": {"x": "y"}}}],
+        ),
+        ({"a": {}}, {"a": {"my.domain/x": 1}}, [{"op": "add", "path": "/a/my.domain~1x", "value": 1}]),
+        ({"a": {"~/": 1}}, {"a": {"~/": 2}}, [{"op": "replace", "path": "/a/~0~1", "value": 2}]),
+        ({"a": {"~1": 1}}, {"a": {"~1": None}}, [{"op": "remove", "path": "/a/~01"}]),
+    ],
+)
 def test_json_patches_are_minimal_and_escaped(body: Any, patch: Any, items: list[Any]) -> None:
     assert Patch(patch, body=body).as_json_patch() == items
 

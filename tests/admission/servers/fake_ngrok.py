@@ -5,6 +5,7 @@ A stand-in for the program of ngrok: it says and does what the library expects o
 What it was started with, and which tunnels were requested, is written to the file next to it. It exits when there is
 a file named ``exit`` next to it.
 """
+
 from __future__ import annotations
 
 import http.server

@@ -1,4 +1,5 @@
 """What servers have inside of an operator: the client of the API."""
+
 from __future__ import annotations
 
 import contextlib

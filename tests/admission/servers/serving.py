@@ -1,4 +1,5 @@
 """What the tests of servers share: a server in the background, clients of it, and a function that answers reviews."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,12 +38,12 @@ class Reviewer:
         self.cancelled = asyncio.Event()
 
     async def __call__(
-            self,
-            request: Mapping[str, Any],
-            *,
-            webhook: str | None = None,
-            headers: Mapping[str, str] | None = None,
-            sslpeer: Mapping[str, Any] | None = None,
+        self,
+        request: Mapping[str, Any],
+        *,
+        webhook: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        sslpeer: Mapping[str, Any] | None = None,
     ) -> Response:
         self.calls.append({"request": request, "webhook": webhook, "headers": headers, "sslpeer": sslpeer})
         self.started.set()
@@ -52,8 +53,11 @@ class Reviewer:
             self.cancelled.set()
             raise
         uid = request.get("request", {}).get("uid", "")
-        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-                "response": {"uid": uid, "allowed": True}}
+        return {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": {"uid": uid, "allowed": True},
+        }
 
 
 class Serving:
@@ -136,8 +140,11 @@ async def connect(**kwargs: Any) -> AsyncIterator[aiohttp.ClientSession]:
     timeout = aiohttp.ClientTimeout(total=PATIENCE)
     async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0, **kwargs)) as session:
         yield session
-        connections = [protocol.transport for protocols in session.connector._conns.values()  # type: ignore[union-attr]
-                       for protocol, *_ in protocols]
+        connections = [
+            protocol.transport
+            for protocols in session.connector._conns.values()  # type: ignore[union-attr]
+            for protocol, *_ in protocols
+        ]
     for _ in range(100):  # aiohttp does not wait for the transports
         if all(transport is None or transport.is_closing() for transport in connections):
             break
@@ -145,14 +152,14 @@ async def connect(**kwargs: Any) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def send(
-        config: WebhookClientConfig,
-        payload: Any = None,
-        *,
-        path: str = "",
-        context: ssl.SSLContext | None = None,
-        method: str = "POST",
-        session: aiohttp.ClientSession | None = None,
-        **kwargs: Any,
+    config: WebhookClientConfig,
+    payload: Any = None,
+    *,
+    path: str = "",
+    context: ssl.SSLContext | None = None,
+    method: str = "POST",
+    session: aiohttp.ClientSession | None = None,
+    **kwargs: Any,
 ) -> tuple[int, Any]:
     """
     Send a request as API servers do: to the host of the config, which is always this machine here.
@@ -192,15 +199,23 @@ async def wait_until_served(port: int) -> None:
 def make_review(uid: str = "1ca13837-ad60-4c9e-abb8-86f29d6c0e84", **fields: Any) -> dict[str, Any]:
     gvk, gvr = {"group": "kopf.dev", "version": "v1"}, {"group": "kopf.dev", "version": "v1"}
     return {
-        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "apiVersion": "admission.k8s.io/v1",
         "request": {
             "uid": uid,
-            "kind": {**gvk, "kind": "KopfExample"}, "resource": {**gvr, "resource": "kopfexamples"},
-            "requestKind": {**gvk, "kind": "KopfExample"}, "requestResource": {**gvr, "resource": "kopfexamples"},
-            "name": "kopf-example-1", "namespace": "default", "operation": "CREATE",
+            "kind": {**gvk, "kind": "KopfExample"},
+            "resource": {**gvr, "resource": "kopfexamples"},
+            "requestKind": {**gvk, "kind": "KopfExample"},
+            "requestResource": {**gvr, "resource": "kopfexamples"},
+            "name": "kopf-example-1",
+            "namespace": "default",
+            "operation": "CREATE",
             "userInfo": {"username": "admin", "uid": "admin", "groups": ["system:masters", "system:authenticated"]},
-            "object": {"apiVersion": "kopf.dev/v1", "kind": "KopfExample",
-                       "metadata": {"name": "kopf-example-1", "namespace": "default"}},
+            "object": {
+                "apiVersion": "kopf.dev/v1",
+                "kind": "KopfExample",
+                "metadata": {"name": "kopf-example-1", "namespace": "default"},
+            },
             "oldObject": None,
             "dryRun": True,
             **fields,

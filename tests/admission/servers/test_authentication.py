@@ -1,4 +1,5 @@
 """Authentication of API servers, step by step as documented: with real openssl & curl, and in Python."""
+
 from __future__ import annotations
 
 import asyncio
@@ -34,7 +35,8 @@ def find_tool(name: str) -> str:
 
 async def run(*command: str | pathlib.Path, cwd: pathlib.Path) -> str:
     process = await asyncio.create_subprocess_exec(
-        *command, cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+        *command, cwd=cwd, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
     async with asyncio.timeout(PATIENCE):
         stdout, stderr = await process.communicate()
     assert process.returncode == 0, stderr.decode()
@@ -70,22 +72,55 @@ def serve(operator: Operator, server: kopf.WebhookServer) -> None:
 
 
 async def test_with_openssl_and_curl(
-        operator: Operator, show_auth: None, calls: Calls, tmp_path: pathlib.Path, port: int,
+    operator: Operator,
+    show_auth: None,
+    calls: Calls,
+    tmp_path: pathlib.Path,
+    port: int,
 ) -> None:
     openssl, curl = find_tool("openssl"), find_tool("curl")
-    await run(openssl, "req", "-x509", "-newkey", "rsa:2048", "-keyout", "client-key.pem", "-out", "client-cert.pem",
-              "-days", "365", "-nodes", "-subj", "/CN=Example Common Name/emailAddress=example@kopf.dev", cwd=tmp_path)
+    await run(
+        openssl,
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-keyout",
+        "client-key.pem",
+        "-out",
+        "client-cert.pem",
+        "-days",
+        "365",
+        "-nodes",
+        "-subj",
+        "/CN=Example Common Name/emailAddress=example@kopf.dev",
+        cwd=tmp_path,
+    )
     (tmp_path / "review.json").write_text(json.dumps(make_review(), indent=2))
     serve(operator, kopf.WebhookServer(cafile=tmp_path / "client-cert.pem", port=port))
     await operator.launch()
     await wait_until_served(port)
 
-    output = await run(curl, "--insecure", "--cert", "client-cert.pem", "--key", "client-key.pem",
-                       f"https://ussser:passsw@localhost:{port}", "--json", "@review.json", cwd=tmp_path)
+    output = await run(
+        curl,
+        "--insecure",
+        "--cert",
+        "client-cert.pem",
+        "--key",
+        "client-key.pem",
+        f"https://ussser:passsw@localhost:{port}",
+        "--json",
+        "@review.json",
+        cwd=tmp_path,
+    )
     assert json.loads(output) == {
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "response": {"uid": "1ca13837-ad60-4c9e-abb8-86f29d6c0e84", "allowed": True,
-                     "warnings": ["SSL peer is Example Common Name."]},
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {
+            "uid": "1ca13837-ad60-4c9e-abb8-86f29d6c0e84",
+            "allowed": True,
+            "warnings": ["SSL peer is Example Common Name."],
+        },
     }
     headers, sslpeer = calls[0]
     assert headers["Host"] == f"localhost:{port}"

@@ -1,4 +1,5 @@
 """Certificates that the servers make for themselves."""
+
 from __future__ import annotations
 
 import datetime
@@ -58,12 +59,15 @@ def test_there_must_be_names(names: list[str]) -> None:
         kopf.WebhookServer.build_certificate(names)
 
 
-@pytest.mark.parametrize(("names", "expected"), [
-    (["10.0.0.1", "first.example.com", "second.example.com"], "first.example.com"),
-    (["10.0.0.1", "10.0.0.2"], "10.0.0.1"),
-    (["x" * 60 + ".example.com", "short.example.com"], "short.example.com"),  # RFC 5280: up to 64 characters
-    (["x" * 60 + ".example.com"], "kopf"),
-])
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["10.0.0.1", "first.example.com", "second.example.com"], "first.example.com"),
+        (["10.0.0.1", "10.0.0.2"], "10.0.0.1"),
+        (["x" * 60 + ".example.com", "short.example.com"], "short.example.com"),  # RFC 5280: up to 64 characters
+        (["x" * 60 + ".example.com"], "kopf"),
+    ],
+)
 def test_the_common_name(names: list[str], expected: str) -> None:
     assert get_common_name(build(*names)) == expected
 

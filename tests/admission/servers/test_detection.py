@@ -1,4 +1,5 @@
 """Automatic choice of servers & tunnels by what the cluster tells about itself."""
+
 from __future__ import annotations
 
 import contextlib
@@ -19,10 +20,16 @@ from tests.admission.servers.serving import get_port, send, serving
 
 CLUSTERS: dict[str, tuple[str, list[dict[str, Any]], str | None]] = {
     "k3d": ("v1.33.4+k3s1", [{"name": "k3d-k3s-default-server-0"}], "host.k3d.internal"),
-    "minikube": ("v1.33.1", [{"name": "minikube", "labels": {"minikube.k8s.io/name": "minikube"}}],
-                 "host.minikube.internal"),
-    "minikube with a profile": ("v1.33.1", [{"name": "a"}, {"name": "b", "labels": {"minikube.k8s.io/name": "x"}}],
-                                "host.minikube.internal"),
+    "minikube": (
+        "v1.33.1",
+        [{"name": "minikube", "labels": {"minikube.k8s.io/name": "minikube"}}],
+        "host.minikube.internal",
+    ),
+    "minikube with a profile": (
+        "v1.33.1",
+        [{"name": "a"}, {"name": "b", "labels": {"minikube.k8s.io/name": "x"}}],
+        "host.minikube.internal",
+    ),
     "docker desktop": ("v1.32.2", [{"name": "docker-desktop", "labels": {}}], "host.docker.internal"),
     "docker desktop with kind": ("v1.32.2", [{"name": "desktop-control-plane"}], "host.docker.internal"),
     "kind": ("v1.33.1", [{"name": "kind-control-plane"}], None),
@@ -34,6 +41,7 @@ CLUSTERS: dict[str, tuple[str, list[dict[str, Any]], str | None]] = {
 @contextlib.asynccontextmanager
 async def inside_cluster(version: str, nodes: list[dict[str, Any]] | None) -> AsyncIterator[APIClient]:
     """Something that looks like a cluster of a known kind; with no permission to see the nodes if there are none."""
+
     async def get_version(_: web.Request) -> web.Response:
         return web.json_response({"gitVersion": version, "major": "1", "minor": "33"})
 
@@ -96,7 +104,8 @@ async def test_auto_tunnels_need_no_tunnels_in_local_clusters() -> None:
 
 
 async def test_auto_tunnels_open_tunnels_to_other_clusters(
-        ngrok: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    ngrok: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pyngrok.conf.DEFAULT_NGROK_PATH", str(ngrok))
     async with inside_cluster("v1.33.1", []), serving(kopf.WebhookAutoTunnel(port=0, path="/root")) as running:

@@ -1,4 +1,5 @@
 """Random and mutated requests to a real operator: whatever comes, it is answered, and nothing breaks."""
+
 from __future__ import annotations
 
 import json
@@ -45,8 +46,9 @@ def mutate(review: dict[str, Any], rng: random.Random) -> dict[str, Any]:
             case "remove":
                 del target[key]
             case "swap":
-                target[key] = json.loads(json.dumps(target.get(rng.choice(list(target))) if isinstance(target, dict)
-                                                    else rng.choice(target)))
+                target[key] = json.loads(
+                    json.dumps(target.get(rng.choice(list(target))) if isinstance(target, dict) else rng.choice(target))
+                )
     return review
 
 
@@ -56,7 +58,7 @@ def make_body(rng: random.Random) -> bytes:
             return rng.randbytes(rng.randint(0, 200))
         case "cut":
             data = json.dumps(make_review()).encode()
-            return data[:rng.randint(0, len(data))]
+            return data[: rng.randint(0, len(data))]
         case "bytes":
             mutable = bytearray(json.dumps(make_review()).encode())
             for _ in range(rng.randint(1, 5)):

@@ -1,4 +1,5 @@
 """The manifests of the documentation: what is written there, works."""
+
 from __future__ import annotations
 
 import asyncio
@@ -41,8 +42,9 @@ async def test_the_operator_works_with_the_documented_permissions(created: str) 
         if created == "in advance":
             meta = {"namespace": "default", "name": "my-operator-webhook-certs"}
             data = {"tls.crt": "", "tls.key": ""}
-            cluster.apply({
-                "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": meta, "data": data})
+            cluster.apply(
+                {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": meta, "data": data}
+            )
         permit_discovery(cluster)
         token = cluster.create_token("default", "my-operator")
         registry = kopf.OperatorRegistry()
@@ -63,7 +65,8 @@ async def test_the_operator_works_with_the_documented_permissions(created: str) 
             settings.peering.standalone = True
             settings.admission.managed = "my-operator.example.com"
             settings.admission.server = kopf.WebhookServiceServer(
-                "my-operator", namespace="default", addr="127.0.0.1", port=port)
+                "my-operator", namespace="default", addr="127.0.0.1", port=port
+            )
 
         operator.configure = configure
         await operator.launch()
@@ -74,8 +77,9 @@ async def test_the_operator_works_with_the_documented_permissions(created: str) 
                         await operator.wait()
                     await asyncio.sleep(0.02)
             with pytest.raises(Refused, match="Never!"):
-                await api.request("POST", OBJECTS, {
-                    "apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj"}})
+                await api.request(
+                    "POST", OBJECTS, {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "obj"}}
+                )
         finally:
             await operator.stop()
 
@@ -83,16 +87,30 @@ async def test_the_operator_works_with_the_documented_permissions(created: str) 
 def permit_discovery(cluster: LocalCluster) -> None:
     """What every operator needs to find the handled resources, besides webhooks."""
     meta = {"name": "my-operator"}
-    cluster.apply({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": meta, "rules": [
-            {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
-             "verbs": ["list", "watch"]},
-            {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
-        ]})
-    cluster.apply({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": meta,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "my-operator"},
-        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "my-operator"}]})
+    cluster.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": meta,
+            "rules": [
+                {
+                    "apiGroups": ["apiextensions.k8s.io"],
+                    "resources": ["customresourcedefinitions"],
+                    "verbs": ["list", "watch"],
+                },
+                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
+            ],
+        }
+    )
+    cluster.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "my-operator"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "my-operator"}],
+        }
+    )
 
 
 async def has_webhooks(api: Any) -> bool:

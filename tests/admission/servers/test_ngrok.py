@@ -1,4 +1,5 @@
 """Tunnels by ngrok: with the real library, and a stand-in for the program, as the service is not for tests."""
+
 from __future__ import annotations
 
 import json

@@ -1,4 +1,5 @@
 """Servers in operators: real admission by the cluster, over HTTPS, by managed configurations."""
+
 from __future__ import annotations
 
 import asyncio
@@ -57,13 +58,15 @@ async def wait_for_webhooks(api: API, condition: Any = bool) -> list[dict[str, A
 
 
 async def create(api: API, name: str) -> None:
-    await api.request("POST", OBJECTS, {
-        "apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name}})
+    await api.request("POST", OBJECTS, {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name}})
 
 
 def count_creations(cluster: LocalCluster) -> dict[int, int]:
-    return {code: count for (verb, resource, code), count in cluster.counters.items()
-            if verb == "create" and resource == "kopfexamples"}
+    return {
+        code: count
+        for (verb, resource, code), count in cluster.counters.items()
+        if verb == "create" and resource == "kopfexamples"
+    }
 
 
 async def test_admission_by_the_server(operator: Operator, check: None, api: API, calls: Calls) -> None:
@@ -77,7 +80,10 @@ async def test_admission_by_the_server(operator: Operator, check: None, api: API
 
 
 async def test_renewals_under_load_lose_nothing(
-        operator: Operator, check: None, api: API, cluster: LocalCluster,
+    operator: Operator,
+    check: None,
+    api: API,
+    cluster: LocalCluster,
 ) -> None:
     """Each creation is reviewed, and the failure of a review would be the failure of the creation."""
     use(operator, ShortLivedServer(port=0))
@@ -85,7 +91,7 @@ async def test_renewals_under_load_lose_nothing(
     first = (await wait_for_webhooks(api))[0]["clientConfig"]["caBundle"]
     loads = [asyncio.create_task(create_many(api, str(n))) for n in range(4)]
     try:
-        second = (await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"]["caBundle"] != first))
+        second = await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"]["caBundle"] != first)
         bundle = second[0]["clientConfig"]["caBundle"]
         # The next change is in the second round, when the first certificate is already not in use for long.
         third = await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"]["caBundle"] != bundle)
@@ -110,7 +116,10 @@ async def create_many(api: API, prefix: str) -> None:
 
 
 async def test_rolling_restarts_lose_nothing(
-        registry: kopf.OperatorRegistry, operator: Operator, api: API, cluster: LocalCluster,
+    registry: kopf.OperatorRegistry,
+    operator: Operator,
+    api: API,
+    cluster: LocalCluster,
 ) -> None:
     """Two operators behind one service are replaced by two others, one by one, as in deployments."""
     kopf.on.validate("kopfexamples", registry=registry, persistent=True, id="check")(lambda **_: None)

@@ -1,4 +1,5 @@
 """The options of the servers: where they listen, how they are reached, whom they trust, and who trusts them."""
+
 from __future__ import annotations
 
 import asyncio
@@ -114,8 +115,9 @@ def test_free_ports_that_are_taken_at_another_address(monkeypatch: pytest.Monkey
             real_bind(sock, (host, port or next(chosen, 0)))
 
         monkeypatch.setattr("socket.socket.bind", bind)
-        monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [
-            (*info, ("127.0.0.1", 0)), (*info, ("127.0.0.2", 0))])
+        monkeypatch.setattr(
+            "socket.getaddrinfo", lambda *_, **__: [(*info, ("127.0.0.1", 0)), (*info, ("127.0.0.2", 0))]
+        )
         first, second = open_sockets("any", 0)
         with first, second:
             assert first.getsockname()[1] == second.getsockname()[1] != taken
@@ -129,12 +131,16 @@ async def test_a_busy_port_is_explained() -> None:
                 pass
 
 
-@pytest.mark.parametrize(("options", "host", "names", "is_open"), [
-    ({"addr": "127.0.0.1"}, "127.0.0.1", ["127.0.0.1"], False),
-    ({"addr": "0.0.0.0"}, "127.0.0.1", ["127.0.0.1"], True),  # neither URLs nor certificates can have 0.0.0.0
-    ({"host": "somewhere.example.com"}, "somewhere.example.com", ["somewhere.example.com", "localhost"], True),
-    ({"addr": "127.0.0.1", "host": "a.example.com"}, "a.example.com", ["a.example.com", "127.0.0.1"], False),
-], ids=str)
+@pytest.mark.parametrize(
+    ("options", "host", "names", "is_open"),
+    [
+        ({"addr": "127.0.0.1"}, "127.0.0.1", ["127.0.0.1"], False),
+        ({"addr": "0.0.0.0"}, "127.0.0.1", ["127.0.0.1"], True),  # neither URLs nor certificates can have 0.0.0.0
+        ({"host": "somewhere.example.com"}, "somewhere.example.com", ["somewhere.example.com", "localhost"], True),
+        ({"addr": "127.0.0.1", "host": "a.example.com"}, "a.example.com", ["a.example.com", "127.0.0.1"], False),
+    ],
+    ids=str,
+)
 async def test_addresses_and_hosts(options: dict[str, str], host: str, names: list[str], is_open: bool) -> None:
     async with serving(kopf.WebhookServer(port=0, **options)) as running:  # type: ignore[arg-type]
         config = running.configs[0]
@@ -288,7 +294,8 @@ async def test_the_missing_library_is_explained_at_the_start(monkeypatch: pytest
 
 
 async def test_the_missing_library_is_not_needed_otherwise(
-        monkeypatch: pytest.MonkeyPatch, files: Files,
+    monkeypatch: pytest.MonkeyPatch,
+    files: Files,
 ) -> None:
     monkeypatch.setitem(sys.modules, "kopf._admission.servers.certificates", None)
     monkeypatch.delattr("kopf._admission.servers.certificates")
@@ -351,7 +358,8 @@ async def test_the_default_trust_chain_without_a_ca(files: Files, tmp_path: path
 async def test_the_dump_is_the_exact_copy_of_the_ca(files: Files, tmp_path: pathlib.Path) -> None:
     files.ca.write_bytes(b"# comment\n" + files.ca.read_bytes() + b"\n\n")
     server = kopf.WebhookServer(
-        port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca, cadump=tmp_path / "dump.pem")
+        port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca, cadump=tmp_path / "dump.pem"
+    )
     async with serving(server) as running:
         assert (tmp_path / "dump.pem").read_bytes() == files.ca.read_bytes()
         assert get_bundle(running.configs[0]).encode() == files.ca.read_bytes()
@@ -360,13 +368,16 @@ async def test_the_dump_is_the_exact_copy_of_the_ca(files: Files, tmp_path: path
 async def test_both_kinds_of_the_ca_are_joined(files: Files, authority: Authority) -> None:
     second = Authority("second")
     server = kopf.WebhookServer(
-        port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca, cadata=second.pem)
+        port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca, cadata=second.pem
+    )
     async with serving(server) as running:
         assert get_bundle(running.configs[0]).encode() == second.pem + authority.pem
 
 
 async def test_a_ca_of_a_generated_certificate_is_warned_of(
-        authority: Authority, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture,
+    authority: Authority,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving(kopf.WebhookServer(port=0, cadata=authority.pem, cadump=tmp_path / "dump.pem")) as running:
         assert get_bundle(running.configs[0]).encode() == authority.pem
@@ -390,8 +401,13 @@ async def test_a_ready_made_context_with_other_options(files: Files, tmp_path: p
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     reviewer = Reviewer()
     server = kopf.WebhookServer(
-        port=0, context=context, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca,
-        verify_cafile=client.ca)
+        port=0,
+        context=context,
+        certfile=files.certificate,
+        pkeyfile=files.key,
+        cafile=files.ca,
+        verify_cafile=client.ca,
+    )
     async with serving(server, reviewer) as running:
         peer = trust(running.configs[0], certfile=client.certificate, keyfile=client.key)
         assert (await send(running.configs[0], context=peer))[0] == 200
@@ -479,7 +495,8 @@ async def test_client_certificates_can_be_left_alone(tmp_path: pathlib.Path, cli
 
 
 async def test_the_ca_bundle_is_for_clients_too_if_there_is_nothing_else(
-        tmp_path: pathlib.Path, clients: Authority,
+    tmp_path: pathlib.Path,
+    clients: Authority,
 ) -> None:
     files = clients.write(tmp_path / "tls", "localhost")
     options: dict[str, Any] = {"certfile": files.certificate, "pkeyfile": files.key, "cafile": files.ca}
@@ -493,18 +510,28 @@ async def test_the_ca_bundle_is_for_clients_too_if_there_is_nothing_else(
             await send_with_certificate(running.configs[0], clients, tmp_path)
 
 
-@pytest.mark.parametrize(("options", "cls", "error"), [
-    ({"addr": "192.0.2.1"}, OSError, "cannot listen at 192.0.2.1"),
-    *[({"certfile": "cert.pem", "pkeyfile": "key.pem", option: "absent.pem"}, FileNotFoundError, r"absent\.pem")
-      for option in ("certfile", "pkeyfile", "cafile", "verify_cafile")],
-    ({"certfile": "cert.pem", "pkeyfile": "../others/key.pem"}, ValueError, "do not fit together"),
-    ({"pkeyfile": "key.pem"}, ValueError, "no certfile="),
-    ({"verify_mode": ssl.CERT_REQUIRED}, ValueError, "nothing to verify them with"),
-    ({"verify_cadata": "not a certificate"}, ValueError, "to verify the clients with"),
-], ids=str)
+@pytest.mark.parametrize(
+    ("options", "cls", "error"),
+    [
+        ({"addr": "192.0.2.1"}, OSError, "cannot listen at 192.0.2.1"),
+        *[
+            ({"certfile": "cert.pem", "pkeyfile": "key.pem", option: "absent.pem"}, FileNotFoundError, r"absent\.pem")
+            for option in ("certfile", "pkeyfile", "cafile", "verify_cafile")
+        ],
+        ({"certfile": "cert.pem", "pkeyfile": "../others/key.pem"}, ValueError, "do not fit together"),
+        ({"pkeyfile": "key.pem"}, ValueError, "no certfile="),
+        ({"verify_mode": ssl.CERT_REQUIRED}, ValueError, "nothing to verify them with"),
+        ({"verify_cadata": "not a certificate"}, ValueError, "to verify the clients with"),
+    ],
+    ids=str,
+)
 async def test_what_cannot_be_served_is_explained(
-        files: Files, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
-        options: dict[str, Any], cls: type[Exception], error: str,
+    files: Files,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    cls: type[Exception],
+    error: str,
 ) -> None:
     Authority().write(tmp_path / "others", "localhost")
     monkeypatch.chdir(files.ca.parent)

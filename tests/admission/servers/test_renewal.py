@@ -1,4 +1,5 @@
 """Renewals: certificates change, by themselves or in the files, and nobody notices."""
+
 from __future__ import annotations
 
 import asyncio
@@ -133,8 +134,7 @@ def files(tmp_path: pathlib.Path, authority: Authority) -> Files:
 
 
 def make_server(files: Files, **options: Any) -> ImpatientServer:
-    return ImpatientServer(
-        port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca, **options)
+    return ImpatientServer(port=0, certfile=files.certificate, pkeyfile=files.key, cafile=files.ca, **options)
 
 
 async def test_files_are_renewed_under_load(authority: Authority, files: Files, tmp_path: pathlib.Path) -> None:
@@ -184,7 +184,10 @@ async def test_only_the_bundle_is_changed(files: Files, tmp_path: pathlib.Path) 
 
 
 async def test_broken_files_are_not_used(
-        authority: Authority, files: Files, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture,
+    authority: Authority,
+    files: Files,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving(make_server(files)) as running:
         before = await get_served_certificate(running.configs[0])
@@ -202,7 +205,9 @@ async def test_broken_files_are_not_used(
 
 
 async def test_dumps_that_fail_do_no_harm(
-        files: Files, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture,
+    files: Files,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     (tmp_path / "dumps").mkdir()
     async with serving(make_server(files, cadump=tmp_path / "dumps" / "ca.pem")) as running:
@@ -247,8 +252,9 @@ async def test_authorities_of_clients_are_replaced(files: Files, tmp_path: pathl
     (tmp_path / "clients.pem").write_bytes(first.ca.read_bytes())
     reviewer = Reviewer()
     async with serving(make_server(files, verify_cafile=tmp_path / "clients.pem"), reviewer) as running:
-        contexts = [trust(running.configs[0], certfile=client.certificate, keyfile=client.key)
-                    for client in (first, second)]
+        contexts = [
+            trust(running.configs[0], certfile=client.certificate, keyfile=client.key) for client in (first, second)
+        ]
         assert (await send(running.configs[0], context=contexts[0]))[0] == 200
         (tmp_path / "clients.pem").write_bytes(second.ca.read_bytes())
         async with asyncio.timeout(PATIENCE):

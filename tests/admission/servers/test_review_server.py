@@ -1,4 +1,5 @@
 """The server of reviews: they come in, responses go out, and whatever else comes does no harm."""
+
 from __future__ import annotations
 
 import asyncio
@@ -81,26 +82,32 @@ async def read_status(reader: asyncio.StreamReader) -> int:
 async def test_the_payload_and_the_response(served: Served, reviewer: Reviewer) -> None:
     status, response = await send(served.config, make_review("abc"))
     assert status == 200
-    assert response == {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-                        "response": {"uid": "abc", "allowed": True}}
+    assert response == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": "abc", "allowed": True},
+    }
     assert reviewer.calls[0]["request"] == make_review("abc")
 
 
-@pytest.mark.parametrize(("root", "path", "webhook"), [
-    ("", "", None),
-    ("", "/", None),
-    ("", "/handler1", "handler1"),
-    ("", "/handler1/", "handler1"),
-    ("", "/parent/child", "parent/child"),
-    ("", "/parent%2Fchild", "parent/child"),
-    ("", "/fn/spec.field", "fn/spec.field"),
-    ("", "/%D0%B8%D0%BC%D1%8F", "имя"),
-    ("", "/handler1?timeout=10s", "handler1"),
-    ("/root", "/root", None),
-    ("/root", "/root/", None),
-    ("/root", "/root/handler1", "handler1"),
-    ("/a/b", "/a/b/handler1", "handler1"),
-])
+@pytest.mark.parametrize(
+    ("root", "path", "webhook"),
+    [
+        ("", "", None),
+        ("", "/", None),
+        ("", "/handler1", "handler1"),
+        ("", "/handler1/", "handler1"),
+        ("", "/parent/child", "parent/child"),
+        ("", "/parent%2Fchild", "parent/child"),
+        ("", "/fn/spec.field", "fn/spec.field"),
+        ("", "/%D0%B8%D0%BC%D1%8F", "имя"),
+        ("", "/handler1?timeout=10s", "handler1"),
+        ("/root", "/root", None),
+        ("/root", "/root/", None),
+        ("/root", "/root/handler1", "handler1"),
+        ("/a/b", "/a/b/handler1", "handler1"),
+    ],
+)
 async def test_webhooks_are_in_the_path(root: str, path: str, webhook: str | None, reviewer: Reviewer) -> None:
     async with serve(reviewer, path=root) as served:
         url = yarl.URL(f"{served.config['url']}{path}", encoded=True)
@@ -124,14 +131,17 @@ async def test_there_is_no_peer_without_tls(served: Served, reviewer: Reviewer) 
     assert reviewer.calls[0]["sslpeer"] is None
 
 
-@pytest.mark.parametrize(("content_type", "expected"), [
-    ("application/json", 200),
-    ("Application/JSON; charset=utf-8", 200),
-    ("application/vnd.example+json", 200),
-    ("application/x-www-form-urlencoded", 415),  # what browsers send with no permission
-    ("text/plain", 415),
-    ("application/jsonx", 415),
-])
+@pytest.mark.parametrize(
+    ("content_type", "expected"),
+    [
+        ("application/json", 200),
+        ("Application/JSON; charset=utf-8", 200),
+        ("application/vnd.example+json", 200),
+        ("application/x-www-form-urlencoded", 415),  # what browsers send with no permission
+        ("text/plain", 415),
+        ("application/jsonx", 415),
+    ],
+)
 async def test_only_documents_in_json_are_accepted(served: Served, content_type: str, expected: int) -> None:
     data = json.dumps(make_review()).encode()
     status, _ = await send(served.config, data=data, headers={"Content-Type": content_type})
@@ -142,7 +152,7 @@ async def test_chunked_bodies(served: Served, reviewer: Reviewer) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         data = json.dumps(make_review()).encode()
         for start in range(0, len(data), 100):
-            yield data[start:start + 100]
+            yield data[start : start + 100]
 
     status, _ = await send(served.config, data=chunks())
     assert status == 200
@@ -164,7 +174,8 @@ async def test_thousands_of_parallel_reviews(served: Served, reviewer: Reviewer)
         reviewer.allowed_to_finish.set()
         outcomes = await asyncio.gather(*tasks)
     assert [(status, response["response"]["uid"]) for status, response in outcomes] == [
-        (200, str(n)) for n in range(2000)]
+        (200, str(n)) for n in range(2000)
+    ]
 
 
 # --- what is refused ---
@@ -185,9 +196,22 @@ async def test_other_methods_are_refused(served: Served, reviewer: Reviewer, met
     assert not reviewer.calls
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"{", b"\xff\xfe", b'{"a": NaN}', b"[]", b"null", b'"text"', b"123", b"[" * 100_000, b'{"a":' * 100_000,
-], ids=lambda data: repr(data[:10]))
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b'{"a": NaN}',
+        b"[]",
+        b"null",
+        b'"text"',
+        b"123",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+    ],
+    ids=lambda data: repr(data[:10]),
+)
 async def test_what_is_not_a_document_is_refused(served: Served, reviewer: Reviewer, data: bytes) -> None:
     status, text = await send(served.config, data=data)
     assert status == 400
@@ -201,10 +225,13 @@ async def test_compressed_bodies_are_refused(served: Served) -> None:
     assert status == 400
 
 
-@pytest.mark.parametrize(("error", "status"), [
-    (MalformedReviewError("It is wrong."), 400),
-    (UnknownWebhookError("There is none."), 404),
-])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MalformedReviewError("It is wrong."), 400),
+        (UnknownWebhookError("There is none."), 404),
+    ],
+)
 async def test_refusals_by_the_operator(error: Exception, status: int, caplog: pytest.LogCaptureFixture) -> None:
     async def fn(*_: Any, **__: Any) -> Any:
         raise error
@@ -279,7 +306,8 @@ async def test_those_who_are_silent_with_tls_are_disconnected(is_secure: bool, r
     async with serve(reviewer, context, opening_timeout=0.3) as served:
         server_hostname = "localhost" if is_secure else None
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", served.port, ssl=client, server_hostname=server_hostname)
+            "127.0.0.1", served.port, ssl=client, server_hostname=server_hostname
+        )
         assert await read_status(reader) == 0
         writer.close()
 
@@ -316,8 +344,9 @@ async def test_those_who_send_no_body_are_refused(reviewer: Reviewer) -> None:
     assert not reviewer.calls
 
 
-async def test_those_who_leave_in_the_middle(served: Served, reviewer: Reviewer,
-                                             caplog: pytest.LogCaptureFixture) -> None:
+async def test_those_who_leave_in_the_middle(
+    served: Served, reviewer: Reviewer, caplog: pytest.LogCaptureFixture
+) -> None:
     for data in [b"POST", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"]:
         _, writer = await served.open()
         writer.write(data)
@@ -328,19 +357,23 @@ async def test_those_who_leave_in_the_middle(served: Served, reviewer: Reviewer,
     assert len(reviewer.calls) == 1
 
 
-@pytest.mark.parametrize("garbage", [
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS where there is none
-    b"\x00\x01\x02\x03\r\n\r\n",
-    b"POST / HTTP/9.9\r\n\r\n",
-    b"POST / HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
-    b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n",
-    b"POST /%zz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-    b"POST //\\[x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-    b"POST http://[:x/ HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-    b"X" * 100_000,
-    b"POST / HTTP/1.1\r\n" + b"X-Header: x\r\n" * 10_000 + b"\r\n",
-], ids=lambda data: repr(data[:30]))
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS where there is none
+        b"\x00\x01\x02\x03\r\n\r\n",
+        b"POST / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: abc\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZZ\r\n",
+        b"POST /%zz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        b"POST //\\[x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        b"POST http://[:x/ HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        b"X" * 100_000,
+        b"POST / HTTP/1.1\r\n" + b"X-Header: x\r\n" * 10_000 + b"\r\n",
+    ],
+    ids=lambda data: repr(data[:30]),
+)
 async def test_garbage_is_refused_quietly(served: Served, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
     reader, writer = await served.open()
     writer.write(garbage)

@@ -1,4 +1,5 @@
 """The rotation of certificates: years in no time, as it is only a matter of decisions."""
+
 from __future__ import annotations
 
 import datetime
@@ -29,6 +30,7 @@ def make_issue(clock: Clock, lifetime: datetime.timedelta = 360 * DAY) -> Callab
     def issue(names: Sequence[str]) -> Certificate:
         pem = f"certificate {next(numbers)}\n".encode()
         return Certificate(pem, b"key of " + pem, tuple(names), clock.now, clock.now + lifetime)
+
     return issue
 
 

@@ -1,4 +1,5 @@
 """In-cluster servers: behind a service, with the certificates that all replicas share in a secret."""
+
 from __future__ import annotations
 
 import asyncio
@@ -49,9 +50,16 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 
 def make_server(cls: type[kopf.WebhookServiceServer] = Server, **options: Any) -> kopf.WebhookServiceServer:
-    return cls("my-operator", namespace="default", **{
-        "addr": "127.0.0.1", "port": find_free_port(), "file_check_interval": 0.1, **options,
-    })
+    return cls(
+        "my-operator",
+        namespace="default",
+        **{
+            "addr": "127.0.0.1",
+            "port": find_free_port(),
+            "file_check_interval": 0.1,
+            **options,
+        },
+    )
 
 
 async def call(config: WebhookClientConfig, server: kopf.WebhookServiceServer, path: str = "") -> int:
@@ -95,7 +103,9 @@ async def test_options(cluster: LocalCluster) -> None:
         config = running.configs[0]
         assert config["service"] == {"namespace": "default", "name": "my-operator", "port": 8443, "path": "/hooks"}
         assert set(certificates.read(get_bundle(config).encode(), b"").names) == {
-            "my-operator.default.svc", "example.com"}
+            "my-operator.default.svc",
+            "example.com",
+        }
         assert await call(config, server, "/handler1") == 200
         assert await read_secret(api, f"{SECRETS}/other")
         with pytest.raises(APINotFoundError):
@@ -111,7 +121,9 @@ async def test_all_addresses_are_listened_at_by_default(cluster: LocalCluster) -
 
 
 async def test_the_namespace_of_the_pod(
-        cluster: LocalCluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "namespace").write_text("default\n")
     monkeypatch.setattr(service, "SERVICE_ACCOUNT_PATH", str(tmp_path))
@@ -123,7 +135,9 @@ async def test_the_namespace_of_the_pod(
 
 
 async def test_the_namespace_must_be_known(
-        cluster: LocalCluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    cluster: LocalCluster,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service, "SERVICE_ACCOUNT_PATH", str(tmp_path))
     async with inside_operator(cluster):
@@ -163,8 +177,12 @@ async def configure(api: APIClient, config: WebhookClientConfig) -> None:
     client_config = {**config, "service": {**target, "path": "/handler1"}}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["configmaps"]}
     webhook = {
-        "name": "handler1.kopf.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-        "clientConfig": client_config, "rules": [rule], "failurePolicy": "Fail",
+        "name": "handler1.kopf.dev",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": client_config,
+        "rules": [rule],
+        "failurePolicy": "Fail",
     }
     path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     try:
@@ -262,10 +280,14 @@ async def test_certificates_of_others_are_used_and_followed(cluster: LocalCluste
     certificate, key = authority.sign("my-operator.default.svc")
     server = make_server()
     async with inside_operator(cluster) as api:
-        await api.post(SECRETS, payload={
-            "metadata": {"name": "my-operator-webhook-certs"}, "type": "kubernetes.io/tls",
-            "data": encode(tls_crt=certificate, tls_key=key, ca_crt=authority.pem),
-        })
+        await api.post(
+            SECRETS,
+            payload={
+                "metadata": {"name": "my-operator-webhook-certs"},
+                "type": "kubernetes.io/tls",
+                "data": encode(tls_crt=certificate, tls_key=key, ca_crt=authority.pem),
+            },
+        )
         async with serving(server) as running:
             assert get_bundle(running.configs[0]).encode() == authority.pem
             assert await call(running.configs[0], server) == 200
@@ -284,8 +306,13 @@ async def test_certificates_of_others_are_used_and_followed(cluster: LocalCluste
 async def test_certificates_of_others_with_no_authority(cluster: LocalCluster) -> None:
     certificate, key = Authority().sign("my-operator.default.svc")
     async with inside_operator(cluster) as api:
-        await api.post(SECRETS, payload={
-            "metadata": {"name": "my-operator-webhook-certs"}, "data": encode(tls_crt=certificate, tls_key=key)})
+        await api.post(
+            SECRETS,
+            payload={
+                "metadata": {"name": "my-operator-webhook-certs"},
+                "data": encode(tls_crt=certificate, tls_key=key),
+            },
+        )
         async with serving(make_server()) as running:
             assert "caBundle" not in running.configs[0]
 
@@ -293,10 +320,14 @@ async def test_certificates_of_others_with_no_authority(cluster: LocalCluster) -
 async def test_empty_secrets_are_filled(cluster: LocalCluster) -> None:
     """They can be deployed in advance, so that operators need no permission to create secrets."""
     async with inside_operator(cluster) as api:
-        await api.post(SECRETS, payload={
-            "metadata": {"name": "my-operator-webhook-certs"}, "type": "kubernetes.io/tls",
-            "data": {"tls.crt": "", "tls.key": ""},
-        })
+        await api.post(
+            SECRETS,
+            payload={
+                "metadata": {"name": "my-operator-webhook-certs"},
+                "type": "kubernetes.io/tls",
+                "data": {"tls.crt": "", "tls.key": ""},
+            },
+        )
         server = make_server()
         async with serving(server) as running:
             assert await call(running.configs[0], server) == 200
@@ -312,11 +343,18 @@ async def test_deleted_secrets_are_made_anew(cluster: LocalCluster) -> None:
         assert decode(await read_secret(api), "tls.crt")
 
 
-@pytest.mark.parametrize("data", [
-    {"tls.crt": "Z2FyYmFnZQ=="}, {"next.crt": "Z2FyYmFnZQ=="},
-], ids=json.dumps)
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"tls.crt": "Z2FyYmFnZQ=="},
+        {"next.crt": "Z2FyYmFnZQ=="},
+    ],
+    ids=json.dumps,
+)
 async def test_broken_secrets_are_made_anew(
-        cluster: LocalCluster, data: dict[str, Any], caplog: pytest.LogCaptureFixture,
+    cluster: LocalCluster,
+    data: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with inside_operator(cluster) as api:
         async with serving(make_server()) as running:
@@ -385,19 +423,31 @@ async def test_documented_permissions_are_enough() -> None:
     async with LocalCluster(authorization="rbac") as cluster:
         meta = {"namespace": "default", "name": "x"}
         cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
-        cluster.apply({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta,
-            "rules": [
-                {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-                {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["my-operator-webhook-certs"],
-                 "verbs": ["get", "patch"]},
-            ],
-        })
-        cluster.apply({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta,
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "x"},
-            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "x"}],
-        })
+        cluster.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "Role",
+                "metadata": meta,
+                "rules": [
+                    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+                    {
+                        "apiGroups": [""],
+                        "resources": ["secrets"],
+                        "resourceNames": ["my-operator-webhook-certs"],
+                        "verbs": ["get", "patch"],
+                    },
+                ],
+            }
+        )
+        cluster.apply(
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": meta,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "x"},
+                "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "x"}],
+            }
+        )
         async with inside_operator(cluster, cluster.create_token("default", "x")):
             async with serving(make_server()) as first:
                 pass

@@ -42,42 +42,54 @@ def everywhere(*rules: Any, subject: str = "User/joe") -> Policy:
     return Policy(cluster_roles=[role("r", *rules)], cluster_role_bindings=[binding("b", "ClusterRole", "r", subject)])
 
 
-@pytest.mark.parametrize(("granted", "asked", "allowed"), [
-    (rule("get", "pods"), Attributes("get", "", "pods", namespace="ns", name="x"), True),
-    (rule("get", "pods"), Attributes("list", "", "pods", namespace="ns"), False),
-    (rule("*", "pods"), Attributes("list", "", "pods", namespace="ns"), True),
-    (rule("get", "pods"), Attributes("get", "apps", "pods", namespace="ns"), False),
-    (rule("get", "pods", "*"), Attributes("get", "apps", "pods", namespace="ns"), True),
-    (rule("get", "*"), Attributes("get", "", "secrets"), True),
-    (rule("get", "*"), Attributes("get", "", "pods", "log"), True),
-    (rule("get", "pods"), Attributes("get", "", "pods", "log"), False),
-    (rule("get", "pods/log"), Attributes("get", "", "pods", "log"), True),
-    (rule("get", "pods/log"), Attributes("get", "", "pods"), False),
-    (rule("get", "*/status"), Attributes("get", "", "pods", "status"), True),
-    (rule("get", "*/status"), Attributes("get", "", "pods", "log"), False),
-    (rule("get", "*/status"), Attributes("get", "", "pods"), False),
-    (rule("get", "pods/*"), Attributes("get", "", "pods", "log"), False),
-    (rule("get", "pods", names="a b"), Attributes("get", "", "pods", name="b"), True),
-    (rule("get", "pods", names="a b"), Attributes("get", "", "pods", name="c"), False),
-    (rule("list", "pods", names="a b"), Attributes("list", "", "pods"), False),
-    (rule("get", paths="/metrics"), Attributes("get", path="/metrics"), True),
-    (rule("get", paths="/metrics"), Attributes("get", path="/metrics/x"), False),
-    (rule("get", paths="/metrics/*"), Attributes("get", path="/metrics/x"), True),
-    (rule("get", paths="*"), Attributes("get", path="/anything"), True),
-    (rule("post", paths="*"), Attributes("get", path="/anything"), False),
-    (rule("get", paths="*"), Attributes("get", "", "pods"), False),
-    (rule("get", "*", "*"), Attributes("get", path="/metrics"), False),
-])
+@pytest.mark.parametrize(
+    ("granted", "asked", "allowed"),
+    [
+        (rule("get", "pods"), Attributes("get", "", "pods", namespace="ns", name="x"), True),
+        (rule("get", "pods"), Attributes("list", "", "pods", namespace="ns"), False),
+        (rule("*", "pods"), Attributes("list", "", "pods", namespace="ns"), True),
+        (rule("get", "pods"), Attributes("get", "apps", "pods", namespace="ns"), False),
+        (rule("get", "pods", "*"), Attributes("get", "apps", "pods", namespace="ns"), True),
+        (rule("get", "*"), Attributes("get", "", "secrets"), True),
+        (rule("get", "*"), Attributes("get", "", "pods", "log"), True),
+        (rule("get", "pods"), Attributes("get", "", "pods", "log"), False),
+        (rule("get", "pods/log"), Attributes("get", "", "pods", "log"), True),
+        (rule("get", "pods/log"), Attributes("get", "", "pods"), False),
+        (rule("get", "*/status"), Attributes("get", "", "pods", "status"), True),
+        (rule("get", "*/status"), Attributes("get", "", "pods", "log"), False),
+        (rule("get", "*/status"), Attributes("get", "", "pods"), False),
+        (rule("get", "pods/*"), Attributes("get", "", "pods", "log"), False),
+        (rule("get", "pods", names="a b"), Attributes("get", "", "pods", name="b"), True),
+        (rule("get", "pods", names="a b"), Attributes("get", "", "pods", name="c"), False),
+        (rule("list", "pods", names="a b"), Attributes("list", "", "pods"), False),
+        (rule("get", paths="/metrics"), Attributes("get", path="/metrics"), True),
+        (rule("get", paths="/metrics"), Attributes("get", path="/metrics/x"), False),
+        (rule("get", paths="/metrics/*"), Attributes("get", path="/metrics/x"), True),
+        (rule("get", paths="*"), Attributes("get", path="/anything"), True),
+        (rule("post", paths="*"), Attributes("get", path="/anything"), False),
+        (rule("get", paths="*"), Attributes("get", "", "pods"), False),
+        (rule("get", "*", "*"), Attributes("get", path="/metrics"), False),
+    ],
+)
 def test_rules(granted: Any, asked: Attributes, allowed: bool) -> None:
     assert bool(everywhere(granted).authorize(JOE, asked)) is allowed
 
 
-@pytest.mark.parametrize(("subject", "user", "allowed"), [
-    ("User/joe", JOE, True), ("User/jane", JOE, False), ("Group/devs", JOE, True), ("Group/joe", JOE, False),
-    ("User/devs", JOE, False), ("ServiceAccount/robot/ns", ROBOT, True), ("ServiceAccount/robot/other", ROBOT, False),
-    ("ServiceAccount/robot", ROBOT, False), ("User/system:serviceaccount:ns:robot", ROBOT, True),
-    ("Group/system:serviceaccounts:ns", ROBOT, True),
-])
+@pytest.mark.parametrize(
+    ("subject", "user", "allowed"),
+    [
+        ("User/joe", JOE, True),
+        ("User/jane", JOE, False),
+        ("Group/devs", JOE, True),
+        ("Group/joe", JOE, False),
+        ("User/devs", JOE, False),
+        ("ServiceAccount/robot/ns", ROBOT, True),
+        ("ServiceAccount/robot/other", ROBOT, False),
+        ("ServiceAccount/robot", ROBOT, False),
+        ("User/system:serviceaccount:ns:robot", ROBOT, True),
+        ("Group/system:serviceaccounts:ns", ROBOT, True),
+    ],
+)
 def test_subjects(subject: str, user: User, allowed: bool) -> None:
     policy = everywhere(rule("get", "pods"), subject=subject)
     assert bool(policy.authorize(user, Attributes("get", "", "pods", namespace="ns"))) is allowed
@@ -99,14 +111,17 @@ def test_bindings_in_a_namespace(kind: str) -> None:
 
 def test_reasons_of_permissions() -> None:
     policy = Policy(
-        roles=[role("r", rule("get", "pods"), namespace="ns")], cluster_roles=[role("c", rule("list", "pods"))],
+        roles=[role("r", rule("get", "pods"), namespace="ns")],
+        cluster_roles=[role("c", rule("list", "pods"))],
         role_bindings=[binding("b", "Role", "r", "ServiceAccount/robot/ns", namespace="ns")],
         cluster_role_bindings=[binding("cb", "ClusterRole", "c", "Group/devs")],
     )
     assert policy.authorize(ROBOT, Attributes("get", "", "pods", namespace="ns")).reason == (
-        'RBAC: allowed by RoleBinding "b/ns" of Role "r" to ServiceAccount "robot/ns"')
+        'RBAC: allowed by RoleBinding "b/ns" of Role "r" to ServiceAccount "robot/ns"'
+    )
     assert policy.authorize(JOE, Attributes("list", "", "pods")).reason == (
-        'RBAC: allowed by ClusterRoleBinding "cb" of ClusterRole "c" to Group "devs"')
+        'RBAC: allowed by ClusterRoleBinding "cb" of ClusterRole "c" to Group "devs"'
+    )
 
 
 def test_superusers_need_no_roles() -> None:
@@ -116,55 +131,92 @@ def test_superusers_need_no_roles() -> None:
     assert not Policy().authorize(JOE, Attributes("get", path="/metrics"))
 
 
-@pytest.mark.parametrize(("asked", "message", "details"), [
-    (Attributes("list", "", "pods", namespace="default"),
-     'pods is forbidden: User "joe" cannot list resource "pods" in API group "" in the namespace "default"',
-     {"kind": "pods"}),
-    (Attributes("get", "", "pods", "log", "default", "x"),
-     'pods "x" is forbidden: User "joe" cannot get resource "pods/log" in API group "" in the namespace "default"',
-     {"kind": "pods", "name": "x"}),
-    (Attributes("watch", "apps", "deployments"),
-     ('deployments.apps is forbidden: User "joe" cannot watch resource "deployments" in API group "apps" '
-      'at the cluster scope'), {"kind": "deployments", "group": "apps"}),
-    (Attributes("get", path="/metrics"), 'forbidden: User "joe" cannot get path "/metrics"', {}),
-])
+@pytest.mark.parametrize(
+    ("asked", "message", "details"),
+    [
+        (
+            Attributes("list", "", "pods", namespace="default"),
+            'pods is forbidden: User "joe" cannot list resource "pods" in API group "" in the namespace "default"',
+            {"kind": "pods"},
+        ),
+        (
+            Attributes("get", "", "pods", "log", "default", "x"),
+            'pods "x" is forbidden: User "joe" cannot get resource "pods/log" in API group "" in the namespace '
+            '"default"',
+            {"kind": "pods", "name": "x"},
+        ),
+        (
+            Attributes("watch", "apps", "deployments"),
+            (
+                'deployments.apps is forbidden: User "joe" cannot watch resource "deployments" in API group "apps" '
+                "at the cluster scope"
+            ),
+            {"kind": "deployments", "group": "apps"},
+        ),
+        (Attributes("get", path="/metrics"), 'forbidden: User "joe" cannot get path "/metrics"', {}),
+    ],
+)
 def test_refusals(asked: Attributes, message: str, details: Any) -> None:
     status = forbidden(JOE, asked, Policy().authorize(JOE, asked)).as_object()
-    assert status == {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 403,
-                      "reason": "Forbidden", "message": message, "details": details}
+    assert status == {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": 403,
+        "reason": "Forbidden",
+        "message": message,
+        "details": details,
+    }
 
 
 def test_refusals_tell_of_roles_that_do_not_exist() -> None:
-    policy = Policy(role_bindings=[binding("b", "Role", "gone", "User/joe", namespace="ns")],
-                    cluster_role_bindings=[binding("c", "ClusterRole", "lost", "Group/devs")])
+    policy = Policy(
+        role_bindings=[binding("b", "Role", "gone", "User/joe", namespace="ns")],
+        cluster_role_bindings=[binding("c", "ClusterRole", "lost", "Group/devs")],
+    )
     asked = Attributes("get", "", "pods", namespace="ns")
     assert forbidden(JOE, asked, policy.authorize(JOE, asked)).message.endswith(
         'in the namespace "ns": RBAC: [role.rbac.authorization.k8s.io "gone" not found, '
-        'clusterrole.rbac.authorization.k8s.io "lost" not found]')
+        'clusterrole.rbac.authorization.k8s.io "lost" not found]'
+    )
     assert policy.authorize(JOE, Attributes("get", "", "pods")).reason == (
-        'RBAC: clusterrole.rbac.authorization.k8s.io "lost" not found')
+        'RBAC: clusterrole.rbac.authorization.k8s.io "lost" not found'
+    )
 
 
 def test_aggregated_roles() -> None:
     parts = [
-        role("a", rule("get", "a"), labels={"to": "x"}), role("b", rule("get", "b"), labels={"to": "y"}),
-        role("c", rule("get", "c"), labels={"env": "z"}), role("d", rule("get", "d")),
+        role("a", rule("get", "a"), labels={"to": "x"}),
+        role("b", rule("get", "b"), labels={"to": "y"}),
+        role("c", rule("get", "c"), labels={"env": "z"}),
+        role("d", rule("get", "d")),
     ]
     selectors = [{"matchLabels": {"to": "x"}}, {"matchExpressions": [{"key": "env", "operator": "Exists"}]}]
     whole = role("whole", rule("get", "stale")) | {"aggregationRule": {"clusterRoleSelectors": selectors}}
     assert aggregate(whole, [*parts, whole]) == [rule("get", "a"), rule("get", "c")]
-    policy = Policy(cluster_roles=[*parts, whole],
-                    cluster_role_bindings=[binding("b", "ClusterRole", "whole", "User/joe")])
+    policy = Policy(
+        cluster_roles=[*parts, whole], cluster_role_bindings=[binding("b", "ClusterRole", "whole", "User/joe")]
+    )
     allowed = [name for name in ("a", "b", "c", "d", "stale") if policy.authorize(JOE, Attributes("get", "", name))]
     assert allowed == ["a", "c"]
 
 
-@pytest.mark.parametrize(("operator", "values", "expected"), [
-    ("In", ["x"], ["a"]), ("NotIn", ["x"], ["b", "c"]), ("Exists", None, ["a", "b"]), ("DoesNotExist", None, ["c"]),
-])
+@pytest.mark.parametrize(
+    ("operator", "values", "expected"),
+    [
+        ("In", ["x"], ["a"]),
+        ("NotIn", ["x"], ["b", "c"]),
+        ("Exists", None, ["a", "b"]),
+        ("DoesNotExist", None, ["c"]),
+    ],
+)
 def test_expressions_of_aggregation(operator: str, values: Any, expected: list[str]) -> None:
-    parts = [role("a", rule("get", "a"), labels={"k": "x"}), role("b", rule("get", "b"), labels={"k": "y"}),
-             role("c", rule("get", "c"))]
+    parts = [
+        role("a", rule("get", "a"), labels={"k": "x"}),
+        role("b", rule("get", "b"), labels={"k": "y"}),
+        role("c", rule("get", "c")),
+    ]
     selector = {"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}
     whole = role("whole") | {"aggregationRule": {"clusterRoleSelectors": [selector]}}
     assert aggregate(whole, parts) == [rule("get", name) for name in expected]
@@ -178,22 +230,47 @@ def test_roles_that_aggregate_each_other() -> None:
 
 # ------------------------------------------------------------------------------------------ default roles
 
+
 def default_policy(*bindings: Any) -> Policy:
-    return Policy(cluster_roles=basics.cluster_roles(),
-                  cluster_role_bindings=[*basics.cluster_role_bindings(), *bindings])
+    return Policy(
+        cluster_roles=basics.cluster_roles(), cluster_role_bindings=[*basics.cluster_role_bindings(), *bindings]
+    )
 
 
-@pytest.mark.parametrize(("name", "may", "may_not"), [
-    ("view", [Attributes("list", "apps", "deployments"), Attributes("get", "", "pods", "log")],
-     [Attributes("get", "", "secrets"), Attributes("create", "", "pods"), Attributes("get", GROUP, "roles")]),
-    ("edit", [Attributes("get", "", "secrets"), Attributes("delete", "batch", "jobs"),
-              Attributes("get", "", "pods", "log"), Attributes("create", "", "pods", "exec")],
-     [Attributes("create", GROUP, "roles"), Attributes("update", "", "namespaces"), Attributes("get", "", "nodes")]),
-    ("admin", [Attributes("create", GROUP, "rolebindings"), Attributes("get", "", "secrets"),
-               Attributes("get", "", "pods")],
-     [Attributes("create", GROUP, "clusterroles"), Attributes("update", "", "resourcequotas")]),
-    ("cluster-admin", [Attributes("x", "y", "z"), Attributes("get", path="/metrics")], []),
-])
+@pytest.mark.parametrize(
+    ("name", "may", "may_not"),
+    [
+        (
+            "view",
+            [Attributes("list", "apps", "deployments"), Attributes("get", "", "pods", "log")],
+            [Attributes("get", "", "secrets"), Attributes("create", "", "pods"), Attributes("get", GROUP, "roles")],
+        ),
+        (
+            "edit",
+            [
+                Attributes("get", "", "secrets"),
+                Attributes("delete", "batch", "jobs"),
+                Attributes("get", "", "pods", "log"),
+                Attributes("create", "", "pods", "exec"),
+            ],
+            [
+                Attributes("create", GROUP, "roles"),
+                Attributes("update", "", "namespaces"),
+                Attributes("get", "", "nodes"),
+            ],
+        ),
+        (
+            "admin",
+            [
+                Attributes("create", GROUP, "rolebindings"),
+                Attributes("get", "", "secrets"),
+                Attributes("get", "", "pods"),
+            ],
+            [Attributes("create", GROUP, "clusterroles"), Attributes("update", "", "resourcequotas")],
+        ),
+        ("cluster-admin", [Attributes("x", "y", "z"), Attributes("get", path="/metrics")], []),
+    ],
+)
 def test_default_roles(name: str, may: list[Attributes], may_not: list[Attributes]) -> None:
     policy = default_policy(binding("b", "ClusterRole", name, "User/joe"))
     assert [asked for asked in may if not policy.authorize(JOE, asked)] == []
@@ -225,15 +302,18 @@ def test_default_roles_are_complete_objects() -> None:
 
 # ------------------------------------------------------------------------------------------ reviews
 
+
 def test_a_review_of_own_access() -> None:
     policy = everywhere(rule("get", "pods"))
-    assert virtual.review_access(policy, JOE, {"resourceAttributes": {
-        "verb": "get", "resource": "pods", "namespace": "ns"}}) == {
-        "allowed": True, "reason": 'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "joe"'}
-    assert virtual.review_access(policy, JOE, {"resourceAttributes": {
-        "verb": "get", "resource": "pods", "subresource": "log"}}) == {"allowed": False}
-    assert virtual.review_access(policy, JOE, {"nonResourceAttributes": {
-        "verb": "get", "path": "/metrics"}}) == {"allowed": False}
+    assert virtual.review_access(
+        policy, JOE, {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "ns"}}
+    ) == {"allowed": True, "reason": 'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "r" to User "joe"'}
+    assert virtual.review_access(
+        policy, JOE, {"resourceAttributes": {"verb": "get", "resource": "pods", "subresource": "log"}}
+    ) == {"allowed": False}
+    assert virtual.review_access(policy, JOE, {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}) == {
+        "allowed": False
+    }
 
 
 def test_a_review_of_the_access_of_others() -> None:
@@ -243,40 +323,72 @@ def test_a_review_of_the_access_of_others() -> None:
     assert not virtual.review_subject_access(policy, {**asked, "user": "x"})["allowed"]
 
 
-@pytest.mark.parametrize(("spec", "own", "expected"), [
-    ({"resourceAttributes": {"verb": "get"}}, True, []),
-    ({"nonResourceAttributes": {"verb": "get"}}, True, []),
-    ({}, True, [('spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or '
-                 'resourceAttributes must be specified')]),
-    ({"resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/"}}, True,
-     [('spec.nonResourceAttributes: Invalid value: {"path":"/"}: cannot be specified in combination with '
-       'resourceAttributes')]),
-    ({"resourceAttributes": {"verb": "get"}}, False,
-     ['spec.user: Invalid value: "": at least one of user or group must be specified']),
-    ({"resourceAttributes": {"verb": "get"}, "groups": ["g"]}, False, []),
-])
+@pytest.mark.parametrize(
+    ("spec", "own", "expected"),
+    [
+        ({"resourceAttributes": {"verb": "get"}}, True, []),
+        ({"nonResourceAttributes": {"verb": "get"}}, True, []),
+        (
+            {},
+            True,
+            [
+                (
+                    "spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or "
+                    "resourceAttributes must be specified"
+                )
+            ],
+        ),
+        (
+            {"resourceAttributes": {"verb": "get"}, "nonResourceAttributes": {"path": "/"}},
+            True,
+            [
+                (
+                    'spec.nonResourceAttributes: Invalid value: {"path":"/"}: cannot be specified in combination with '
+                    "resourceAttributes"
+                )
+            ],
+        ),
+        (
+            {"resourceAttributes": {"verb": "get"}},
+            False,
+            ['spec.user: Invalid value: "": at least one of user or group must be specified'],
+        ),
+        ({"resourceAttributes": {"verb": "get"}, "groups": ["g"]}, False, []),
+    ],
+)
 def test_wrong_reviews(spec: Any, own: bool, expected: list[str]) -> None:
     assert [str(error) for error in virtual.validate_access_review(spec, own=own)] == expected
 
 
-@pytest.mark.parametrize(("spec", "expected"), [
-    ({"resourceAttributes": {"namespace": "ns"}, "user": "x"}, []),
-    ({"resourceAttributes": {"namespace": "other"}, "user": "x"},
-     ['spec.resourceAttributes.namespace: Invalid value: "other": must match metadata.namespace: ns']),
-    ({"nonResourceAttributes": {"path": "/"}, "user": "x"},
-     ['spec.nonResourceAttributes: Invalid value: {"path":"/"}: disallowed on this kind of request']),
-])
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"resourceAttributes": {"namespace": "ns"}, "user": "x"}, []),
+        (
+            {"resourceAttributes": {"namespace": "other"}, "user": "x"},
+            ['spec.resourceAttributes.namespace: Invalid value: "other": must match metadata.namespace: ns'],
+        ),
+        (
+            {"nonResourceAttributes": {"path": "/"}, "user": "x"},
+            ['spec.nonResourceAttributes: Invalid value: {"path":"/"}: disallowed on this kind of request'],
+        ),
+    ],
+)
 def test_wrong_local_reviews(spec: Any, expected: list[str]) -> None:
     assert [str(error) for error in virtual.validate_local_review(spec, "ns")] == expected
 
 
 def test_a_review_of_rules() -> None:
     policy = Policy(
-        roles=[role("r", rule("get", "pods", names="x"), namespace="ns"),
-               role("o", rule("get", "x"), namespace="other")],
+        roles=[
+            role("r", rule("get", "pods", names="x"), namespace="ns"),
+            role("o", rule("get", "x"), namespace="other"),
+        ],
         cluster_roles=[role("c", rule("get", paths="/x"))],
-        role_bindings=[binding("b", "Role", "r", "User/joe", namespace="ns"),
-                       binding("o", "Role", "o", "User/joe", namespace="other")],
+        role_bindings=[
+            binding("b", "Role", "r", "User/joe", namespace="ns"),
+            binding("o", "Role", "o", "User/joe", namespace="other"),
+        ],
         cluster_role_bindings=[binding("c", "ClusterRole", "c", "Group/devs")],
     )
     assert virtual.review_rules(policy, JOE, {"namespace": "ns"}) == {
@@ -298,4 +410,5 @@ def test_law_more_rules_never_forbid(rules: Any, verb: str, group: str, resource
     verdicts = [bool(everywhere(*granted[:count]).authorize(JOE, asked)) for count in range(len(granted) + 1)]
     assert verdicts == sorted(verdicts)
     assert verdicts[-1] == any(
-        one[0] in ("*", verb) and one[1] in ("*", resource) and one[2] in ("*", group) for one in rules)
+        one[0] in ("*", verb) and one[1] in ("*", resource) and one[2] in ("*", group) for one in rules
+    )

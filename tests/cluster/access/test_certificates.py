@@ -1,6 +1,7 @@
 """
 Certificates of clients: who they say one is, and what one may do as such.
 """
+
 from __future__ import annotations
 
 import base64
@@ -19,7 +20,9 @@ from tests.cluster.kubectl import Kubectl
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 BINDING = {
-    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "devs"},
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "devs"},
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
     "subjects": [{"kind": "Group", "name": "devs"}],
 }
@@ -39,16 +42,20 @@ async def ask(cluster: LocalCluster, kubeconfig: str, method: str, path: str, tm
     (tmp_path / "client.pem").write_bytes(pem)
     context = ssl.create_default_context(cadata=cluster.ca_data.decode())
     context.load_cert_chain(tmp_path / "client.pem")
-    async with (aiohttp.ClientSession(cluster.url, connector=aiohttp.TCPConnector(ssl=context)) as session,
-                session.request(method, path, json={} if method == "POST" else None) as response):
+    async with (
+        aiohttp.ClientSession(cluster.url, connector=aiohttp.TCPConnector(ssl=context)) as session,
+        session.request(method, path, json={} if method == "POST" else None) as response,
+    ):
         return response.status, await response.json()
 
 
 async def test_certificates_name_users_and_groups(cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     kubeconfig = cluster.make_kubeconfig("jane", ["devs", "ops"])
     status, review = await ask(cluster, kubeconfig, "POST", WHOAMI, tmp_path)
-    assert (status, review["status"]["userInfo"]) == (201, {
-        "username": "jane", "groups": ["devs", "ops", "system:authenticated"]})
+    assert (status, review["status"]["userInfo"]) == (
+        201,
+        {"username": "jane", "groups": ["devs", "ops", "system:authenticated"]},
+    )
 
 
 async def test_roles_are_for_the_groups_of_certificates(cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
@@ -65,7 +72,9 @@ async def test_certificates_of_other_authorities_are_refused(cluster: LocalClust
 
 
 async def test_kubeconfigs_are_given_to_administrators(
-        cluster: LocalCluster, client: Client, tmp_path: pathlib.Path,
+    cluster: LocalCluster,
+    client: Client,
+    tmp_path: pathlib.Path,
 ) -> None:
     reply = await client.call("POST", "/_kopf/kubeconfig?user=jane&groups=devs,ops")
     assert (reply.status, reply.headers["Content-Type"]) == (200, "application/yaml")
@@ -104,4 +113,6 @@ async def test_the_administrator_has_a_name() -> None:
     async with LocalCluster(bare=True, administrator="root") as cluster, connect(cluster) as client:
         review = await client.create(WHOAMI, {})
         assert review["status"]["userInfo"] == {
-            "username": "root", "groups": ["system:masters", "system:authenticated"]}
+            "username": "root",
+            "groups": ["system:masters", "system:authenticated"],
+        }

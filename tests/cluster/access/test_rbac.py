@@ -1,4 +1,5 @@
 """Roles and bindings as the server applies them, and the questions about permissions."""
+
 from __future__ import annotations
 
 import os
@@ -43,7 +44,13 @@ async def cluster() -> AsyncIterator[LocalCluster]:
 
 
 async def ask(
-        client: Client, method: str, path: str, *, user: str = WORKER, groups: str = "", body: Any = None,
+    client: Client,
+    method: str,
+    path: str,
+    *,
+    user: str = WORKER,
+    groups: str = "",
+    body: Any = None,
 ) -> Reply:
     headers = {"Impersonate-User": user} | ({"Impersonate-Group": groups} if groups else {})
     return await client.call(method, path, headers=headers, json=body)
@@ -58,7 +65,8 @@ async def test_only_what_is_granted_is_allowed(client: Client) -> None:
     assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
     assert refused.body["message"] == (
         f'configmaps "other" is forbidden: User "{WORKER}" cannot delete resource "configmaps" '
-        'in API group "" in the namespace "default"')
+        'in API group "" in the namespace "default"'
+    )
     assert (await ask(client, "GET", CONFIG_MAPS, user="somebody")).status == 403
     assert (await ask(client, "GET", "/api/v1/configmaps")).status == 403
     assert (await client.call("GET", "/api/v1/configmaps")).status == 200  # the administrator's own token
@@ -78,9 +86,14 @@ async def test_default_roles_are_there(client: Client) -> None:
     assert (await ask(client, "GET", CONFIG_MAPS, user="boss", groups="system:masters")).status == 200
     roles = await client.get(f"/apis/{RBAC}/v1/clusterroles")
     assert {"cluster-admin", "admin", "edit", "view"} <= {item["metadata"]["name"] for item in roles["items"]}
-    await client.create(f"/apis/{RBAC}/v1/namespaces/default/rolebindings", {
-        "metadata": {"name": "viewers"}, "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
-        "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "guests"}]})
+    await client.create(
+        f"/apis/{RBAC}/v1/namespaces/default/rolebindings",
+        {
+            "metadata": {"name": "viewers"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "guests"}],
+        },
+    )
     assert (await ask(client, "GET", "/api/v1/namespaces/default", user="x", groups="guests")).status == 200
     assert (await ask(client, "GET", "/api/v1/namespaces/default/secrets", user="x", groups="guests")).status == 403
 
@@ -100,9 +113,16 @@ async def test_the_admin_endpoint_is_for_administrators(client: Client) -> None:
 async def test_access_reviews(client: Client) -> None:
     own = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     attributes = {"verb": "create", "resource": "configmaps", "namespace": "default"}
-    reply = await ask(client, "POST", own, body={
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes}})
+    reply = await ask(
+        client,
+        "POST",
+        own,
+        body={
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        },
+    )
     assert (reply.status, reply.body["status"]["allowed"]) == (201, True)
     others = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     watching = {**attributes, "verb": "watch"}
@@ -114,15 +134,18 @@ async def test_access_reviews(client: Client) -> None:
     assert reviewed["status"]["allowed"] is True
     rules = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
     reply = await ask(client, "POST", rules, body={"spec": {"namespace": "default"}})
-    assert {"verbs": ["get", "list", "create"], "apiGroups": [""], "resources": ["configmaps"]} in \
-        reply.body["status"]["resourceRules"]
+    assert {"verbs": ["get", "list", "create"], "apiGroups": [""], "resources": ["configmaps"]} in reply.body["status"][
+        "resourceRules"
+    ]
 
 
 async def test_everything_is_allowed_by_default() -> None:
     async with LocalCluster() as cluster, connect(cluster) as client:
         assert (await ask(client, "GET", CONFIG_MAPS, user="somebody")).status == 200
-        reviewed = await client.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", {
-            "spec": {"user": "somebody", "resourceAttributes": {"verb": "delete", "resource": "pods"}}})
+        reviewed = await client.create(
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+            {"spec": {"user": "somebody", "resourceAttributes": {"verb": "delete", "resource": "pods"}}},
+        )
         assert reviewed["status"]["allowed"] is True
 
 
@@ -132,8 +155,9 @@ def test_kubectl_asks_what_one_may_do(kubectl: str, tmp_path: pathlib.Path) -> N
 
         def run(*args: str) -> tuple[int, str]:
             env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
-            done = subprocess.run([kubectl, *args], env=env, text=True, capture_output=True,
-                timeout=PATIENCE, check=False)
+            done = subprocess.run(
+                [kubectl, *args], env=env, text=True, capture_output=True, timeout=PATIENCE, check=False
+            )
             return done.returncode, (done.stdout + done.stderr).strip()
 
         assert run("auth", "can-i", "create", "configmaps", "--as", WORKER) == (0, "yes")

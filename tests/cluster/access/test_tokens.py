@@ -1,4 +1,5 @@
 """Tokens of service accounts."""
+
 from __future__ import annotations
 
 import asyncio
@@ -49,7 +50,8 @@ async def test_tokens_on_request(client: Client) -> None:
     assert reviewed["status"]["user"]["username"] == "system:serviceaccount:default:worker"
     assert reviewed["status"]["user"]["uid"] == account["metadata"]["uid"]
     assert causes(await request_token(client, expirationSeconds=60)) == [
-        ("spec.expirationSeconds", "FieldValueInvalid")]
+        ("spec.expirationSeconds", "FieldValueInvalid")
+    ]
     assert (await request_token(client, expirationSeconds="long")).status == 400
 
 
@@ -58,9 +60,12 @@ async def test_tokens_can_be_verified_by_others(client: Client, cluster: LocalCl
     token = (await request_token(client, audiences=["vault"], expirationSeconds=700)).body["status"]["token"]
     issuer = await client.get("/.well-known/openid-configuration")
     assert issuer == {
-        "issuer": "https://kubernetes.default.svc", "jwks_uri": f"{cluster.url}/openid/v1/jwks",
-        "response_types_supported": ["id_token"], "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": ["ES256"]}
+        "issuer": "https://kubernetes.default.svc",
+        "jwks_uri": f"{cluster.url}/openid/v1/jwks",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["ES256"],
+    }
     reply = await client.call("GET", issuer["jwks_uri"])
     assert reply.headers["Content-Type"] == "application/jwk-set+json"
     [key] = json.loads(reply.body)["keys"]
@@ -68,15 +73,20 @@ async def test_tokens_can_be_verified_by_others(client: Client, cluster: LocalCl
     signed, _, signature = token.rpartition(".")
     header, claims = (json.loads(decode(part)) for part in signed.split("."))
     assert header == {"alg": "ES256", "kid": key["kid"]}
-    x, y, r, s = (int.from_bytes(part, "big") for part in (
-        decode(key["x"]), decode(key["y"]), decode(signature)[:32], decode(signature)[32:]))
+    x, y, r, s = (
+        int.from_bytes(part, "big")
+        for part in (decode(key["x"]), decode(key["y"]), decode(signature)[:32], decode(signature)[32:])
+    )
     ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key().verify(
-        encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256()))
+        encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256())
+    )
     assert (claims["iss"], claims["aud"]) == (issuer["issuer"], ["vault"])
     assert claims["sub"] == "system:serviceaccount:default:worker"
     assert claims["exp"] - claims["iat"] == 700
     assert claims["kubernetes.io"] == {
-        "namespace": "default", "serviceaccount": {"name": "worker", "uid": account["metadata"]["uid"]}}
+        "namespace": "default",
+        "serviceaccount": {"name": "worker", "uid": account["metadata"]["uid"]},
+    }
 
 
 def decode(text: str) -> bytes:
@@ -88,8 +98,9 @@ async def test_tokens_for_others_are_not_for_the_api(client: Client) -> None:
     token = (await request_token(client, audiences=["vault"])).body["status"]["token"]
     assert (await use(client, token)).status == 401
     for audience, expected in (("vault", True), ("other", False)):
-        reviewed = await client.create("/apis/authentication.k8s.io/v1/tokenreviews",
-                                       {"spec": {"token": token, "audiences": [audience]}})
+        reviewed = await client.create(
+            "/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": token, "audiences": [audience]}}
+        )
         assert reviewed["status"]["authenticated"] is expected
 
 
@@ -139,13 +150,29 @@ async def test_tokens_are_not_bound_to_anything_else(client: Client) -> None:
 
 async def test_webhooks_are_told_who_asks(client: Client, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     async with serve_hooks(tmp_path) as hooks:
-        cluster.apply({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-            "metadata": {"name": "hooks"}, "webhooks": [{
-                "name": "hook.example.com", "clientConfig": hooks.on("/", allow), "sideEffects": "None",
-                "admissionReviewVersions": ["v1"],
-                "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"],
-                           "operations": ["CREATE"]}]}]})
+        cluster.apply(
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1",
+                "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": "hooks"},
+                "webhooks": [
+                    {
+                        "name": "hook.example.com",
+                        "clientConfig": hooks.on("/", allow),
+                        "sideEffects": "None",
+                        "admissionReviewVersions": ["v1"],
+                        "rules": [
+                            {
+                                "apiGroups": [""],
+                                "apiVersions": ["v1"],
+                                "resources": ["configmaps"],
+                                "operations": ["CREATE"],
+                            }
+                        ],
+                    }
+                ],
+            }
+        )
         await make_account(client)
         headers = {"Authorization": f"Bearer {cluster.create_token('default', 'worker')}"}
         assert (await client.call("POST", CONFIG_MAPS, json=make_config_map(), headers=headers)).status == 201
@@ -165,17 +192,27 @@ async def test_tokens_expire(client: Client, cluster: LocalCluster) -> None:
     assert (await use(client, token)).status == 401
 
 
-@pytest.mark.parametrize(("name", "groups", "known"), [
-    ("jane", ["devs"], ["devs", "system:authenticated"]),
-    ("system:serviceaccount:default:operator", [],
-     ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"]),
-])
+@pytest.mark.parametrize(
+    ("name", "groups", "known"),
+    [
+        ("jane", ["devs"], ["devs", "system:authenticated"]),
+        (
+            "system:serviceaccount:default:operator",
+            [],
+            ["system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"],
+        ),
+    ],
+)
 async def test_fixed_tokens(
-        cluster: LocalCluster, client: Client, name: str, groups: list[str], known: list[str]) -> None:
+    cluster: LocalCluster, client: Client, name: str, groups: list[str], known: list[str]
+) -> None:
     cluster.add_token("secret", name, groups)
     await cluster.restart_async()
     review = await client.call(
-        "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", headers={"Authorization": "Bearer secret"},
-        json={"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+        "POST",
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        headers={"Authorization": "Bearer secret"},
+        json={"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"},
+    )
     assert review.body["status"]["userInfo"] == {"username": name, "groups": known}
     assert (await client.call("GET", "/api/v1", headers={"Authorization": "Bearer other"})).status == 401

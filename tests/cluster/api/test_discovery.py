@@ -14,22 +14,36 @@ async def test_legacy_discovery(client: Client, cluster: LocalCluster, kexes: st
     core_versions = await client.get("/api")
     assert core_versions["versions"] == ["v1"]
     assert core_versions["serverAddressByClientCIDRs"] == [
-        {"clientCIDR": "0.0.0.0/0", "serverAddress": cluster.url.removeprefix("https://")}]
+        {"clientCIDR": "0.0.0.0/0", "serverAddress": cluster.url.removeprefix("https://")}
+    ]
     groups = {group["name"]: group for group in (await client.get("/apis"))["groups"]}
     assert {"apps", "batch", "apiextensions.k8s.io", "example.com"} <= set(groups)
     assert groups["example.com"] == {
-        "name": "example.com", "versions": [{"groupVersion": "example.com/v1", "version": "v1"}],
-        "preferredVersion": {"groupVersion": "example.com/v1", "version": "v1"}}
+        "name": "example.com",
+        "versions": [{"groupVersion": "example.com/v1", "version": "v1"}],
+        "preferredVersion": {"groupVersion": "example.com/v1", "version": "v1"},
+    }
     assert (await client.get("/apis/example.com"))["kind"] == "APIGroup"
     resources = await client.get("/apis/example.com/v1")
     assert resources["kind"] == "APIResourceList"
     assert resources["groupVersion"] == "example.com/v1"
     verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
     assert resources["resources"] == [
-        {"name": "kexes", "singularName": "kex", "namespaced": True, "kind": "Kex", "verbs": verbs,
-         "storageVersionHash": "kr4JRSweTMM="},
-        {"name": "kexes/status", "singularName": "", "namespaced": True, "kind": "Kex",
-         "verbs": ["get", "patch", "update"]},
+        {
+            "name": "kexes",
+            "singularName": "kex",
+            "namespaced": True,
+            "kind": "Kex",
+            "verbs": verbs,
+            "storageVersionHash": "kr4JRSweTMM=",
+        },
+        {
+            "name": "kexes/status",
+            "singularName": "",
+            "namespaced": True,
+            "kind": "Kex",
+            "verbs": ["get", "patch", "update"],
+        },
     ]
     core = {resource["name"]: resource for resource in (await client.get("/api/v1"))["resources"]}
     assert core["pods"]["shortNames"] == ["po"]
@@ -44,10 +58,24 @@ async def test_aggregated_discovery(client: Client, kexes: str) -> None:
     groups = {item["metadata"]["name"]: item for item in reply.body["items"]}
     kex = {"group": "example.com", "version": "v1", "kind": "Kex"}
     verbs = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-    assert groups["example.com"]["versions"] == [{"version": "v1", "freshness": "Current", "resources": [{
-        "resource": "kexes", "responseKind": kex, "scope": "Namespaced", "singularResource": "kex", "verbs": verbs,
-        "subresources": [{"subresource": "status", "responseKind": kex, "verbs": ["get", "patch", "update"]}],
-    }]}]
+    assert groups["example.com"]["versions"] == [
+        {
+            "version": "v1",
+            "freshness": "Current",
+            "resources": [
+                {
+                    "resource": "kexes",
+                    "responseKind": kex,
+                    "scope": "Namespaced",
+                    "singularResource": "kex",
+                    "verbs": verbs,
+                    "subresources": [
+                        {"subresource": "status", "responseKind": kex, "verbs": ["get", "patch", "update"]}
+                    ],
+                }
+            ],
+        }
+    ]
     core = (await client.get("/api", headers=AGGREGATED))["items"]
     assert [item["metadata"]["name"] for item in core] == [""]
 
@@ -86,7 +114,14 @@ async def test_versions_are_in_the_order_of_preference(client: Client) -> None:
     await client.create(CRDS, definition)
     group = await client.get("/apis/example.com")
     assert [version["version"] for version in group["versions"]] == [
-        "v10", "v2", "v1", "v10beta3", "v3beta1", "v1alpha1", "foo1"]
+        "v10",
+        "v2",
+        "v1",
+        "v10beta3",
+        "v3beta1",
+        "v1alpha1",
+        "foo1",
+    ]
     assert group["preferredVersion"]["version"] == "v10"
 
 
@@ -122,6 +157,7 @@ async def test_health(client: Client) -> None:
 
 async def test_storage_versions_are_told(client: Client) -> None:
     """The hashes are those of any cluster, as they are made of nothing but names."""
+
     def hashes(listing: Any) -> dict[str, str | None]:
         return {item["name"]: item.get("storageVersionHash") for item in listing["resources"]}
 
@@ -140,15 +176,21 @@ async def test_components_are_healthy() -> None:
         items = (await client.get("/api/v1/componentstatuses"))["items"]
         assert {item["metadata"]["name"]: item["conditions"] for item in items} == {
             name: [{"type": "Healthy", "status": "True", "message": "ok"}]
-            for name in ("controller-manager", "etcd-0", "scheduler")}
+            for name in ("controller-manager", "etcd-0", "scheduler")
+        }
 
 
-@pytest.mark.parametrize(("path", "expected"), [
-    ("/api/v1/componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
-    ("/api/v1/namespaces/default/endpoints",
-     "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
-    ("/api/v1/namespaces/default/services", None),
-])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/api/v1/componentstatuses", "v1 ComponentStatus is deprecated in v1.19+"),
+        (
+            "/api/v1/namespaces/default/endpoints",
+            "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        ),
+        ("/api/v1/namespaces/default/services", None),
+    ],
+)
 async def test_deprecated_kinds_are_warned_of(client: Client, path: str, expected: str | None) -> None:
     reply = await client.call("GET", path)
     assert (reply.status, reply.headers.get("Warning")) == (200, expected and f'299 - "{expected}"')

@@ -1,6 +1,7 @@
 """
 The OpenAPI documents, as they are, and as ``kubectl`` understands them.
 """
+
 from __future__ import annotations
 
 import pathlib
@@ -18,9 +19,14 @@ from tests.cluster.kubectl import Kubectl
 
 POD = "io.k8s.api.core.v1.Pod"
 PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-SPEC = {"type": "object", "description": "What is wanted.",
-        "properties": {"size": {"type": "integer", "description": "How much.", "minimum": 1, "nullable": True},
-                       "any": {"x-kubernetes-preserve-unknown-fields": True}}}
+SPEC = {
+    "type": "object",
+    "description": "What is wanted.",
+    "properties": {
+        "size": {"type": "integer", "description": "How much.", "minimum": 1, "nullable": True},
+        "any": {"x-kubernetes-preserve-unknown-fields": True},
+    },
+}
 
 
 async def test_each_version_of_a_group_has_its_document(client: Client) -> None:
@@ -38,7 +44,8 @@ async def test_each_version_of_a_group_has_its_document(client: Client) -> None:
 async def test_builtin_kinds_have_their_schemas(client: Client) -> None:
     document = await client.get("/openapi/v3/api/v1")
     assert document["components"]["schemas"][POD]["x-kubernetes-group-version-kind"] == [
-        {"group": "", "version": "v1", "kind": "Pod"}]
+        {"group": "", "version": "v1", "kind": "Pod"}
+    ]
     containers = document["components"]["schemas"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert (containers["x-kubernetes-patch-strategy"], containers["x-kubernetes-patch-merge-key"]) == ("merge", "name")
     parameters = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"]["parameters"]
@@ -64,35 +71,59 @@ async def test_the_old_dialect_leaves_out_what_it_does_not_know(client: Client, 
     definitions = (await client.get("/openapi/v2"))["definitions"]
     assert POD in definitions
     assert definitions["com.example.v1.Kex"]["properties"]["spec"]["properties"]["size"] == {
-        "description": "How much.", "minimum": 1}
+        "description": "How much.",
+        "minimum": 1,
+    }
 
 
-LIMITED = {"type": "object", "minProperties": 1, "maxProperties": 2, "required": ["text"], "properties": {
-    "text": {"type": "string", "pattern": "^a+$", "minLength": 1, "maxLength": 9, "default": "a"},
-    "number": {"type": "number", "minimum": 0.5, "maximum": 7, "exclusiveMinimum": True, "exclusiveMaximum": True,
-               "multipleOf": 0.5},
-    "list": {"type": "array", "minItems": 1, "maxItems": 3, "uniqueItems": True, "items": {"type": "integer"}},
-    "free-list": {"type": "array", "x-kubernetes-preserve-unknown-fields": True, "items": {"type": "integer"}},
-    "nullable-map": {"type": "object", "nullable": True, "maxProperties": 3,
-                     "additionalProperties": {"type": "integer"}},
-    "map": {"type": "object", "additionalProperties": True},
-    "choice": {"type": "string", "anyOf": [{"pattern": "a"}, {"maxLength": 1}], "enum": ["a", "b"]}}}
+LIMITED = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": 2,
+    "required": ["text"],
+    "properties": {
+        "text": {"type": "string", "pattern": "^a+$", "minLength": 1, "maxLength": 9, "default": "a"},
+        "number": {
+            "type": "number",
+            "minimum": 0.5,
+            "maximum": 7,
+            "exclusiveMinimum": True,
+            "exclusiveMaximum": True,
+            "multipleOf": 0.5,
+        },
+        "list": {"type": "array", "minItems": 1, "maxItems": 3, "uniqueItems": True, "items": {"type": "integer"}},
+        "free-list": {"type": "array", "x-kubernetes-preserve-unknown-fields": True, "items": {"type": "integer"}},
+        "nullable-map": {
+            "type": "object",
+            "nullable": True,
+            "maxProperties": 3,
+            "additionalProperties": {"type": "integer"},
+        },
+        "map": {"type": "object", "additionalProperties": True},
+        "choice": {"type": "string", "anyOf": [{"pattern": "a"}, {"maxLength": 1}], "enum": ["a", "b"]},
+    },
+}
 
 
 async def test_the_old_dialect_tells_all_limits_of_single_values(client: Client, cluster: LocalCluster) -> None:
     cluster.apply(make_definition(spec=LIMITED))
     old, given = (await published(client, "/openapi/v2"))["properties"]["spec"], LIMITED["properties"]
     assert isinstance(given, dict)
-    assert old == {**LIMITED, "properties": {
-        **given, "free-list": {"x-kubernetes-preserve-unknown-fields": True},
-        "nullable-map": {"maxProperties": 3, "additionalProperties": {"type": "integer"}},
-        "choice": {"type": "string", "enum": ["a", "b"]}}}
+    assert old == {
+        **LIMITED,
+        "properties": {
+            **given,
+            "free-list": {"x-kubernetes-preserve-unknown-fields": True},
+            "nullable-map": {"maxProperties": 3, "additionalProperties": {"type": "integer"}},
+            "choice": {"type": "string", "enum": ["a", "b"]},
+        },
+    }
 
 
 async def test_limits_are_in_the_binary_form_too(client: Client, cluster: LocalCluster) -> None:
     cluster.apply(make_definition(spec=LIMITED))
     body = (await client.call("GET", "/openapi/v2", headers={"Accept": PROTOBUF})).body
-    text = b"\x2a\x05\x12\x03\"a\"" + b"\xb2\x01\x08\x0a\x06string"  # the default, the type
+    text = b'\x2a\x05\x12\x03"a"' + b"\xb2\x01\x08\x0a\x06string"  # the default, the type
     assert b"\x58\x09\x60\x01\x6a\x04^a+$" in body
     assert text in body
     number = struct.pack("<BdBdB?Bd", 0x31, 0.5, 0x39, 7, 0x40, True, 0x49, 0.5) + b"\x50\x01"
@@ -111,20 +142,29 @@ FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "propert
 
 
 async def test_nothing_is_closed_where_anything_may_be(client: Client, cluster: LocalCluster) -> None:
-    spec = {"type": "object", "properties": {
-        "free": FREE, "nullable": {"type": "object", "nullable": True, "properties": {"known": {"type": "string"}}},
-        "map": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
-        "any": {"type": "object", "additionalProperties": True}}}
+    spec = {
+        "type": "object",
+        "properties": {
+            "free": FREE,
+            "nullable": {"type": "object", "nullable": True, "properties": {"known": {"type": "string"}}},
+            "map": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+            "any": {"type": "object", "additionalProperties": True},
+        },
+    }
     cluster.apply(make_definition(spec=spec))
     old = (await published(client, "/openapi/v2"))["properties"]["spec"]["properties"]
-    assert old == {"free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "nullable": {},
-                   "map": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
-                   "any": {"type": "object", "additionalProperties": True}}
+    assert old == {
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "nullable": {},
+        "map": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+        "any": {"type": "object", "additionalProperties": True},
+    }
     assert (await published(client, "/openapi/v3/apis/example.com/v1"))["properties"]["spec"] == spec
 
 
 async def test_kinds_of_any_contents_have_no_properties_in_the_old_dialect(
-        client: Client, cluster: LocalCluster,
+    client: Client,
+    cluster: LocalCluster,
 ) -> None:
     cluster.apply(make_definition(schema={"openAPIV3Schema": FREE}))
     gvk = [{"group": "example.com", "version": "v1", "kind": "Kex"}]
@@ -136,8 +176,12 @@ async def test_kinds_of_any_contents_have_no_properties_in_the_old_dialect(
 
 @pytest.mark.parametrize("path", ["/openapi/v2", "/openapi/v3/apis/example.com/v1"])
 async def test_embedded_objects_have_the_head_of_objects(client: Client, cluster: LocalCluster, path: str) -> None:
-    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"spec": {"type": "object"}},
-                "required": ["spec"]}
+    embedded = {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "properties": {"spec": {"type": "object"}},
+        "required": ["spec"],
+    }
     listed = {"type": "array", "items": embedded}
     cluster.apply(make_definition(spec={"type": "object", "properties": {"list": listed}}))
     items = (await published(client, path))["properties"]["spec"]["properties"]["list"]["items"]
@@ -152,14 +196,19 @@ async def test_the_binary_form_is_of_its_own_type(client: Client) -> None:
 
 
 def test_the_wire_format() -> None:
-    document = {"swagger": "2.0", "info": {"title": "T", "version": "V"}, "paths": {},
-                "definitions": {"n": {"type": "object", "required": ["a"], "x-y": ["z"]}}}
+    document = {
+        "swagger": "2.0",
+        "info": {"title": "T", "version": "V"},
+        "paths": {},
+        "definitions": {"n": {"type": "object", "required": ["a"], "x-y": ["z"]}},
+    }
     schema = b"\x9a\x01\x01a" + b"\xb2\x01\x08\x0a\x06object" + b"\xfa\x01\x0c\x0a\x03x-y\x12\x05\x12\x03" + b'["z"]'
     schema = schema.replace(b"\x12\x05\x12\x03", b"\x12\x07\x12\x05").replace(b"\xfa\x01\x0c", b"\xfa\x01\x0e")
     named = b"\x0a\x01n\x12" + bytes([len(schema)]) + schema
     definitions = b"\x0a" + bytes([len(named)]) + named
-    assert encode_document(document) == (b"\x0a\x032.0" + b"\x12\x06\x0a\x01T\x12\x01V" + b"\x42\x00"
-                                         + b"\x4a" + bytes([len(definitions)]) + definitions)
+    assert encode_document(document) == (
+        b"\x0a\x032.0" + b"\x12\x06\x0a\x01T\x12\x01V" + b"\x42\x00" + b"\x4a" + bytes([len(definitions)]) + definitions
+    )
 
 
 @pytest.fixture
@@ -179,8 +228,11 @@ def test_fields_are_explained(k: Kubectl, options: tuple[str, ...]) -> None:
 def test_differences_are_shown_and_applied(k: Kubectl) -> None:
     def make(*containers: str) -> str:
         spec = {"containers": [dict(zip(("name", "image"), item.split("="), strict=True)) for item in containers]}
-        return k.write("template.yaml", {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "p"},
-                                         "template": {"spec": spec}})
+        return k.write(
+            "template.yaml",
+            {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "p"}, "template": {"spec": spec}},
+        )
+
     k("apply", "-f", make("a=x", "b=x"))
     path = make("b=z", "a=x")
     difference = k.run("diff", "-f", path).stdout
@@ -193,11 +245,16 @@ def test_differences_are_shown_and_applied(k: Kubectl) -> None:
 
 
 def test_unknown_fields_are_refused(k: Kubectl) -> None:
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "alien": 1},
-           "spec": {"containers": [{"name": "a", "image": "x", "alien": 1}]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "alien": 1},
+        "spec": {"containers": [{"name": "a", "image": "x", "alien": 1}]},
+    }
     assert k.fail("apply", "--validate=strict", "-f", k.write("pod.yaml", pod)).endswith(
         'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "metadata.alien", '
-        'unknown field "spec.containers[0].alien"')
+        'unknown field "spec.containers[0].alien"'
+    )
     done = k.run("apply", "--validate=warn", "-f", k.write("pod.yaml", pod))
     assert done.returncode == 0
     assert 'Warning: unknown field "spec.containers[0].alien"' in done.stderr
@@ -205,8 +262,10 @@ def test_unknown_fields_are_refused(k: Kubectl) -> None:
 
 def test_lists_of_anything_are_applied(k: Kubectl) -> None:
     k("replace", "-f", k.write("crd.yaml", make_definition(schema={"openAPIV3Schema": FREE})))
-    kexes = [{"apiVersion": "example.com/v1", "kind": "Kex", "metadata": {"name": name}, "spec": {"x": {"y": 1}}}
-             for name in ("a", "b")]
+    kexes = [
+        {"apiVersion": "example.com/v1", "kind": "Kex", "metadata": {"name": name}, "spec": {"x": {"y": 1}}}
+        for name in ("a", "b")
+    ]
     listed = k.write("list.yaml", {"apiVersion": "v1", "kind": "List", "items": kexes})
     assert k("apply", "-f", listed) == "kex.example.com/a created\nkex.example.com/b created"
     assert k("apply", "-f", listed, "--validate=strict") == "kex.example.com/a unchanged\nkex.example.com/b unchanged"

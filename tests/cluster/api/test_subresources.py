@@ -1,6 +1,7 @@
 """
 Subresources: what they are for is changed, and nothing else.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -21,16 +22,30 @@ APPLY = "application/apply-patch+yaml"
 
 
 def make_pod(name: str = "p", **metadata: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata},
-            "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {"containers": [{"name": "c", "image": "x"}]},
+    }
 
 
 def make_deployment(replicas: int = 2) -> dict[str, Any]:
     labels = {"app": "web"}
-    return {"metadata": {"name": "web"}, "spec": {
-        "replicas": replicas, "template": {"metadata": {"labels": labels}, "spec": make_pod()["spec"]},
-        "selector": {"matchLabels": labels, "matchExpressions": [
-            {"key": "tier", "operator": "NotIn", "values": ["b", "a"]}, {"key": "x", "operator": "DoesNotExist"}]}}}
+    return {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "template": {"metadata": {"labels": labels}, "spec": make_pod()["spec"]},
+            "selector": {
+                "matchLabels": labels,
+                "matchExpressions": [
+                    {"key": "tier", "operator": "NotIn", "values": ["b", "a"]},
+                    {"key": "x", "operator": "DoesNotExist"},
+                ],
+            },
+        },
+    }
 
 
 async def wait_for(client: Client, path: str, check: Callable[[Any], object]) -> Any:
@@ -44,8 +59,9 @@ async def test_builtin_scales(client: Client) -> None:
     obj = await client.create(f"{APPS}/deployments", make_deployment())
     scale = await client.get(f"{APPS}/deployments/web/scale")
     assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
-    assert scale["metadata"] == {key: obj["metadata"][key] for key in (
-        "name", "namespace", "uid", "resourceVersion", "creationTimestamp")}
+    assert scale["metadata"] == {
+        key: obj["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    }
     assert scale["spec"] == {"replicas": 2}
     assert scale["status"] == {"replicas": 0, "selector": "app=web,tier notin (a,b),!x"}
     scale["spec"]["replicas"] = 5
@@ -58,10 +74,14 @@ async def test_builtin_scales(client: Client) -> None:
     assert (reply.status, reply.body["reason"]) == (409, "Conflict")
 
 
-@pytest.mark.parametrize(("patch", "content_type"), [
-    ({"spec": {"replicas": 7}}, "application/merge-patch+json"), ({"spec": {"replicas": 7}}, STRATEGIC),
-    ([{"op": "replace", "path": "/spec/replicas", "value": 7}], "application/json-patch+json"),
-])
+@pytest.mark.parametrize(
+    ("patch", "content_type"),
+    [
+        ({"spec": {"replicas": 7}}, "application/merge-patch+json"),
+        ({"spec": {"replicas": 7}}, STRATEGIC),
+        ([{"op": "replace", "path": "/spec/replicas", "value": 7}], "application/json-patch+json"),
+    ],
+)
 async def test_scales_are_patched(client: Client, patch: Any, content_type: str) -> None:
     await client.create(f"{APPS}/deployments", make_deployment())
     scale = await client.patch(f"{APPS}/deployments/web/scale", patch, content_type)
@@ -73,8 +93,9 @@ async def test_wrong_scales_are_refused(client: Client) -> None:
     path = f"{APPS}/deployments/web/scale"
     reply = await client.send_patch(path, {"spec": {"replicas": -1}})
     assert causes(reply) == [("spec.replicas", "FieldValueInvalid")]
-    assert reply.body["message"] == ('Scale.autoscaling "web" is invalid: spec.replicas: Invalid value: -1: '
-                                     "must be greater than or equal to 0")
+    assert reply.body["message"] == (
+        'Scale.autoscaling "web" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0'
+    )
     assert (await client.send_patch(path, {"spec": {"replicas": "x"}})).status == 400
     assert (await client.send_patch(path, {"spec": 5})).status == 400
     assert (await client.send_patch(path, {}, APPLY + "?")).status == 415
@@ -87,8 +108,15 @@ async def test_custom_scales(client: Client) -> None:
     spec = {"type": "object", "properties": {"size": {"type": "integer", "maximum": 10}}}
     await client.create(CRDS, make_definition(spec=spec, subresources={"status": {}, "scale": SCALERS}))
     listed = (await client.get("/apis/example.com/v1"))["resources"]
-    assert {"name": "kexes/scale", "singularName": "", "namespaced": True, "group": "autoscaling", "version": "v1",
-            "kind": "Scale", "verbs": ["get", "patch", "update"]} in listed
+    assert {
+        "name": "kexes/scale",
+        "singularName": "",
+        "namespaced": True,
+        "group": "autoscaling",
+        "version": "v1",
+        "kind": "Scale",
+        "verbs": ["get", "patch", "update"],
+    } in listed
     path = "/apis/example.com/v1/namespaces/default/kexes"
     await client.create(path, make_kex())
     reply = await client.call("GET", f"{path}/one/scale")
@@ -105,11 +133,17 @@ async def test_custom_scales(client: Client) -> None:
     assert causes(reply) == [("spec.size", "FieldValueInvalid")]
 
 
-@pytest.mark.parametrize("scale", [
-    {}, {"specReplicasPath": ".spec.size"}, {**SCALERS, "specReplicasPath": ".status.x"},
-    {**SCALERS, "statusReplicasPath": "status.x"}, {**SCALERS, "labelSelectorPath": ".metadata.labels"},
-    {**SCALERS, "specReplicasPath": ".spec.sizes[0]"},
-])
+@pytest.mark.parametrize(
+    "scale",
+    [
+        {},
+        {"specReplicasPath": ".spec.size"},
+        {**SCALERS, "specReplicasPath": ".status.x"},
+        {**SCALERS, "statusReplicasPath": "status.x"},
+        {**SCALERS, "labelSelectorPath": ".metadata.labels"},
+        {**SCALERS, "specReplicasPath": ".spec.sizes[0]"},
+    ],
+)
 async def test_wrong_paths_of_scales_are_refused(client: Client, scale: Any) -> None:
     reply = await client.call("POST", CRDS, json=make_definition(subresources={"scale": scale}))
     assert all(field.startswith("spec.versions[0].subresources.scale.") for field, _ in causes(reply))
@@ -134,8 +168,12 @@ async def test_pods_are_evicted(client: Client) -> None:
     await client.create(f"{CORE}/pods", make_pod())
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     reply = await client.call("POST", f"{CORE}/pods/p/eviction?dryRun=All", json=body, expected=201)
-    reply = await client.call("POST", f"{CORE}/pods/p/eviction", json={**body, "deleteOptions": {
-        "preconditions": {"uid": "other"}}}, expected=409)
+    reply = await client.call(
+        "POST",
+        f"{CORE}/pods/p/eviction",
+        json={**body, "deleteOptions": {"preconditions": {"uid": "other"}}},
+        expected=409,
+    )
     reply = await client.call("POST", f"{CORE}/pods/p/eviction", json=body)
     assert (reply.status, reply.body["status"]) == (201, "Success")
     assert (await client.call("POST", f"{CORE}/pods/p/eviction", json=body)).status == 404
@@ -147,8 +185,9 @@ async def test_budgets_forbid_evictions(client: Client) -> None:
         await client.create(f"{CORE}/pods", make_pod(name, labels={"app": "web"}))
         await client.patch(f"{CORE}/pods/{name}/status", {"status": ready}, STRATEGIC)
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-    await client.create(budgets, {"metadata": {"name": "b"}, "spec": {
-        "minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}})
+    await client.create(
+        budgets, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
+    )
     await wait_for(client, f"{budgets}/b", lambda obj: obj.get("status", {}).get("disruptionsAllowed") == 1)
     assert (await client.call("POST", f"{CORE}/pods/p/eviction", json={})).status == 201
     reply = await client.call("POST", f"{CORE}/pods/q/eviction", json={})
@@ -156,15 +195,24 @@ async def test_budgets_forbid_evictions(client: Client) -> None:
     assert reply.body["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
     assert [cause["reason"] for cause in reply.body["details"]["causes"]] == ["DisruptionBudget"]
     await wait_for(client, f"{budgets}/b", lambda obj: obj["status"]["expectedPods"] == 1)
-    await client.create(budgets, {"metadata": {"name": "c"}, "spec": {
-        "maxUnavailable": "50%", "selector": {"matchLabels": {"app": "web"}}}})
+    await client.create(
+        budgets,
+        {"metadata": {"name": "c"}, "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "web"}}}},
+    )
     assert (await client.call("POST", f"{CORE}/pods/q/eviction", json={})).status == 500
 
 
-@pytest.mark.parametrize(("subresource", "change", "kept"), [
-    ("ephemeralcontainers", {"ephemeralContainers": [{"name": "d", "image": "debug"}]}, "ephemeralContainers"),
-    ("resize", {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}, "image": "other"}]}, "containers"),
-])
+@pytest.mark.parametrize(
+    ("subresource", "change", "kept"),
+    [
+        ("ephemeralcontainers", {"ephemeralContainers": [{"name": "d", "image": "debug"}]}, "ephemeralContainers"),
+        (
+            "resize",
+            {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}, "image": "other"}]},
+            "containers",
+        ),
+    ],
+)
 async def test_pods_are_changed_in_part(client: Client, subresource: str, change: Any, kept: str) -> None:
     pod = await client.create(f"{CORE}/pods", make_pod())
     patch = {"metadata": {"labels": {"a": "b"}}, "spec": {**change, "hostname": "h"}, "status": {"phase": "Failed"}}
@@ -176,8 +224,10 @@ async def test_pods_are_changed_in_part(client: Client, subresource: str, change
     assert changed["status"] == pod["status"]
 
 
-@pytest.mark.parametrize(("change", "expected"), [
-    ({"name": "d", "image": "other"}, "changed"), ({"name": "d", "$patch": "delete"}, "removed")])
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [({"name": "d", "image": "other"}, "changed"), ({"name": "d", "$patch": "delete"}, "removed")],
+)
 async def test_ephemeral_containers_are_only_added(client: Client, change: Any, expected: str) -> None:
     await client.create(f"{CORE}/pods", make_pod())
     path = f"{CORE}/pods/p/ephemeralcontainers"
@@ -192,8 +242,13 @@ async def test_ephemeral_containers_are_only_added(client: Client, change: Any, 
 
 async def test_certificates_are_approved(client: Client) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    await client.create(path, {"metadata": {"name": "r"}, "spec": {
-        "request": make_request(), "signerName": "example.com/x", "usages": ["client auth"]}})
+    await client.create(
+        path,
+        {
+            "metadata": {"name": "r"},
+            "spec": {"request": make_request(), "signerName": "example.com/x", "usages": ["client auth"]},
+        },
+    )
     approved = {"type": "Approved", "status": "True", "reason": "x"}
     obj = await client.patch(f"{path}/r/approval", {"status": {"conditions": [approved], "certificate": "eA=="}})
     assert [item["type"] for item in obj["status"]["conditions"]] == ["Approved"]
@@ -201,10 +256,13 @@ async def test_certificates_are_approved(client: Client) -> None:
     since = obj["status"]["conditions"][0]["lastTransitionTime"]
     assert obj["status"]["conditions"][0]["lastUpdateTime"] == since > "2020"
     failed = {"type": "Failed", "status": "True"}
-    obj = await client.patch(f"{path}/r/status", {"status": {
-        "conditions": [{**approved, "reason": "y"}, failed], "certificate": "eA=="}})
+    obj = await client.patch(
+        f"{path}/r/status", {"status": {"conditions": [{**approved, "reason": "y"}, failed], "certificate": "eA=="}}
+    )
     assert [(item["type"], item.get("reason")) for item in obj["status"]["conditions"]] == [
-        ("Approved", "x"), ("Failed", None)]
+        ("Approved", "x"),
+        ("Failed", None),
+    ]
     assert obj["status"]["conditions"][0]["lastTransitionTime"] == since
     assert obj["status"]["certificate"] == "eA=="
     obj = await client.patch(f"{path}/r", {"metadata": {"labels": {"a": "b"}}, "status": {"conditions": []}})
@@ -214,28 +272,50 @@ async def test_certificates_are_approved(client: Client) -> None:
 APPROVED, DENIED = ({"type": kind, "status": "True"} for kind in ("Approved", "Denied"))
 
 
-@pytest.mark.parametrize(("subresource", "conditions", "expected"), [
-    ("approval", [], 'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'),
-    ("status", [], 'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'),
-    ("status", [APPROVED, DENIED], 'status.conditions: Forbidden: updates may not add a condition of type "Denied"'),
-    ("approval", [APPROVED, DENIED], 'status.conditions[1].type: Invalid value: "Denied": '
-                                     'Approved and Denied conditions are mutually exclusive'),
-    ("approval", [APPROVED, APPROVED], 'status.conditions[1].type: Duplicate value: "Approved"'),
-    ("approval", [{**APPROVED, "status": "False"}],
-     'status.conditions[0].status: Unsupported value: "False": supported values: "True"'),
-    ("approval", [APPROVED, {"type": "Other", "status": "Maybe"}],
-     'status.conditions[1].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"'),
-    ("approval", [{**APPROVED, "type": []}], "cannot unmarshal array into the field"),
-    ("status", [{**APPROVED, "status": {}}], "cannot unmarshal object into the field"),
-    ("approval", [1], "cannot unmarshal number into the field"),
-    ("status", "x", "cannot unmarshal string into the field"),
-    ("approval", [APPROVED, {"type": "", "status": "True"}], "status.conditions[1].type: Required value"),
-])
+@pytest.mark.parametrize(
+    ("subresource", "conditions", "expected"),
+    [
+        ("approval", [], 'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'),
+        ("status", [], 'status.conditions: Forbidden: updates may not remove a condition of type "Approved"'),
+        (
+            "status",
+            [APPROVED, DENIED],
+            'status.conditions: Forbidden: updates may not add a condition of type "Denied"',
+        ),
+        (
+            "approval",
+            [APPROVED, DENIED],
+            'status.conditions[1].type: Invalid value: "Denied": Approved and Denied conditions are mutually exclusive',
+        ),
+        ("approval", [APPROVED, APPROVED], 'status.conditions[1].type: Duplicate value: "Approved"'),
+        (
+            "approval",
+            [{**APPROVED, "status": "False"}],
+            'status.conditions[0].status: Unsupported value: "False": supported values: "True"',
+        ),
+        (
+            "approval",
+            [APPROVED, {"type": "Other", "status": "Maybe"}],
+            'status.conditions[1].status: Unsupported value: "Maybe": supported values: "False", "True", "Unknown"',
+        ),
+        ("approval", [{**APPROVED, "type": []}], "cannot unmarshal array into the field"),
+        ("status", [{**APPROVED, "status": {}}], "cannot unmarshal object into the field"),
+        ("approval", [1], "cannot unmarshal number into the field"),
+        ("status", "x", "cannot unmarshal string into the field"),
+        ("approval", [APPROVED, {"type": "", "status": "True"}], "status.conditions[1].type: Required value"),
+    ],
+)
 async def test_decisions_on_certificates_are_final(
-        client: Client, subresource: str, conditions: Any, expected: str) -> None:
+    client: Client, subresource: str, conditions: Any, expected: str
+) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    await client.create(path, {"metadata": {"name": "r"}, "spec": {
-        "request": make_request(), "signerName": "example.com/x", "usages": ["client auth"]}})
+    await client.create(
+        path,
+        {
+            "metadata": {"name": "r"},
+            "spec": {"request": make_request(), "signerName": "example.com/x", "usages": ["client auth"]},
+        },
+    )
     await client.patch(f"{path}/r/approval", {"status": {"conditions": [APPROVED]}})
     reply = await client.send_patch(f"{path}/r/{subresource}", {"status": {"conditions": conditions}}, expected=422)
     assert expected in reply.body["message"]
@@ -251,17 +331,31 @@ async def test_namespaces_are_finalized(client: Client) -> None:
     assert (await client.call("GET", "/api/v1/namespaces/n")).status == 404
 
 
-@pytest.mark.parametrize(("path", "obj", "patch", "field"), [
-    (f"{APPS}/deployments", make_deployment(), {"spec": {"selector": {"matchLabels": {"app": "other"}}}},
-     "spec.selector"),
-    (f"{CORE}/services", {"metadata": {"name": "web"}, "spec": {"clusterIP": "10.96.0.5", "ports": [{"port": 1}]}},
-     {"spec": {"clusterIP": "10.96.0.6"}}, "spec.clusterIPs[0]"),
-    (f"{CORE}/pods", make_pod("web"), {"spec": {"hostname": "h"}}, "spec"),
-    (f"{CORE}/pods", make_pod("web"), {"spec": {"containers": []}}, "spec.containers"),
-    ("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-     {"metadata": {"name": "web"}, "roleRef": {"kind": "ClusterRole", "name": "x"}},
-     {"roleRef": {"name": "y"}}, "roleRef"),
-])
+@pytest.mark.parametrize(
+    ("path", "obj", "patch", "field"),
+    [
+        (
+            f"{APPS}/deployments",
+            make_deployment(),
+            {"spec": {"selector": {"matchLabels": {"app": "other"}}}},
+            "spec.selector",
+        ),
+        (
+            f"{CORE}/services",
+            {"metadata": {"name": "web"}, "spec": {"clusterIP": "10.96.0.5", "ports": [{"port": 1}]}},
+            {"spec": {"clusterIP": "10.96.0.6"}},
+            "spec.clusterIPs[0]",
+        ),
+        (f"{CORE}/pods", make_pod("web"), {"spec": {"hostname": "h"}}, "spec"),
+        (f"{CORE}/pods", make_pod("web"), {"spec": {"containers": []}}, "spec.containers"),
+        (
+            "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+            {"metadata": {"name": "web"}, "roleRef": {"kind": "ClusterRole", "name": "x"}},
+            {"roleRef": {"name": "y"}},
+            "roleRef",
+        ),
+    ],
+)
 async def test_some_fields_are_immutable(client: Client, path: str, obj: Any, patch: Any, field: str) -> None:
     await client.create(path, copy.deepcopy(obj))
     reply = await client.send_patch(f"{path}/web", patch)

@@ -27,13 +27,24 @@ def threaded() -> Iterator[LocalCluster]:
 
 def configure(config: dict[str, Any], *, mutating: bool = False, name: str = "hooks") -> dict[str, Any]:
     rule = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": [KIND]}
-    return {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name},
-            "kind": "MutatingWebhookConfiguration" if mutating else "ValidatingWebhookConfiguration",
-            "webhooks": [{"name": "x.example.com", "clientConfig": config, "rules": [rule], "sideEffects": "None",
-                          "admissionReviewVersions": ["v1"]}]}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "metadata": {"name": name},
+        "kind": "MutatingWebhookConfiguration" if mutating else "ValidatingWebhookConfiguration",
+        "webhooks": [
+            {
+                "name": "x.example.com",
+                "clientConfig": config,
+                "rules": [rule],
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
 
 
 # ------------------------------------------------------------------------------------------ the verbs
+
 
 def test_a_life_from_another_thread(threaded: LocalCluster) -> None:
     created = threaded.create(make_config_map(data={"a": "1"}, metadata={"labels": {"x": "y"}}))
@@ -85,14 +96,19 @@ async def test_cluster_wide_kinds_have_no_namespace(cluster: LocalCluster) -> No
     assert "default" in [obj["metadata"]["name"] for obj in cluster.list("namespaces")]
 
 
-@pytest.mark.parametrize(("manifest", "message"), [
-    ({"kind": "ConfigMap"}, "the manifest has no apiVersion"),
-    ({"apiVersion": "v1", "kind": "Nosuch"}, 'no matches for kind "Nosuch" in version "v1"'),
-    (make_config_map("A"), 'ConfigMap "A" is invalid: metadata.name'),
-    (make_config_map(metadata={"namespace": "nosuch"}), 'namespaces "nosuch" not found'),
-])
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ({"kind": "ConfigMap"}, "the manifest has no apiVersion"),
+        ({"apiVersion": "v1", "kind": "Nosuch"}, 'no matches for kind "Nosuch" in version "v1"'),
+        (make_config_map("A"), 'ConfigMap "A" is invalid: metadata.name'),
+        (make_config_map(metadata={"namespace": "nosuch"}), 'namespaces "nosuch" not found'),
+    ],
+)
 async def test_refusals_have_the_message_of_the_server(
-        cluster: LocalCluster, manifest: dict[str, Any], message: str,
+    cluster: LocalCluster,
+    manifest: dict[str, Any],
+    message: str,
 ) -> None:
     for refuse in (cluster.create, cluster.apply):
         with pytest.raises(APIStatus, match=message):
@@ -107,6 +123,7 @@ async def test_what_comes_in_is_not_shared(cluster: LocalCluster) -> None:
 
 
 # ------------------------------------------------------------------------------------------ waiting
+
 
 def test_waiting_from_another_thread(threaded: LocalCluster) -> None:
     def change() -> None:
@@ -148,10 +165,13 @@ async def test_waiting_for_what_kubectl_waits_for(cluster: LocalCluster) -> None
 
 
 @pytest.mark.fastforward
-@pytest.mark.parametrize(("manifests", "message"), [
-    ([], "configmaps 'one' in the namespace 'default' is not there after 3 seconds"),
-    ([make_config_map(data={"a": "1"})], "is not as wanted after 3 seconds, but: {.*\"data\":{\"a\":\"1\"}"),
-])
+@pytest.mark.parametrize(
+    ("manifests", "message"),
+    [
+        ([], "configmaps 'one' in the namespace 'default' is not there after 3 seconds"),
+        ([make_config_map(data={"a": "1"})], 'is not as wanted after 3 seconds, but: {.*"data":{"a":"1"}'),
+    ],
+)
 async def test_waiting_in_vain(cluster: LocalCluster, manifests: list[dict[str, Any]], message: str) -> None:
     for manifest in manifests:
         cluster.create(manifest)
@@ -235,6 +255,7 @@ async def test_the_event_loop_of_the_cluster_is_not_blocked(cluster: LocalCluste
 
 
 # ------------------------------------------------------------------------------------------ admission
+
 
 async def test_applied_objects_are_admitted(cluster: LocalCluster, hooks: Hooks) -> None:
     cluster.apply(configure(hooks.on("/", patch(add("/data", {"a": "b"}))), mutating=True))
@@ -322,8 +343,14 @@ async def test_kubeconfigs_of_others(kubectl: str) -> None:
             assert user.kubeconfig == user.kubeconfig != cluster.kubeconfig
             assert user.kubeconfig.stat().st_mode & 0o777 == 0o600
             process = await asyncio.create_subprocess_exec(
-                kubectl, f"--kubeconfig={user.kubeconfig}", "auth", "whoami", "-o", "jsonpath={.status.userInfo}",
-                stdout=asyncio.subprocess.PIPE)
+                kubectl,
+                f"--kubeconfig={user.kubeconfig}",
+                "auth",
+                "whoami",
+                "-o",
+                "jsonpath={.status.userInfo}",
+                stdout=asyncio.subprocess.PIPE,
+            )
             output = (await process.communicate())[0].decode()
             assert f'"username":"{known}"' in output
         assert '"system:serviceaccounts:default"' in output

@@ -16,18 +16,32 @@ def registry() -> Registry:
     return Registry([*read_kinds(), kexes, pods])
 
 
-@pytest.mark.parametrize(("text", "group", "version", "plural"), [
-    *[(text, "", "v1", "pods") for text in ("pods", "pod", "po", "Pod", "PODS", "pods.v1.")],
-    *[(text, "apps", "v1", "deployments") for text in (
-        "deployments", "deployment", "deploy", "Deployment", "deployments.apps", "deploy.apps", "Deployment.v1.apps")],
-    *[(text, "storage.k8s.io", "v1", "storageclasses") for text in ("sc", "sc.storage.k8s.io", "sc.storage")],
-    *[(text, "example.com", "v1", "kexes") for text in ("kex", "kx", "kexes.example.com", "kexes.v1.example.com")],
-    ("pods.example.com", "example.com", "v1", "pods"),
-    ("events", "", "v1", "events"), ("events.events.k8s.io", "events.k8s.io", "v1", "events"),
-    ("hpa", "autoscaling", "v2", "horizontalpodautoscalers"), ("hpa.v1.autoscaling", "autoscaling", "v1",
-                                                               "horizontalpodautoscalers"),
-    ("crd", "apiextensions.k8s.io", "v1", "customresourcedefinitions"),
-])
+@pytest.mark.parametrize(
+    ("text", "group", "version", "plural"),
+    [
+        *[(text, "", "v1", "pods") for text in ("pods", "pod", "po", "Pod", "PODS", "pods.v1.")],
+        *[
+            (text, "apps", "v1", "deployments")
+            for text in (
+                "deployments",
+                "deployment",
+                "deploy",
+                "Deployment",
+                "deployments.apps",
+                "deploy.apps",
+                "Deployment.v1.apps",
+            )
+        ],
+        *[(text, "storage.k8s.io", "v1", "storageclasses") for text in ("sc", "sc.storage.k8s.io", "sc.storage")],
+        *[(text, "example.com", "v1", "kexes") for text in ("kex", "kx", "kexes.example.com", "kexes.v1.example.com")],
+        ("pods.example.com", "example.com", "v1", "pods"),
+        ("events", "", "v1", "events"),
+        ("events.events.k8s.io", "events.k8s.io", "v1", "events"),
+        ("hpa", "autoscaling", "v2", "horizontalpodautoscalers"),
+        ("hpa.v1.autoscaling", "autoscaling", "v1", "horizontalpodautoscalers"),
+        ("crd", "apiextensions.k8s.io", "v1", "customresourcedefinitions"),
+    ],
+)
 def test_kinds_are_found_by_any_name(registry: Registry, text: str, group: str, version: str, plural: str) -> None:
     kind = find_kind(registry, text)
     assert (kind.group, kind.version, kind.plural) == (group, version, plural)

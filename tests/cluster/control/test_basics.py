@@ -1,6 +1,7 @@
 """
 What every cluster has from the beginning.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -48,17 +49,28 @@ async def test_what_belongs_to_a_namespace_is_created_again(client: Client, path
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
 
 
-@pytest.mark.parametrize("change", [
-    {"data": {"ca.crt": "spoilt"}}, {"data": {"ca.crt": None}}, {"data": {"other": "x"}},
-    {"metadata": {"annotations": {"kubernetes.io/description": None}}},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": {"ca.crt": "spoilt"}},
+        {"data": {"ca.crt": None}},
+        {"data": {"other": "x"}},
+        {"metadata": {"annotations": {"kubernetes.io/description": None}}},
+    ],
+)
 async def test_the_certificate_is_restored_after_changes(
-        cluster: LocalCluster, client: Client, change: dict[str, Any]) -> None:
+    cluster: LocalCluster, client: Client, change: dict[str, Any]
+) -> None:
     path = f"{NAMESPACES}/default/configmaps/kube-root-ca.crt"
     before = await client.get(path)
     await client.patch(path, {**change, "metadata": {"labels": {"mine": "yes"}, **change.get("metadata", {})}})
-    after = await cluster.aio.wait_for("cm", "kube-root-ca.crt", lambda obj: obj["data"] == before["data"]
-                                       and obj["metadata"]["annotations"] == before["metadata"]["annotations"])
+    after = await cluster.aio.wait_for(
+        "cm",
+        "kube-root-ca.crt",
+        lambda obj: (
+            obj["data"] == before["data"] and obj["metadata"]["annotations"] == before["metadata"]["annotations"]
+        ),
+    )
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["metadata"]["labels"] == {"mine": "yes"}  # what is not part of it, stays
 
@@ -75,8 +87,9 @@ async def test_the_api_has_a_service_with_endpoints(cluster: LocalCluster, clien
     port = int(cluster.url.rpartition(":")[2])
     assert (await client.get(SERVICE))["spec"]["ports"][0]["targetPort"] == port
     endpoints = await client.get("/api/v1/namespaces/default/endpoints/kubernetes")
-    assert endpoints["subsets"] == [{"addresses": [{"ip": "127.0.0.1"}],
-                                     "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}]
+    assert endpoints["subsets"] == [
+        {"addresses": [{"ip": "127.0.0.1"}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]}
+    ]
     slices = await client.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes")
     assert slices["endpoints"][0]["addresses"] == ["127.0.0.1"]
 

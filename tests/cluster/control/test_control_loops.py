@@ -14,18 +14,25 @@ NAMESPACES = "/api/v1/namespaces"
 
 
 def owner(obj: Any, **extra: Any) -> dict[str, Any]:
-    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": obj["metadata"]["name"],
-            "uid": obj["metadata"]["uid"], **extra}
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"],
+        **extra,
+    }
 
 
 async def make_family(client: Client, kexes: str, **extra: Any) -> Any:
     """Make an object, its two dependents, and a dependent of one of those."""
     parent = await client.create(kexes, make_kex("parent"))
     for name in ("child1", "child2"):
-        child = await client.create(CONFIG_MAPS, make_config_map(
-            name, metadata={"ownerReferences": [owner(parent, **extra)]}))
-    await client.create(CONFIG_MAPS, make_config_map(
-        "grandchild", metadata={"ownerReferences": [owner(child, **extra)]}))
+        child = await client.create(
+            CONFIG_MAPS, make_config_map(name, metadata={"ownerReferences": [owner(parent, **extra)]})
+        )
+    await client.create(
+        CONFIG_MAPS, make_config_map("grandchild", metadata={"ownerReferences": [owner(child, **extra)]})
+    )
     return parent
 
 
@@ -38,8 +45,9 @@ async def test_dependents_go_after_their_owners(client: Client, kexes: str) -> N
 
 async def test_dependents_with_finalizers_are_only_marked(client: Client, kexes: str) -> None:
     parent = await client.create(kexes, make_kex("parent"))
-    await client.create(CONFIG_MAPS, make_config_map(
-        metadata={"ownerReferences": [owner(parent)], "finalizers": ["a/b"]}))
+    await client.create(
+        CONFIG_MAPS, make_config_map(metadata={"ownerReferences": [owner(parent)], "finalizers": ["a/b"]})
+    )
     await client.delete(f"{kexes}/parent")
     async with asyncio.timeout(PATIENCE):
         while "deletionTimestamp" not in (await client.get(f"{CONFIG_MAPS}/one"))["metadata"]:
@@ -157,8 +165,10 @@ async def test_deleted_namespaces_take_their_contents(client: Client, kexes: str
 
     reply = await client.call("POST", mine, json=make_kex("two"), expected=403)
     assert reply.body["reason"] == "Forbidden"
-    assert reply.body["message"] == ('kexes.example.com "two" is forbidden: unable to create new content in '
-                                     "namespace ns1 because it is being terminated")
+    assert reply.body["message"] == (
+        'kexes.example.com "two" is forbidden: unable to create new content in '
+        "namespace ns1 because it is being terminated"
+    )
     assert reply.body["details"]["causes"][0]["reason"] == "NamespaceTerminating"
 
     await client.wait_gone(f"{mine}/one")
@@ -186,47 +196,76 @@ async def test_new_namespaces_are_not_emptied_as_the_old_ones_of_their_names(cli
 
 GOOD_CONDITIONS = [
     ("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"),
-    ("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions",
-     "All legacy kube types successfully parsed"),
-    ("NamespaceDeletionContentFailure", "False", "ContentDeleted",
-     "All content successfully deleted, may be waiting on finalization"),
+    (
+        "NamespaceDeletionGroupVersionParsingFailure",
+        "False",
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    (
+        "NamespaceDeletionContentFailure",
+        "False",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
     ("NamespaceContentRemaining", "False", "ContentRemoved", "All content successfully removed"),
     ("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 ]
 
 
 def get_conditions(obj: Any) -> list[tuple[str, str, str, str]]:
-    return [(item["type"], item["status"], item["reason"], item["message"])
-            for item in (obj.get("status") or {}).get("conditions") or ()]
+    return [
+        (item["type"], item["status"], item["reason"], item["message"])
+        for item in (obj.get("status") or {}).get("conditions") or ()
+    ]
 
 
 async def test_terminating_namespaces_tell_what_remains(cluster: LocalCluster, client: Client, kexes: str) -> None:
     """The messages are those that people search for, e.g. "pods. has 1 resource instances"."""
-    await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace",
-                                     "metadata": {"name": "ns1", "finalizers": ["a/end"]}})
+    await client.create(
+        NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns1", "finalizers": ["a/end"]}}
+    )
     mine, maps = kexes.replace("default", "ns1"), CONFIG_MAPS.replace("default", "ns1")
     for name, finalizers in (("one", ["a/b"]), ("two", ["a/b", "a/c"])):
         await client.create(mine, make_kex(name, metadata={"finalizers": finalizers}))
     await client.create(maps, make_config_map("held", metadata={"finalizers": ["a/b"]}))
     await client.create(maps, make_config_map("free"))
     await client.delete(f"{NAMESPACES}/ns1")
-    told = await cluster.aio.wait_for("ns", "ns1", lambda obj: get_conditions(obj) == [
-        *GOOD_CONDITIONS[:3],
-        ("NamespaceContentRemaining", "True", "SomeResourcesRemain",
-         "Some resources are remaining: configmaps. has 1 resource instances, "
-         "kexes.example.com has 2 resource instances"),
-        ("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain",
-         "Some content in the namespace has finalizers remaining: a/b in 3 resource instances, "
-         "a/c in 1 resource instances"),
-    ])
+    told = await cluster.aio.wait_for(
+        "ns",
+        "ns1",
+        lambda obj: (
+            get_conditions(obj)
+            == [
+                *GOOD_CONDITIONS[:3],
+                (
+                    "NamespaceContentRemaining",
+                    "True",
+                    "SomeResourcesRemain",
+                    "Some resources are remaining: configmaps. has 1 resource instances, "
+                    "kexes.example.com has 2 resource instances",
+                ),
+                (
+                    "NamespaceFinalizersRemaining",
+                    "True",
+                    "SomeFinalizersRemain",
+                    "Some content in the namespace has finalizers remaining: a/b in 3 resource instances, "
+                    "a/c in 1 resource instances",
+                ),
+            ]
+        ),
+    )
     assert told["status"]["phase"] == "Terminating"
     times = {item["lastTransitionTime"] for item in told["status"]["conditions"]}
     assert len(times) == 1
 
     # It follows what happens to the objects, even if they do not go.
     await client.patch(f"{mine}/two", {"metadata": {"finalizers": ["a/b"]}})
-    await cluster.aio.wait_for("ns", "ns1", lambda obj: obj["status"]["conditions"][4]["message"].endswith(
-        "remaining: a/b in 3 resource instances"))
+    await cluster.aio.wait_for(
+        "ns",
+        "ns1",
+        lambda obj: obj["status"]["conditions"][4]["message"].endswith("remaining: a/b in 3 resource instances"),
+    )
     for path in (f"{mine}/one", f"{mine}/two", f"{maps}/held"):
         await client.patch(path, {"metadata": {"finalizers": None}})
     await cluster.aio.wait_for("ns", "ns1", lambda obj: get_conditions(obj) == GOOD_CONDITIONS)
@@ -238,8 +277,12 @@ async def test_pods_go_before_the_rest_of_their_namespace(cluster: LocalCluster,
     """As since 1.33, so that network policies, e.g., protect them to the end."""
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns1"}})
     pods, maps = f"{NAMESPACES}/ns1/pods", f"{NAMESPACES}/ns1/configmaps"
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "finalizers": ["a/b"]},
-           "spec": {"containers": [{"name": "main", "image": "main"}]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "one", "finalizers": ["a/b"]},
+        "spec": {"containers": [{"name": "main", "image": "main"}]},
+    }
     await client.create(pods, pod)
     await client.create(maps, make_config_map())
     await client.delete(f"{NAMESPACES}/ns1")
@@ -253,8 +296,9 @@ async def test_pods_go_before_the_rest_of_their_namespace(cluster: LocalCluster,
 async def test_big_families_are_collected_completely(client: Client, kexes: str) -> None:
     parent = await client.create(kexes, make_kex("parent"))
     for number in range(300):
-        await client.create(CONFIG_MAPS, make_config_map(
-            f"child-{number}", metadata={"ownerReferences": [owner(parent)]}))
+        await client.create(
+            CONFIG_MAPS, make_config_map(f"child-{number}", metadata={"ownerReferences": [owner(parent)]})
+        )
     await client.delete(f"{kexes}/parent")
     async with asyncio.timeout(PATIENCE):
         while (await client.get(CONFIG_MAPS))["items"]:

@@ -1,6 +1,7 @@
 """
 Controllers with no kubelet: they create and delete pods, and the test decides what becomes of them.
 """
+
 from __future__ import annotations
 
 import asyncio

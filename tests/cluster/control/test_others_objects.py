@@ -1,6 +1,7 @@
 """
 What controllers make of the objects and the words of others: they adopt pods, let them go, and keep conditions.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -62,8 +63,13 @@ async def test_pods_that_match_no_more_are_released(cluster: LocalCluster, kind:
 async def test_what_is_not_wanted_is_not_adopted(cluster: LocalCluster) -> None:
     """Neither what belongs to another one, nor what is over, nor what has no such labels."""
     boss = cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "boss"}})
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "boss", "uid": boss["metadata"]["uid"],
-                 "controller": True}
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "boss",
+        "uid": boss["metadata"]["uid"],
+        "controller": True,
+    }
     labels = {"app": "web"}
     cluster.apply(make_pod(labels=labels, ownerReferences=[reference]))
     cluster.apply(make_pod(name="two"))
@@ -77,8 +83,14 @@ async def test_what_is_not_wanted_is_not_adopted(cluster: LocalCluster) -> None:
 
 async def test_conditions_of_others_are_kept_in_jobs(cluster: LocalCluster) -> None:
     template = {"spec": {"containers": CONTAINERS, "restartPolicy": "Never"}}
-    cluster.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"},
-                   "spec": {"suspend": True, "template": template}})
+    cluster.apply(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "job"},
+            "spec": {"suspend": True, "template": template},
+        }
+    )
     await cluster.aio.wait_for("job", "job", "condition=Suspended")
     conditions = cluster.get("job", "job")["status"]["conditions"]
     foreign = {"type": "example.com/Seen", "status": "True", "reason": "Any"}
@@ -93,7 +105,9 @@ async def test_conditions_of_others_are_kept_in_jobs(cluster: LocalCluster) -> N
 @pytest.mark.parametrize("strategy", ["RollingUpdate", "Recreate"])
 @pytest.mark.parametrize("orphans", [["deployment"], ["deployment", "replicaset"]])
 async def test_deployments_that_come_again_go_on_with_what_was_orphaned(
-        cluster: LocalCluster, strategy: str, orphans: list[str],
+    cluster: LocalCluster,
+    strategy: str,
+    orphans: list[str],
 ) -> None:
     """So selectors are changed with no downtime: ``kubectl delete --cascade=orphan``, and create it anew."""
     manifest = make_workload("Deployment", replicas=2, strategy={"type": strategy})
@@ -128,8 +142,11 @@ async def test_ending_pods_are_replaced_at_once(cluster: LocalCluster) -> None:
     name = old["metadata"]["name"]
     cluster.patch("pod", name, {"metadata": {"finalizers": ["example.com/hold"]}})
     cluster.delete("pod", name)
-    await cluster.aio.wait_for("replicaset", "web", lambda obj: (
-        obj["status"]["readyReplicas"], obj["status"]["terminatingReplicas"]) == (1, 1))
+    await cluster.aio.wait_for(
+        "replicaset",
+        "web",
+        lambda obj: (obj["status"]["readyReplicas"], obj["status"]["terminatingReplicas"]) == (1, 1),
+    )
     assert len(cluster.list("pods")) == 2
     cluster.patch("pod", name, {"metadata": {"finalizers": None}})
     await cluster.aio.wait_for("replicaset", "web", lambda obj: obj["status"]["terminatingReplicas"] == 0)

@@ -1,6 +1,7 @@
 """
 What the simulated scheduler and kubelet tell of pods, as `kubectl describe pod` shows it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -23,8 +24,12 @@ def told(cluster: LocalCluster) -> list[tuple[Any, ...]]:
 
 
 KUBELET = {"component": "kubelet", "host": "kopf-node"}
-SCHEDULED = ("Normal", "Scheduled", "Successfully assigned default/one to kopf-node",
-             {"component": "default-scheduler"})
+SCHEDULED = (
+    "Normal",
+    "Scheduled",
+    "Successfully assigned default/one to kopf-node",
+    {"component": "default-scheduler"},
+)
 STARTED = ("Normal", "Started", "Started container main", KUBELET)
 KILLING = ("Normal", "Killing", "Stopping container main", KUBELET)
 
@@ -39,7 +44,11 @@ async def test_the_life_of_a_pod_is_told(cluster: LocalCluster) -> None:
     for event in cluster.list("events"):
         reference = event["involvedObject"]
         assert (reference["kind"], reference["apiVersion"], reference["namespace"], reference["name"]) == (
-            "Pod", "v1", "default", "one")
+            "Pod",
+            "v1",
+            "default",
+            "one",
+        )
         assert reference["uid"] == pod["metadata"]["uid"]
         assert event["count"] == 1
         assert event["firstTimestamp"] == event["lastTimestamp"]

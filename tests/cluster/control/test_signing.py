@@ -1,6 +1,7 @@
 """
 Approved requests for certificates are signed, if the server is the signer that they are for.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -29,16 +30,24 @@ USAGES = ["digital signature", "key encipherment", "client auth"]
 
 
 def make_request(
-        name: str = "jane", group: str = "devs", *, signer: str = CLIENT, key: Any = KEY, names: tuple[str, ...] = (),
-        **spec: Any,
+    name: str = "jane",
+    group: str = "devs",
+    *,
+    signer: str = CLIENT,
+    key: Any = KEY,
+    names: tuple[str, ...] = (),
+    **spec: Any,
 ) -> Obj:
-    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([
-        x509.NameAttribute(NameOID.ORGANIZATION_NAME, group), x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+    builder = x509.CertificateSigningRequestBuilder().subject_name(
+        x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, group), x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(one) for one in names]), False)
     pem = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    return {"metadata": {"name": "one"}, "spec": {
-        "request": base64.b64encode(pem).decode(), "signerName": signer, "usages": USAGES, **spec}}
+    return {
+        "metadata": {"name": "one"},
+        "spec": {"request": base64.b64encode(pem).decode(), "signerName": signer, "usages": USAGES, **spec},
+    }
 
 
 async def approve(client: Client, request: Obj, kind: str = "Approved") -> None:
@@ -53,7 +62,9 @@ async def wait_for_certificate(cluster: LocalCluster) -> x509.Certificate:
 
 
 async def test_certificates_of_clients_are_good_for_the_api(
-        cluster: LocalCluster, client: Client, tmp_path: pathlib.Path,
+    cluster: LocalCluster,
+    client: Client,
+    tmp_path: pathlib.Path,
 ) -> None:
     await approve(client, make_request(expirationSeconds=3600))
     certificate = await wait_for_certificate(cluster)
@@ -65,7 +76,8 @@ async def test_certificates_of_clients_are_good_for_the_api(
     pem = KEY.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     config["users"][0]["user"] = {
         "client-certificate-data": base64.b64encode(certificate.public_bytes(serialization.Encoding.PEM)).decode(),
-        "client-key-data": base64.b64encode(pem).decode()}
+        "client-key-data": base64.b64encode(pem).decode(),
+    }
     _, review = await ask(cluster, yaml.safe_dump(config), "POST", WHOAMI, tmp_path)
     assert review["status"]["userInfo"] == {"username": "jane", "groups": ["devs", "system:authenticated"]}
     [condition] = (await client.get(f"{REQUESTS}/one"))["status"]["conditions"]
@@ -73,8 +85,17 @@ async def test_certificates_of_clients_are_good_for_the_api(
 
 
 async def test_certificates_of_kubelets_have_the_names_of_the_request(cluster: LocalCluster, client: Client) -> None:
-    await approve(client, make_request("system:node:a", "system:nodes", signer=SERVING, names=("a", "a.local"), usages=[
-        "digital signature", "server auth"], key=rsa.generate_private_key(65537, 2048)))
+    await approve(
+        client,
+        make_request(
+            "system:node:a",
+            "system:nodes",
+            signer=SERVING,
+            names=("a", "a.local"),
+            usages=["digital signature", "server auth"],
+            key=rsa.generate_private_key(65537, 2048),
+        ),
+    )
     certificate = await wait_for_certificate(cluster)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["a", "a.local"]
@@ -82,15 +103,21 @@ async def test_certificates_of_kubelets_have_the_names_of_the_request(cluster: L
     assert usage == ExtendedKeyUsageOID.SERVER_AUTH
 
 
-@pytest.mark.parametrize(("request_", "why"), [
-    (make_request(usages=["digital signature"]), "usages"),
-    (make_request(usages=[*USAGES, "server auth"]), "usages"),
-    (make_request(group="system:masters"), "system:masters"),
-    (make_request(signer=KUBELET), "system:nodes"),
-    (make_request("a", "system:nodes", signer=SERVING, usages=["server auth"]), "system:node:"),
-])
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (make_request(usages=["digital signature"]), "usages"),
+        (make_request(usages=[*USAGES, "server auth"]), "usages"),
+        (make_request(group="system:masters"), "system:masters"),
+        (make_request(signer=KUBELET), "system:nodes"),
+        (make_request("a", "system:nodes", signer=SERVING, usages=["server auth"]), "system:node:"),
+    ],
+)
 async def test_what_the_signers_do_not_sign_has_failed(
-        cluster: LocalCluster, client: Client, request_: Obj, why: str,
+    cluster: LocalCluster,
+    client: Client,
+    request_: Obj,
+    why: str,
 ) -> None:
     await approve(client, request_)
     failed = await cluster.aio.wait_for("csr", "one", "condition=Failed")
@@ -100,9 +127,14 @@ async def test_what_the_signers_do_not_sign_has_failed(
     assert "certificate" not in failed["status"]
 
 
-@pytest.mark.parametrize(("signer", "decision"), [
-    ("example.com/other", "Approved"), (CLIENT, "Denied"), ("kubernetes.io/legacy-x", "Approved"),
-])
+@pytest.mark.parametrize(
+    ("signer", "decision"),
+    [
+        ("example.com/other", "Approved"),
+        (CLIENT, "Denied"),
+        ("kubernetes.io/legacy-x", "Approved"),
+    ],
+)
 async def test_others_are_left_alone(cluster: LocalCluster, client: Client, signer: str, decision: str) -> None:
     await approve(client, make_request(signer=signer), decision)
     await asyncio.sleep(0.2)

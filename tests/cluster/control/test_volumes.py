@@ -1,4 +1,5 @@
 """When claims are bound: at once, or when their class wants to know the first consumer before."""
+
 from __future__ import annotations
 
 import pytest

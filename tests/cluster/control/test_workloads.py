@@ -1,6 +1,7 @@
 """
 The simulation of workloads: on a loop that jumps to the next timer, so that minutes take no time.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -35,18 +36,25 @@ async def wait_for(client: Client, path: str, check: Callable[[Any], object], li
 
 
 def template(image: str = "nginx:1", **spec: Any) -> Obj:
-    return {"metadata": {"labels": {"app": "web"}},
-            "spec": {"containers": [{"name": "main", "image": image}], **spec}}
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": image}], **spec}}
 
 
 def workload(kind: str, **spec: Any) -> Obj:
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web"},
-            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template(), **spec}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template(), **spec},
+    }
 
 
 def job(**spec: Any) -> Obj:
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"},
-            "spec": {"template": template(restartPolicy="Never"), **spec}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job"},
+        "spec": {"template": template(restartPolicy="Never"), **spec},
+    }
 
 
 async def pods(client: Client) -> list[Obj]:
@@ -57,9 +65,11 @@ async def pods(client: Client) -> list[Obj]:
 def is_rolled_out(obj: Obj) -> bool:
     """Whether `kubectl rollout status` is content."""
     status, wanted = obj.get("status") or {}, obj["spec"]["replicas"]
-    return bool(status.get("observedGeneration") == obj["metadata"]["generation"]
-                and status.get("updatedReplicas", 0) == wanted == status.get("replicas", 0)
-                and status.get("availableReplicas", 0) == wanted)
+    return bool(
+        status.get("observedGeneration") == obj["metadata"]["generation"]
+        and status.get("updatedReplicas", 0) == wanted == status.get("replicas", 0)
+        and status.get("availableReplicas", 0) == wanted
+    )
 
 
 async def test_the_node_is_ready_and_its_heartbeats_go_on(client: Client) -> None:
@@ -82,7 +92,11 @@ async def test_pods_are_scheduled_started_and_ready(client: Client) -> None:
     assert running["status"]["podIP"].startswith("10.")
     assert running["status"]["containerStatuses"][0]["ready"] is True
     assert {item["type"] for item in running["status"]["conditions"] if item["status"] == "True"} >= {
-        "Ready", "ContainersReady", "Initialized", "PodScheduled"}
+        "Ready",
+        "ContainersReady",
+        "Initialized",
+        "PodScheduled",
+    }
 
 
 async def test_pods_wait_for_a_node_with_wanted_labels(client: Client) -> None:
@@ -91,8 +105,9 @@ async def test_pods_wait_for_a_node_with_wanted_labels(client: Client) -> None:
     pod = await wait_for(client, f"{CORE}/pods/one", lambda pod: pod["status"].get("conditions"))
     assert pod["status"]["phase"] == "Pending"
     assert pod["status"]["conditions"][0]["reason"] == "Unschedulable"
-    await client.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node",
-                                          "metadata": {"name": "other", "labels": {"disk": "fast"}}})
+    await client.create(
+        "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other", "labels": {"disk": "fast"}}}
+    )
     pod = await wait_for(client, f"{CORE}/pods/one", lambda pod: pod["status"]["phase"] == "Running")
     assert pod["spec"]["nodeName"] == "other"
 
@@ -103,9 +118,13 @@ async def test_pods_are_ready_only_when_their_gates_are_open(client: Client) -> 
 
     def ready(pod: Obj) -> str:
         return str({item["type"]: item["status"] for item in pod["status"].get("conditions") or ()}.get("Ready"))
+
     await wait_for(client, f"{CORE}/pods/one", lambda pod: ready(pod) == "False")
-    await client.patch(f"{CORE}/pods/one/status", {"status": {"conditions": [
-        {"type": "example.com/gate", "status": "True"}]}}, "application/strategic-merge-patch+json")
+    await client.patch(
+        f"{CORE}/pods/one/status",
+        {"status": {"conditions": [{"type": "example.com/gate", "status": "True"}]}},
+        "application/strategic-merge-patch+json",
+    )
     await wait_for(client, f"{CORE}/pods/one", lambda pod: ready(pod) == "True")
 
 
@@ -113,8 +132,10 @@ async def test_deployments_become_available(client: Client) -> None:
     await client.create(f"{APPS}/deployments", workload("Deployment", replicas=3))
     deployment = await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
     conditions = {item["type"]: (item["status"], item["reason"]) for item in deployment["status"]["conditions"]}
-    assert conditions == {"Available": ("True", "MinimumReplicasAvailable"),
-                          "Progressing": ("True", "NewReplicaSetAvailable")}
+    assert conditions == {
+        "Available": ("True", "MinimumReplicasAvailable"),
+        "Progressing": ("True", "NewReplicaSetAvailable"),
+    }
     assert deployment["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
     sets = (await client.get(f"{APPS}/replicasets"))["items"]
     assert [item["spec"]["replicas"] for item in sets] == [3]
@@ -134,8 +155,10 @@ async def test_deployments_roll_out_with_no_loss_of_availability(client: Client)
                 assert status.get("replicas", 0) <= 5, "25% of 4 may be in excess"
                 if event["object"]["metadata"]["generation"] == 2 and is_rolled_out(event["object"]):
                     break
-    sets = {item["metadata"]["annotations"]["deployment.kubernetes.io/revision"]: item["spec"]["replicas"]
-            for item in (await client.get(f"{APPS}/replicasets"))["items"]}
+    sets = {
+        item["metadata"]["annotations"]["deployment.kubernetes.io/revision"]: item["spec"]["replicas"]
+        for item in (await client.get(f"{APPS}/replicasets"))["items"]
+    }
     assert sets == {"1": 0, "2": 4}
     assert {pod["spec"]["containers"][0]["image"] for pod in await pods(client)} == {"nginx:2"}
 
@@ -147,8 +170,10 @@ async def test_deployments_return_to_the_old_replica_set_with_a_new_revision(cli
         await client.patch(f"{APPS}/deployments/web", {"spec": {"template": template(image)}})
         await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
     sets = (await client.get(f"{APPS}/replicasets"))["items"]
-    assert sorted((item["metadata"]["annotations"]["deployment.kubernetes.io/revision"], item["spec"]["replicas"])
-                  for item in sets) == [("2", 0), ("3", 1)]
+    assert sorted(
+        (item["metadata"]["annotations"]["deployment.kubernetes.io/revision"], item["spec"]["replicas"])
+        for item in sets
+    ) == [("2", 0), ("3", 1)]
 
 
 async def test_deployments_that_recreate_never_mix_revisions(client: Client) -> None:
@@ -172,8 +197,11 @@ async def test_paused_deployments_do_not_roll_out(client: Client) -> None:
     await client.create(f"{APPS}/deployments", workload("Deployment", replicas=1))
     await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
     changed = await client.patch(f"{APPS}/deployments/web", {"spec": {"paused": True, "template": template("nginx:2")}})
-    await wait_for(client, f"{APPS}/deployments/web", lambda obj: (
-        obj["status"]["observedGeneration"] == changed["metadata"]["generation"]))
+    await wait_for(
+        client,
+        f"{APPS}/deployments/web",
+        lambda obj: obj["status"]["observedGeneration"] == changed["metadata"]["generation"],
+    )
     assert len((await client.get(f"{APPS}/replicasets"))["items"]) == 1
 
 
@@ -197,8 +225,11 @@ async def scale_in_the_middle(client: Client, replicas: int, **spec: Any) -> lis
     await wait_for(client, path, lambda body: sorted(item["spec"]["replicas"] for item in body["items"]) == [5, 8])
     await client.patch(f"{APPS}/deployments/web", {"spec": {"replicas": replicas, **spec}})
     desired = "deployment.kubernetes.io/desired-replicas"
-    listed = await wait_for(client, path, lambda body: all(
-        item["metadata"]["annotations"][desired] == str(replicas) for item in body["items"]))
+    listed = await wait_for(
+        client,
+        path,
+        lambda body: all(item["metadata"]["annotations"][desired] == str(replicas) for item in body["items"]),
+    )
     prefix = "deployment.kubernetes.io"
     found = [(item["metadata"]["annotations"], item["spec"]["replicas"]) for item in listed["items"]]
     found.sort(key=lambda pair: str(pair[0][f"{prefix}/revision"]))
@@ -227,23 +258,36 @@ async def test_lost_pods_are_replaced(client: Client) -> None:
     await wait_for(client, f"{APPS}/deployments/web", is_rolled_out)
     lost = (await pods(client))[0]["metadata"]["name"]
     await client.delete(f"{CORE}/pods/{lost}")
-    await wait_for(client, f"{CORE}/pods", lambda body: len(body["items"]) == 2 and all(
-        pod["status"]["phase"] == "Running" and pod["metadata"]["name"] != lost for pod in body["items"]))
+    await wait_for(
+        client,
+        f"{CORE}/pods",
+        lambda body: (
+            len(body["items"]) == 2
+            and all(pod["status"]["phase"] == "Running" and pod["metadata"]["name"] != lost for pod in body["items"])
+        ),
+    )
 
 
 async def test_stateful_sets_make_their_pods_and_claims_in_order(client: Client) -> None:
-    claim = {"metadata": {"name": "data"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
     async with client.watch(f"{CORE}/pods") as stream:
-        await client.create(f"{APPS}/statefulsets", workload(
-            "StatefulSet", replicas=3, serviceName="web", volumeClaimTemplates=[claim]))
+        await client.create(
+            f"{APPS}/statefulsets", workload("StatefulSet", replicas=3, serviceName="web", volumeClaimTemplates=[claim])
+        )
         order: list[tuple[str, bool]] = []
         while len(order) < 6:
             event = await stream.next()
             assert event is not None
-            name, ready = event["object"]["metadata"]["name"], any(
-                item["type"] == "Ready" and item["status"] == "True"
-                for item in event["object"]["status"].get("conditions") or ())
+            name, ready = (
+                event["object"]["metadata"]["name"],
+                any(
+                    item["type"] == "Ready" and item["status"] == "True"
+                    for item in event["object"]["status"].get("conditions") or ()
+                ),
+            )
             if event["type"] == "ADDED" or (ready and (name, True) not in order):
                 order.append((name, ready))
     assert order == [(f"web-{number}", ready) for number in range(3) for ready in (False, True)]
@@ -265,20 +309,27 @@ async def test_stateful_sets_are_updated_from_the_last_pod(client: Client) -> No
             if event["type"] == "DELETED":
                 gone.append(event["object"]["metadata"]["name"])
     assert gone == ["web-1", "web-0"]
-    done = await wait_for(client, f"{APPS}/statefulsets/web", lambda obj: is_rolled_out(obj) and (
-        obj["status"]["currentRevision"] == obj["status"]["updateRevision"]))
+    done = await wait_for(
+        client,
+        f"{APPS}/statefulsets/web",
+        lambda obj: is_rolled_out(obj) and (obj["status"]["currentRevision"] == obj["status"]["updateRevision"]),
+    )
     assert done["status"]["currentReplicas"] == 2
     assert len((await client.get(f"{APPS}/controllerrevisions"))["items"]) == 2
 
 
 async def test_stateful_sets_keep_the_pods_below_the_partition(client: Client) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
-    await client.create(f"{APPS}/statefulsets", workload(
-        "StatefulSet", replicas=2, serviceName="web", updateStrategy=strategy))
+    await client.create(
+        f"{APPS}/statefulsets", workload("StatefulSet", replicas=2, serviceName="web", updateStrategy=strategy)
+    )
     await wait_for(client, f"{APPS}/statefulsets/web", is_rolled_out)
     await client.patch(f"{APPS}/statefulsets/web", {"spec": {"template": template("nginx:2")}})
-    await wait_for(client, f"{APPS}/statefulsets/web", lambda obj: (
-        obj["status"].get("updatedReplicas") == 1 and obj["status"].get("readyReplicas") == 2))
+    await wait_for(
+        client,
+        f"{APPS}/statefulsets/web",
+        lambda obj: obj["status"].get("updatedReplicas") == 1 and obj["status"].get("readyReplicas") == 2,
+    )
     assert [pod["spec"]["containers"][0]["image"] for pod in await pods(client)] == ["nginx:1", "nginx:2"]
 
 
@@ -296,9 +347,14 @@ async def test_daemon_sets_replace_outdated_pods(client: Client) -> None:
     await client.create(f"{APPS}/daemonsets", workload("DaemonSet"))
     await wait_for(client, f"{APPS}/daemonsets/web", lambda obj: obj["status"].get("numberAvailable") == 1)
     await client.patch(f"{APPS}/daemonsets/web", {"spec": {"template": template("nginx:2")}})
-    await wait_for(client, f"{CORE}/pods", lambda body: [
-        (pod["spec"]["containers"][0]["image"], pod["status"]["phase"]) for pod in body["items"]
-    ] == [("nginx:2", "Running")])
+    await wait_for(
+        client,
+        f"{CORE}/pods",
+        lambda body: (
+            [(pod["spec"]["containers"][0]["image"], pod["status"]["phase"]) for pod in body["items"]]
+            == [("nginx:2", "Running")]
+        ),
+    )
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
@@ -349,9 +405,19 @@ async def test_finished_jobs_go_after_their_time_to_live(client: Client) -> None
 
 
 async def test_cron_jobs_create_jobs_by_the_schedule_and_forget_old_ones(client: Client) -> None:
-    await client.create(f"{BATCH}/cronjobs", {
-        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "cron"},
-        "spec": {"schedule": "*/5 * * * *", "successfulJobsHistoryLimit": 2, "jobTemplate": {"spec": job()["spec"]}}})
+    await client.create(
+        f"{BATCH}/cronjobs",
+        {
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "metadata": {"name": "cron"},
+            "spec": {
+                "schedule": "*/5 * * * *",
+                "successfulJobsHistoryLimit": 2,
+                "jobTemplate": {"spec": job()["spec"]},
+            },
+        },
+    )
     seen: set[str] = set()
     while len(seen) < 4:
         await asyncio.sleep(30)
@@ -363,11 +429,14 @@ async def test_cron_jobs_create_jobs_by_the_schedule_and_forget_old_ones(client:
 
 
 async def test_claims_are_bound_to_new_volumes_that_go_with_them(client: Client) -> None:
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"},
-             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}},
+    }
     await client.create(f"{CORE}/persistentvolumeclaims", claim)
-    bound = await wait_for(client, f"{CORE}/persistentvolumeclaims/data",
-                           lambda obj: obj["status"]["phase"] == "Bound")
+    bound = await wait_for(client, f"{CORE}/persistentvolumeclaims/data", lambda obj: obj["status"]["phase"] == "Bound")
     assert bound["status"]["capacity"] == {"storage": "2Gi"}
     path = f"/api/v1/persistentvolumes/{bound['spec']['volumeName']}"
     volume = await client.get(path)
@@ -378,17 +447,28 @@ async def test_claims_are_bound_to_new_volumes_that_go_with_them(client: Client)
 
 
 async def test_services_have_addresses_and_endpoints(client: Client) -> None:
-    await client.create(f"{CORE}/services", {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}})
+    await client.create(
+        f"{CORE}/services",
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+        },
+    )
     await client.create(f"{APPS}/deployments", workload("Deployment", replicas=2))
-    endpoints = await wait_for(client, f"{CORE}/endpoints/web", lambda obj: (
-        len(((obj.get("subsets") or [{}])[0]).get("addresses") or ()) == 2))
+    endpoints = await wait_for(
+        client, f"{CORE}/endpoints/web", lambda obj: len(((obj.get("subsets") or [{}])[0]).get("addresses") or ()) == 2
+    )
     assert endpoints["subsets"][0]["ports"] == [{"port": 8080, "protocol": "TCP"}]
     assert {item["ip"] for item in endpoints["subsets"][0]["addresses"]} == {
-        pod["status"]["podIP"] for pod in await pods(client)}
-    slices = (await client.get("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?"
-                               "labelSelector=kubernetes.io/service-name=web"))["items"]
+        pod["status"]["podIP"] for pod in await pods(client)
+    }
+    slices = (
+        await client.get(
+            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name=web"
+        )
+    )["items"]
     assert [item["conditions"]["ready"] for item in slices[0]["endpoints"]] == [True, True]
     assert (await client.get(f"{CORE}/services/web"))["spec"]["clusterIP"].startswith("10.")
     await client.delete(f"{CORE}/services/web")

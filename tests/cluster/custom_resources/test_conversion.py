@@ -1,6 +1,7 @@
 """
 Conversion between versions: in v1, the size is a number; in v2, it is a text with a unit.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -31,8 +32,11 @@ def convert_one(obj: Obj, version: str) -> Obj:
 
 
 def respond(review: Obj, **response: Any) -> Obj:
-    return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": {
-        "uid": review["request"]["uid"], "result": {"status": "Success"}, **response}}
+    return {
+        "apiVersion": review["apiVersion"],
+        "kind": review["kind"],
+        "response": {"uid": review["request"]["uid"], "result": {"status": "Success"}, **response},
+    }
 
 
 def definition(config: Obj, *, storage: str = "v1", versions: tuple[str, ...] = ("v1",)) -> Obj:
@@ -44,9 +48,12 @@ def definition(config: Obj, *, storage: str = "v1", versions: tuple[str, ...] = 
         anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         schema = {"type": "object", "properties": {"spec": spec, "status": anything}}
         return {**template, "name": name, "storage": name == storage, "schema": {"openAPIV3Schema": schema}}
+
     made["spec"]["versions"] = [version("v1", "integer"), version("v2", "string")]
-    made["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {
-        "clientConfig": config, "conversionReviewVersions": list(versions)}}
+    made["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": config, "conversionReviewVersions": list(versions)},
+    }
     return made
 
 
@@ -58,8 +65,12 @@ async def converted(cluster: LocalCluster, hooks: Hooks) -> Hooks:
 
 
 def kex(size: object, name: str = "one", version: str = "v1", **fields: Any) -> Obj:
-    return {"apiVersion": f"example.com/{version}", "kind": "Kex",
-            "metadata": {"name": name, **fields}, "spec": {"size": size}}
+    return {
+        "apiVersion": f"example.com/{version}",
+        "kind": "Kex",
+        "metadata": {"name": name, **fields},
+        "spec": {"size": size},
+    }
 
 
 async def test_the_stored_version_is_not_converted(client: Client, converted: Hooks) -> None:
@@ -75,7 +86,7 @@ async def test_objects_are_shown_in_the_requested_version(client: Client, conver
     shown = await client.get(f"{V2}/one")
     assert (shown["apiVersion"], shown["spec"]) == ("example.com/v2", {"size": "1Mi"})
     assert shown["metadata"] == created["metadata"]
-    (_, review), = converted.reviews
+    ((_, review),) = converted.reviews
     assert (review["apiVersion"], review["kind"]) == ("apiextensions.k8s.io/v1", "ConversionReview")
     assert review["request"]["desiredAPIVersion"] == "example.com/v2"
     assert review["request"]["objects"] == [created]
@@ -110,8 +121,9 @@ async def test_objects_are_changed_in_either_version(client: Client, converted: 
     assert (patched["spec"], patched["metadata"]["generation"]) == ({"size": "2Mi"}, 2)
     patched = await client.patch(f"{V1}/{name}", {"spec": {"size": 3}})
     assert (patched["spec"], patched["metadata"]["generation"]) == ({"size": 3}, 3)
-    replaced = await client.call("PUT", f"{V2}/{name}", json={
-        **await client.get(f"{V2}/{name}"), "spec": {"size": "4Mi"}})
+    replaced = await client.call(
+        "PUT", f"{V2}/{name}", json={**await client.get(f"{V2}/{name}"), "spec": {"size": "4Mi"}}
+    )
     assert (replaced.status, replaced.body["spec"]) == (200, {"size": "4Mi"})
     assert (await client.get(f"{V1}/{name}"))["spec"] == {"size": 4}
 
@@ -125,8 +137,12 @@ async def test_the_status_is_changed_in_another_version(client: Client, converte
 
 async def test_dry_runs_leave_no_traces_in_other_versions(client: Client, converted: Hooks) -> None:
     await client.create(V1, kex(1))
-    reply = await client.call("PATCH", f"{V2}/one?dryRun=All", json={"spec": {"size": "9Mi"}},
-                              headers={"Content-Type": "application/merge-patch+json"})
+    reply = await client.call(
+        "PATCH",
+        f"{V2}/one?dryRun=All",
+        json={"spec": {"size": "9Mi"}},
+        headers={"Content-Type": "application/merge-patch+json"},
+    )
     assert reply.body["spec"] == {"size": "9Mi"}
     await client.patch(f"{V1}/one", {"spec": {"size": 2}})
     assert (await client.get(f"{V2}/one"))["spec"] == {"size": "2Mi"}
@@ -136,14 +152,15 @@ async def test_lists_are_converted_at_once(client: Client, converted: Hooks) -> 
     for number in range(5):
         await client.create(V1, kex(number, f"n{number}"))
     assert [item["spec"]["size"] for item in (await client.get(V2))["items"]] == [f"{n}Mi" for n in range(5)]
-    (_, review), = converted.reviews
+    ((_, review),) = converted.reviews
     assert len(review["request"]["objects"]) == 5
 
 
 async def test_tables_are_made_of_converted_objects(client: Client, hooks: Hooks, cluster: LocalCluster) -> None:
     made = definition(hooks.on("/", convert))
     made["spec"]["versions"][1]["additionalPrinterColumns"] = [
-        {"name": "Size", "type": "string", "jsonPath": ".spec.size"}]
+        {"name": "Size", "type": "string", "jsonPath": ".spec.size"}
+    ]
     cluster.apply(made)
     await client.create(V1, kex(1))
     table = await client.get(V2, headers={"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"})
@@ -176,7 +193,9 @@ async def names(client: Client, path: str, selector: str) -> list[str]:
 
 
 async def test_fields_are_selected_in_the_requested_version(
-        client: Client, hooks: Hooks, cluster: LocalCluster,
+    client: Client,
+    hooks: Hooks,
+    cluster: LocalCluster,
 ) -> None:
     made = definition(hooks.on("/", convert))
     for version, fields in zip(made["spec"]["versions"], ([".spec.size"], [".spec.size", ".spec.note"]), strict=True):
@@ -220,7 +239,8 @@ async def test_objects_are_deleted_in_another_version(client: Client, converted:
 
 
 async def test_objects_remain_readable_after_the_stored_version_is_changed(
-        client: Client, cluster: LocalCluster, converted: Hooks) -> None:
+    client: Client, cluster: LocalCluster, converted: Hooks
+) -> None:
     await client.create(V1, kex(1))
     cluster.apply(definition(converted.on("/", convert), storage="v2"))
     assert (await client.get(f"{V1}/one"))["spec"] == {"size": 1}
@@ -233,7 +253,8 @@ async def test_objects_remain_readable_after_the_stored_version_is_changed(
 
 
 async def test_definitions_and_owners_clean_up_converted_objects(
-        client: Client, cluster: LocalCluster, converted: Hooks) -> None:
+    client: Client, cluster: LocalCluster, converted: Hooks
+) -> None:
     parent = await client.create(V1, kex(1, "parent"))
     owner = {"apiVersion": "example.com/v1", "kind": "Kex", "name": "parent", "uid": parent["metadata"]["uid"]}
     await client.create(V2, kex("1Mi", "child", "v2", ownerReferences=[owner]))
@@ -245,18 +266,28 @@ async def test_definitions_and_owners_clean_up_converted_objects(
     await client.wait_gone(f"{CRDS}/kexes.example.com")
 
 
-@pytest.mark.parametrize(("answer", "why"), [
-    (lambda review: respond(review, result={"status": "Failed", "message": "cannot do"}), "cannot do"),
-    (lambda review: respond(review, result={}), 'response.result.status was ""'),
-    (lambda review: respond(review, convertedObjects=[]), "webhook returned 0 objects, expected 1"),
-    (lambda review: respond(review, uid="other"), 'got "other"'),
-    (lambda review: {}, "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview"),
-    (lambda review: {"#status": 500}, "an error on the server"),
-    (lambda review: respond(review, convertedObjects=review["request"]["objects"]), "expected example.com/v2"),
-    (lambda review: respond(review, convertedObjects=[
-        {**obj, "apiVersion": "example.com/v2", "metadata": {"name": "other"}}
-        for obj in review["request"]["objects"]]), "metadata.name was changed"),
-])
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda review: respond(review, result={"status": "Failed", "message": "cannot do"}), "cannot do"),
+        (lambda review: respond(review, result={}), 'response.result.status was ""'),
+        (lambda review: respond(review, convertedObjects=[]), "webhook returned 0 objects, expected 1"),
+        (lambda review: respond(review, uid="other"), 'got "other"'),
+        (lambda review: {}, "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview"),
+        (lambda review: {"#status": 500}, "an error on the server"),
+        (lambda review: respond(review, convertedObjects=review["request"]["objects"]), "expected example.com/v2"),
+        (
+            lambda review: respond(
+                review,
+                convertedObjects=[
+                    {**obj, "apiVersion": "example.com/v2", "metadata": {"name": "other"}}
+                    for obj in review["request"]["objects"]
+                ],
+            ),
+            "metadata.name was changed",
+        ),
+    ],
+)
 async def test_failures_are_told(client: Client, converted: Hooks, answer: Any, why: str) -> None:
     await client.create(V1, kex(1))
     converted.on("/", answer)
@@ -279,6 +310,7 @@ async def test_conversions_may_change_labels_and_annotations_only(client: Client
         obj = convert_one(review["request"]["objects"][0], "example.com/v2")
         metadata = {**obj["metadata"], "labels": {"c": "d"}, "annotations": {"e": "f"}, "finalizers": ["x/y"]}
         return respond(review, convertedObjects=[{**obj, "metadata": metadata}])
+
     converted.on("/", change)
     metadata = (await client.get(f"{V2}/one"))["metadata"]
     assert (metadata["labels"], metadata["annotations"]) == ({"c": "d"}, {"e": "f"})
@@ -286,24 +318,39 @@ async def test_conversions_may_change_labels_and_annotations_only(client: Client
 
 
 async def test_older_reviews_are_sent_to_those_who_want_them(
-        client: Client, cluster: LocalCluster, hooks: Hooks) -> None:
+    client: Client, cluster: LocalCluster, hooks: Hooks
+) -> None:
     cluster.apply(definition(hooks.on("/", convert), versions=("v1beta1",)))
     await client.create(V2, kex("1Mi", version="v2"))
     assert hooks.reviews[0][1]["apiVersion"] == "apiextensions.k8s.io/v1beta1"
 
 
-@pytest.mark.parametrize(("conversion", "field"), [
-    ({"strategy": "Other"}, "spec.conversion.strategy"),
-    ({"strategy": "Webhook"}, "spec.conversion.webhook.clientConfig"),
-    ({"strategy": "Webhook", "webhook": {"clientConfig": {}, "conversionReviewVersions": ["v1"]}},
-     "spec.conversion.webhook.clientConfig"),
-    ({"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}}},
-     "spec.conversion.webhook.conversionReviewVersions"),
-    ({"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}, "conversionReviewVersions": ["v9"]}},
-     "spec.conversion.webhook.conversionReviewVersions"),
-    ({"strategy": "None", "webhook": {"clientConfig": {"url": "https://x"}, "conversionReviewVersions": ["v1"]}},
-     "spec.conversion.webhook"),
-])
+@pytest.mark.parametrize(
+    ("conversion", "field"),
+    [
+        ({"strategy": "Other"}, "spec.conversion.strategy"),
+        ({"strategy": "Webhook"}, "spec.conversion.webhook.clientConfig"),
+        (
+            {"strategy": "Webhook", "webhook": {"clientConfig": {}, "conversionReviewVersions": ["v1"]}},
+            "spec.conversion.webhook.clientConfig",
+        ),
+        (
+            {"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://x"}}},
+            "spec.conversion.webhook.conversionReviewVersions",
+        ),
+        (
+            {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": {"url": "https://x"}, "conversionReviewVersions": ["v9"]},
+            },
+            "spec.conversion.webhook.conversionReviewVersions",
+        ),
+        (
+            {"strategy": "None", "webhook": {"clientConfig": {"url": "https://x"}, "conversionReviewVersions": ["v1"]}},
+            "spec.conversion.webhook",
+        ),
+    ],
+)
 async def test_wrong_conversions_are_refused(client: Client, conversion: Obj, field: str) -> None:
     made = make_definition()
     made["spec"]["conversion"] = conversion
@@ -323,14 +370,29 @@ async def test_converted_objects_are_there_after_a_restart(tmp_path: pathlib.Pat
 
 async def test_conversion_and_admission_go_together(client: Client, cluster: LocalCluster, converted: Hooks) -> None:
     def admit(review: Obj) -> Obj:
-        return {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": {
-            "uid": review["request"]["uid"], "allowed": True, "warnings": ["seen"]}}
+        return {
+            "apiVersion": review["apiVersion"],
+            "kind": review["kind"],
+            "response": {"uid": review["request"]["uid"], "allowed": True, "warnings": ["seen"]},
+        }
+
     rule = {"operations": ["*"], "apiGroups": ["example.com"], "apiVersions": ["v2"], "resources": ["kexes"]}
-    cluster.apply({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": "hooks"}, "webhooks": [{
-            "name": "x.example.com", "clientConfig": converted.on("/admit", admit), "rules": [rule],
-            "sideEffects": "None", "admissionReviewVersions": ["v1"]}]})
+    cluster.apply(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "hooks"},
+            "webhooks": [
+                {
+                    "name": "x.example.com",
+                    "clientConfig": converted.on("/admit", admit),
+                    "rules": [rule],
+                    "sideEffects": "None",
+                    "admissionReviewVersions": ["v1"],
+                }
+            ],
+        }
+    )
     reply = await client.call("POST", V2, json=kex("1Mi", version="v2"))
     assert (reply.status, reply.headers["Warning"]) == (201, '299 - "seen"')
     assert converted.requests("/admit")[0]["object"]["spec"] == {"size": "1Mi"}

@@ -37,28 +37,48 @@ async def test_definitions_are_completed_and_established(client: Client) -> None
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
 
 
-@pytest.mark.parametrize(("path", "value", "expected"), [
-    (["metadata", "name"], "x.example.com", [("metadata.name", "FieldValueInvalid")]),
-    (["spec", "scope"], "Galaxy", [("spec.scope", "FieldValueNotSupported")]),
-    (["spec", "scope"], "", [("spec.scope", "FieldValueRequired")]),
-    (["spec", "versions"], [], [("spec.versions", "FieldValueRequired")]),
-    (["spec", "versions", 0, "storage"], False, [("spec.versions", "FieldValueInvalid")]),
-    (["spec", "versions", 0, "schema"], None, [("spec.versions[0].schema.openAPIV3Schema", "FieldValueRequired")]),
-    (["spec", "versions", 0, "schema", "openAPIV3Schema"], {"type": "string"},
-     [("spec.versions[0].schema.openAPIV3Schema.type", "FieldValueInvalid")]),
-    (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"], {},
-     [("spec.versions[0].schema.openAPIV3Schema.properties[spec].type", "FieldValueRequired")]),
-    (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"], {"type": "text"},
-     [("spec.versions[0].schema.openAPIV3Schema.properties[spec].type", "FieldValueNotSupported")]),
-    (["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"],
-     {"type": "string", "pattern": "("},
-     [("spec.versions[0].schema.openAPIV3Schema.properties[spec].pattern", "FieldValueInvalid")]),
-    (["spec", "versions", 0, "additionalPrinterColumns"], [{"name": "A", "type": "string", "jsonPath": ".a["}],
-     [("spec.versions[0].additionalPrinterColumns[0].jsonPath", "FieldValueInvalid")]),
-    (["spec", "conversion"], {"strategy": "Other"}, [("spec.conversion.strategy", "FieldValueNotSupported")]),
-])
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        (["metadata", "name"], "x.example.com", [("metadata.name", "FieldValueInvalid")]),
+        (["spec", "scope"], "Galaxy", [("spec.scope", "FieldValueNotSupported")]),
+        (["spec", "scope"], "", [("spec.scope", "FieldValueRequired")]),
+        (["spec", "versions"], [], [("spec.versions", "FieldValueRequired")]),
+        (["spec", "versions", 0, "storage"], False, [("spec.versions", "FieldValueInvalid")]),
+        (["spec", "versions", 0, "schema"], None, [("spec.versions[0].schema.openAPIV3Schema", "FieldValueRequired")]),
+        (
+            ["spec", "versions", 0, "schema", "openAPIV3Schema"],
+            {"type": "string"},
+            [("spec.versions[0].schema.openAPIV3Schema.type", "FieldValueInvalid")],
+        ),
+        (
+            ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"],
+            {},
+            [("spec.versions[0].schema.openAPIV3Schema.properties[spec].type", "FieldValueRequired")],
+        ),
+        (
+            ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"],
+            {"type": "text"},
+            [("spec.versions[0].schema.openAPIV3Schema.properties[spec].type", "FieldValueNotSupported")],
+        ),
+        (
+            ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"],
+            {"type": "string", "pattern": "("},
+            [("spec.versions[0].schema.openAPIV3Schema.properties[spec].pattern", "FieldValueInvalid")],
+        ),
+        (
+            ["spec", "versions", 0, "additionalPrinterColumns"],
+            [{"name": "A", "type": "string", "jsonPath": ".a["}],
+            [("spec.versions[0].additionalPrinterColumns[0].jsonPath", "FieldValueInvalid")],
+        ),
+        (["spec", "conversion"], {"strategy": "Other"}, [("spec.conversion.strategy", "FieldValueNotSupported")]),
+    ],
+)
 async def test_wrong_definitions_are_invalid(
-        client: Client, path: list[Any], value: Any, expected: list[tuple[str, str]],
+    client: Client,
+    path: list[Any],
+    value: Any,
+    expected: list[tuple[str, str]],
 ) -> None:
     reply = await client.call("POST", CRDS, json=spoil(path, value))
     assert causes(reply) == expected
@@ -77,15 +97,18 @@ def spoil(path: list[Any], value: Any) -> Any:
 SPEC = ["spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec"]
 
 
-@pytest.mark.parametrize(("path", "value", "why"), [
-    (["spec", "versions"], 5, "number into the field spec.versions of type []v1.CustomResourceDefinitionVersion"),
-    (["spec", "names", "shortNames"], "kx", "string into the field spec.names.shortNames of type []string"),
-    (SPEC, {"type": "integer", "minimum": "many"}, "of type float64"),
-    (SPEC, {"type": "array", "items": []}, "of type v1.JSONSchemaPropsOrArray"),
-    (SPEC, {"type": "array", "items": {"type": 5}}, "number into the field "),
-    (SPEC, {"type": "object", "additionalProperties": "x"}, "of type v1.JSONSchemaPropsOrBool"),
-    (SPEC, {"type": "object", "additionalProperties": {"nullable": "x"}}, "of type bool"),
-])
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    [
+        (["spec", "versions"], 5, "number into the field spec.versions of type []v1.CustomResourceDefinitionVersion"),
+        (["spec", "names", "shortNames"], "kx", "string into the field spec.names.shortNames of type []string"),
+        (SPEC, {"type": "integer", "minimum": "many"}, "of type float64"),
+        (SPEC, {"type": "array", "items": []}, "of type v1.JSONSchemaPropsOrArray"),
+        (SPEC, {"type": "array", "items": {"type": 5}}, "number into the field "),
+        (SPEC, {"type": "object", "additionalProperties": "x"}, "of type v1.JSONSchemaPropsOrBool"),
+        (SPEC, {"type": "object", "additionalProperties": {"nullable": "x"}}, "of type bool"),
+    ],
+)
 async def test_mistyped_definitions_are_refused(client: Client, path: list[Any], value: Any, why: str) -> None:
     reply = await client.call("POST", CRDS, json=spoil(path, value))
     assert (reply.status, why in reply.body["message"]) == (400, True), reply
@@ -113,34 +136,52 @@ async def test_spoiled_conditions_do_not_hold_the_deletion(client: Client, condi
     await client.wait_gone(f"{CRDS}/kexes.example.com")
 
 
-@pytest.mark.parametrize("status", [
-    {"conditions": "x"}, {"conditions": ["x"]}, {"conditions": {"type": "x"}}, {"conditions": [{"type": 5}]},
-    {"storedVersions": [{}]}, {"storedVersions": [["v1"]]}, {"storedVersions": 5}, {"acceptedNames": []}, "x",
-])
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"conditions": "x"},
+        {"conditions": ["x"]},
+        {"conditions": {"type": "x"}},
+        {"conditions": [{"type": 5}]},
+        {"storedVersions": [{}]},
+        {"storedVersions": [["v1"]]},
+        {"storedVersions": 5},
+        {"acceptedNames": []},
+        "x",
+    ],
+)
 async def test_mistyped_statuses_are_refused(client: Client, status: Any) -> None:
     await client.create(CRDS, make_definition())
     reply = await client.send_patch(f"{CRDS}/kexes.example.com/status", {"status": status}, expected=422)
     assert "json: cannot unmarshal" in reply.body["message"]
 
 
-@pytest.mark.parametrize(("extra", "expected"), [
-    ({"deprecationWarning": "x"}, "can only be set for deprecated versions"),
-    ({"deprecated": True, "deprecationWarning": ""}, "must not be an empty string"),
-    ({"deprecated": True, "deprecationWarning": "x" * 257}, "must be <= 256 characters long"),
-    ({"deprecated": True, "deprecationWarning": "é\n"},
-     "must only contain printable UTF-8 characters; non-printable character found at index 2"),
-])
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ({"deprecationWarning": "x"}, "can only be set for deprecated versions"),
+        ({"deprecated": True, "deprecationWarning": ""}, "must not be an empty string"),
+        ({"deprecated": True, "deprecationWarning": "x" * 257}, "must be <= 256 characters long"),
+        (
+            {"deprecated": True, "deprecationWarning": "é\n"},
+            "must only contain printable UTF-8 characters; non-printable character found at index 2",
+        ),
+    ],
+)
 async def test_wrong_deprecations(client: Client, extra: Any, expected: str) -> None:
     reply = await client.call("POST", CRDS, json=make_definition(**extra))
     assert causes(reply) == [("spec.versions[0].deprecationWarning", "FieldValueInvalid")]
     assert reply.body["message"].endswith(expected)
 
 
-@pytest.mark.parametrize(("extra", "expected"), [
-    ({"deprecated": True}, "example.com/v1 Kex is deprecated; use example.com/v3 Kex"),
-    ({"deprecated": True, "deprecationWarning": 'go "away"'}, 'go \\"away\\"'),
-    ({"deprecated": False}, None),
-])
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ({"deprecated": True}, "example.com/v1 Kex is deprecated; use example.com/v3 Kex"),
+        ({"deprecated": True, "deprecationWarning": 'go "away"'}, 'go \\"away\\"'),
+        ({"deprecated": False}, None),
+    ],
+)
 async def test_deprecated_versions_are_warned_of(client: Client, extra: Any, expected: str | None) -> None:
     definition = make_definition(**extra)
     [first] = definition["spec"]["versions"]
@@ -149,10 +190,13 @@ async def test_deprecated_versions_are_warned_of(client: Client, extra: Any, exp
         newer.pop("deprecationWarning", None)
         definition["spec"]["versions"].append(newer)
     await client.create(CRDS, definition)
-    replies = [await client.call("POST", KEXES, json=make_kex(spec={"x": 1}, kind="Kex")),
-               await client.call("GET", KEXES), await client.call("GET", f"{KEXES}/one"),
-               await client.call("GET", f"{KEXES}/nosuch"),
-               await client.send_patch(f"{KEXES}/one/status", {"status": {}})]
+    replies = [
+        await client.call("POST", KEXES, json=make_kex(spec={"x": 1}, kind="Kex")),
+        await client.call("GET", KEXES),
+        await client.call("GET", f"{KEXES}/one"),
+        await client.call("GET", f"{KEXES}/nosuch"),
+        await client.send_patch(f"{KEXES}/one/status", {"status": {}}),
+    ]
     wanted = None if expected is None else f'299 - "{expected}"'
     assert [reply.headers.get("Warning") for reply in replies] == [wanted] * 5
     async with client.session.get(KEXES, params={"watch": "1"}) as response:
@@ -165,8 +209,9 @@ async def test_deprecated_versions_are_warned_of(client: Client, extra: Any, exp
 async def test_deprecations_and_unknown_fields_are_warned_of_at_once(client: Client) -> None:
     await client.create(CRDS, make_definition(deprecated=True, spec={"type": "object", "properties": {}}))
     reply = await client.call("POST", KEXES, json=make_kex(spec={"alien": 1}))
-    assert reply.headers["Warning"] == ('299 - "example.com/v1 Kex is deprecated", '
-                                        '299 - "unknown field \\"spec.alien\\""')
+    assert reply.headers["Warning"] == (
+        '299 - "example.com/v1 Kex is deprecated", 299 - "unknown field \\"spec.alien\\""'
+    )
 
 
 async def test_the_scope_is_immutable(client: Client) -> None:
@@ -183,16 +228,27 @@ async def test_cluster_wide_kinds(client: Client) -> None:
 
 
 async def test_schemas_are_enforced(client: Client) -> None:
-    await client.create(CRDS, make_definition(spec={
-        "type": "object", "required": ["size"],
-        "properties": {"size": {"type": "integer", "minimum": 1}, "color": {"type": "string", "default": "red"}},
-    }))
+    await client.create(
+        CRDS,
+        make_definition(
+            spec={
+                "type": "object",
+                "required": ["size"],
+                "properties": {
+                    "size": {"type": "integer", "minimum": 1},
+                    "color": {"type": "string", "default": "red"},
+                },
+            }
+        ),
+    )
     obj = await client.create(KEXES, make_kex(spec={"size": 1, "alien": True}))
     assert obj["spec"] == {"size": 1, "color": "red"}
     reply = await client.send_patch(f"{KEXES}/one", {"spec": {"size": 0}})
     assert causes(reply) == [("spec.size", "FieldValueInvalid")]
-    assert reply.body["message"] == ('Kex.example.com "one" is invalid: spec.size: Invalid value: 0: '
-                                     "spec.size in body should be greater than or equal to 1")
+    assert reply.body["message"] == (
+        'Kex.example.com "one" is invalid: spec.size: Invalid value: 0: '
+        "spec.size in body should be greater than or equal to 1"
+    )
     reply = await client.call("POST", KEXES, json=make_kex("two"))
     assert causes(reply) == [("spec.size", "FieldValueRequired")]
     assert await client.get(f"{KEXES}/one") == obj
@@ -202,14 +258,18 @@ async def test_schemas_can_tell_of_the_head_of_objects(client: Client) -> None:
     definition = make_definition()
     root = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     root["required"] = ["apiVersion", "kind", "metadata", "spec"]
-    root["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {
-        "type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}}
+    root["properties"] |= {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}},
+    }
     await client.create(CRDS, definition)
     obj = await client.create(KEXES, make_kex())
     await client.patch(f"{KEXES}/one", {"spec": {"x": 1}})
     reply = await client.call("POST", KEXES, json=make_kex("too-long"))
-    assert reply.body["message"] == ('Kex.example.com "too-long" is invalid: metadata.name: Too long: '
-                                     "may not be more than 5 bytes")
+    assert reply.body["message"] == (
+        'Kex.example.com "too-long" is invalid: metadata.name: Too long: may not be more than 5 bytes'
+    )
     reply = await client.call("POST", KEXES, json={**make_kex("two"), "spec": None})
     assert reply.body["message"] == 'Kex.example.com "two" is invalid: spec: Required value'
     assert obj["metadata"]["name"] == "one"
@@ -219,12 +279,15 @@ async def test_unknown_fields_are_warned_of_or_refused(client: Client) -> None:
     await client.create(CRDS, make_definition(spec={"type": "object", "properties": {}}))
     reply = await client.call("POST", KEXES, json=make_kex(spec={'al"ien\n': 1}), expected=201)
     assert reply.headers["Warning"].startswith('299 - "unknown field ')
-    reply = await client.call("POST", f"{KEXES}?fieldValidation=Strict", json=make_kex("two", spec={"alien": 1}),
-                              expected=400)
-    assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: '
-                                     'strict decoding error: unknown field "spec.alien"')
-    reply = await client.call("POST", f"{KEXES}?fieldValidation=Ignore", json=make_kex("two", spec={"alien": 1}),
-                              expected=201)
+    reply = await client.call(
+        "POST", f"{KEXES}?fieldValidation=Strict", json=make_kex("two", spec={"alien": 1}), expected=400
+    )
+    assert reply.body["message"] == (
+        'Kex in version "v1" cannot be handled as a Kex: strict decoding error: unknown field "spec.alien"'
+    )
+    reply = await client.call(
+        "POST", f"{KEXES}?fieldValidation=Ignore", json=make_kex("two", spec={"alien": 1}), expected=201
+    )
     assert "Warning" not in reply.headers
     assert (await client.call("POST", f"{KEXES}?fieldValidation=Nosuch", json=make_kex("three"))).status == 422
 
@@ -264,10 +327,10 @@ async def test_new_defaults_are_there_after_a_restart(cluster: LocalCluster, cli
 
 async def test_versions_show_the_same_objects(client: Client) -> None:
     definition = make_definition()
+    definition["spec"]["versions"].append({**definition["spec"]["versions"][0], "name": "v2beta1", "storage": False})
     definition["spec"]["versions"].append(
-        {**definition["spec"]["versions"][0], "name": "v2beta1", "storage": False})
-    definition["spec"]["versions"].append(
-        {**definition["spec"]["versions"][0], "name": "v0", "storage": False, "served": False})
+        {**definition["spec"]["versions"][0], "name": "v0", "storage": False, "served": False}
+    )
     await client.create(CRDS, definition)
     await client.create(KEXES, make_kex(spec={"a": 1}))
     newer = KEXES.replace("/v1/", "/v2beta1/")
@@ -286,7 +349,9 @@ async def test_changed_definitions_apply_to_new_writes(client: Client) -> None:
     path = f"{CRDS}/kexes.example.com"
     definition = await wait_established(client)
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
-        "type": "object", "properties": {"b": {"type": "string"}}}
+        "type": "object",
+        "properties": {"b": {"type": "string"}},
+    }
     assert (await client.call("PUT", path, json=definition)).status == 200
     assert (await client.get(f"{KEXES}/one"))["spec"] == {}
     assert (await client.patch(f"{KEXES}/one", {"spec": {"b": "x"}}))["spec"] == {"b": "x"}
@@ -319,12 +384,15 @@ async def test_finalizers_of_objects_hold_the_definition(client: Client) -> None
     await client.wait_gone(f"{CRDS}/kexes.example.com")
 
 
-@pytest.mark.parametrize(("field", "reason"), [
-    ({"type": "string", "default": 0.5}, "FieldValueTypeInvalid"),
-    ({"type": "integer", "minimum": 3, "default": 1}, "FieldValueInvalid"),
-    ({"type": "string", "enum": ["a"], "default": "b"}, "FieldValueNotSupported"),
-    ({"type": "object", "properties": {"a": {"type": "string"}}, "default": {"b": 1}}, "FieldValueInvalid"),
-])
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        ({"type": "string", "default": 0.5}, "FieldValueTypeInvalid"),
+        ({"type": "integer", "minimum": 3, "default": 1}, "FieldValueInvalid"),
+        ({"type": "string", "enum": ["a"], "default": "b"}, "FieldValueNotSupported"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "default": {"b": 1}}, "FieldValueInvalid"),
+    ],
+)
 async def test_defaults_must_fit_the_schema(client: Client, field: dict[str, Any], reason: str) -> None:
     spec = {"type": "object", "properties": {"a": field}}
     reply = await client.call("POST", CRDS, json=make_definition(spec=spec))
@@ -339,7 +407,9 @@ async def test_names_are_accepted_once(client: Client) -> None:
     await client.create(CRDS, other)
     conditions = await wait_for_conditions(client, "kexen.example.com")
     assert [(item["type"], item["status"], item["reason"]) for item in conditions] == [
-        ("NamesAccepted", "False", "SingularConflict"), ("Established", "False", "NotAccepted")]
+        ("NamesAccepted", "False", "SingularConflict"),
+        ("Established", "False", "NotAccepted"),
+    ]
     assert conditions[0]["message"] == '"kex" is already in use'
     assert (await client.call("GET", KEXES.replace("kexes", "kexen"))).status == 404
     await client.delete(f"{CRDS}/kexes.example.com")

@@ -28,9 +28,16 @@ async def test_answers_by_rules(client: Client, cluster: LocalCluster) -> None:
     assert (await client.call("GET", CONFIG_MAPS)).status == 200
 
 
-@pytest.mark.parametrize("rule", [
-    {"method": "post"}, {"path": "/namespaces/[a-z]+/configmaps"}, {"verb": "create"}, {"resource": "configmaps"}, {},
-])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"method": "post"},
+        {"path": "/namespaces/[a-z]+/configmaps"},
+        {"verb": "create"},
+        {"resource": "configmaps"},
+        {},
+    ],
+)
 async def test_rules_select_requests(client: Client, cluster: LocalCluster, rule: dict[str, Any]) -> None:
     cluster.faults.inject(503, **rule)
     assert (await client.call("POST", CONFIG_MAPS, json=make_config_map())).status == 503
@@ -38,31 +45,37 @@ async def test_rules_select_requests(client: Client, cluster: LocalCluster, rule
     assert (await client.call("GET", f"{CONFIG_MAPS}/one")).status == 404
 
 
-@pytest.mark.parametrize(("rule", "headers", "hit"), [
-    ({"user": "jane"}, {"Impersonate-User": "jane"}, True),
-    ({"user": "jane"}, {"Impersonate-User": "john"}, False),
-    ({"user": "jane"}, {}, False),
-    ({"user": "kubernetes-admin"}, {}, True),
-    ({"agent": "^kopf/"}, {"User-Agent": "kopf/2.0"}, True),
-    ({"agent": "^kopf/"}, {"User-Agent": "kubectl/v1.36.2"}, False),
-    ({"agent": "^(?!test)"}, {"User-Agent": "test"}, False),
-])
+@pytest.mark.parametrize(
+    ("rule", "headers", "hit"),
+    [
+        ({"user": "jane"}, {"Impersonate-User": "jane"}, True),
+        ({"user": "jane"}, {"Impersonate-User": "john"}, False),
+        ({"user": "jane"}, {}, False),
+        ({"user": "kubernetes-admin"}, {}, True),
+        ({"agent": "^kopf/"}, {"User-Agent": "kopf/2.0"}, True),
+        ({"agent": "^kopf/"}, {"User-Agent": "kubectl/v1.36.2"}, False),
+        ({"agent": "^(?!test)"}, {"User-Agent": "test"}, False),
+    ],
+)
 async def test_rules_select_clients(
-        client: Client, cluster: LocalCluster, rule: dict[str, Any], headers: dict[str, str], hit: bool) -> None:
+    client: Client, cluster: LocalCluster, rule: dict[str, Any], headers: dict[str, str], hit: bool
+) -> None:
     cluster.faults.inject(503, verb="list", **rule)
     assert (await client.call("GET", CONFIG_MAPS, headers=headers)).status == (503 if hit else 200)
 
 
-@pytest.mark.parametrize(("resource", "path", "hit"), [
-    ("deployments", "/apis/apps/v1/deployments", True),
-    ("deployments.apps", "/apis/apps/v1/deployments", True),
-    ("deployments.example.com", "/apis/apps/v1/deployments", False),
-    ("deployments.apps/status", "/apis/apps/v1/namespaces/default/deployments/one/status", True),
-    ("deployments.apps", "/apis/apps/v1/namespaces/default/deployments/one/status", False),
-    ("configmaps", CONFIG_MAPS, True),
-])
-async def test_rules_select_kinds(
-        client: Client, cluster: LocalCluster, resource: str, path: str, hit: bool) -> None:
+@pytest.mark.parametrize(
+    ("resource", "path", "hit"),
+    [
+        ("deployments", "/apis/apps/v1/deployments", True),
+        ("deployments.apps", "/apis/apps/v1/deployments", True),
+        ("deployments.example.com", "/apis/apps/v1/deployments", False),
+        ("deployments.apps/status", "/apis/apps/v1/namespaces/default/deployments/one/status", True),
+        ("deployments.apps", "/apis/apps/v1/namespaces/default/deployments/one/status", False),
+        ("configmaps", CONFIG_MAPS, True),
+    ],
+)
+async def test_rules_select_kinds(client: Client, cluster: LocalCluster, resource: str, path: str, hit: bool) -> None:
     cluster.faults.inject(503, resource=resource)
     assert ((await client.call("GET", path)).status == 503) is hit
 
@@ -214,8 +227,12 @@ async def test_paused_servers_answer_later(client: Client, cluster: LocalCluster
 
 async def test_administration_over_http(client: Client, cluster: LocalCluster) -> None:
     rules = [{"status": 503, "verb": "list", "times": 1}]
-    answer = await client.call("PUT", "/_kopf/faults", json={
-        "rules": rules, "seed": 3, "watch_lifetime": 5.5, "watch_lag": [0.25, 0.5]}, expected=200)
+    answer = await client.call(
+        "PUT",
+        "/_kopf/faults",
+        json={"rules": rules, "seed": 3, "watch_lifetime": 5.5, "watch_lag": [0.25, 0.5]},
+        expected=200,
+    )
     assert answer.body["watch_lifetime"] == 5.5
     assert answer.body["watch_lag"] == [0.25, 0.5]
     assert cluster.faults.rules == (FaultRule(status=503, verb="list", times=1),)
@@ -231,18 +248,32 @@ async def test_administration_over_http(client: Client, cluster: LocalCluster) -
 
 
 async def test_faults_of_some_clients_are_set_from_outside(client: Client, cluster: LocalCluster) -> None:
-    settings = {"watch_lifetime": 5.5, "watch_lifetime_of": {"agent": "^kopf/", "user": None},
-                "watch_lag": [0.25, 0.5], "watch_lag_of": {"user": "jane", "agent": None}}
+    settings = {
+        "watch_lifetime": 5.5,
+        "watch_lifetime_of": {"agent": "^kopf/", "user": None},
+        "watch_lag": [0.25, 0.5],
+        "watch_lag_of": {"user": "jane", "agent": None},
+    }
     answer = await client.call("PUT", "/_kopf/faults", json=settings)
     assert answer.body == {"rules": [], "silent": False, "paused": False, **settings}
     answer = await client.call("PUT", "/_kopf/faults", json={"watch_lifetime": 1, "watch_lag": None})
     assert answer.body == {"rules": [], "silent": False, "paused": False, "watch_lifetime": 1, "watch_lag": None}
 
 
-@pytest.mark.parametrize("settings", [{"rules": 5}, {"rules": [{"rate": 7}]}, {"nosuch": 1}, {"watch_lifetime": -1},
-                                      {"watch_lag": [1, 0]}, {"watch_lag": 5}, {"rules": [{"agent": "("}]},
-                                      {"rules": [{"path": "["}]},
-                                      {"watch_lag": [0, 1], "watch_lag_of": {"agent": "("}}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rules": 5},
+        {"rules": [{"rate": 7}]},
+        {"nosuch": 1},
+        {"watch_lifetime": -1},
+        {"watch_lag": [1, 0]},
+        {"watch_lag": 5},
+        {"rules": [{"agent": "("}]},
+        {"rules": [{"path": "["}]},
+        {"watch_lag": [0, 1], "watch_lag_of": {"agent": "("}},
+    ],
+)
 async def test_wrong_administration_is_bad(client: Client, settings: dict[str, Any]) -> None:
     assert (await client.call("PUT", "/_kopf/faults", json=settings)).status == 400
     assert (await client.call("GET", "/_kopf/nosuch")).status == 404
@@ -269,13 +300,17 @@ async def test_requests_are_counted(client: Client, cluster: LocalCluster) -> No
     await client.get("/version")
     async with client.watch(CONFIG_MAPS):
         pass
-    expected = {("create", "configmaps", 201): 1, ("create", "configmaps", 409): 1, ("list", "configmaps", 200): 1,
-                ("watch", "configmaps", 200): 1, ("get", "", 200): 1}
+    expected = {
+        ("create", "configmaps", 201): 1,
+        ("create", "configmaps", 409): 1,
+        ("list", "configmaps", 200): 1,
+        ("watch", "configmaps", 200): 1,
+        ("get", "", 200): 1,
+    }
     assert cluster.counters == expected
     counted = await client.get("/_kopf/counters")
     assert counted["total"] == 5
-    assert {(item["verb"], item["resource"], item["code"]): item["count"]
-            for item in counted["requests"]} == expected
+    assert {(item["verb"], item["resource"], item["code"]): item["count"] for item in counted["requests"]} == expected
     await client.call("DELETE", "/_kopf/counters")
     assert cluster.counters == {}
     await client.get(CONFIG_MAPS)
@@ -306,7 +341,10 @@ def test_faults_from_another_thread() -> None:
 
 @pytest.mark.parametrize(("query", "status"), [("", 200), ("?keep_data=0", 404)])
 async def test_the_server_is_restarted_from_outside(
-        client: Client, cluster: LocalCluster, query: str, status: int,
+    client: Client,
+    cluster: LocalCluster,
+    query: str,
+    status: int,
 ) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     async with client.watch(CONFIG_MAPS) as stream:

@@ -1,4 +1,5 @@
 """Late events: after the answer, in order, and each stream on its own; and conflicts of guarded writes."""
+
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +18,6 @@ from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, Client, Obj, Stream
 CONNECT = connect
 
 pytestmark = pytest.mark.fastforward
-
 
 
 def now() -> float:
@@ -62,8 +62,14 @@ async def test_events_are_late_for_some_clients_only(client: Client, cluster: Lo
     cluster.faults.lag_watches(100, agent="^kopf/")
     lags = {}
     async with contextlib.AsyncExitStack() as stack:
-        streams = {agent: Stream(await stack.enter_async_context(client.session.get(
-            CONFIG_MAPS, params={"watch": "1"}, headers={"User-Agent": agent}))) for agent in ("kopf/2", "kubectl/1")}
+        streams = {
+            agent: Stream(
+                await stack.enter_async_context(
+                    client.session.get(CONFIG_MAPS, params={"watch": "1"}, headers={"User-Agent": agent})
+                )
+            )
+            for agent in ("kopf/2", "kubectl/1")
+        }
         [(written_at, _)] = await write_some(client, 1)
         for agent in ("kubectl/1", "kopf/2"):
             [(seen_at, _)] = await arrivals(streams[agent], 1)
@@ -229,15 +235,25 @@ GUARDED: list[tuple[str, str, Any]] = [
     ("PUT", "application/json", make_config_map(metadata={"resourceVersion": "VERSION"})),
     ("PUT", "application/yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: one, resourceVersion: 'VERSION'}}"),
     ("PATCH", MERGE, {"metadata": {"resourceVersion": "VERSION"}, "data": {"a": "b"}}),
-    ("PATCH", JSON, [{"op": "test", "path": "/metadata/resourceVersion", "value": "VERSION"},
-                     {"op": "add", "path": "/data", "value": {"a": "b"}}]),
+    (
+        "PATCH",
+        JSON,
+        [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": "VERSION"},
+            {"op": "add", "path": "/data", "value": {"a": "b"}},
+        ],
+    ),
     ("DELETE", "application/json", {"preconditions": {"resourceVersion": "VERSION"}}),
 ]
 
 
 @pytest.mark.parametrize(("method", "content_type", "body"), GUARDED)
 async def test_guarded_writes_are_refused_late(
-        client: Client, cluster: LocalCluster, method: str, content_type: str, body: Any,
+    client: Client,
+    cluster: LocalCluster,
+    method: str,
+    content_type: str,
+    body: Any,
 ) -> None:
     version = (await client.create(CONFIG_MAPS, make_config_map()))["metadata"]["resourceVersion"]
     text = (body if isinstance(body, str) else json.dumps(body)).replace("VERSION", version)
@@ -254,17 +270,24 @@ async def test_guarded_writes_are_refused_late(
     assert await write() == 200
 
 
-@pytest.mark.parametrize(("method", "content_type", "body"), [
-    ("PUT", "application/json", make_config_map()),
-    ("PATCH", MERGE, {"metadata": {"labels": {"a": "b"}}}),
-    ("PATCH", MERGE, {"metadata": None}),
-    ("PATCH", JSON, [{"op": "add", "path": "/data", "value": {"a": "b"}}]),
-    ("DELETE", "application/json", {"preconditions": {"uid": None}}),
-    ("DELETE", "application/json", None),
-    ("GET", "application/json", None),
-])
+@pytest.mark.parametrize(
+    ("method", "content_type", "body"),
+    [
+        ("PUT", "application/json", make_config_map()),
+        ("PATCH", MERGE, {"metadata": {"labels": {"a": "b"}}}),
+        ("PATCH", MERGE, {"metadata": None}),
+        ("PATCH", JSON, [{"op": "add", "path": "/data", "value": {"a": "b"}}]),
+        ("DELETE", "application/json", {"preconditions": {"uid": None}}),
+        ("DELETE", "application/json", None),
+        ("GET", "application/json", None),
+    ],
+)
 async def test_other_requests_are_not_guarded(
-        client: Client, cluster: LocalCluster, method: str, content_type: str, body: Any,
+    client: Client,
+    cluster: LocalCluster,
+    method: str,
+    content_type: str,
+    body: Any,
 ) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     cluster.faults.inject(409, guarded=True)

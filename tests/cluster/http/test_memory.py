@@ -1,4 +1,5 @@
 """Connections in memory: as those by the network, they are slowed down, broken, cut, and mended."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Plain HTTP on the loopback: as fast as it can be, and for nobody but those with the token."""
+
 from __future__ import annotations
 
 import pathlib

@@ -1,4 +1,5 @@
 """The short way to the server: it comes out the same as by connections, also when it is slowed down, broken, cut."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,6 +1,7 @@
 """
 Objects of built-in kinds for property-based tests, drawn from their structures; and the ways through these.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ _NAMES = st.text("abcXYZ-_", min_size=1, max_size=8)
 _SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "string": st.text("abc-", max_size=5),
     "boolean": st.booleans(),
-    "integer": st.integers(-2 ** 31, 2 ** 31 - 1),
+    "integer": st.integers(-(2**31), 2**31 - 1),
     "number": st.floats(-1e6, 1e6),
     "quantity": st.sampled_from(["100m", "1", "2Gi", "0", "12e6"]),
     "int-or-string": st.one_of(st.integers(0, 100), st.sampled_from(["25%", "http"])),
@@ -91,8 +92,9 @@ def spoiled(draw: st.DrawFn, structure: Structure) -> tuple[dict[str, Any], dict
 
 def _spoil(draw: st.DrawFn, value: Any, structure: Structure, path: str, paths: list[str]) -> Any:
     if structure.shape == "object":
-        made = {name: _spoil(draw, item, structure.fields[name], f"{path}.{name}", paths)
-                for name, item in value.items()}
+        made = {
+            name: _spoil(draw, item, structure.fields[name], f"{path}.{name}", paths) for name, item in value.items()
+        }
         if draw(st.integers(0, 3)) == 0:
             made["noSuchField"] = draw(_SCALARS["any"])
             paths.append(f"{path}.noSuchField".removeprefix("."))

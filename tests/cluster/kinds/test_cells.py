@@ -27,47 +27,58 @@ def titles(plural: str, *, wide: bool = False) -> str:
     return " | ".join(column.name.upper() for column in columns)
 
 
-@pytest.mark.parametrize(("plural", "expected"), [
-    ("pods", "NAME | READY | STATUS | RESTARTS | AGE"),
-    ("deployments", "NAME | READY | UP-TO-DATE | AVAILABLE | AGE"),
-    ("daemonsets", "NAME | DESIRED | CURRENT | READY | UP-TO-DATE | AVAILABLE | NODE SELECTOR | AGE"),
-    ("statefulsets", "NAME | READY | AGE"),
-    ("jobs", "NAME | STATUS | COMPLETIONS | DURATION | AGE"),
-    ("cronjobs", "NAME | SCHEDULE | TIMEZONE | SUSPEND | ACTIVE | LAST SCHEDULE | AGE"),
-    ("services", "NAME | TYPE | CLUSTER-IP | EXTERNAL-IP | PORT(S) | AGE"),
-    ("ingresses", "NAME | CLASS | HOSTS | ADDRESS | PORTS | AGE"),
-    ("nodes", "NAME | STATUS | ROLES | AGE | VERSION"),
-    ("events", "LAST SEEN | TYPE | REASON | OBJECT | MESSAGE"),
-    ("roles", "NAME | CREATED AT"),
-    ("rolebindings", "NAME | ROLE | AGE"),
-    ("horizontalpodautoscalers", "NAME | REFERENCE | TARGETS | MINPODS | MAXPODS | REPLICAS | AGE"),
-    ("poddisruptionbudgets", "NAME | MIN AVAILABLE | MAX UNAVAILABLE | ALLOWED DISRUPTIONS | AGE"),
-    ("persistentvolumes", "NAME | CAPACITY | ACCESS MODES | RECLAIM POLICY | STATUS | CLAIM | STORAGECLASS | "
-                          "VOLUMEATTRIBUTESCLASS | REASON | AGE"),
-    ("resourcequotas", "NAME | REQUEST | LIMIT | AGE"),
-    ("podtemplates", "NAME | CONTAINERS | IMAGES | POD LABELS"),
-    ("serviceaccounts", "NAME | AGE"),
-    ("componentstatuses", "NAME | STATUS | MESSAGE | ERROR"),
-    ("apiservices", "NAME | SERVICE | AVAILABLE | AGE"),
-    ("flowschemas", "NAME | PRIORITYLEVEL | MATCHINGPRECEDENCE | DISTINGUISHERMETHOD | AGE | MISSINGPL"),
-    ("prioritylevelconfigurations",
-     "NAME | TYPE | NOMINALCONCURRENCYSHARES | QUEUES | HANDSIZE | QUEUELENGTHLIMIT | AGE"),
-    ("mutatingadmissionpolicies", "NAME | MUTATIONS | PARAMKIND | AGE"),
-    ("mutatingadmissionpolicybindings", "NAME | POLICYNAME | PARAMREF | AGE"),
-    ("servicecidrs", "NAME | CIDRS | AGE"),
-    ("volumeattributesclasses", "NAME | DRIVERNAME | AGE"),
-])
+@pytest.mark.parametrize(
+    ("plural", "expected"),
+    [
+        ("pods", "NAME | READY | STATUS | RESTARTS | AGE"),
+        ("deployments", "NAME | READY | UP-TO-DATE | AVAILABLE | AGE"),
+        ("daemonsets", "NAME | DESIRED | CURRENT | READY | UP-TO-DATE | AVAILABLE | NODE SELECTOR | AGE"),
+        ("statefulsets", "NAME | READY | AGE"),
+        ("jobs", "NAME | STATUS | COMPLETIONS | DURATION | AGE"),
+        ("cronjobs", "NAME | SCHEDULE | TIMEZONE | SUSPEND | ACTIVE | LAST SCHEDULE | AGE"),
+        ("services", "NAME | TYPE | CLUSTER-IP | EXTERNAL-IP | PORT(S) | AGE"),
+        ("ingresses", "NAME | CLASS | HOSTS | ADDRESS | PORTS | AGE"),
+        ("nodes", "NAME | STATUS | ROLES | AGE | VERSION"),
+        ("events", "LAST SEEN | TYPE | REASON | OBJECT | MESSAGE"),
+        ("roles", "NAME | CREATED AT"),
+        ("rolebindings", "NAME | ROLE | AGE"),
+        ("horizontalpodautoscalers", "NAME | REFERENCE | TARGETS | MINPODS | MAXPODS | REPLICAS | AGE"),
+        ("poddisruptionbudgets", "NAME | MIN AVAILABLE | MAX UNAVAILABLE | ALLOWED DISRUPTIONS | AGE"),
+        (
+            "persistentvolumes",
+            "NAME | CAPACITY | ACCESS MODES | RECLAIM POLICY | STATUS | CLAIM | STORAGECLASS | "
+            "VOLUMEATTRIBUTESCLASS | REASON | AGE",
+        ),
+        ("resourcequotas", "NAME | REQUEST | LIMIT | AGE"),
+        ("podtemplates", "NAME | CONTAINERS | IMAGES | POD LABELS"),
+        ("serviceaccounts", "NAME | AGE"),
+        ("componentstatuses", "NAME | STATUS | MESSAGE | ERROR"),
+        ("apiservices", "NAME | SERVICE | AVAILABLE | AGE"),
+        ("flowschemas", "NAME | PRIORITYLEVEL | MATCHINGPRECEDENCE | DISTINGUISHERMETHOD | AGE | MISSINGPL"),
+        (
+            "prioritylevelconfigurations",
+            "NAME | TYPE | NOMINALCONCURRENCYSHARES | QUEUES | HANDSIZE | QUEUELENGTHLIMIT | AGE",
+        ),
+        ("mutatingadmissionpolicies", "NAME | MUTATIONS | PARAMKIND | AGE"),
+        ("mutatingadmissionpolicybindings", "NAME | POLICYNAME | PARAMREF | AGE"),
+        ("servicecidrs", "NAME | CIDRS | AGE"),
+        ("volumeattributesclasses", "NAME | DRIVERNAME | AGE"),
+    ],
+)
 def test_titles(plural: str, expected: str) -> None:
     assert titles(plural) == expected
 
 
-@pytest.mark.parametrize(("plural", "expected"), [
-    ("pods", "IP | NODE | NOMINATED NODE | READINESS GATES"),
-    ("nodes", "INTERNAL-IP | EXTERNAL-IP | OS-IMAGE | KERNEL-VERSION | CONTAINER-RUNTIME"),
-    ("events", "SUBOBJECT | SOURCE | FIRST SEEN | COUNT | NAME"),
-    ("rolebindings", "USERS | GROUPS | SERVICEACCOUNTS"),
-    ("secrets", ""),
-])
+@pytest.mark.parametrize(
+    ("plural", "expected"),
+    [
+        ("pods", "IP | NODE | NOMINATED NODE | READINESS GATES"),
+        ("nodes", "INTERNAL-IP | EXTERNAL-IP | OS-IMAGE | KERNEL-VERSION | CONTAINER-RUNTIME"),
+        ("events", "SUBOBJECT | SOURCE | FIRST SEEN | COUNT | NAME"),
+        ("rolebindings", "USERS | GROUPS | SERVICEACCOUNTS"),
+        ("secrets", ""),
+    ],
+)
 def test_titles_of_the_wide_output(plural: str, expected: str) -> None:
     assert titles(plural, wide=True) == expected
 
@@ -78,10 +89,18 @@ def test_empty_objects_can_be_shown(plural: str) -> None:
 
 
 def test_nodes() -> None:
-    ready = {"conditions": [{"type": "Ready", "status": "True"}],
-             "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
-    made = show("nodes", status=ready, spec={"unschedulable": True}, metadata={"labels": {
-        "node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": "", "x": "y"}})
+    ready = {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+    }
+    made = show(
+        "nodes",
+        status=ready,
+        spec={"unschedulable": True},
+        metadata={
+            "labels": {"node-role.kubernetes.io/worker": "", "node-role.kubernetes.io/control-plane": "", "x": "y"}
+        },
+    )
     assert made["Status"] == "Ready,SchedulingDisabled"
     assert made["Roles"] == "control-plane,worker"
     assert (made["Internal-IP"], made["External-IP"]) == ("10.0.0.1", "<none>")
@@ -89,13 +108,20 @@ def test_nodes() -> None:
     assert show("nodes")["Roles"] == "<none>"
 
 
-@pytest.mark.parametrize(("spec", "status", "expected"), [
-    ({"type": "ClusterIP"}, {}, "<none>"),
-    ({"type": "ClusterIP", "externalIPs": ["1.1.1.1", "2.2.2.2"]}, {}, "1.1.1.1,2.2.2.2"),
-    ({"type": "ExternalName", "externalName": "example.com"}, {}, "example.com"),
-    ({"type": "LoadBalancer"}, {}, "<pending>"),
-    ({"type": "LoadBalancer"}, {"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}, {"hostname": "a.b"}]}}, "1.1.1.1,a.b"),
-])
+@pytest.mark.parametrize(
+    ("spec", "status", "expected"),
+    [
+        ({"type": "ClusterIP"}, {}, "<none>"),
+        ({"type": "ClusterIP", "externalIPs": ["1.1.1.1", "2.2.2.2"]}, {}, "1.1.1.1,2.2.2.2"),
+        ({"type": "ExternalName", "externalName": "example.com"}, {}, "example.com"),
+        ({"type": "LoadBalancer"}, {}, "<pending>"),
+        (
+            {"type": "LoadBalancer"},
+            {"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}, {"hostname": "a.b"}]}},
+            "1.1.1.1,a.b",
+        ),
+    ],
+)
 def test_addresses_of_services(spec: Any, status: Any, expected: str) -> None:
     assert show("services", spec=spec, status=status)["External-IP"] == expected
 
@@ -106,17 +132,28 @@ def test_ingresses() -> None:
     assert (show("ingresses")["Hosts"], show("ingresses")["Ports"]) == ("*", "80")
 
 
-@pytest.mark.parametrize(("spec", "status", "completions"), [
-    ({"completions": 3}, {"succeeded": 2}, "2/3"), ({}, {}, "0/1"), ({"parallelism": 4}, {"succeeded": 1}, "1/1 of 4"),
-])
+@pytest.mark.parametrize(
+    ("spec", "status", "completions"),
+    [
+        ({"completions": 3}, {"succeeded": 2}, "2/3"),
+        ({}, {}, "0/1"),
+        ({"parallelism": 4}, {"succeeded": 1}, "1/1 of 4"),
+    ],
+)
 def test_completions_of_jobs(spec: Any, status: Any, completions: str) -> None:
     assert show("jobs", spec=spec, status=status)["Completions"] == completions
 
 
 def test_states_of_jobs() -> None:
-    made = show("jobs", spec={}, status={
-        "startTime": "2024-01-01T00:00:00Z", "completionTime": "2024-01-01T00:05:30Z",
-        "conditions": [{"type": "Complete", "status": "True"}]})
+    made = show(
+        "jobs",
+        spec={},
+        status={
+            "startTime": "2024-01-01T00:00:00Z",
+            "completionTime": "2024-01-01T00:05:30Z",
+            "conditions": [{"type": "Complete", "status": "True"}],
+        },
+    )
     assert (made["Status"], made["Duration"]) == ("Complete", "5m30s")
     assert show("jobs", status={"startTime": ago(0)})["Duration"] in ("0s", "1s")
     assert show("jobs")["Duration"] == ""
@@ -124,18 +161,30 @@ def test_states_of_jobs() -> None:
 
 
 def test_cron_jobs() -> None:
-    made = show("cronjobs", spec={"schedule": "* * * * *", "suspend": True}, status={"active": [{}, {}],
-                                                                                     "lastScheduleTime": ago(180)})
+    made = show(
+        "cronjobs",
+        spec={"schedule": "* * * * *", "suspend": True},
+        status={"active": [{}, {}], "lastScheduleTime": ago(180)},
+    )
     assert (made["TimeZone"], made["Suspend"], made["Active"], made["Last Schedule"]) == ("<none>", "True", 2, "3m")
     assert show("cronjobs")["Last Schedule"] == "<none>"
 
 
 def test_autoscalers() -> None:
-    spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 5, "metrics": [
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
-        {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"averageValue": "1k"}}}]}
-    status = {"currentMetrics": [{"type": "Resource",
-                                  "resource": {"name": "cpu", "current": {"averageUtilization": 7}}}]}
+    spec = {
+        "scaleTargetRef": {"kind": "Deployment", "name": "web"},
+        "maxReplicas": 5,
+        "metrics": [
+            {
+                "type": "Resource",
+                "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+            },
+            {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"averageValue": "1k"}}},
+        ],
+    }
+    status = {
+        "currentMetrics": [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 7}}}]
+    }
     made = show("horizontalpodautoscalers", spec=spec, status=status)
     assert (made["Reference"], made["Targets"]) == ("Deployment/web", "cpu: 7%/80%, rps: <unknown>/1k")
     assert (made["MinPods"], made["MaxPods"], made["Replicas"]) == ("<unset>", "5", "0")
@@ -149,41 +198,79 @@ def test_quotas() -> None:
 
 
 def test_volumes() -> None:
-    made = show("persistentvolumes", spec={"claimRef": {"namespace": "ns", "name": "data"}, "accessModes": [
-        "ReadWriteOnce", "ReadOnlyMany"]}, status={"phase": "Bound"})
+    made = show(
+        "persistentvolumes",
+        spec={"claimRef": {"namespace": "ns", "name": "data"}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"]},
+        status={"phase": "Bound"},
+    )
     assert (made["Claim"], made["Access Modes"], made["VolumeAttributesClass"]) == ("ns/data", "RWO,ROX", "<unset>")
 
 
 def test_claims_tell_what_is_granted() -> None:
     pending = show("persistentvolumeclaims", spec={"accessModes": ["ReadWriteOnce"]}, status={"phase": "Pending"})
     assert (pending["Status"], pending["Access Modes"]) == ("Pending", "")
-    bound = show("persistentvolumeclaims", spec={"accessModes": ["ReadWriteOnce"]},
-                 status={"phase": "Bound", "accessModes": ["ReadWriteOnce", "ReadWriteMany"]})
+    bound = show(
+        "persistentvolumeclaims",
+        spec={"accessModes": ["ReadWriteOnce"]},
+        status={"phase": "Bound", "accessModes": ["ReadWriteOnce", "ReadWriteMany"]},
+    )
     assert (bound["Status"], bound["Access Modes"]) == ("Bound", "RWO,RWX")
 
 
 def test_subjects_of_bindings() -> None:
-    made = show("rolebindings", roleRef={"kind": "Role", "name": "r"}, subjects=[
-        {"kind": "User", "name": "jane"}, {"kind": "User", "name": "joe"}, {"kind": "Group", "name": "devs"},
-        {"kind": "ServiceAccount", "name": "robot", "namespace": "ns"}])
+    made = show(
+        "rolebindings",
+        roleRef={"kind": "Role", "name": "r"},
+        subjects=[
+            {"kind": "User", "name": "jane"},
+            {"kind": "User", "name": "joe"},
+            {"kind": "Group", "name": "devs"},
+            {"kind": "ServiceAccount", "name": "robot", "namespace": "ns"},
+        ],
+    )
     assert (made["Role"], made["Users"], made["Groups"], made["ServiceAccounts"]) == (
-        "Role/r", "jane,joe", "devs", "ns/robot")
+        "Role/r",
+        "jane,joe",
+        "devs",
+        "ns/robot",
+    )
 
 
-@pytest.mark.parametrize(("status", "expected"), [
-    ({}, "Pending"), ({"conditions": [{"type": "Approved"}]}, "Approved"),
-    ({"conditions": [{"type": "Approved"}], "certificate": "x"}, "Approved,Issued"),
-    ({"conditions": [{"type": "Denied"}]}, "Denied"),
-])
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, "Pending"),
+        ({"conditions": [{"type": "Approved"}]}, "Approved"),
+        ({"conditions": [{"type": "Approved"}], "certificate": "x"}, "Approved,Issued"),
+        ({"conditions": [{"type": "Denied"}]}, "Denied"),
+    ],
+)
 def test_conditions_of_certificate_requests(status: Any, expected: str) -> None:
     assert show("certificatesigningrequests", status=status)["Condition"] == expected
 
 
 def test_events_of_both_groups_look_the_same() -> None:
-    core = show("events", involvedObject={"kind": "Pod", "name": "p"}, message="m", lastTimestamp=ago(3), count=4,
-                source={"component": "kubelet", "host": "n"}, firstTimestamp=ago(60), type="Normal", reason="R")
-    new = show("events", regarding={"kind": "Pod", "name": "p"}, note="m", deprecatedLastTimestamp=ago(3),
-               deprecatedCount=4, deprecatedFirstTimestamp=ago(60), type="Normal", reason="R")
+    core = show(
+        "events",
+        involvedObject={"kind": "Pod", "name": "p"},
+        message="m",
+        lastTimestamp=ago(3),
+        count=4,
+        source={"component": "kubelet", "host": "n"},
+        firstTimestamp=ago(60),
+        type="Normal",
+        reason="R",
+    )
+    new = show(
+        "events",
+        regarding={"kind": "Pod", "name": "p"},
+        note="m",
+        deprecatedLastTimestamp=ago(3),
+        deprecatedCount=4,
+        deprecatedFirstTimestamp=ago(60),
+        type="Normal",
+        reason="R",
+    )
     assert (core["Object"], core["Message"], core["Source"]) == ("pod/p", "m", "kubelet, n")
     for title in ("Object", "Message", "Type", "Reason", "Count"):
         assert core[title] == new[title]
@@ -198,42 +285,63 @@ def test_times_of_events() -> None:
     assert show("events")["Last Seen"] == show("events")["First Seen"] == "<unknown>"
 
 
-@pytest.mark.parametrize(("conditions", "expected"), [
-    ([{"type": "Healthy", "status": "True", "message": "ok"}], ["Healthy", "ok", ""]),
-    ([{"type": "Healthy", "status": "False", "error": "refused"}], ["Unhealthy", "", "refused"]),
-    ([], ["Unknown", "", ""]),
-])
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ([{"type": "Healthy", "status": "True", "message": "ok"}], ["Healthy", "ok", ""]),
+        ([{"type": "Healthy", "status": "False", "error": "refused"}], ["Unhealthy", "", "refused"]),
+        ([], ["Unknown", "", ""]),
+    ],
+)
 def test_components(conditions: Any, expected: list[str]) -> None:
     cells = show("componentstatuses", conditions=conditions)
     assert [cells[title] for title in ("Status", "Message", "Error")] == expected
 
 
 def test_flow_control() -> None:
-    level = show("prioritylevelconfigurations", spec={"type": "Limited", "limited": {
-        "nominalConcurrencyShares": 7, "limitResponse": {"type": "Queue", "queuing": {"queues": 64, "handSize": 6}}}})
+    level = show(
+        "prioritylevelconfigurations",
+        spec={
+            "type": "Limited",
+            "limited": {
+                "nominalConcurrencyShares": 7,
+                "limitResponse": {"type": "Queue", "queuing": {"queues": 64, "handSize": 6}},
+            },
+        },
+    )
     assert list(level.values())[1:6] == ["Limited", "7", "64", "6", "<none>"]
-    schema = show("flowschemas", spec={"priorityLevelConfiguration": {"name": "low"}, "matchingPrecedence": 500},
-                  status={"conditions": [{"type": "Dangling", "status": "False"}]})
+    schema = show(
+        "flowschemas",
+        spec={"priorityLevelConfiguration": {"name": "low"}, "matchingPrecedence": 500},
+        status={"conditions": [{"type": "Dangling", "status": "False"}]},
+    )
     assert list(schema.values())[1:4] == ["low", "500", "<none>"]
     assert (schema["MissingPL"], show("flowschemas")["MissingPL"]) == ("False", "?")
 
 
 def test_services_of_apis() -> None:
-    remote = show("apiservices", spec={"service": {"namespace": "kube-system", "name": "metrics"}},
-                  status={"conditions": [{"type": "Available", "status": "True"}]})
+    remote = show(
+        "apiservices",
+        spec={"service": {"namespace": "kube-system", "name": "metrics"}},
+        status={"conditions": [{"type": "Available", "status": "True"}]},
+    )
     assert (remote["Service"], remote["Available"]) == ("kube-system/metrics", "True")
     assert show("apiservices")["Service"] == "Local"
 
 
-@pytest.mark.parametrize(("requests", "expected"), [
-    (None, "<unset>"), ([{"audience": "a"}, {"audience": "b"}], "a,b"), ([{"audience": ""}], "")])
+@pytest.mark.parametrize(
+    ("requests", "expected"),
+    [(None, "<unset>"), ([{"audience": "a"}, {"audience": "b"}], "a,b"), ([{"audience": ""}], "")],
+)
 def test_drivers(requests: Any, expected: str) -> None:
     assert show("csidrivers", spec={"tokenRequests": requests})["TokenRequests"] == expected
 
 
 def test_controllers() -> None:
-    owners = [{"apiVersion": "v1", "kind": "X", "name": "no"},
-              {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True}]
+    owners = [
+        {"apiVersion": "v1", "kind": "X", "name": "no"},
+        {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True},
+    ]
     assert show("controllerrevisions", metadata={"ownerReferences": owners})["Controller"] == "statefulset.apps/db"
     assert show("controllerrevisions")["Controller"] == "<none>"
 

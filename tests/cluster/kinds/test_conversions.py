@@ -1,6 +1,7 @@
 """
 Built-in kinds in two versions: whatever is written in one, can be read in the other.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,8 +15,14 @@ SCALERS_V1 = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers"
 SCALERS_V2 = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
 
 EVENT: dict[str, Any] = {
-    "metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "c",
-    "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal", "note": "text",
+    "metadata": {"name": "e"},
+    "eventTime": "2026-01-01T00:00:00.000000Z",
+    "reportingController": "c",
+    "reportingInstance": "i",
+    "action": "a",
+    "reason": "r",
+    "type": "Normal",
+    "note": "text",
     "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
 }
 TARGET = {"kind": "Deployment", "apiVersion": "apps/v1", "name": "web"}
@@ -54,29 +61,47 @@ async def test_events_are_watched_in_the_other_group(client: Client) -> None:
 
 async def test_namespaces_take_the_events_of_both_groups_away(client: Client) -> None:
     await client.create("/api/v1/namespaces", {"metadata": {"name": "n"}})
-    await client.create("/apis/events.k8s.io/v1/namespaces/n/events", {
-        **EVENT, "regarding": {**EVENT["regarding"], "namespace": "n"}})
+    await client.create(
+        "/apis/events.k8s.io/v1/namespaces/n/events", {**EVENT, "regarding": {**EVENT["regarding"], "namespace": "n"}}
+    )
     await client.delete("/api/v1/namespaces/n")
     await client.wait_gone("/api/v1/namespaces/n")
 
 
 async def test_autoscalers_of_the_old_version_are_read_in_the_new_one(client: Client) -> None:
-    await client.create(SCALERS_V1, {"metadata": {"name": "web"}, "spec": {
-        "scaleTargetRef": TARGET, "maxReplicas": 5, "targetCPUUtilizationPercentage": 80}})
+    await client.create(
+        SCALERS_V1,
+        {
+            "metadata": {"name": "web"},
+            "spec": {"scaleTargetRef": TARGET, "maxReplicas": 5, "targetCPUUtilizationPercentage": 80},
+        },
+    )
     obj = await client.get(f"{SCALERS_V2}/web")
     assert obj["apiVersion"] == "autoscaling/v2"
     assert obj["spec"] == {"scaleTargetRef": TARGET, "minReplicas": 1, "maxReplicas": 5, "metrics": [CPU]}
 
 
 async def test_nothing_of_new_autoscalers_is_lost_in_the_old_version(client: Client, cluster: LocalCluster) -> None:
-    spec = {"scaleTargetRef": TARGET, "minReplicas": 2, "maxReplicas": 5, "metrics": [CPU, MEMORY],
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}}
+    spec = {
+        "scaleTargetRef": TARGET,
+        "minReplicas": 2,
+        "maxReplicas": 5,
+        "metrics": [CPU, MEMORY],
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}},
+    }
     created = await client.create(SCALERS_V2, {"metadata": {"name": "web", "annotations": {"a": "b"}}, "spec": spec})
     old = await client.get(f"{SCALERS_V1}/web")
-    assert old["spec"] == {"scaleTargetRef": TARGET, "minReplicas": 2, "maxReplicas": 5,
-                           "targetCPUUtilizationPercentage": 80}
+    assert old["spec"] == {
+        "scaleTargetRef": TARGET,
+        "minReplicas": 2,
+        "maxReplicas": 5,
+        "targetCPUUtilizationPercentage": 80,
+    }
     assert set(old["metadata"]["annotations"]) == {
-        "a", "autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha.kubernetes.io/behavior"}
+        "a",
+        "autoscaling.alpha.kubernetes.io/metrics",
+        "autoscaling.alpha.kubernetes.io/behavior",
+    }
     await client.patch(f"{SCALERS_V1}/web", {"spec": {"maxReplicas": 6}})
     new = await client.get(f"{SCALERS_V2}/web")
     assert new["spec"] == {**created["spec"], "maxReplicas": 6}

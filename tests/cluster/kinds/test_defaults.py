@@ -66,46 +66,76 @@ def test_pods() -> None:
     assert made["enableServiceLinks"] is True
     assert (made["serviceAccountName"], made["serviceAccount"]) == ("default", "default")
     assert [one["key"] for one in made["tolerations"]] == [
-        "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ]
 
 
 def test_what_is_set_stays() -> None:
-    made = pod(containers=[], restartPolicy="Never", terminationGracePeriodSeconds=0, tolerations=[
-        {"operator": "Exists"}])
+    made = pod(
+        containers=[], restartPolicy="Never", terminationGracePeriodSeconds=0, tolerations=[{"operator": "Exists"}]
+    )
     assert (made["restartPolicy"], made["terminationGracePeriodSeconds"]) == ("Never", 0)
     assert made["tolerations"] == [{"operator": "Exists"}]
 
 
-@pytest.mark.parametrize(("image", "policy"), [
-    ("nginx", "Always"), ("nginx:latest", "Always"), ("nginx:1.25", "IfNotPresent"),
-    ("registry:5000/nginx", "Always"), ("registry:5000/nginx:1", "IfNotPresent"),
-    ("nginx@sha256:abc", "IfNotPresent"),
-])
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("nginx", "Always"),
+        ("nginx:latest", "Always"),
+        ("nginx:1.25", "IfNotPresent"),
+        ("registry:5000/nginx", "Always"),
+        ("registry:5000/nginx:1", "IfNotPresent"),
+        ("nginx@sha256:abc", "IfNotPresent"),
+    ],
+)
 def test_when_images_are_pulled(image: str, policy: str) -> None:
     assert container(image=image)["imagePullPolicy"] == policy
 
 
 def test_containers() -> None:
-    made = container(image="x:1", ports=[{"containerPort": 80}], livenessProbe={"httpGet": {"port": 80}},
-                     resources={"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}},
-                     env=[{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}])
+    made = container(
+        image="x:1",
+        ports=[{"containerPort": 80}],
+        livenessProbe={"httpGet": {"port": 80}},
+        resources={"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}},
+        env=[{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+    )
     assert made["terminationMessagePath"] == "/dev/termination-log"
     assert made["terminationMessagePolicy"] == "File"
     assert made["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
-    assert made["livenessProbe"] == {"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1,
-                                     "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+    assert made["livenessProbe"] == {
+        "httpGet": {"port": 80, "path": "/", "scheme": "HTTP"},
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }
     assert made["resources"]["requests"] == {"cpu": "100m", "memory": "1Gi"}
     assert made["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] == "v1"
 
 
 def test_volumes() -> None:
-    made = pod(containers=[], volumes=[
-        {"name": "a"}, {"name": "b", "secret": {"secretName": "x"}},
-        {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}])
+    made = pod(
+        containers=[],
+        volumes=[
+            {"name": "a"},
+            {"name": "b", "secret": {"secretName": "x"}},
+            {"name": "c", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}},
+        ],
+    )
     assert made["volumes"] == [
-        {"name": "a", "emptyDir": {}}, {"name": "b", "secret": {"secretName": "x", "defaultMode": 420}},
-        {"name": "c", "projected": {"defaultMode": 420, "sources": [
-            {"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}]}}]
+        {"name": "a", "emptyDir": {}},
+        {"name": "b", "secret": {"secretName": "x", "defaultMode": 420}},
+        {
+            "name": "c",
+            "projected": {
+                "defaultMode": 420,
+                "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}],
+            },
+        },
+    ]
 
 
 def test_ports_of_the_host() -> None:
@@ -115,8 +145,15 @@ def test_ports_of_the_host() -> None:
 
 def test_services() -> None:
     made = fill("core.v1.Service", {"spec": {"ports": [{"port": 80}, {"port": 81, "targetPort": "web"}]}})["spec"]
-    assert made == {"type": "ClusterIP", "sessionAffinity": "None", "internalTrafficPolicy": "Cluster", "ports": [
-        {"port": 80, "protocol": "TCP", "targetPort": 80}, {"port": 81, "protocol": "TCP", "targetPort": "web"}]}
+    assert made == {
+        "type": "ClusterIP",
+        "sessionAffinity": "None",
+        "internalTrafficPolicy": "Cluster",
+        "ports": [
+            {"port": 80, "protocol": "TCP", "targetPort": 80},
+            {"port": 81, "protocol": "TCP", "targetPort": "web"},
+        ],
+    }
     made = fill("core.v1.Service", {"spec": {"type": "LoadBalancer", "sessionAffinity": "ClientIP"}})["spec"]
     assert made["sessionAffinityConfig"] == {"clientIP": {"timeoutSeconds": 10800}}
     assert made["externalTrafficPolicy"] == "Cluster"
@@ -124,27 +161,61 @@ def test_services() -> None:
     assert "internalTrafficPolicy" not in fill("core.v1.Service", {"spec": {"type": "ExternalName"}})["spec"]
 
 
-@pytest.mark.parametrize(("definition", "expected"), [
-    ("apps.v1.Deployment", {
-        "replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}}),
-    ("apps.v1.ReplicaSet", {"replicas": 1}),
-    ("apps.v1.StatefulSet", {
-        "replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady",
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
-        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"}}),
-    ("apps.v1.DaemonSet", {
-        "revisionHistoryLimit": 10,
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}}),
-    ("batch.v1.Job", {
-        "completions": 1, "parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False,
-        "podReplacementPolicy": "TerminatingOrFailed"}),
-    ("batch.v1.CronJob", {"concurrencyPolicy": "Allow", "suspend": False, "successfulJobsHistoryLimit": 3,
-                          "failedJobsHistoryLimit": 1}),
-    ("core.v1.PersistentVolumeClaim", {"volumeMode": "Filesystem"}),
-    ("core.v1.PersistentVolume", {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"}),
-    ("networking.v1.NetworkPolicy", {"podSelector": {}, "policyTypes": ["Ingress"]}),
-])
+@pytest.mark.parametrize(
+    ("definition", "expected"),
+    [
+        (
+            "apps.v1.Deployment",
+            {
+                "replicas": 1,
+                "revisionHistoryLimit": 10,
+                "progressDeadlineSeconds": 600,
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+            },
+        ),
+        ("apps.v1.ReplicaSet", {"replicas": 1}),
+        (
+            "apps.v1.StatefulSet",
+            {
+                "replicas": 1,
+                "revisionHistoryLimit": 10,
+                "podManagementPolicy": "OrderedReady",
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+                "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+            },
+        ),
+        (
+            "apps.v1.DaemonSet",
+            {
+                "revisionHistoryLimit": 10,
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+            },
+        ),
+        (
+            "batch.v1.Job",
+            {
+                "completions": 1,
+                "parallelism": 1,
+                "backoffLimit": 6,
+                "completionMode": "NonIndexed",
+                "suspend": False,
+                "podReplacementPolicy": "TerminatingOrFailed",
+            },
+        ),
+        (
+            "batch.v1.CronJob",
+            {
+                "concurrencyPolicy": "Allow",
+                "suspend": False,
+                "successfulJobsHistoryLimit": 3,
+                "failedJobsHistoryLimit": 1,
+            },
+        ),
+        ("core.v1.PersistentVolumeClaim", {"volumeMode": "Filesystem"}),
+        ("core.v1.PersistentVolume", {"volumeMode": "Filesystem", "persistentVolumeReclaimPolicy": "Retain"}),
+        ("networking.v1.NetworkPolicy", {"podSelector": {}, "policyTypes": ["Ingress"]}),
+    ],
+)
 def test_specs(definition: str, expected: dict[str, Any]) -> None:
     assert fill(definition, {"spec": {}})["spec"] == expected
 
@@ -166,19 +237,37 @@ def test_other_kinds() -> None:
     assert fill("core.v1.ConfigMap", {}) == {}
     assert fill("storage.v1.StorageClass", {}) == {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}
     binding = fill("rbac.v1.RoleBinding", {"roleRef": {}, "subjects": [{"kind": "User"}, {"kind": "ServiceAccount"}]})
-    assert binding == {"roleRef": {"apiGroup": "rbac.authorization.k8s.io"}, "subjects": [
-        {"kind": "User", "apiGroup": "rbac.authorization.k8s.io"}, {"kind": "ServiceAccount"}]}
-    hook = fill("admissionregistration.v1.ValidatingWebhookConfiguration", {
-        "webhooks": [{"rules": [{}], "clientConfig": {"service": {}}}]})["webhooks"][0]
-    assert hook == {"failurePolicy": "Fail", "matchPolicy": "Equivalent", "timeoutSeconds": 10,
-                    "namespaceSelector": {}, "objectSelector": {}, "rules": [{"scope": "*"}],
-                    "clientConfig": {"service": {"port": 443}}}
+    assert binding == {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io"},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io"}, {"kind": "ServiceAccount"}],
+    }
+    hook = fill(
+        "admissionregistration.v1.ValidatingWebhookConfiguration",
+        {"webhooks": [{"rules": [{}], "clientConfig": {"service": {}}}]},
+    )["webhooks"][0]
+    assert hook == {
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": 10,
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "rules": [{"scope": "*"}],
+        "clientConfig": {"service": {"port": 443}},
+    }
 
 
 def test_limits_follow_from_each_other() -> None:
-    made = fill("core.v1.LimitRange", {"spec": {"limits": [
-        {"type": "Container", "max": {"cpu": "2", "memory": "1Gi"}, "default": {"cpu": "1"}},
-        {"type": "Pod", "max": {"cpu": "2"}}]}})["spec"]["limits"]
+    made = fill(
+        "core.v1.LimitRange",
+        {
+            "spec": {
+                "limits": [
+                    {"type": "Container", "max": {"cpu": "2", "memory": "1Gi"}, "default": {"cpu": "1"}},
+                    {"type": "Pod", "max": {"cpu": "2"}},
+                ]
+            }
+        },
+    )["spec"]["limits"]
     assert made[0]["default"] == {"cpu": "1", "memory": "1Gi"}
     assert made[0]["defaultRequest"] == {"cpu": "1", "memory": "1Gi"}
     assert made[1] == {"type": "Pod", "max": {"cpu": "2"}}

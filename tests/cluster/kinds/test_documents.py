@@ -27,7 +27,8 @@ def test_only_what_is_needed_is_described() -> None:
 
 def test_kinds_are_named() -> None:
     assert describe([POD], "v3")[POD]["x-kubernetes-group-version-kind"] == [
-        {"group": "", "version": "v1", "kind": "Pod"}]
+        {"group": "", "version": "v1", "kind": "Pod"}
+    ]
 
 
 @pytest.mark.parametrize("dialect", ["v2", "v3"])

@@ -1,6 +1,7 @@
 """
 What is empty in Go is not there in JSON: it is left out, and the default comes in its place.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -30,8 +31,9 @@ def settle(definition: str, obj: dict[str, Any]) -> Any:
 def test_the_default_of_each_plain_field_replaces_its_empty_value(name: str) -> None:
     """Pointers in Go can tell an empty value from an absent one; they keep it."""
     structure = structures.of_definition(("io.k8s." if name.startswith("kube-aggregator") else "io.k8s.api.") + name)
-    given = {field: EMPTY[structure.fields[field].shape] for field in TABLE[name]
-             if structure.fields[field].shape in EMPTY}
+    given = {
+        field: EMPTY[structure.fields[field].shape] for field in TABLE[name] if structure.fields[field].shape in EMPTY
+    }
     kept = dict(prune(given, structure)[0])
     fill_defaults(kept, structure)
     for field, value in given.items():
@@ -73,8 +75,14 @@ POINTERS = {
     "networking.v1.IngressClassParametersReference": ("scope",),
     "networking.v1.NetworkPolicyPort": ("protocol",),
     "scheduling.v1.PriorityClass": ("preemptionPolicy",),
-    "storage.v1.CSIDriverSpec": ("attachRequired", "podInfoOnMount", "storageCapacity", "requiresRepublish",
-                                 "fsGroupPolicy", "seLinuxMount"),
+    "storage.v1.CSIDriverSpec": (
+        "attachRequired",
+        "podInfoOnMount",
+        "storageCapacity",
+        "requiresRepublish",
+        "fsGroupPolicy",
+        "seLinuxMount",
+    ),
     "storage.v1.StorageClass": ("reclaimPolicy", "volumeBindingMode"),
 }
 
@@ -87,43 +95,86 @@ def test_all_structures_know_what_they_leave_out(definition: str) -> None:
             assert {"name", "labels", "annotations", "finalizers", "generation"} <= structure.omitted
 
 
-@pytest.mark.parametrize(("definition", "given", "expected"), [
-    ("core.v1.Container", {"name": "", "image": "x:1", "imagePullPolicy": "", "args": [], "tty": False}, {
-        "name": "", "image": "x:1", "imagePullPolicy": "IfNotPresent", "resources": {},
-        "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}),
-    ("apps.v1.DeploymentStrategy", {"type": ""}, {
-        "type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}}),
-    ("core.v1.ServicePort", {"port": 80, "protocol": "", "targetPort": 0, "name": "", "nodePort": 0}, {
-        "port": 80, "protocol": "TCP", "targetPort": 0}),
-    ("core.v1.VolumeMount", {"name": "v", "mountPath": "/", "subPath": "", "readOnly": False}, {
-        "name": "v", "mountPath": "/"}),
-    ("core.v1.PersistentVolumeClaimSpec", {"storageClassName": "", "volumeName": "", "accessModes": []}, {
-        "storageClassName": "", "volumeMode": "Filesystem"}),
-    ("rbac.v1.PolicyRule", {"verbs": [], "resources": []}, {"verbs": []}),
-    ("rbac.v1.RoleRef", {"apiGroup": "", "kind": "", "name": ""}, {
-        "apiGroup": "rbac.authorization.k8s.io", "kind": "", "name": ""}),
-    ("rbac.v1.Subject", {"kind": "User", "name": "x", "apiGroup": ""}, {
-        "kind": "User", "name": "x", "apiGroup": "rbac.authorization.k8s.io"}),
-    ("networking.v1.NetworkPolicySpec", {"policyTypes": [], "ingress": [], "podSelector": {"matchLabels": {}}}, {
-        "podSelector": {}, "policyTypes": ["Ingress"]}),
-    ("flowcontrol.v1.FlowSchemaSpec", {"matchingPrecedence": 0, "rules": []}, {"matchingPrecedence": 1000}),
-])
+@pytest.mark.parametrize(
+    ("definition", "given", "expected"),
+    [
+        (
+            "core.v1.Container",
+            {"name": "", "image": "x:1", "imagePullPolicy": "", "args": [], "tty": False},
+            {
+                "name": "",
+                "image": "x:1",
+                "imagePullPolicy": "IfNotPresent",
+                "resources": {},
+                "terminationMessagePath": "/dev/termination-log",
+                "terminationMessagePolicy": "File",
+            },
+        ),
+        (
+            "apps.v1.DeploymentStrategy",
+            {"type": ""},
+            {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
+        ),
+        (
+            "core.v1.ServicePort",
+            {"port": 80, "protocol": "", "targetPort": 0, "name": "", "nodePort": 0},
+            {"port": 80, "protocol": "TCP", "targetPort": 0},
+        ),
+        (
+            "core.v1.VolumeMount",
+            {"name": "v", "mountPath": "/", "subPath": "", "readOnly": False},
+            {"name": "v", "mountPath": "/"},
+        ),
+        (
+            "core.v1.PersistentVolumeClaimSpec",
+            {"storageClassName": "", "volumeName": "", "accessModes": []},
+            {"storageClassName": "", "volumeMode": "Filesystem"},
+        ),
+        ("rbac.v1.PolicyRule", {"verbs": [], "resources": []}, {"verbs": []}),
+        (
+            "rbac.v1.RoleRef",
+            {"apiGroup": "", "kind": "", "name": ""},
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "", "name": ""},
+        ),
+        (
+            "rbac.v1.Subject",
+            {"kind": "User", "name": "x", "apiGroup": ""},
+            {"kind": "User", "name": "x", "apiGroup": "rbac.authorization.k8s.io"},
+        ),
+        (
+            "networking.v1.NetworkPolicySpec",
+            {"policyTypes": [], "ingress": [], "podSelector": {"matchLabels": {}}},
+            {"podSelector": {}, "policyTypes": ["Ingress"]},
+        ),
+        ("flowcontrol.v1.FlowSchemaSpec", {"matchingPrecedence": 0, "rules": []}, {"matchingPrecedence": 1000}),
+    ],
+)
 def test_what_is_left_out_and_what_is_not(definition: str, given: dict[str, Any], expected: dict[str, Any]) -> None:
     assert settle(definition, given) == expected
 
 
 async def test_bindings_as_clients_in_go_send_them(client: Client) -> None:
-    made = await client.create("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", {
-        "metadata": {"name": "one"}, "roleRef": {"apiGroup": "", "kind": "Role", "name": "r"},
-        "subjects": [{"kind": "ServiceAccount", "apiGroup": "", "name": "s", "namespace": "default"}]})
+    made = await client.create(
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+        {
+            "metadata": {"name": "one"},
+            "roleRef": {"apiGroup": "", "kind": "Role", "name": "r"},
+            "subjects": [{"kind": "ServiceAccount", "apiGroup": "", "name": "s", "namespace": "default"}],
+        },
+    )
     assert made["roleRef"]["apiGroup"] == "rbac.authorization.k8s.io"
     assert made["subjects"] == [{"kind": "ServiceAccount", "name": "s", "namespace": "default"}]
 
 
 async def test_emptied_fields_go_back_to_their_defaults(client: Client) -> None:
     services = "/api/v1/namespaces/default/services"
-    await client.create(services, {"metadata": {"name": "one"}, "spec": {
-        "type": "", "sessionAffinity": "", "clusterIP": "None", "ports": [{"port": 80, "protocol": ""}]}})
+    await client.create(
+        services,
+        {
+            "metadata": {"name": "one"},
+            "spec": {"type": "", "sessionAffinity": "", "clusterIP": "None", "ports": [{"port": 80, "protocol": ""}]},
+        },
+    )
     changed = await client.patch(f"{services}/one", {"spec": {"sessionAffinity": "", "selector": {}}}, MERGE)
     assert (changed["spec"]["type"], changed["spec"]["sessionAffinity"]) == ("ClusterIP", "None")
     assert "selector" not in changed["spec"]
@@ -157,8 +208,13 @@ async def test_null_in_labels_and_annotations_is_an_empty_text(client: Client, k
 async def test_metadata_of_custom_kinds_are_decoded_as_those_of_all_kinds(client: Client, kexes: str) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "one", "uid": "u"}
     given: dict[str, Any] = {
-        "generateName": "", "labels": {}, "finalizers": [], "creationTimestamp": None, "selfLink": "/x",
-        "ownerReferences": [{**owner, "controller": None, "blockOwnerDeletion": False, "color": "red"}]}
+        "generateName": "",
+        "labels": {},
+        "finalizers": [],
+        "creationTimestamp": None,
+        "selfLink": "/x",
+        "ownerReferences": [{**owner, "controller": None, "blockOwnerDeletion": False, "color": "red"}],
+    }
     for path, obj in ((CONFIG_MAPS, make_config_map()), (kexes, make_kex())):
         made = await client.create(path, {**obj, "metadata": {"name": "one", **given}})
         assert made["metadata"]["ownerReferences"] == [{**owner, "blockOwnerDeletion": False}]
@@ -169,35 +225,58 @@ async def test_custom_kinds_keep_their_empty_values(client: Client, kexes: str) 
     spec = {"text": "", "list": [], "map": {}, "number": 0, "flag": False, "deep": [{"": ""}]}
     assert (await client.create(kexes, make_kex(spec=spec)))["spec"] == spec
     assert (await client.patch(f"{kexes}/one", {"spec": {"more": {"text": "", "map": {}}}}))["spec"] == {
-        **spec, "more": {"text": "", "map": {}}}
+        **spec,
+        "more": {"text": "", "map": {}},
+    }
     reply = await client.send_patch(f"{kexes}/two?fieldManager=me", make_kex("two", spec=spec), APPLY)
     assert (reply.status, reply.body["spec"]) == (201, spec)
 
 
-@pytest.mark.parametrize(("metadata", "status", "why"), [
-    ({"labels": []}, 400, "cannot unmarshal array into the field "),
-    ({"ownerReferences": {}}, 400, "cannot unmarshal object into the field "),
-    ({"creationTimestamp": ""}, 400, 'parsing time ""'),
-    ({"finalizers": [None]}, 422, "name part must be non-empty"),
-    ({"ownerReferences": [None]}, 422, "metadata.ownerReferences[0].uid: Invalid value: \"\": must not be empty"),
-])
+@pytest.mark.parametrize(
+    ("metadata", "status", "why"),
+    [
+        ({"labels": []}, 400, "cannot unmarshal array into the field "),
+        ({"ownerReferences": {}}, 400, "cannot unmarshal object into the field "),
+        ({"creationTimestamp": ""}, 400, 'parsing time ""'),
+        ({"finalizers": [None]}, 422, "name part must be non-empty"),
+        ({"ownerReferences": [None]}, 422, 'metadata.ownerReferences[0].uid: Invalid value: "": must not be empty'),
+    ],
+)
 async def test_metadata_of_wrong_types_are_refused_even_if_empty(
-        client: Client, kexes: str, metadata: dict[str, Any], status: int, why: str,
+    client: Client,
+    kexes: str,
+    metadata: dict[str, Any],
+    status: int,
+    why: str,
 ) -> None:
     for path, obj in ((CONFIG_MAPS, make_config_map()), (kexes, make_kex())):
         reply = await client.call("POST", path, json={**obj, "metadata": {"name": "one", **metadata}})
         assert (reply.status, why in reply.body["message"]) == (status, True), reply
 
 
-@pytest.mark.parametrize(("content_type", "patch"), [
-    (MERGE, {"spec": {"type": "", "sessionAffinity": "", "selector": {}}}),
-    (STRATEGIC, {"spec": {"type": "", "sessionAffinity": "", "selector": {}, "ports": [{"port": 80, "protocol": ""}]}}),
-    (APPLY, {
-        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "one", "labels": {}},
-        "spec": {"type": "", "sessionAffinity": "", "selector": {}}}),
-])
+@pytest.mark.parametrize(
+    ("content_type", "patch"),
+    [
+        (MERGE, {"spec": {"type": "", "sessionAffinity": "", "selector": {}}}),
+        (
+            STRATEGIC,
+            {"spec": {"type": "", "sessionAffinity": "", "selector": {}, "ports": [{"port": 80, "protocol": ""}]}},
+        ),
+        (
+            APPLY,
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": "one", "labels": {}},
+                "spec": {"type": "", "sessionAffinity": "", "selector": {}},
+            },
+        ),
+    ],
+)
 async def test_all_patches_put_defaults_in_the_place_of_empty_values(
-        client: Client, content_type: str, patch: dict[str, Any],
+    client: Client,
+    content_type: str,
+    patch: dict[str, Any],
 ) -> None:
     services = "/api/v1/namespaces/default/services"
     made = await client.create(services, {"metadata": {"name": "one"}, "spec": {"ports": [{"port": 80}]}})

@@ -45,14 +45,37 @@ def test_unknown_fields_are_dropped_and_reported_exactly(data: st.DataObject) ->
 
 _ANYTHING: st.SearchStrategy[Any] = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=3)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(
-        ["metadata", "spec", "name", "containers", "env", "labels", "ports", "resources", "limits", "template", "x"],
-    ), inner, max_size=4)), max_leaves=12)
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "metadata",
+                    "spec",
+                    "name",
+                    "containers",
+                    "env",
+                    "labels",
+                    "ports",
+                    "resources",
+                    "limits",
+                    "template",
+                    "x",
+                ],
+            ),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=12,
+)
 
 
 @slow
-@given(value=st.dictionaries(st.sampled_from(["metadata", "spec", "status", "data", "x"]), _ANYTHING),
-       definition=st.sampled_from(KINDS))
+@given(
+    value=st.dictionaries(st.sampled_from(["metadata", "spec", "status", "data", "x"]), _ANYTHING),
+    definition=st.sampled_from(KINDS),
+)
 def test_whatever_is_accepted_is_clean_the_second_time(value: Any, definition: str) -> None:
     structure = structures.of_definition(definition)
     try:
@@ -64,32 +87,48 @@ def test_whatever_is_accepted_is_clean_the_second_time(value: Any, definition: s
     assert unknown == []
 
 
-@pytest.mark.parametrize(("obj", "message"), [
-    ({"spec": {"containers": [{"env": [{"name": "A", "value": 1}]}]}},
-     "json: cannot unmarshal number into the field spec.containers.env.value of type string"),
-    ({"spec": []}, "json: cannot unmarshal array into the field spec of type v1.PodSpec"),
-    ({"spec": {"containers": {}}},
-     "json: cannot unmarshal object into the field spec.containers of type []v1.Container"),
-    ({"metadata": {"labels": {"a": True}}},
-     "json: cannot unmarshal bool into the field metadata.labels of type string"),
-    ({"metadata": {"labels": "a"}},
-     "json: cannot unmarshal string into the field metadata.labels of type map[string]string"),
-    ({"spec": {"priority": "5"}},
-     "json: cannot unmarshal string into the field spec.priority of type int32"),
-    ({"spec": {"priority": 1.5}},
-     "json: cannot unmarshal number 1.5 into the field spec.priority of type int32"),
-    ({"spec": {"priority": 3_000_000_000}},
-     "json: cannot unmarshal number 3000000000 into the field spec.priority of type int32"),
-    ({"spec": {"hostNetwork": "true"}},
-     "json: cannot unmarshal string into the field spec.hostNetwork of type bool"),
-    ({"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": True}}}]}},
-     "json: cannot unmarshal bool into a value of type int32"),
-    ({"spec": {"containers": [{"resources": {"limits": {"cpu": "much"}}}]}},
-     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"),
-    ({"status": {"startTime": "today"}},
-     'parsing time "today": it is not of RFC 3339'),
-    ([], "json: cannot unmarshal array into a value of type v1.Pod"),
-])
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        (
+            {"spec": {"containers": [{"env": [{"name": "A", "value": 1}]}]}},
+            "json: cannot unmarshal number into the field spec.containers.env.value of type string",
+        ),
+        ({"spec": []}, "json: cannot unmarshal array into the field spec of type v1.PodSpec"),
+        (
+            {"spec": {"containers": {}}},
+            "json: cannot unmarshal object into the field spec.containers of type []v1.Container",
+        ),
+        (
+            {"metadata": {"labels": {"a": True}}},
+            "json: cannot unmarshal bool into the field metadata.labels of type string",
+        ),
+        (
+            {"metadata": {"labels": "a"}},
+            "json: cannot unmarshal string into the field metadata.labels of type map[string]string",
+        ),
+        ({"spec": {"priority": "5"}}, "json: cannot unmarshal string into the field spec.priority of type int32"),
+        ({"spec": {"priority": 1.5}}, "json: cannot unmarshal number 1.5 into the field spec.priority of type int32"),
+        (
+            {"spec": {"priority": 3_000_000_000}},
+            "json: cannot unmarshal number 3000000000 into the field spec.priority of type int32",
+        ),
+        (
+            {"spec": {"hostNetwork": "true"}},
+            "json: cannot unmarshal string into the field spec.hostNetwork of type bool",
+        ),
+        (
+            {"spec": {"containers": [{"livenessProbe": {"httpGet": {"port": True}}}]}},
+            "json: cannot unmarshal bool into a value of type int32",
+        ),
+        (
+            {"spec": {"containers": [{"resources": {"limits": {"cpu": "much"}}}]}},
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        ),
+        ({"status": {"startTime": "today"}}, 'parsing time "today": it is not of RFC 3339'),
+        ([], "json: cannot unmarshal array into a value of type v1.Pod"),
+    ],
+)
 def test_wrong_types_are_refused_in_the_words_of_the_server(obj: Any, message: str) -> None:
     with pytest.raises(MistypedError) as caught:
         prune(obj, POD)
@@ -121,10 +160,17 @@ def test_arbitrary_state_is_lost_in_the_status_of_pods() -> None:
 
 
 def test_quantities_and_timestamps_become_canonical() -> None:
-    kept, _ = prune({"metadata": {"creationTimestamp": "2024-01-01T01:00:00.5+01:00"},
-                     "spec": {"overhead": {"cpu": 1, "memory": "1024Mi", "x": 0.5}}}, POD)
-    assert kept == {"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"},
-                    "spec": {"overhead": {"cpu": "1", "memory": "1Gi", "x": "500m"}}}
+    kept, _ = prune(
+        {
+            "metadata": {"creationTimestamp": "2024-01-01T01:00:00.5+01:00"},
+            "spec": {"overhead": {"cpu": 1, "memory": "1024Mi", "x": 0.5}},
+        },
+        POD,
+    )
+    assert kept == {
+        "metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"},
+        "spec": {"overhead": {"cpu": "1", "memory": "1Gi", "x": "500m"}},
+    }
 
 
 def test_pruning_is_fast() -> None:
@@ -138,7 +184,9 @@ def test_pruning_is_fast() -> None:
 def _make_pod() -> dict[str, Any]:
     def container(name: str) -> dict[str, Any]:
         return {
-            "name": name, "image": "registry/image:1", "args": ["--a", "--b"],
+            "name": name,
+            "image": "registry/image:1",
+            "args": ["--a", "--b"],
             "env": [{"name": letter, "value": "x"} for letter in "ABCDE"],
             "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
             "resources": {"limits": {"cpu": "500m", "memory": "128Mi"}, "requests": {"cpu": "100m"}},
@@ -146,13 +194,26 @@ def _make_pod() -> dict[str, Any]:
             "livenessProbe": {"httpGet": {"path": "/", "port": 8080}, "periodSeconds": 10},
         }
 
-    conditions = [{"type": kind, "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}
-                  for kind in itertools.islice(["Initialized", "Ready", "ContainersReady", "PodScheduled"], 4)]
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+        for kind in itertools.islice(["Initialized", "Ready", "ContainersReady", "PodScheduled"], 4)
+    ]
     return {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "x", "namespace": "y", "labels": {"app": "web"}, "ownerReferences": [
-            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u", "controller": True}]},
-        "spec": {"containers": [container("a"), container("b")], "nodeName": "n", "priority": 0,
-                 "volumes": [{"name": "data", "emptyDir": {}}]},
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "x",
+            "namespace": "y",
+            "labels": {"app": "web"},
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u", "controller": True}
+            ],
+        },
+        "spec": {
+            "containers": [container("a"), container("b")],
+            "nodeName": "n",
+            "priority": 0,
+            "volumes": [{"name": "data", "emptyDir": {}}],
+        },
         "status": {"phase": "Running", "conditions": conditions, "podIPs": [{"ip": "10.1.0.1"}]},
     }

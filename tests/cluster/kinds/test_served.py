@@ -1,6 +1,7 @@
 """
 The built-in kinds as clients meet them: listed, pruned, completed, and refused.
 """
+
 from __future__ import annotations
 
 import json
@@ -21,14 +22,20 @@ async def test_times_that_go_never_leaves_out(client: Client) -> None:
     patch = {"status": {"conditions": [{"type": "example.com/gate", "status": "True"}]}}
     told = await client.patch(f"{pods}/p/status", patch)
     assert told["status"]["conditions"] == [
-        {"type": "example.com/gate", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}]
+        {"type": "example.com/gate", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}
+    ]
     assert await client.patch(f"{pods}/p/status", patch) == told
     assert await client.get(f"{pods}/p") == told
 
 
 def make_pod(**fields: Any) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
-            "spec": {"containers": [{"name": "x", "image": "y"}]}, **fields}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "x", "image": "y"}]},
+        **fields,
+    }
 
 
 async def test_all_stable_resources_are_listed(client: Client) -> None:
@@ -38,20 +45,31 @@ async def test_all_stable_resources_are_listed(client: Client) -> None:
             for version in group["versions"]:
                 for item in version["resources"]:
                     key = group["metadata"]["name"], version["version"], item["resource"]
-                    listed[key] = (item["verbs"], {sub["subresource"]: sub["verbs"]
-                                                   for sub in item.get("subresources", [])})
+                    listed[key] = (
+                        item["verbs"],
+                        {sub["subresource"]: sub["verbs"] for sub in item.get("subresources", [])},
+                    )
     assert listed == {
-        (one.group, one.version, one.plural): (list(one.verbs), {
-            name: list(sub.verbs) for name, sub in one.subresources.items()})
-        for one in read_resources() if not one.is_preview
+        (one.group, one.version, one.plural): (
+            list(one.verbs),
+            {name: list(sub.verbs) for name, sub in one.subresources.items()},
+        )
+        for one in read_resources()
+        if not one.is_preview
     }
 
 
 async def test_subresources_tell_of_which_kinds_they_are(client: Client) -> None:
     listed = {item["name"]: item for item in (await client.get("/apis/apps/v1"))["resources"]}
     assert listed["deployments/scale"] == {
-        "name": "deployments/scale", "singularName": "", "namespaced": True, "group": "autoscaling", "version": "v1",
-        "kind": "Scale", "verbs": ["get", "patch", "update"]}
+        "name": "deployments/scale",
+        "singularName": "",
+        "namespaced": True,
+        "group": "autoscaling",
+        "version": "v1",
+        "kind": "Scale",
+        "verbs": ["get", "patch", "update"],
+    }
     assert "group" not in listed["deployments/status"]
 
 
@@ -84,15 +102,18 @@ async def test_wrong_types_are_bad_requests(client: Client) -> None:
     assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
     assert reply.body["message"] == (
         'Pod in version "v1" cannot be handled as a Pod: json: cannot unmarshal object into '
-        "the field spec.containers of type []v1.Container")
+        "the field spec.containers of type []v1.Container"
+    )
 
 
 async def test_wrong_contents_are_invalid(client: Client) -> None:
     reply = await client.call("POST", PODS, json=make_pod(spec={"restartPolicy": "Rarely", "containers": [{}]}))
     assert (reply.status, reply.body["reason"]) == (422, "Invalid")
     assert {(cause["field"], cause["reason"]) for cause in reply.body["details"]["causes"]} == {
-        ("spec.restartPolicy", "FieldValueNotSupported"), ("spec.containers[0].name", "FieldValueRequired"),
-        ("spec.containers[0].image", "FieldValueRequired")}
+        ("spec.restartPolicy", "FieldValueNotSupported"),
+        ("spec.containers[0].name", "FieldValueRequired"),
+        ("spec.containers[0].image", "FieldValueRequired"),
+    }
 
 
 async def test_definitions_are_pruned_as_well(client: Client, kexes: str) -> None:
@@ -125,13 +146,19 @@ async def test_deprecated_kinds_are_warned_of_by_all_verbs(client: Client) -> No
     endpoints = PODS.replace("pods", "endpoints")
     obj = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e"}}
     replies = [
-        await client.call("POST", endpoints, json=obj), await client.call("GET", endpoints),
-        await client.call("GET", f"{endpoints}/e"), await client.call("PUT", f"{endpoints}/e", json=obj),
+        await client.call("POST", endpoints, json=obj),
+        await client.call("GET", endpoints),
+        await client.call("GET", f"{endpoints}/e"),
+        await client.call("PUT", f"{endpoints}/e", json=obj),
         await client.send_patch(f"{endpoints}/e", {"metadata": {"labels": {"a": "b"}}}),
-        await client.call("DELETE", f"{endpoints}/e"), await client.call("GET", f"{endpoints}/e"),
-        await client.call("DELETE", endpoints), await client.call("GET", "/api/v1/endpoints")]
+        await client.call("DELETE", f"{endpoints}/e"),
+        await client.call("GET", f"{endpoints}/e"),
+        await client.call("DELETE", endpoints),
+        await client.call("GET", "/api/v1/endpoints"),
+    ]
     assert {reply.headers["Warning"] for reply in replies} == {
-        '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'}
+        '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'
+    }
     async with client.session.get(endpoints, params={"watch": "1"}) as response:
         assert response.headers["Warning"] == replies[0].headers["Warning"]
     components = "/api/v1/componentstatuses"

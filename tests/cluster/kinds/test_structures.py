@@ -13,33 +13,41 @@ def find(path: str, definition: str = POD) -> Structure:
     return strategies.find(structures.of_definition(definition), *path.split("."))
 
 
-@pytest.mark.parametrize(("definition", "path", "merge_key", "map_keys"), [
-    (POD, "spec.containers", "name", ("name",)),
-    (POD, "spec.initContainers", "name", ("name",)),
-    (POD, "spec.volumes", "name", ("name",)),
-    (POD, "spec.containers.[].env", "name", ("name",)),
-    (POD, "spec.containers.[].ports", "containerPort", ("containerPort", "protocol")),
-    (POD, "spec.containers.[].volumeMounts", "mountPath", ("mountPath",)),
-    (POD, "spec.imagePullSecrets", "name", ("name",)),
-    (POD, "spec.hostAliases", "ip", ("ip",)),
-    (POD, "status.conditions", "type", ("type",)),
-    (POD, "metadata.ownerReferences", "uid", ("uid",)),
-    ("io.k8s.api.core.v1.Service", "spec.ports", "port", ("port", "protocol")),
-    ("io.k8s.api.core.v1.Service", "status.conditions", "type", ("type",)),
-    ("io.k8s.api.apps.v1.Deployment", "spec.template.spec.containers", "name", ("name",)),
-    ("io.k8s.api.apps.v1.Deployment", "status.conditions", "type", ("type",)),
-    ("io.k8s.api.core.v1.ServiceAccount", "secrets", "name", ("name",)),
-    ("io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration", "webhooks", "name", ("name",)),
-])
+@pytest.mark.parametrize(
+    ("definition", "path", "merge_key", "map_keys"),
+    [
+        (POD, "spec.containers", "name", ("name",)),
+        (POD, "spec.initContainers", "name", ("name",)),
+        (POD, "spec.volumes", "name", ("name",)),
+        (POD, "spec.containers.[].env", "name", ("name",)),
+        (POD, "spec.containers.[].ports", "containerPort", ("containerPort", "protocol")),
+        (POD, "spec.containers.[].volumeMounts", "mountPath", ("mountPath",)),
+        (POD, "spec.imagePullSecrets", "name", ("name",)),
+        (POD, "spec.hostAliases", "ip", ("ip",)),
+        (POD, "status.conditions", "type", ("type",)),
+        (POD, "metadata.ownerReferences", "uid", ("uid",)),
+        ("io.k8s.api.core.v1.Service", "spec.ports", "port", ("port", "protocol")),
+        ("io.k8s.api.core.v1.Service", "status.conditions", "type", ("type",)),
+        ("io.k8s.api.apps.v1.Deployment", "spec.template.spec.containers", "name", ("name",)),
+        ("io.k8s.api.apps.v1.Deployment", "status.conditions", "type", ("type",)),
+        ("io.k8s.api.core.v1.ServiceAccount", "secrets", "name", ("name",)),
+        ("io.k8s.api.admissionregistration.v1.ValidatingWebhookConfiguration", "webhooks", "name", ("name",)),
+    ],
+)
 def test_lists_that_are_merged(definition: str, path: str, merge_key: str, map_keys: tuple[str, ...]) -> None:
     found = find(path, definition)
     assert (found.shape, found.list_type, found.map_keys) == ("array", "map", map_keys)
     assert (found.merge_key, "merge" in found.patch_strategies) == (merge_key, True)
 
 
-@pytest.mark.parametrize(("path", "list_type"), [
-    ("metadata.finalizers", "set"), ("spec.containers.[].command", "atomic"), ("spec.tolerations", "atomic"),
-])
+@pytest.mark.parametrize(
+    ("path", "list_type"),
+    [
+        ("metadata.finalizers", "set"),
+        ("spec.containers.[].command", "atomic"),
+        ("spec.tolerations", "atomic"),
+    ],
+)
 def test_lists_of_other_types(path: str, list_type: str) -> None:
     assert find(path).list_type == list_type
 
@@ -85,8 +93,10 @@ def test_what_is_shared_is_compiled_once() -> None:
 
 
 def test_structures_that_contain_themselves() -> None:
-    schema = find("spec.versions.[].schema.openAPIV3Schema",
-                  "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition")
+    schema = find(
+        "spec.versions.[].schema.openAPIV3Schema",
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
+    )
     assert strategies.find(schema, "properties", "[]") is schema
     assert strategies.find(schema, "default").shape == "any"
 

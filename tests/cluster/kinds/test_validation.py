@@ -18,27 +18,48 @@ def errors(definition: str, obj: dict[str, Any]) -> list[str]:
     return [str(error) for error in validate(obj, structures.of_definition(f"io.k8s.api.{definition}"))]
 
 
-@pytest.mark.parametrize(("definition", "obj", "expected"), [
-    ("core.v1.Pod", {}, ["spec.containers: Required value"]),
-    ("core.v1.Pod", {"spec": {"containers": []}}, ["spec.containers: Required value"]),
-    ("core.v1.Pod", {"spec": {"containers": [{"image": "x"}]}}, ["spec.containers[0].name: Required value"]),
-    ("core.v1.Pod", {"spec": {"containers": [{"name": "x"}]}}, []),
-    ("core.v1.Pod", {"spec": {"containers": [{"name": "x", "ports": [{"containerPort": 1, "protocol": "IP"}]}]}},
-     ['spec.containers[0].ports[0].protocol: Unsupported value: "IP": supported values: "SCTP", "TCP", "UDP"']),
-    ("apps.v1.Deployment", {"spec": {}},
-     ["spec.selector: Required value", "spec.template.spec.containers: Required value"]),
-    ("rbac.v1.RoleBinding", {}, ["roleRef.kind: Required value", "roleRef.name: Required value"]),
-    ("rbac.v1.Role", {"rules": [{"resources": ["pods"]}]},
-     ["rules[0].verbs: Required value: verbs must contain at least one value"]),
-    ("rbac.v1.Role", {}, []),
-    ("storage.v1.StorageClass", {"provisioner": "x", "reclaimPolicy": "Keep"},
-     ['reclaimPolicy: Unsupported value: "Keep": supported values: "Delete", "Retain"']),
-    ("core.v1.Service", {"spec": {"type": ""}}, []),
-    ("core.v1.ConfigMap", {}, []),
-    ("discovery.v1.EndpointSlice", {"addressType": "IPv4"}, []),
-    ("apps.v1.Deployment", {"status": {"conditions": [{}]}, "spec": {
-        "selector": {}, "template": {"spec": {"containers": [{"name": "x"}]}}}}, []),
-])
+@pytest.mark.parametrize(
+    ("definition", "obj", "expected"),
+    [
+        ("core.v1.Pod", {}, ["spec.containers: Required value"]),
+        ("core.v1.Pod", {"spec": {"containers": []}}, ["spec.containers: Required value"]),
+        ("core.v1.Pod", {"spec": {"containers": [{"image": "x"}]}}, ["spec.containers[0].name: Required value"]),
+        ("core.v1.Pod", {"spec": {"containers": [{"name": "x"}]}}, []),
+        (
+            "core.v1.Pod",
+            {"spec": {"containers": [{"name": "x", "ports": [{"containerPort": 1, "protocol": "IP"}]}]}},
+            ['spec.containers[0].ports[0].protocol: Unsupported value: "IP": supported values: "SCTP", "TCP", "UDP"'],
+        ),
+        (
+            "apps.v1.Deployment",
+            {"spec": {}},
+            ["spec.selector: Required value", "spec.template.spec.containers: Required value"],
+        ),
+        ("rbac.v1.RoleBinding", {}, ["roleRef.kind: Required value", "roleRef.name: Required value"]),
+        (
+            "rbac.v1.Role",
+            {"rules": [{"resources": ["pods"]}]},
+            ["rules[0].verbs: Required value: verbs must contain at least one value"],
+        ),
+        ("rbac.v1.Role", {}, []),
+        (
+            "storage.v1.StorageClass",
+            {"provisioner": "x", "reclaimPolicy": "Keep"},
+            ['reclaimPolicy: Unsupported value: "Keep": supported values: "Delete", "Retain"'],
+        ),
+        ("core.v1.Service", {"spec": {"type": ""}}, []),
+        ("core.v1.ConfigMap", {}, []),
+        ("discovery.v1.EndpointSlice", {"addressType": "IPv4"}, []),
+        (
+            "apps.v1.Deployment",
+            {
+                "status": {"conditions": [{}]},
+                "spec": {"selector": {}, "template": {"spec": {"containers": [{"name": "x"}]}}},
+            },
+            [],
+        ),
+    ],
+)
 def test_what_is_refused(definition: str, obj: dict[str, Any], expected: list[str]) -> None:
     assert errors(definition, obj) == expected
 
@@ -47,7 +68,9 @@ def test_reasons_are_for_machines() -> None:
     structure = structures.of_definition("io.k8s.api.core.v1.Pod")
     found = list(validate({"spec": {"restartPolicy": "Rarely"}}, structure))
     assert {(error.field, error.reason) for error in found} == {
-        ("spec.containers", "FieldValueRequired"), ("spec.restartPolicy", "FieldValueNotSupported")}
+        ("spec.containers", "FieldValueRequired"),
+        ("spec.restartPolicy", "FieldValueNotSupported"),
+    }
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

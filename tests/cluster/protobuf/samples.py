@@ -1,6 +1,7 @@
 """
 Objects of all kinds, with random fields of the right types.
 """
+
 from __future__ import annotations
 
 import base64
@@ -18,11 +19,11 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 SIMPLE: Final[Mapping[str, Callable[[random.Random], Any]]] = {
     "string": lambda dice: "".join(dice.choices("aZ1-\u00e4\u20ac\U0001f600", k=dice.randint(1, 200))),
     "bool": lambda dice: True,
-    "int32": lambda dice: dice.choice([1, -1, 80, 2**31 - 1, -2**31]),
-    "int64": lambda dice: dice.choice([1, -1, 300, 2**63 - 1, -2**63]),
+    "int32": lambda dice: dice.choice([1, -1, 80, 2**31 - 1, -(2**31)]),
+    "int64": lambda dice: dice.choice([1, -1, 300, 2**63 - 1, -(2**63)]),
     "double": lambda dice: dice.choice([1, 0.5, -2.25, 1e300]),
     "bytes": lambda dice: base64.b64encode(dice.randbytes(dice.randint(1, 9))).decode(),
-    "strings": lambda dice: ["a", "b"][:dice.randint(1, 2)],
+    "strings": lambda dice: ["a", "b"][: dice.randint(1, 2)],
     f"{META}.Time": lambda dice: dice.choice(["2024-02-29T23:59:59Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"]),
     f"{META}.MicroTime": lambda dice: dice.choice(["2024-02-29T23:59:59.000001Z", "1970-01-01T00:00:00.500000Z"]),
     f"{META}.FieldsV1": lambda dice: {"f:data": {".": {}, "f:a": {}}},

@@ -1,6 +1,7 @@
 """
 Objects of all kinds keep everything on the way to protobuf and back; and Google's library reads the same.
 """
+
 from __future__ import annotations
 
 import random
@@ -82,19 +83,34 @@ def test_what_is_empty_is_shown_as_by_go() -> None:
     """The expectation is what ``kubectl create deployment --dry-run=client -o json`` prints."""
     container = {"name": "x", "image": "x"}
     template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [container]}}
-    deployment = decode("Deployment", "apps/v1", metadata={"name": "d"},
-                        spec={"replicas": 0, "selector": {"matchLabels": {"app": "d"}}, "template": template})
+    deployment = decode(
+        "Deployment",
+        "apps/v1",
+        metadata={"name": "d"},
+        spec={"replicas": 0, "selector": {"matchLabels": {"app": "d"}}, "template": template},
+    )
     assert deployment == {
-        "kind": "Deployment", "apiVersion": "apps/v1", "metadata": {"name": "d"},
-        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "d"}}, "strategy": {}, "template": {
-            "metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{**container, "resources": {}}]}}},
-        "status": {}}
+        "kind": "Deployment",
+        "apiVersion": "apps/v1",
+        "metadata": {"name": "d"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "d"}},
+            "strategy": {},
+            "template": {
+                "metadata": {"labels": {"app": "d"}},
+                "spec": {"containers": [{**container, "resources": {}}]},
+            },
+        },
+        "status": {},
+    }
     assert decode("Role", "rbac.authorization.k8s.io/v1")["rules"] is None
     assert decode("ConfigMap", "v1", immutable=False)["immutable"] is False
     assert decode("Event", "v1", type="x")["eventTime"] is None
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}
     assert decode("Pod", "v1", status={"conditions": [condition]})["status"]["conditions"] == [
-        {**condition, "lastProbeTime": None}]
+        {**condition, "lastProbeTime": None}
+    ]
 
 
 def test_nulls_inside_are_what_they_are_for_go() -> None:
@@ -136,38 +152,48 @@ def test_broken_objects_are_refused_or_decoded(definition: str, seed: int, data:
         if whole:
             whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     try:
-        obj = message.decode(bytes(whole[:data.draw(st.integers(0, len(whole)))]))
+        obj = message.decode(bytes(whole[: data.draw(st.integers(0, len(whole)))]))
     except ProtobufError:
         return
     message.encode_fields(obj)
 
 
-@pytest.mark.parametrize(("data", "why"), [
-    (b"", "empty data"),
-    (b"k8s", "does not appear to be a protobuf message"),
-    (b"{}", "does not appear to be a protobuf message"),
-    (b"k8s\0", "empty body"),
-    (b"k8s\0" + b"\xff" * 20, "integer overflow"),
-    (b"k8s\0\x0a\x7f", "unexpected EOF"),
-    (b"k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "unexpected EOF"),
-    (b"k8s\0\x02\x00", "illegal tag 0"),
-    (b"k8s\0\x0b", "illegal wireType 3"),
-    (b"k8s\0\x0f", "illegal wireType 7"),
-])
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "empty data"),
+        (b"k8s", "does not appear to be a protobuf message"),
+        (b"{}", "does not appear to be a protobuf message"),
+        (b"k8s\0", "empty body"),
+        (b"k8s\0" + b"\xff" * 20, "integer overflow"),
+        (b"k8s\0\x0a\x7f", "unexpected EOF"),
+        (b"k8s\0\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "unexpected EOF"),
+        (b"k8s\0\x02\x00", "illegal tag 0"),
+        (b"k8s\0\x0b", "illegal wireType 3"),
+        (b"k8s\0\x0f", "illegal wireType 7"),
+    ],
+)
 def test_broken_envelopes(data: bytes, why: str) -> None:
     with pytest.raises(ProtobufError, match=why):
         open_envelope(data)
 
 
-@pytest.mark.parametrize(("definition", "data", "why"), [
-    ("io.k8s.api.core.v1.ConfigMap", b"\x08\x05", "wrong wireType = 0 for field metadata"),
-    ("io.k8s.api.core.v1.ConfigMap", b"\x22\x01x", "wrong wireType = 2 for field immutable"),
-    ("io.k8s.api.core.v1.ConfigMap", b"\x12\x02\x10\x01", "wireType"),
-    ("io.k8s.api.core.v1.PodSecurityContext", b"\x21" + bytes(8), "wrong wireType = 1 for field supplementalGroups"),
-    ("io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry", b"\x3a\x03\x0a\x01{", "embedded JSON"),
-    ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", b"\x42\x0b\x08" + b"\xff" * 8 + b"\x7f\x10", "EOF"),
-    ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", b"\x42\x0a\x08" + b"\xff" * 8 + b"\x7f", "year outside"),
-])
+@pytest.mark.parametrize(
+    ("definition", "data", "why"),
+    [
+        ("io.k8s.api.core.v1.ConfigMap", b"\x08\x05", "wrong wireType = 0 for field metadata"),
+        ("io.k8s.api.core.v1.ConfigMap", b"\x22\x01x", "wrong wireType = 2 for field immutable"),
+        ("io.k8s.api.core.v1.ConfigMap", b"\x12\x02\x10\x01", "wireType"),
+        (
+            "io.k8s.api.core.v1.PodSecurityContext",
+            b"\x21" + bytes(8),
+            "wrong wireType = 1 for field supplementalGroups",
+        ),
+        ("io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFieldsEntry", b"\x3a\x03\x0a\x01{", "embedded JSON"),
+        ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", b"\x42\x0b\x08" + b"\xff" * 8 + b"\x7f\x10", "EOF"),
+        ("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta", b"\x42\x0a\x08" + b"\xff" * 8 + b"\x7f", "year outside"),
+    ],
+)
 def test_broken_messages(definition: str, data: bytes, why: str) -> None:
     with pytest.raises(ProtobufError, match=why):
         find(definition).decode(data)

@@ -4,6 +4,7 @@ In which encoding clients are answered, and what happens to what cannot be had o
 The expectations are those of "Kubernetes API Concepts" ("Alternate representations of resources"), and the wording
 is that of kube-apiserver.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -27,22 +28,25 @@ SERVED = "application/json, application/yaml, application/vnd.kubernetes.protobu
 AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-@pytest.mark.parametrize(("accept", "expected"), [
-    (PROTOBUF, PROTOBUF),
-    (f"{PROTOBUF},{JSON}", PROTOBUF),
-    (f"{JSON},{PROTOBUF}", JSON),
-    (f"{JSON};q=0.5,{PROTOBUF}", PROTOBUF),
-    (f"{JSON};q=0.5,{PROTOBUF};q=0.9,{YAML};q=0.7", PROTOBUF),
-    (f"{PROTOBUF};q=x,{JSON};q=0.1", JSON),
-    (f"*/*,{PROTOBUF}", PROTOBUF),
-    (f"*/*,{PROTOBUF};q=0.9", JSON),
-    ("application/*", JSON),
-    (f"{PROTOBUF};{TABLE},{JSON};{TABLE},{JSON}", JSON),
-    (f"{PROTOBUF};{METADATA},{JSON}", PROTOBUF),
-    (f"{PROTOBUF};as=Nosuch;g=meta.k8s.io;v=v1,{YAML}", YAML),
-    (f"{CBOR},{PROTOBUF};q=0.9,{JSON};q=0.8", PROTOBUF),
-    (YAML, YAML),
-])
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        (PROTOBUF, PROTOBUF),
+        (f"{PROTOBUF},{JSON}", PROTOBUF),
+        (f"{JSON},{PROTOBUF}", JSON),
+        (f"{JSON};q=0.5,{PROTOBUF}", PROTOBUF),
+        (f"{JSON};q=0.5,{PROTOBUF};q=0.9,{YAML};q=0.7", PROTOBUF),
+        (f"{PROTOBUF};q=x,{JSON};q=0.1", JSON),
+        (f"*/*,{PROTOBUF}", PROTOBUF),
+        (f"*/*,{PROTOBUF};q=0.9", JSON),
+        ("application/*", JSON),
+        (f"{PROTOBUF};{TABLE},{JSON};{TABLE},{JSON}", JSON),
+        (f"{PROTOBUF};{METADATA},{JSON}", PROTOBUF),
+        (f"{PROTOBUF};as=Nosuch;g=meta.k8s.io;v=v1,{YAML}", YAML),
+        (f"{CBOR},{PROTOBUF};q=0.9,{JSON};q=0.8", PROTOBUF),
+        (YAML, YAML),
+    ],
+)
 async def test_the_most_wanted_is_served(accept: str, expected: str, client: Client) -> None:
     await client.create(CONFIG_MAPS, make_config_map(data={"a": "b"}))
     for path in (CONFIG_MAPS, f"{CONFIG_MAPS}/one"):
@@ -55,13 +59,19 @@ def test_weights_are_the_same_as_nothing_if_they_are_wrong() -> None:
 
 
 async def test_what_cannot_be_had_is_refused_before_anything_is_done(client: Client, kexes: str) -> None:
-    for accept, path, obj in [(CBOR, CONFIG_MAPS, make_config_map()), ("text/html", CONFIG_MAPS, make_config_map()),
-                              (f"{PROTOBUF};{TABLE}", CONFIG_MAPS, make_config_map()), (PROTOBUF, kexes, make_kex())]:
+    for accept, path, obj in [
+        (CBOR, CONFIG_MAPS, make_config_map()),
+        ("text/html", CONFIG_MAPS, make_config_map()),
+        (f"{PROTOBUF};{TABLE}", CONFIG_MAPS, make_config_map()),
+        (PROTOBUF, kexes, make_kex()),
+    ]:
         for method in ("GET", "POST"):
             reply = await client.call(method, path, json=obj, headers={"Accept": accept}, expected=406)
             status = _read_status(reply)
             assert (status["reason"], status["message"]) == (
-                "NotAcceptable", f"only the following media types are accepted: {SERVED}")
+                "NotAcceptable",
+                f"only the following media types are accepted: {SERVED}",
+            )
         assert (await client.get(path))["items"] == []
 
 
@@ -78,7 +88,8 @@ async def test_streams_are_not_in_yaml(client: Client) -> None:
     reply = await client.call("GET", CONFIG_MAPS, params={"watch": "1"}, headers={"Accept": YAML})
     assert yaml.safe_load(reply.body)["message"] == (
         "only the following media types are accepted: "
-        "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+        "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+    )
 
 
 async def test_answers_in_yaml(client: Client) -> None:
@@ -96,8 +107,9 @@ async def test_custom_resources_are_in_json_for_those_who_take_it(client: Client
     missing = await client.call("GET", f"{kexes}/two", headers=both)
     assert (missing.status, read(missing, META).message.reason) == (404, "NotFound")
     partial = {"Accept": f"{PROTOBUF};{METADATA}"}
-    changed = await client.call("PATCH", f"{kexes}/one", data=b'{"metadata":{"finalizers":["a/b"]}}',
-                                headers={**partial, "Content-Type": MERGE})
+    changed = await client.call(
+        "PATCH", f"{kexes}/one", data=b'{"metadata":{"finalizers":["a/b"]}}', headers={**partial, "Content-Type": MERGE}
+    )
     assert read(changed, META).message.metadata.finalizers == ["a/b"]
     deleted = await client.call("DELETE", f"{kexes}/one", headers=partial)
     assert read(deleted, META).message.metadata.deletionTimestamp.seconds > 0
@@ -108,7 +120,8 @@ async def test_custom_resources_cannot_be_sent_in_protobuf(client: Client, kexes
     reply = await client.call("POST", KEXES, data=body, headers={"Content-Type": PROTOBUF}, expected=400)
     assert reply.body["message"] == (
         'Kex in version "v1" cannot be handled as a Kex: object *unstructured.Unstructured does not implement '
-        "the protobuf marshalling interface and cannot be encoded to a protobuf message")
+        "the protobuf marshalling interface and cannot be encoded to a protobuf message"
+    )
     options = wrap("example.com/v1", "DeleteOptions", find_class(f"{META}.DeleteOptions")())
     await client.create(KEXES, make_kex())
     assert (await client.call("DELETE", f"{KEXES}/one", data=options, headers={"Content-Type": PROTOBUF})).status == 200
@@ -120,16 +133,21 @@ async def test_metadata_is_only_shown(client: Client) -> None:
     await client.call("POST", CONFIG_MAPS, data=body, headers={"Content-Type": PROTOBUF}, expected=400)
 
 
-@pytest.mark.parametrize(("body", "message"), [
-    (b"", "the object provided is unrecognized (must be of type ConfigMap): empty data"),
-    (b"{}", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (7b7d)"),
-    (MAGIC, "empty body (6b387300)"),
-    (MAGIC + b"\x12\x01\x0a", 'ConfigMap in version "v1" cannot be handled as a ConfigMap: unexpected EOF'),
-    (MAGIC + b"\x12\x02\x08\x05", "cannot be handled as a ConfigMap: proto: wrong wireType = 0 for field metadata"),
-    (wrap("v2", "ConfigMap", find_class(f"{CORE}.ConfigMap")()),
-     "the API version in the data (v2) does not match the expected API version (v1)"),
-    (wrap("v1", "Pod", find_class(f"{CORE}.Pod")()), "the kind in the data does not match the expected kind"),
-])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the object provided is unrecognized (must be of type ConfigMap): empty data"),
+        (b"{}", "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] (7b7d)"),
+        (MAGIC, "empty body (6b387300)"),
+        (MAGIC + b"\x12\x01\x0a", 'ConfigMap in version "v1" cannot be handled as a ConfigMap: unexpected EOF'),
+        (MAGIC + b"\x12\x02\x08\x05", "cannot be handled as a ConfigMap: proto: wrong wireType = 0 for field metadata"),
+        (
+            wrap("v2", "ConfigMap", find_class(f"{CORE}.ConfigMap")()),
+            "the API version in the data (v2) does not match the expected API version (v1)",
+        ),
+        (wrap("v1", "Pod", find_class(f"{CORE}.Pod")()), "the kind in the data does not match the expected kind"),
+    ],
+)
 async def test_broken_and_wrong_bodies_are_refused(body: bytes, message: str, client: Client) -> None:
     reply = await client.call("POST", CONFIG_MAPS, data=body, headers={"Content-Type": PROTOBUF}, expected=400)
     assert message in reply.body["message"]
@@ -170,10 +188,17 @@ async def test_cbor_is_refused_as_long_as_its_gate_is_off(client: Client) -> Non
     for method, path in [("POST", CONFIG_MAPS), ("PUT", f"{CONFIG_MAPS}/one"), ("DELETE", f"{CONFIG_MAPS}/one")]:
         reply = await client.call(method, path, data=b"\xd9\xd9\xf7\xa0", headers={"Content-Type": CBOR})
         assert (reply.status, reply.body["reason"]) == (415, "UnsupportedMediaType")
-        assert reply.body["message"] == ("the body of the request was in an unknown format - accepted media types "
-                                         f"include: {SERVED}")
-    await client.call("PATCH", f"{CONFIG_MAPS}/one", data=b"\xa0", params={"fieldManager": "x"},
-                      headers={"Content-Type": "application/apply-patch+cbor"}, expected=415)
+        assert reply.body["message"] == (
+            f"the body of the request was in an unknown format - accepted media types include: {SERVED}"
+        )
+    await client.call(
+        "PATCH",
+        f"{CONFIG_MAPS}/one",
+        data=b"\xa0",
+        params={"fieldManager": "x"},
+        headers={"Content-Type": "application/apply-patch+cbor"},
+        expected=415,
+    )
     for path in (CONFIG_MAPS, "/api", "/apis", "/api/v1"):
         reply = await client.call("GET", path, headers={"Accept": CBOR})
         assert (reply.status, reply.body["code"]) == (406, 406)
@@ -181,10 +206,16 @@ async def test_cbor_is_refused_as_long_as_its_gate_is_off(client: Client) -> Non
         assert (reply.status, reply.headers["Content-Type"]) == (200, JSON)
 
 
-@pytest.mark.parametrize(("path", "kind"), [
-    ("/api", "APIVersions"), ("/apis", "APIGroupList"), ("/apis/apps", "APIGroup"),
-    ("/apis/apps/v1", "APIResourceList"), ("/api/v1", "APIResourceList"),
-])
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/api", "APIVersions"),
+        ("/apis", "APIGroupList"),
+        ("/apis/apps", "APIGroup"),
+        ("/apis/apps/v1", "APIResourceList"),
+        ("/api/v1", "APIResourceList"),
+    ],
+)
 async def test_discovery(path: str, kind: str, client: Client) -> None:
     message = read(await client.call("GET", path, headers={"Accept": f"{PROTOBUF},{JSON}"}), META)
     assert message.kind == kind
@@ -210,11 +241,18 @@ async def test_aggregated_discovery(path: str, client: Client, kexes: str) -> No
     assert (api_version, kind) == ("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList")
     listed = find_class("io.k8s.api.apidiscovery.v2.APIGroupDiscoveryList").FromString(raw)
     in_json = await client.call("GET", path, headers={"Accept": f"{JSON};{AGGREGATED}"})
-    expected = {(group["metadata"].get("name", ""), resource["resource"]): resource["verbs"]
-                for group in in_json.body["items"]
-                for version in group["versions"] for resource in version["resources"]}
-    assert expected == {(group.metadata.name, resource.resource): list(resource.verbs)
-                        for group in listed.items for version in group.versions for resource in version.resources}
+    expected = {
+        (group["metadata"].get("name", ""), resource["resource"]): resource["verbs"]
+        for group in in_json.body["items"]
+        for version in group["versions"]
+        for resource in version["resources"]
+    }
+    assert expected == {
+        (group.metadata.name, resource.resource): list(resource.verbs)
+        for group in listed.items
+        for version in group.versions
+        for resource in version.resources
+    }
 
 
 async def test_refusals_of_all_sorts(cluster: LocalCluster, client: Client) -> None:

@@ -1,6 +1,7 @@
 """
 The tables of messages are right: by the descriptors of protoc, and by the definitions of OpenAPI.
 """
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """
 Rounds of a typed client whose encoding is protobuf both ways, by messages that Google's library encodes and decodes.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -98,6 +99,7 @@ async def test_invalid_objects_are_refused_with_causes(typed: TypedClient) -> No
 async def test_applied_configurations(typed: TypedClient) -> None:
     def manifest(**data: str) -> dict[str, object]:
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": data}
+
     headers = {"Content-Type": "application/apply-patch+yaml"}
     query = {"fieldManager": "me", "force": "true"}
     await typed.do("PATCH", f"{CONFIG_MAPS}/one", CORE, json=manifest(a="1", b="2"), headers=headers, params=query)
@@ -167,8 +169,9 @@ async def test_subresources_and_reviews(typed: TypedClient) -> None:
     eviction.message.deleteOptions.gracePeriodSeconds = 0
     assert (await typed.do("POST", f"{PODS}/one/eviction", CORE, eviction)).message.status == "Success"
 
-    await typed.do("POST", "/api/v1/namespaces/default/serviceaccounts", CORE,
-                   make("v1", CORE, "ServiceAccount", name="sa"))
+    await typed.do(
+        "POST", "/api/v1/namespaces/default/serviceaccounts", CORE, make("v1", CORE, "ServiceAccount", name="sa")
+    )
     request = make("authentication.k8s.io/v1", authentication, "TokenRequest")
     request.message.spec.expirationSeconds = 600
     token = await typed.do("POST", "/api/v1/namespaces/default/serviceaccounts/sa/token", authentication, request)
@@ -200,8 +203,15 @@ async def test_approval_of_certificate_requests(typed: TypedClient) -> None:
 
 
 async def test_definitions_and_metadata_of_custom_resources(typed: TypedClient, client: Client) -> None:
-    await client.create(CRDS, make_definition(spec={"type": "object", "properties": {"n": {
-        "default": 3, "maximum": 5, "x-kubernetes-int-or-string": True}}}))
+    await client.create(
+        CRDS,
+        make_definition(
+            spec={
+                "type": "object",
+                "properties": {"n": {"default": 3, "maximum": 5, "x-kubernetes-int-or-string": True}},
+            }
+        ),
+    )
     definitions = await client.call("GET", CRDS, headers={"Accept": ACCEPT})
     decoded = decode_object(definitions.body)
     in_json = await client.get(CRDS)

@@ -1,6 +1,7 @@
 """
 A client that speaks protobuf as typed clients in Go do by default: it sends it, and accepts JSON only as a fallback.
 """
+
 from __future__ import annotations
 
 import contextlib

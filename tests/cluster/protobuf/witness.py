@@ -3,6 +3,7 @@ Kubernetes' messages as protoc has made their descriptors, in the hands of Googl
 
 See ``tools/extract_descriptors.py``: it shares nothing with what the local cluster encodes and decodes by.
 """
+
 from __future__ import annotations
 
 import functools
@@ -38,6 +39,7 @@ def _pool() -> descriptor_pool.DescriptorPool:
             for dependency in file.dependency:
                 add(dependency)
             pool.Add(file)
+
     for name in list(pending):
         add(name)
     return pool
@@ -70,7 +72,7 @@ def wrap(api_version: str, kind: str, message: Any) -> bytes:
 def unwrap(data: bytes) -> tuple[str, str, bytes]:
     """Take the version, the kind, and the message out of the envelope."""
     assert data.startswith(MAGIC), data[:40]
-    envelope = find_class("io.k8s.apimachinery.pkg.runtime.Unknown").FromString(data[len(MAGIC):])
+    envelope = find_class("io.k8s.apimachinery.pkg.runtime.Unknown").FromString(data[len(MAGIC) :])
     return envelope.typeMeta.apiVersion, envelope.typeMeta.kind, envelope.raw
 
 
@@ -79,7 +81,7 @@ def read_events(data: bytes) -> list[tuple[str, bytes]]:
     events = []
     while data:
         size = int.from_bytes(data[:4])
-        event = find_class("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent").FromString(data[4:4 + size])
+        event = find_class("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent").FromString(data[4 : 4 + size])
         events.append((event.type, event.object.raw))
-        data = data[4 + size:]
+        data = data[4 + size :]
     return events

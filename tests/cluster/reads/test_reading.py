@@ -32,8 +32,12 @@ async def fill(client: Client, count: int) -> list[str]:
 
 async def test_lists_have_the_latest_version(client: Client) -> None:
     empty = await client.get(CONFIG_MAPS)
-    assert empty == {"apiVersion": "v1", "kind": "ConfigMapList", "items": [],
-                     "metadata": {"resourceVersion": empty["metadata"]["resourceVersion"]}}
+    assert empty == {
+        "apiVersion": "v1",
+        "kind": "ConfigMapList",
+        "items": [],
+        "metadata": {"resourceVersion": empty["metadata"]["resourceVersion"]},
+    }
     obj = await client.create(CONFIG_MAPS, make_config_map())
     listing = await client.get(CONFIG_MAPS)
     assert listing["metadata"]["resourceVersion"] == obj["metadata"]["resourceVersion"]
@@ -44,8 +48,10 @@ async def test_lists_of_custom_kinds_are_as_of_those_that_know_no_types(client: 
     async with client.session.get(kexes) as response:
         empty = await response.text()
     version = json.loads(empty)["metadata"]["resourceVersion"]
-    assert empty.rstrip() == ('{"apiVersion":"example.com/v1","items":[],"kind":"KexList",'
-                              f'"metadata":{{"continue":"","resourceVersion":"{version}"}}}}')
+    assert empty.rstrip() == (
+        '{"apiVersion":"example.com/v1","items":[],"kind":"KexList",'
+        f'"metadata":{{"continue":"","resourceVersion":"{version}"}}}}'
+    )
     await client.create(kexes, make_kex())
     assert list(listing := await client.get(kexes)) == ["apiVersion", "items", "kind", "metadata"]
     assert listing["metadata"]["continue"] == ""
@@ -78,19 +84,33 @@ async def test_selectors(client: Client) -> None:
 async def test_selectors_by_fields_of_kinds(client: Client) -> None:
     events = "/api/v1/namespaces/default/events"
     for name in ("a", "b"):
-        await client.create(events, {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"ev-{name}"},
-                                     "involvedObject": {"name": name, "namespace": "default"},
-                                     "source": {"component": "me"}})
+        await client.create(
+            events,
+            {
+                "apiVersion": "v1",
+                "kind": "Event",
+                "metadata": {"name": f"ev-{name}"},
+                "involvedObject": {"name": name, "namespace": "default"},
+                "source": {"component": "me"},
+            },
+        )
     selector = "involvedObject.name=a,source=me,involvedObject.namespace=default"
     assert names(await client.get(events, params={"fieldSelector": selector})) == ["ev-a"]
 
 
-@pytest.mark.parametrize(("path", "absent", "present", "selector"), [
-    ("/api/v1/nodes", {}, {"spec": {"unschedulable": True}}, "spec.unschedulable={}"),
-    ("/api/v1/namespaces/default/pods", {}, {"spec": {"hostNetwork": True}}, "spec.hostNetwork={}"),
-])
+@pytest.mark.parametrize(
+    ("path", "absent", "present", "selector"),
+    [
+        ("/api/v1/nodes", {}, {"spec": {"unschedulable": True}}, "spec.unschedulable={}"),
+        ("/api/v1/namespaces/default/pods", {}, {"spec": {"hostNetwork": True}}, "spec.hostNetwork={}"),
+    ],
+)
 async def test_absent_flags_are_selected_as_false(
-        client: Client, path: str, absent: Obj, present: Obj, selector: str,
+    client: Client,
+    path: str,
+    absent: Obj,
+    present: Obj,
+    selector: str,
 ) -> None:
     for name, extra in (("a", absent), ("b", present)):
         spec = {"containers": [{"name": "c", "image": "i"}]} if path.endswith("pods") else {}
@@ -101,14 +121,21 @@ async def test_absent_flags_are_selected_as_false(
         assert names(other) == [name for name in ("a", "b") if name not in expected]
 
 
-@pytest.mark.parametrize(("path", "field", "count"), [
-    ("/apis/batch/v1/namespaces/default/jobs", "status.successful", "succeeded"),
-    ("/apis/apps/v1/namespaces/default/replicasets", "status.replicas", "replicas"),
-])
+@pytest.mark.parametrize(
+    ("path", "field", "count"),
+    [
+        ("/apis/batch/v1/namespaces/default/jobs", "status.successful", "succeeded"),
+        ("/apis/apps/v1/namespaces/default/replicasets", "status.replicas", "replicas"),
+    ],
+)
 async def test_absent_numbers_are_selected_as_zeros(client: Client, path: str, field: str, count: str) -> None:
-    template = {"metadata": {"labels": {"a": "b"}},
-                "spec": {"containers": [{"name": "c", "image": "i"}],
-                         **({"restartPolicy": "Never"} if path.endswith("jobs") else {})}}
+    template = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            **({"restartPolicy": "Never"} if path.endswith("jobs") else {}),
+        },
+    }
     spec = {"template": template, **({} if path.endswith("jobs") else {"selector": {"matchLabels": {"a": "b"}}})}
     for name in ("a", "b"):
         await client.create(path, {"metadata": {"name": name}, "spec": spec})
@@ -119,10 +146,14 @@ async def test_absent_numbers_are_selected_as_zeros(client: Client, path: str, f
 
 async def test_events_are_selected_by_sources_that_report_in_either_way(client: Client) -> None:
     events = "/api/v1/namespaces/default/events"
-    for name, reporter in (("a", {"source": {"component": "me"}}), ("b", {"reportingComponent": "me"}),
-                           ("c", {"source": {"component": "you"}, "reportingComponent": "me"})):
-        await client.create(events, {"metadata": {"name": name}, "involvedObject": {"namespace": "default"},
-                                     **reporter})
+    for name, reporter in (
+        ("a", {"source": {"component": "me"}}),
+        ("b", {"reportingComponent": "me"}),
+        ("c", {"source": {"component": "you"}, "reportingComponent": "me"}),
+    ):
+        await client.create(
+            events, {"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, **reporter}
+        )
     assert names(await client.get(events, params={"fieldSelector": "source=me"})) == ["a", "b"]
     assert names(await client.get(events, params={"fieldSelector": "reportingComponent=me"})) == ["b", "c"]
 
@@ -170,30 +201,44 @@ async def test_pages_that_are_forgotten_expire(client: Client, cluster: LocalClu
     first = await client.get(CONFIG_MAPS, params={"limit": "1"})
     await client.delete(f"{CONFIG_MAPS}/{made[2]}")
     cluster.faults.compact()
-    reply = await client.call("GET", CONFIG_MAPS, params={"limit": "1", "continue": first["metadata"]["continue"]},
-                              expected=410)
+    reply = await client.call(
+        "GET", CONFIG_MAPS, params={"limit": "1", "continue": first["metadata"]["continue"]}, expected=410
+    )
     assert reply.body["reason"] == "Expired"
 
 
-@pytest.mark.parametrize("params", [
-    {"limit": "x"}, {"resourceVersion": "-1"}, {"limit": "9" * 20}, {"continue": "garbage"}, {"resourceVersion": "x"},
-    {"labelSelector": "a==b,,"}, {"labelSelector": f"a={'b' * 64}"}, {"labelSelector": "a in (-)"},
-    {"fieldSelector": "metadata.name=a\\"}, {"fieldSelector": "metadata.name=a=b"},
-])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"limit": "x"},
+        {"resourceVersion": "-1"},
+        {"limit": "9" * 20},
+        {"continue": "garbage"},
+        {"resourceVersion": "x"},
+        {"labelSelector": "a==b,,"},
+        {"labelSelector": f"a={'b' * 64}"},
+        {"labelSelector": "a in (-)"},
+        {"fieldSelector": "metadata.name=a\\"},
+        {"fieldSelector": "metadata.name=a=b"},
+    ],
+)
 async def test_wrong_parameters_are_bad_requests(client: Client, params: dict[str, str]) -> None:
     assert (await client.call("GET", CONFIG_MAPS, params=params)).status == 400
 
 
-@pytest.mark.parametrize(("params", "field"), [
-    ({"resourceVersion": "1", "resourceVersionMatch": "Nosuch"}, "resourceVersionMatch"),
-    ({"resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
-    ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, "resourceVersionMatch"),
-    ({"resourceVersionMatch": "Exact", "resourceVersion": "1", "continue": "x"}, "resourceVersionMatch"),
-    ({"sendInitialEvents": "true"}, "sendInitialEvents"),
-    ({"watch": "1", "resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
-    ({"watch": "1", "sendInitialEvents": "true"}, "resourceVersionMatch"),
-    ({"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}, "sendInitialEvents"),
-])
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [
+        ({"resourceVersion": "1", "resourceVersionMatch": "Nosuch"}, "resourceVersionMatch"),
+        ({"resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
+        ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, "resourceVersionMatch"),
+        ({"resourceVersionMatch": "Exact", "resourceVersion": "1", "continue": "x"}, "resourceVersionMatch"),
+        ({"sendInitialEvents": "true"}, "sendInitialEvents"),
+        ({"watch": "1", "resourceVersionMatch": "Exact"}, "resourceVersionMatch"),
+        ({"watch": "1", "sendInitialEvents": "true"}, "resourceVersionMatch"),
+        ({"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}, "sendInitialEvents"),
+    ],
+)
 async def test_options_that_do_not_fit_are_invalid(client: Client, params: dict[str, str], field: str) -> None:
     reply = await client.call("GET", CONFIG_MAPS, params=params)
     assert field in [name for name, _ in causes(reply)]
@@ -208,8 +253,11 @@ async def test_negative_limits_are_none(client: Client) -> None:
 async def test_big_answers_are_compressed_for_those_who_want_it(client: Client) -> None:
     for name in ("a", "b"):
         await client.create(CONFIG_MAPS, make_config_map(name, data={"x": "y" * 100_000}))
-    for path, accepted, compressed in ((CONFIG_MAPS, "gzip", True), (CONFIG_MAPS, "identity", False),
-                                       (f"{CONFIG_MAPS}/a", "gzip", False)):
+    for path, accepted, compressed in (
+        (CONFIG_MAPS, "gzip", True),
+        (CONFIG_MAPS, "identity", False),
+        (f"{CONFIG_MAPS}/a", "gzip", False),
+    ):
         reply = await client.call("GET", path, headers={"Accept-Encoding": accepted})
         assert (reply.headers.get("Content-Encoding") == "gzip") is compressed
         assert (int(reply.headers["Content-Length"]) < 10_000) is compressed
@@ -233,7 +281,10 @@ async def test_versions_in_lists(client: Client, cluster: LocalCluster) -> None:
 @pytest.mark.parametrize(("timeout", "waited"), [({}, 3.0), ({"timeout": "1s500ms"}, 1.5), ({"timeout": "1m"}, 3.0)])
 @pytest.mark.parametrize("path", [CONFIG_MAPS, f"{CONFIG_MAPS}/one"])
 async def test_versions_of_the_future_are_waited_for(
-        client: Client, path: str, timeout: dict[str, str], waited: float,
+    client: Client,
+    path: str,
+    timeout: dict[str, str],
+    waited: float,
 ) -> None:
     made = await client.create(CONFIG_MAPS, make_config_map())
     current = made["metadata"]["resourceVersion"]
@@ -243,8 +294,10 @@ async def test_versions_of_the_future_are_waited_for(
     assert loop.time() - started == pytest.approx(waited, abs=0.1)
     assert (reply.status, reply.body["reason"]) == (504, "Timeout")
     assert reply.body["message"] == f"Timeout: Too large resource version: 999999, current: {current}"
-    assert reply.body["details"] == {"retryAfterSeconds": 1, "causes": [
-        {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+    assert reply.body["details"] == {
+        "retryAfterSeconds": 1,
+        "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
+    }
     assert reply.headers["Retry-After"] == "1"
 
 
@@ -287,8 +340,16 @@ async def test_only_metadata_on_demand(client: Client) -> None:
     assert names(listing) == ["one"]
 
 
-@pytest.mark.parametrize("accept", ["*/*", "application/*", "", "application/cbor,application/json",
-                                    "application/json;as=Table;v=v9;g=meta.k8s.io,application/json"])
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "*/*",
+        "application/*",
+        "",
+        "application/cbor,application/json",
+        "application/json;as=Table;v=v9;g=meta.k8s.io,application/json",
+    ],
+)
 async def test_json_is_what_is_served(client: Client, accept: str) -> None:
     assert (await client.get(CONFIG_MAPS, headers={"Accept": accept}))["kind"] == "ConfigMapList"
 

@@ -32,8 +32,9 @@ async def test_tables_of_builtin_kinds(client: Client) -> None:
     assert len(one["rows"]) == 1
 
 
-@pytest.mark.parametrize(("include", "kind"), [("None", None), ("Metadata", "PartialObjectMetadata"),
-                                               ("Object", "ConfigMap")])
+@pytest.mark.parametrize(
+    ("include", "kind"), [("None", None), ("Metadata", "PartialObjectMetadata"), ("Object", "ConfigMap")]
+)
 async def test_what_rows_include(client: Client, include: str, kind: str | None) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     table = await client.get(CONFIG_MAPS, headers=TABLE, params={"includeObject": include})
@@ -44,8 +45,10 @@ async def test_what_rows_include(client: Client, include: str, kind: str | None)
 async def test_rows_include_nothing_else(client: Client) -> None:
     reply = await client.call("GET", CONFIG_MAPS, headers=TABLE, params={"includeObject": "All"})
     assert (reply.status, reply.body["message"]) == (
-        400, 'Unable to convert to Table as requested: includeObject: Invalid value: "All": '
-             "must be 'Metadata', 'Object', 'None', or empty")
+        400,
+        'Unable to convert to Table as requested: includeObject: Invalid value: "All": '
+        "must be 'Metadata', 'Object', 'None', or empty",
+    )
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
@@ -54,18 +57,24 @@ async def test_forms_of_both_versions(client: Client, version: str) -> None:
     meta = f"meta.k8s.io/{version}"
 
     async def get(path: str, form: str) -> Any:
-        reply = await client.call("GET", path, headers={
-            "Accept": f"application/json;as={form};g=meta.k8s.io;v={version}"})
+        reply = await client.call(
+            "GET", path, headers={"Accept": f"application/json;as={form};g=meta.k8s.io;v={version}"}
+        )
         assert (reply.status, reply.headers["Content-Type"]) == (200, "application/json")
         return reply.body
 
     table = await get(CONFIG_MAPS, "Table")
     assert (table["kind"], table["apiVersion"]) == ("Table", meta)
     assert (table["rows"][0]["object"]["kind"], table["rows"][0]["object"]["apiVersion"]) == (
-        "PartialObjectMetadata", meta)
+        "PartialObjectMetadata",
+        meta,
+    )
     one = await get(f"{CONFIG_MAPS}/one", "PartialObjectMetadata")
     assert (one["kind"], one["apiVersion"], set(one)) == (
-        "PartialObjectMetadata", meta, {"kind", "apiVersion", "metadata"})
+        "PartialObjectMetadata",
+        meta,
+        {"kind", "apiVersion", "metadata"},
+    )
     many = await get(CONFIG_MAPS, "PartialObjectMetadataList")
     assert (many["kind"], many["apiVersion"]) == ("PartialObjectMetadataList", meta)
     assert many["items"] == [one]
@@ -84,8 +93,12 @@ async def test_answers_to_questions_are_no_tables(client: Client) -> None:
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 async def test_watches_as_tables(client: Client, version: str) -> None:
     await client.create(CONFIG_MAPS, make_config_map(data={"a": "b"}))
-    params = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
-              "allowWatchBookmarks": "true"}
+    params = {
+        "watch": "1",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true",
+    }
     accept = {"Accept": f"application/json;as=Table;g=meta.k8s.io;v={version}"}
     async with client.session.get(CONFIG_MAPS, params=params, headers=accept) as response:
         added, bookmark = [json.loads(await response.content.readline()) for _ in range(2)]
@@ -104,8 +117,12 @@ async def test_watches_as_tables(client: Client, version: str) -> None:
 
 
 async def test_bookmarks_of_metadata(client: Client) -> None:
-    params = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan",
-              "allowWatchBookmarks": "true"}
+    params = {
+        "watch": "1",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "allowWatchBookmarks": "true",
+    }
     accept = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
     async with client.session.get(CONFIG_MAPS, params=params, headers=accept) as response:
         bookmark = json.loads(await response.content.readline())
@@ -113,15 +130,21 @@ async def test_bookmarks_of_metadata(client: Client) -> None:
 
 
 async def test_tables_of_custom_kinds(client: Client) -> None:
-    await client.create(CRDS, make_definition(additionalPrinterColumns=[
-        {"name": "Text", "type": "string", "jsonPath": ".spec.text", "description": "What it says"},
-        {"name": "Number", "type": "integer", "jsonPath": ".spec.number", "priority": 1},
-        {"name": "Flag", "type": "boolean", "jsonPath": ".spec.flag"},
-        {"name": "Since", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-        {"name": "Names", "type": "string", "jsonPath": ".spec.items[*].name"},
-    ]))
-    await client.create(KEXES, make_kex("a", spec={"text": "hello", "number": 5, "flag": True,
-                                                   "items": [{"name": "x"}, {"name": "y"}]}))
+    await client.create(
+        CRDS,
+        make_definition(
+            additionalPrinterColumns=[
+                {"name": "Text", "type": "string", "jsonPath": ".spec.text", "description": "What it says"},
+                {"name": "Number", "type": "integer", "jsonPath": ".spec.number", "priority": 1},
+                {"name": "Flag", "type": "boolean", "jsonPath": ".spec.flag"},
+                {"name": "Since", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                {"name": "Names", "type": "string", "jsonPath": ".spec.items[*].name"},
+            ]
+        ),
+    )
+    await client.create(
+        KEXES, make_kex("a", spec={"text": "hello", "number": 5, "flag": True, "items": [{"name": "x"}, {"name": "y"}]})
+    )
     await client.create(KEXES, make_kex("b", spec={"text": 7, "number": "five", "flag": "maybe"}))
     table = await client.get(KEXES, headers=TABLE)
     assert columns(table) == ["Name", "Text", "Number", "Flag", "Since", "Names"]
@@ -138,12 +161,33 @@ async def test_tables_of_custom_kinds_without_columns(client: Client, kexes: str
 
 async def test_tables_of_pods(client: Client) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    await client.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["a/b"]},
-                               "spec": {"containers": [{"name": "x", "image": "i"}, {"name": "y", "image": "i"}]}})
+    await client.create(
+        pods,
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "finalizers": ["a/b"]},
+            "spec": {"containers": [{"name": "x", "image": "i"}, {"name": "y", "image": "i"}]},
+        },
+    )
     assert cells(await client.get(pods, headers=TABLE))[0][:4] == ["p", "0/2", "Pending", "0"]
-    await client.patch(f"{pods}/p/status", {"status": {"phase": "Running", "containerStatuses": [
-        {"name": "x", "ready": True, "restartCount": 2},
-        {"name": "y", "ready": False, "restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]}})
+    await client.patch(
+        f"{pods}/p/status",
+        {
+            "status": {
+                "phase": "Running",
+                "containerStatuses": [
+                    {"name": "x", "ready": True, "restartCount": 2},
+                    {
+                        "name": "y",
+                        "ready": False,
+                        "restartCount": 1,
+                        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                    },
+                ],
+            }
+        },
+    )
     assert cells(await client.get(pods, headers=TABLE))[0][:4] == ["p", "1/2", "CrashLoopBackOff", "3"]
     await client.delete(f"{pods}/p")
     assert cells(await client.get(pods, headers=TABLE))[0][2] == "Terminating"
@@ -157,8 +201,18 @@ async def test_tables_survive_nonsense_in_objects(client: Client) -> None:
         group = "apis/apps/v1" if resource["name"].endswith(("sets", "deployments", "revisions")) else "api/v1"
         path = f"/{group}/namespaces/default/{resource['name']}"
         for number, value in enumerate(nonsense):
-            reply = await client.call("POST", path, json={
-                "apiVersion": group.partition("/")[2], "kind": resource["kind"], "metadata": {"name": f"n{number}"},
-                "spec": value, "data": value, "secrets": value, "rules": value})
+            reply = await client.call(
+                "POST",
+                path,
+                json={
+                    "apiVersion": group.partition("/")[2],
+                    "kind": resource["kind"],
+                    "metadata": {"name": f"n{number}"},
+                    "spec": value,
+                    "data": value,
+                    "secrets": value,
+                    "rules": value,
+                },
+            )
             assert reply.status in (201, 400, 422), reply
         assert (await client.call("GET", path, headers=TABLE)).status == 200

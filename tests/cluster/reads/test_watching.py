@@ -85,8 +85,13 @@ async def test_objects_come_and_go_with_selectors(client: Client) -> None:
     async with client.watch(CONFIG_MAPS, resourceVersion=version, labelSelector="l=x") as stream:
         events = [await stream.next() for _ in range(5)]
     shown = [(event["type"], event["object"].get("data")) for event in events if event is not None]
-    assert shown == [("ADDED", None), ("MODIFIED", {"a": "1"}), ("DELETED", {"a": "1"}), ("ADDED", {"a": "3"}),
-                     ("DELETED", {"a": "3"})]
+    assert shown == [
+        ("ADDED", None),
+        ("MODIFIED", {"a": "1"}),
+        ("DELETED", {"a": "1"}),
+        ("ADDED", {"a": "3"}),
+        ("DELETED", {"a": "3"}),
+    ]
     versions = [int(event["object"]["metadata"]["resourceVersion"]) for event in events if event is not None]
     assert versions == sorted(set(versions))
     assert versions[2] == versions[1] + 1  # the state is the old one, but the version is of the change
@@ -130,8 +135,14 @@ async def test_bookmarks_come_regularly_and_at_the_end(client: Client) -> None:
     assert 149 < loop.time() - started < 160
     version = await version_of(client)
     for event in events:
-        assert event == {"type": "BOOKMARK", "object": {
-            "kind": "Secret", "apiVersion": "v1", "metadata": {"resourceVersion": version, "creationTimestamp": None}}}
+        assert event == {
+            "type": "BOOKMARK",
+            "object": {
+                "kind": "Secret",
+                "apiVersion": "v1",
+                "metadata": {"resourceVersion": version, "creationTimestamp": None},
+            },
+        }
 
 
 @pytest.mark.fastforward

@@ -1,6 +1,7 @@
 """
 Clusters in threads of their own, so that clients of any kind, also the blocking ones, can talk to them.
 """
+
 from __future__ import annotations
 
 import logging

@@ -1,6 +1,7 @@
 """
 What is common for malformed requests of all kinds: how they are spoiled, and what must never happen because of them.
 """
+
 from __future__ import annotations
 
 import json
@@ -77,18 +78,55 @@ def mutate(data: bytes, rnd: random.Random) -> bytes:
             case 3:
                 result[start:end] = bytes(reversed(result[start:end]))
             case 4:
-                result[start:start + 1] = rnd.choice((b'"', b"{", b"[", b"}", b"]", b",", b":", b"null", b"-1",
-                                                      b"1e999",
-                                                      b"\\u0000", b"\\ud800", b"\x00", b"\xff", b"9" * 40, b"true"))
+                result[start : start + 1] = rnd.choice(
+                    (
+                        b'"',
+                        b"{",
+                        b"[",
+                        b"}",
+                        b"]",
+                        b",",
+                        b":",
+                        b"null",
+                        b"-1",
+                        b"1e999",
+                        b"\\u0000",
+                        b"\\ud800",
+                        b"\x00",
+                        b"\xff",
+                        b"9" * 40,
+                        b"true",
+                    )
+                )
             case 5:
                 del result[end:]
     return bytes(result)
 
 
-_STRANGE: Final[tuple[Any, ...]] = (None, True, 0, -1, 0.5, 10 ** 20, "", "x", "a b", "\u0000", "x" * 300, "$[", [],
-                                    [None], [[]],
-                   ["a", "a"], {},
-                   {"": {}}, {"a": None}, [{}], "v1", "object")
+_STRANGE: Final[tuple[Any, ...]] = (
+    None,
+    True,
+    0,
+    -1,
+    0.5,
+    10**20,
+    "",
+    "x",
+    "a b",
+    "\u0000",
+    "x" * 300,
+    "$[",
+    [],
+    [None],
+    [[]],
+    ["a", "a"],
+    {},
+    {"": {}},
+    {"a": None},
+    [{}],
+    "v1",
+    "object",
+)
 
 
 def distort(value: Any, rnd: random.Random) -> Any:
@@ -104,7 +142,7 @@ def distort(value: Any, rnd: random.Random) -> Any:
         return {**value, key: distort(value[key], rnd)}
     if isinstance(value, list) and value and rnd.random() < 0.9:
         index = rnd.randrange(len(value))
-        before, item, after = value[:index], value[index], value[index + 1:]
+        before, item, after = value[:index], value[index], value[index + 1 :]
         match rnd.randrange(8):
             case 0:
                 return [*before, *after]

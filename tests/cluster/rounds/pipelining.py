@@ -4,6 +4,7 @@ Plain HTTP/1.1 with pipelining: many requests are sent at once, and their answer
 The server handles the requests of one connection one after another, so that they happen in the order as sent.
 It costs several times less than a real client, so that the server is what is tested, not the client.
 """
+
 from __future__ import annotations
 
 import asyncio

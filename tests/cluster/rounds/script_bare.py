@@ -1,4 +1,5 @@
 """In a bare cluster, there are the objects that one makes, and nothing is made of them: no pods, no nodes, no roles."""
+
 from __future__ import annotations
 
 import re
@@ -11,14 +12,18 @@ STEPS = [
     same("apply -f pods.yaml", "pod/alpha unchanged\npod/beta unchanged\npod/gamma unchanged"),
     run("get pod alpha", re.compile(r"^alpha +0/1 +Pending +0 ", re.MULTILINE)),
     same("get pods --field-selector=status.phase=Pending -o name", "pod/alpha\npod/beta\npod/gamma"),
-    same("apply -f workloads.yaml",
-         "deployment.apps/web created\nstatefulset.apps/db created\ndaemonset.apps/agent created"),
+    same(
+        "apply -f workloads.yaml",
+        "deployment.apps/web created\nstatefulset.apps/db created\ndaemonset.apps/agent created",
+    ),
     run("get deployment web", re.compile(r"^web +0/2 +0 +0 ", re.MULTILINE)),
     run("describe deployment web", re.compile(r"^Replicas: +2 desired \| 0 updated \| 0 total", re.MULTILINE)),
     same("set image deployment/web app=other", "deployment.apps/web image updated"),
     same("set env pod/alpha --list", "# Pod alpha, container main"),
-    same("get all -o name",
-         "pod/alpha\npod/beta\npod/gamma\ndaemonset.apps/agent\ndeployment.apps/web\nstatefulset.apps/db"),
+    same(
+        "get all -o name",
+        "pod/alpha\npod/beta\npod/gamma\ndaemonset.apps/agent\ndeployment.apps/web\nstatefulset.apps/db",
+    ),
     same("get nodes", ""),
     fail("logs alpha", "the subresource pods/log is not supported by the local cluster"),
     same("auth can-i '*' '*' --as=anybody", "yes"),
@@ -26,7 +31,10 @@ STEPS = [
     same("create deployment d --image=x --replicas=0 --port=80 -n foo", "deployment.apps/d created"),
     same("delete namespace foo", 'namespace "foo" deleted'),
     fail("get namespace foo", 'namespaces "foo" not found'),
-    same("delete all --all", 'pod "alpha" deleted\npod "beta" deleted\npod "gamma" deleted\n'
-         'daemonset.apps "agent" deleted\n'
-         'deployment.apps "web" deleted\nstatefulset.apps "db" deleted'),
+    same(
+        "delete all --all",
+        'pod "alpha" deleted\npod "beta" deleted\npod "gamma" deleted\n'
+        'daemonset.apps "agent" deleted\n'
+        'deployment.apps "web" deleted\nstatefulset.apps "db" deleted',
+    ),
 ]

@@ -1,4 +1,5 @@
 """All ways to change an object: apply, diff, replace, edit, patches of every type, labels, annotations, ``set``."""
+
 from __future__ import annotations
 
 from tests.cluster.rounds.scripts import eventually, fail, run, same
@@ -11,46 +12,59 @@ STEPS = [
     same("apply -f -", "configmap/settings created", stdin=CONFIG % (1, ", z: '1'")),
     same("apply -f -", "configmap/settings unchanged", stdin=CONFIG % (1, ", z: '1'")),
     run("diff -f -", stdin=CONFIG % (1, ", z: '1'")),
-    fail("diff -f -", "-  x: \"1\"", "+  x: \"2\"", '-  z: "1"', absent=["resourceVersion"], stdin=CONFIG % (2, "")),
+    fail("diff -f -", '-  x: "1"', '+  x: "2"', '-  z: "1"', absent=["resourceVersion"], stdin=CONFIG % (2, "")),
     same("apply -f - --dry-run=server", "configmap/settings configured (server dry run)", stdin=CONFIG % (2, "")),
     same("get cm settings -o jsonpath={.data}", '{"x":"1","z":"1"}'),
     same("apply -f -", "configmap/settings configured", stdin=CONFIG % (2, "")),
     same("get cm settings -o jsonpath={.data}", '{"x":"2"}'),
     run("apply view-last-applied cm settings", 'x: "2"'),
     run("apply edit-last-applied cm settings --help", "last-applied"),
-    same("apply set-last-applied -f - --create-annotation=true", "configmap/settings configured",
-         stdin=CONFIG % (3, "")),
+    same(
+        "apply set-last-applied -f - --create-annotation=true", "configmap/settings configured", stdin=CONFIG % (3, "")
+    ),
     same("apply -f - -o jsonpath={.data.x}", "3", stdin=CONFIG % (3, "")),
-    same("apply -f - --prune -l a=b --prune-allowlist=core/v1/ConfigMap", "configmap/other created\n"
-         "configmap/settings pruned",
-         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other, labels: {a: b}}}"),
+    same(
+        "apply -f - --prune -l a=b --prune-allowlist=core/v1/ConfigMap",
+        "configmap/other created\nconfigmap/settings pruned",
+        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other, labels: {a: b}}}",
+    ),
     fail("get cm settings", 'configmaps "settings" not found'),
     # Keyed lists of built-in kinds.
     same("apply -f -", "service/front created", stdin=SERVICE % "{name: a, port: 80}, {name: b, port: 81}"),
     same("apply -f -", "service/front configured", stdin=SERVICE % "{name: b, port: 81}, {name: c, port: 82}"),
     same("get svc front -o jsonpath={.spec.ports[*].name}", "b c"),
-    same("patch svc front -p '{\"spec\":{\"ports\":[{\"port\":82,\"name\":\"d\"}]}}'", "service/front patched"),
+    same('patch svc front -p \'{"spec":{"ports":[{"port":82,"name":"d"}]}}\'', "service/front patched"),
     same("get svc front -o jsonpath='{.spec.ports[*].port}'", "81 82"),
-    same("patch svc front -p '{\"spec\":{\"ports\":[{\"port\":83,\"name\":\"e\"}]}}' -o jsonpath={.spec.ports[*].port}",
-         "83 81 82"),  # new items come first
-    same("patch svc front -p '{\"spec\":{\"ports\":[{\"port\":81,\"$patch\":\"delete\"}]}}' -o jsonpath="
-         "{.spec.ports[*].name}", "e d"),
-    fail("patch svc front -p '{\"spec\":{\"ports\":[{\"name\":\"x\"}]}}'", "does not contain declared merge key: port"),
+    same(
+        'patch svc front -p \'{"spec":{"ports":[{"port":83,"name":"e"}]}}\' -o jsonpath={.spec.ports[*].port}',
+        "83 81 82",
+    ),  # new items come first
+    same(
+        'patch svc front -p \'{"spec":{"ports":[{"port":81,"$patch":"delete"}]}}\' -o jsonpath={.spec.ports[*].name}',
+        "e d",
+    ),
+    fail('patch svc front -p \'{"spec":{"ports":[{"name":"x"}]}}\'', "does not contain declared merge key: port"),
     # The other types of patches.
-    same("patch cm other --type=merge -p '{\"data\":{\"a\":\"1\",\"b\":\"2\"}}'", "configmap/other patched"),
-    same("patch cm other --type=merge -p '{\"data\":{\"a\":null}}' -o jsonpath={.data}", '{"b":"2"}'),
-    same("patch cm other --type=merge -p '{\"data\":{\"b\":\"2\"}}'", "configmap/other patched (no change)"),
-    same("patch cm other --type=json -p '[{\"op\":\"test\",\"path\":\"/data/b\",\"value\":\"2\"},"
-         "{\"op\":\"add\",\"path\":\"/data/c\",\"value\":\"3\"}]' -o jsonpath={.data.c}", "3"),
-    fail("patch cm other --type=json -p '[{\"op\":\"test\",\"path\":\"/data/b\",\"value\":\"9\"}]'",
-         "the server rejected our request due to an error in our request"),
-    fail("patch cm other --type=json -p '[{\"op\":\"remove\",\"path\":\"/data/nosuch\"}]'",
-         "the server rejected our request due to an error in our request"),
-    fail("patch cm other --type=merge -p '{\"data\":{\"b\":2}}'", "cannot unmarshal number"),
-    fail("patch cm other --type=merge -p '{\"data\":{\"a b\":\"2\"}}'", 'The ConfigMap "other" is invalid',
-         "data[a b]"),
+    same('patch cm other --type=merge -p \'{"data":{"a":"1","b":"2"}}\'', "configmap/other patched"),
+    same('patch cm other --type=merge -p \'{"data":{"a":null}}\' -o jsonpath={.data}', '{"b":"2"}'),
+    same('patch cm other --type=merge -p \'{"data":{"b":"2"}}\'', "configmap/other patched (no change)"),
+    same(
+        'patch cm other --type=json -p \'[{"op":"test","path":"/data/b","value":"2"},'
+        '{"op":"add","path":"/data/c","value":"3"}]\' -o jsonpath={.data.c}',
+        "3",
+    ),
+    fail(
+        'patch cm other --type=json -p \'[{"op":"test","path":"/data/b","value":"9"}]\'',
+        "the server rejected our request due to an error in our request",
+    ),
+    fail(
+        'patch cm other --type=json -p \'[{"op":"remove","path":"/data/nosuch"}]\'',
+        "the server rejected our request due to an error in our request",
+    ),
+    fail('patch cm other --type=merge -p \'{"data":{"b":2}}\'', "cannot unmarshal number"),
+    fail('patch cm other --type=merge -p \'{"data":{"a b":"2"}}\'', 'The ConfigMap "other" is invalid', "data[a b]"),
     fail("patch cm nosuch --type=merge -p '{}'", 'configmaps "nosuch" not found'),
-    same("patch cm other --type=merge -p '{\"data\":{\"z\":\"0\"}}' --dry-run=server -o jsonpath={.data.z}", "0"),
+    same('patch cm other --type=merge -p \'{"data":{"z":"0"}}\' --dry-run=server -o jsonpath={.data.z}', "0"),
     same("get cm other -o jsonpath={.data.z}", ""),
     # Labels and annotations.
     same("label cm other color=red", "configmap/other labeled"),
@@ -68,36 +82,59 @@ STEPS = [
     same("KUBE_EDITOR='sed -i s/c:.*/c:\\ edited/' edit cm other", "configmap/other edited"),
     same("get cm other -o jsonpath={.data.c}", "edited"),
     run("KUBE_EDITOR=true edit cm other", "Edit cancelled, no changes made."),
-    same("replace -f -", "configmap/other replaced",
-         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other}, data: {r: '1'}}"),
+    same(
+        "replace -f -",
+        "configmap/other replaced",
+        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other}, data: {r: '1'}}",
+    ),
     same("get cm other -o jsonpath='{.data}{.metadata.labels}'", '{"r":"1"}'),
-    fail("replace -f -", "the object has been modified; please apply your changes to the latest version",
-         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other, resourceVersion: '1'}}"),
-    fail("replace -f -", 'configmaps "nosuch" not found',
-         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: nosuch}}"),
-    same("replace --force -f -", 'configmap "other" deleted\nconfigmap/other replaced',
-         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other}, data: {r: '2'}}"),
+    fail(
+        "replace -f -",
+        "the object has been modified; please apply your changes to the latest version",
+        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other, resourceVersion: '1'}}",
+    ),
+    fail(
+        "replace -f -",
+        'configmaps "nosuch" not found',
+        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: nosuch}}",
+    ),
+    same(
+        "replace --force -f -",
+        'configmap "other" deleted\nconfigmap/other replaced',
+        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: other}, data: {r: '2'}}",
+    ),
     # Immutability.
     same("patch cm other --type=merge -p '{\"immutable\":true}'", "configmap/other patched"),
-    fail("patch cm other --type=merge -p '{\"data\":{\"r\":\"3\"}}'",
-         "data: Forbidden: field is immutable when `immutable` is set"),
+    fail(
+        'patch cm other --type=merge -p \'{"data":{"r":"3"}}\'',
+        "data: Forbidden: field is immutable when `immutable` is set",
+    ),
     same("delete cm other", 'configmap "other" deleted'),
-    fail("patch svc front --type=merge -p '{\"spec\":{\"clusterIP\":\"10.96.0.77\"}}'", "spec.clusterIPs[0]",
-         "may not change once set"),
+    fail(
+        'patch svc front --type=merge -p \'{"spec":{"clusterIP":"10.96.0.77"}}\'',
+        "spec.clusterIPs[0]",
+        "may not change once set",
+    ),
     # Convenient changes of parts.
     run("apply -f workloads.yaml", "deployment.apps/web created", "statefulset.apps/db created"),
     same("set image deployment/web app=nginx:2", "deployment.apps/web image updated"),
     same("set env deployment/web MODE=fast LEVEL=1", "deployment.apps/web env updated"),
     same("set env deployment/web LEVEL-", "deployment.apps/web env updated"),
     run("set env deployment/web --list", "MODE=fast", absent=["LEVEL"]),
-    same("set resources deployment web --limits=cpu=200m,memory=64Mi",
-         "deployment.apps/web resource requirements updated"),
+    same(
+        "set resources deployment web --limits=cpu=200m,memory=64Mi",
+        "deployment.apps/web resource requirements updated",
+    ),
     same("set serviceaccount deployment web default", "deployment.apps/web serviceaccount updated"),
     same("set selector svc front tier=back", "service/front selector updated"),
-    same("get deployment web -o jsonpath='{.spec.template.spec.containers[0]['\"'\"'image'\"'\"','\"'\"'env'\"'\"']}'",
-         'nginx:2 [{"name":"MODE","value":"fast"}]'),
-    same("get deployment web -o jsonpath={.spec.template.spec.containers[0].resources.limits}",
-         '{"cpu":"200m","memory":"64Mi"}'),
+    same(
+        "get deployment web -o jsonpath='{.spec.template.spec.containers[0]['\"'\"'image'\"'\"','\"'\"'env'\"'\"']}'",
+        'nginx:2 [{"name":"MODE","value":"fast"}]',
+    ),
+    same(
+        "get deployment web -o jsonpath={.spec.template.spec.containers[0].resources.limits}",
+        '{"cpu":"200m","memory":"64Mi"}',
+    ),
     eventually("get deployment web -o jsonpath='{.metadata.generation} {.status.observedGeneration}'", "6 6"),
     # Whole directories.
     same("kustomize kustomize -o rendered.yaml", ""),

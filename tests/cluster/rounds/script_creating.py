@@ -1,4 +1,5 @@
 """Imperative creation of everything that ``kubectl create``, ``run``, and ``expose`` know."""
+
 from __future__ import annotations
 
 from tests.cluster.rounds.scripts import eventually, fail, run, same
@@ -15,44 +16,68 @@ STEPS = [
     same("create secret generic access --from-literal=password=s3cret", "secret/access created"),
     same("get secret access -o jsonpath='{.type} {.data.password}'", "Opaque czNjcmV0"),
     same("get secret access -o go-template='{{.data.password|base64decode}}'", "s3cret"),
-    same("create secret docker-registry pull --docker-server=r.io --docker-username=u --docker-password=p",
-         "secret/pull created"),
+    same(
+        "create secret docker-registry pull --docker-server=r.io --docker-username=u --docker-password=p",
+        "secret/pull created",
+    ),
     same("get secret pull -o jsonpath={.type}", "kubernetes.io/dockerconfigjson"),
     fail("create secret generic bad -n nowhere --from-literal=a=b", 'namespaces "nowhere" not found'),
     same("create serviceaccount robot", "serviceaccount/robot created"),
     run("create token robot --duration=10m"),
     fail("create token nobody", 'serviceaccounts "nobody" not found'),
-    same("create role reader --verb=get,list --resource=pods,pods/log",
-         "role.rbac.authorization.k8s.io/reader created"),
-    same("create rolebinding reading --role=reader --serviceaccount=team:robot",
-         "rolebinding.rbac.authorization.k8s.io/reading created"),
-    same("create clusterrole watcher --verb=watch --resource=deployments.apps",
-         "clusterrole.rbac.authorization.k8s.io/watcher created"),
-    same("create clusterrolebinding watching --clusterrole=watcher --user=jane",
-         "clusterrolebinding.rbac.authorization.k8s.io/watching created"),
-    same("get role reader -o jsonpath={.rules}",
-         '[{"apiGroups":[""],"resources":["pods","pods/log"],"verbs":["get","list"]}]'),
-    same("create clusterrole prober --verb=get --non-resource-url=/x -o jsonpath={.rules}",
-         '[{"nonResourceURLs":["/x"],"verbs":["get"]}]'),
-    same("get rolebinding reading -o jsonpath={.subjects}",
-         '[{"kind":"ServiceAccount","name":"robot","namespace":"team"}]'),
+    same(
+        "create role reader --verb=get,list --resource=pods,pods/log", "role.rbac.authorization.k8s.io/reader created"
+    ),
+    same(
+        "create rolebinding reading --role=reader --serviceaccount=team:robot",
+        "rolebinding.rbac.authorization.k8s.io/reading created",
+    ),
+    same(
+        "create clusterrole watcher --verb=watch --resource=deployments.apps",
+        "clusterrole.rbac.authorization.k8s.io/watcher created",
+    ),
+    same(
+        "create clusterrolebinding watching --clusterrole=watcher --user=jane",
+        "clusterrolebinding.rbac.authorization.k8s.io/watching created",
+    ),
+    same(
+        "get role reader -o jsonpath={.rules}",
+        '[{"apiGroups":[""],"resources":["pods","pods/log"],"verbs":["get","list"]}]',
+    ),
+    same(
+        "create clusterrole prober --verb=get --non-resource-url=/x -o jsonpath={.rules}",
+        '[{"nonResourceURLs":["/x"],"verbs":["get"]}]',
+    ),
+    same(
+        "get rolebinding reading -o jsonpath={.subjects}",
+        '[{"kind":"ServiceAccount","name":"robot","namespace":"team"}]',
+    ),
     same("get rolebinding reading -o jsonpath='{.roleRef.name} {.subjects[0].name}'", "reader robot"),
     same("create quota limited --hard=pods=10,requests.cpu=2", "resourcequota/limited created"),
     same("get quota limited -o jsonpath='{.spec.hard.pods}'", "10"),
     same("delete quota limited", 'resourcequota "limited" deleted'),
     same("create priorityclass high --value=1000", "priorityclass.scheduling.k8s.io/high created"),
-    same("create priorityclass low --value=-100 --preemption-policy=Never -o jsonpath={.value}{.preemptionPolicy}",
-         "-100Never"),
-    same("create poddisruptionbudget budget --selector=app=web --min-available=1",
-         "poddisruptionbudget.policy/budget created"),
+    same(
+        "create priorityclass low --value=-100 --preemption-policy=Never -o jsonpath={.value}{.preemptionPolicy}",
+        "-100Never",
+    ),
+    same(
+        "create poddisruptionbudget budget --selector=app=web --min-available=1",
+        "poddisruptionbudget.policy/budget created",
+    ),
     same("create deployment web --image=nginx:1.25 --replicas=2 --port=80", "deployment.apps/web created"),
-    same("get deployment web -o jsonpath={.spec.template.spec.containers[0].ports}",
-         '[{"containerPort":80,"protocol":"TCP"}]'),
+    same(
+        "get deployment web -o jsonpath={.spec.template.spec.containers[0].ports}",
+        '[{"containerPort":80,"protocol":"TCP"}]',
+    ),
     same("get pdb budget -o jsonpath={.spec}", '{"minAvailable":1,"selector":{"matchLabels":{"app":"web"}}}'),
     run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
     same("expose deployment web --port=80 --target-port=8080 --name=front", "service/front exposed"),
-    same("get svc front -o jsonpath='{.spec.selector.app} {.spec.ports[0].port}/{.spec.ports[0].protocol}"
-         "->{.spec.ports[0].targetPort}'", "web 80/TCP->8080"),
+    same(
+        "get svc front -o jsonpath='{.spec.selector.app} {.spec.ports[0].port}/{.spec.ports[0].protocol}"
+        "->{.spec.ports[0].targetPort}'",
+        "web 80/TCP->8080",
+    ),
     eventually("get endpointslices -l kubernetes.io/service-name=front -o jsonpath={.items[0].ports[0].port}", "8080"),
     same("create service clusterip inner --tcp=80:8080", "service/inner created"),
     same("create service nodeport outer --tcp=80:http", "service/outer created"),
@@ -61,10 +86,13 @@ STEPS = [
     same("create service externalname away --external-name=example.com", "service/away created"),
     run("get svc away", "ExternalName", "<none>", "example.com"),
     same("create service loadbalancer big --tcp=80", "service/big created"),
-    same("create ingress entry --class=default --rule=example.com/*=front:80",
-         "ingress.networking.k8s.io/entry created"),
-    same("create ingress strict --rule=foo.com/bar=front:80 -o jsonpath={.spec.rules[0].http.paths}", '[{"backend":'
-         '{"service":{"name":"front","port":{"number":80}}},"path":"/bar","pathType":"Exact"}]'),
+    same(
+        "create ingress entry --class=default --rule=example.com/*=front:80", "ingress.networking.k8s.io/entry created"
+    ),
+    same(
+        "create ingress strict --rule=foo.com/bar=front:80 -o jsonpath={.spec.rules[0].http.paths}",
+        '[{"backend":{"service":{"name":"front","port":{"number":80}}},"path":"/bar","pathType":"Exact"}]',
+    ),
     run("get ingress entry", "entry", "default", "example.com"),
     same("create job hello --image=busybox -- echo hi", "job.batch/hello created"),
     same("wait job/hello --for=condition=complete --timeout=40s", "job.batch/hello condition met"),
@@ -74,13 +102,19 @@ STEPS = [
     same("create job manual --from=cronjob/tick", "job.batch/manual created"),
     same("get job manual -o jsonpath='{.spec.template.spec.containers[0].command[0]}'", "date"),
     fail("create cronjob wrong --image=busybox --schedule=never", "spec.schedule", "Invalid value"),
-    fail("create -f -", 'spec.timeZone: Invalid value: "Mars/Olympus": unknown time zone Mars/Olympus', stdin="""
+    fail(
+        "create -f -",
+        'spec.timeZone: Invalid value: "Mars/Olympus": unknown time zone Mars/Olympus',
+        stdin="""
         {apiVersion: batch/v1, kind: CronJob, metadata: {name: wrong}, spec: {schedule: "@daily",
          timeZone: Mars/Olympus, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [
-         {name: c, image: i}]}}}}}}"""),
+         {name: c, image: i}]}}}}}}""",
+    ),
     same("run box --image=busybox --restart=Never --labels=a=b --env=X=1 --port=80 -- sleep 1", "pod/box created"),
-    same("get pod box -o jsonpath='{.spec.restartPolicy} {.metadata.labels.a} {.spec.containers[0].env[0].value}'",
-         "Never b 1"),
+    same(
+        "get pod box -o jsonpath='{.spec.restartPolicy} {.metadata.labels.a} {.spec.containers[0].env[0].value}'",
+        "Never b 1",
+    ),
     eventually("get pod box -o jsonpath={.status.phase}", "Succeeded"),
     same("run other --image=busybox --dry-run=server", "pod/other created (server dry run)"),
     fail("get pod other", 'pods "other" not found'),
@@ -88,12 +122,26 @@ STEPS = [
     same("create configmap settings --from-literal=a=9 --dry-run=server -o name -n default", "configmap/settings"),
     same("create -f pods.yaml", "pod/alpha created\npod/beta created\npod/gamma created"),
     fail("create -f pods.yaml", 'pods "alpha" already exists', 'pods "gamma" already exists'),
-    run("create --raw /api/v1/namespaces/team/configmaps -f -", '"name":"raw"',
-        stdin='{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"raw"}}'),
-    fail("create -f -", "unknown field", "spec.nosuch",
-         stdin="{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {nosuch: 1, containers: [{name: c}]}}"),
-    fail("create -f -", 'The Pod "x" is invalid', "spec.containers: Required value",
-         stdin="{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: []}}"),
-    same("create -f - -o jsonpath={.metadata.generateName}", "gen-",
-         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {generateName: gen-}}"),
+    run(
+        "create --raw /api/v1/namespaces/team/configmaps -f -",
+        '"name":"raw"',
+        stdin='{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"raw"}}',
+    ),
+    fail(
+        "create -f -",
+        "unknown field",
+        "spec.nosuch",
+        stdin="{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {nosuch: 1, containers: [{name: c}]}}",
+    ),
+    fail(
+        "create -f -",
+        'The Pod "x" is invalid',
+        "spec.containers: Required value",
+        stdin="{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: []}}",
+    ),
+    same(
+        "create -f - -o jsonpath={.metadata.generateName}",
+        "gen-",
+        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {generateName: gen-}}",
+    ),
 ]

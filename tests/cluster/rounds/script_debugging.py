@@ -1,4 +1,5 @@
 """Debugging of pods in ephemeral containers and in copies, and of nodes in pods; how pods are run."""
+
 from __future__ import annotations
 
 import re
@@ -11,46 +12,71 @@ STEPS = [
     same("run web --image=nginx:1 --labels=app=web", "pod/web created"),
     same("wait pod/web --for=condition=Ready --timeout=40s", "pod/web condition met"),
     run("debug web --image=busybox --profile=general --attach=false", "Defaulting debug container name to debugger-"),
-    run("debug web --image=tools:1 --container=tools --target=web --profile=netadmin --attach=false -- sleep 1",
-        "Targeting container \"web\""),
+    run(
+        "debug web --image=tools:1 --container=tools --target=web --profile=netadmin --attach=false -- sleep 1",
+        'Targeting container "web"',
+    ),
     run(f"get pod web -o jsonpath='{EPHEMERAL}'", re.compile(r"^debugger-\w+ busybox ;tools tools:1 web;$")),
-    same("get pod web -o jsonpath='{.spec.ephemeralContainers[1].command}{.spec.ephemeralContainers[1].args}'",
-         '["sleep","1"]'),
-    same("get pod web -o jsonpath='{.spec.ephemeralContainers[1].securityContext.capabilities.add}'",
-         '["NET_ADMIN","NET_RAW"]'),
+    same(
+        "get pod web -o jsonpath='{.spec.ephemeralContainers[1].command}{.spec.ephemeralContainers[1].args}'",
+        '["sleep","1"]',
+    ),
+    same(
+        "get pod web -o jsonpath='{.spec.ephemeralContainers[1].securityContext.capabilities.add}'",
+        '["NET_ADMIN","NET_RAW"]',
+    ),
     run("describe pod web", "Ephemeral Containers:", "tools:1"),
-    fail("debug web --image=other --container=tools --profile=general --attach=false",
-         'existing ephemeral containers "tools" may not be changed'),
+    fail(
+        "debug web --image=other --container=tools --profile=general --attach=false",
+        'existing ephemeral containers "tools" may not be changed',
+    ),
     fail("debug absent --image=busybox --profile=general --attach=false", 'pods "absent" not found'),
     fail("debug web --profile=general --attach=false", "must specify --image when not using --copy-to"),
     fail("debug web --image=busybox --profile=nosuch --attach=false", "unknown profile: nosuch"),
-    same("patch pod web --subresource=ephemeralcontainers --type=strategic -p "
-         "'{\"spec\":{\"ephemeralContainers\":[{\"name\":\"late\",\"image\":\"late:1\"}]}}'", "pod/web patched"),
-    fail("patch pod web --type=strategic -p "
-         "'{\"spec\":{\"ephemeralContainers\":[{\"name\":\"no\",\"image\":\"no:1\"}]}}'", 'The Pod "web" is invalid'),
-    run("debug web --image=busybox --profile=general --copy-to=copy --share-processes --attach=false",
-        "Defaulting debug container name to debugger-"),
-    same("get pod copy -o jsonpath='{.spec.shareProcessNamespace} {.spec.containers[*].image}'",
-         "true nginx:1 busybox"),
+    same(
+        "patch pod web --subresource=ephemeralcontainers --type=strategic -p "
+        '\'{"spec":{"ephemeralContainers":[{"name":"late","image":"late:1"}]}}\'',
+        "pod/web patched",
+    ),
+    fail(
+        'patch pod web --type=strategic -p \'{"spec":{"ephemeralContainers":[{"name":"no","image":"no:1"}]}}\'',
+        'The Pod "web" is invalid',
+    ),
+    run(
+        "debug web --image=busybox --profile=general --copy-to=copy --share-processes --attach=false",
+        "Defaulting debug container name to debugger-",
+    ),
+    same(
+        "get pod copy -o jsonpath='{.spec.shareProcessNamespace} {.spec.containers[*].image}'", "true nginx:1 busybox"
+    ),
     same("get pod copy -o jsonpath={.metadata.labels}", ""),
     run("debug web --image=busybox --profile=restricted --copy-to=strict --container=extra --attach=false"),
-    same("get pod strict -o jsonpath='{.spec.containers[*].name} {.spec.containers[1].securityContext.runAsNonRoot}'",
-         "web extra true"),
+    same(
+        "get pod strict -o jsonpath='{.spec.containers[*].name} {.spec.containers[1].securityContext.runAsNonRoot}'",
+        "web extra true",
+    ),
     run("debug web --profile=general --copy-to=other --set-image=*=nginx:2 --keep-labels --attach=false"),
     same("get pod other -o jsonpath='{.spec.containers[*].image} {.metadata.labels.app}'", "nginx:2 web"),
     run("debug web --profile=general --copy-to=again --container=web --attach=false -- sh"),
     same("get pod again -o jsonpath={.spec.containers[0].command}{.spec.containers[0].args}", '["sh"]'),
     fail("debug web --image=busybox --profile=general --copy-to=copy --attach=false", 'pods "copy" already exists'),
-    run("debug node/kopf-node --image=busybox --profile=general --attach=false",
-        re.compile("Creating debugging pod node-debugger-kopf-node-.* with container debugger on node kopf-node")),
+    run(
+        "debug node/kopf-node --image=busybox --profile=general --attach=false",
+        re.compile("Creating debugging pod node-debugger-kopf-node-.* with container debugger on node kopf-node"),
+    ),
     run("debug node/kopf-node --image=busybox --profile=sysadmin --attach=false", "Creating debugging pod"),
-    same("get pods --field-selector=spec.nodeName=kopf-node -o "
-         "jsonpath='{.items[?(@.spec.hostPID)].spec.volumes[?(@.name==\"host-root\")].hostPath.path}'", "/ /"),
+    same(
+        "get pods --field-selector=spec.nodeName=kopf-node -o "
+        "jsonpath='{.items[?(@.spec.hostPID)].spec.volumes[?(@.name==\"host-root\")].hostPath.path}'",
+        "/ /",
+    ),
     same("get pods -o jsonpath='{.items[?(@.spec.hostPID)].spec.containers[*].securityContext.privileged}'", "true"),
     fail("debug node/absent --image=busybox --profile=general --attach=false", 'nodes "absent" not found'),
     fail("debug deployment/absent --image=busybox --profile=general --attach=false", "absent"),
-    same("get pods --field-selector=spec.hostNetwork=false -o name",
-         "pod/again\npod/copy\npod/other\npod/strict\npod/web"),
+    same(
+        "get pods --field-selector=spec.hostNetwork=false -o name",
+        "pod/again\npod/copy\npod/other\npod/strict\npod/web",
+    ),
     same("run once --image=busybox --restart=OnFailure --command -- date", "pod/once created"),
     same("get pod once -o jsonpath={.spec.containers[0].command}", '["date"]'),
     fail("run once --image=busybox", 'pods "once" already exists'),
@@ -58,8 +84,10 @@ STEPS = [
     fail("run two --image=", "--image is required"),
     fail("run two --image=busybox --restart=Sometimes", "invalid restart policy: Sometimes"),
     same("run two --image=busybox --expose --port=80", "service/two created\npod/two created"),
-    same("run three --image=busybox --overrides='{\"spec\":{\"hostNetwork\":true}}' -o jsonpath={.spec.hostNetwork}",
-         "true"),
+    same(
+        'run three --image=busybox --overrides=\'{"spec":{"hostNetwork":true}}\' -o jsonpath={.spec.hostNetwork}',
+        "true",
+    ),
     same("run four --image=busybox --dry-run=client -o jsonpath='{.metadata.labels.run}'", "four"),
     same("run five --image=busybox --annotations=a=b -o jsonpath='{.metadata.annotations.a}'", "b"),
 ]

@@ -1,4 +1,5 @@
 """All ways to delete: by names, selectors, files; with finalizers, grace, and dependents."""
+
 from __future__ import annotations
 
 from tests.cluster.rounds.scripts import eventually, fail, run, same, see, start
@@ -30,10 +31,11 @@ STEPS = [
     eventually("get cm held -o jsonpath={.metadata.deletionGracePeriodSeconds}", "0"),
     same("delete cm held --wait=false", 'configmap "held" deleted'),
     start("wait cm/held --for=delete --timeout=40s -v=6", "watch=true"),
-    fail("patch cm held --type=merge -p '{\"metadata\":{\"finalizers\":[\"example.com/hold\",\"example.com/late\"]}}'",
-         "no new finalizers can be added if the object is being deleted"),
-    same("patch cm held --type=json -p '[{\"op\":\"remove\",\"path\":\"/metadata/finalizers\"}]'",
-         "configmap/held patched"),
+    fail(
+        'patch cm held --type=merge -p \'{"metadata":{"finalizers":["example.com/hold","example.com/late"]}}\'',
+        "no new finalizers can be added if the object is being deleted",
+    ),
+    same('patch cm held --type=json -p \'[{"op":"remove","path":"/metadata/finalizers"}]\'', "configmap/held patched"),
     see("delete cm held", 'configmap "held" deleted'),
     see("wait cm/held --for=delete --timeout=40s -v=6", "configmap/held condition met"),
     fail("get cm held", 'configmaps "held" not found'),
@@ -41,8 +43,9 @@ STEPS = [
     run("apply -f workloads.yaml", "deployment.apps/web created"),
     run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
     same("delete deployment web --cascade=orphan", 'deployment.apps "web" deleted'),
-    eventually("get rs -l app=web -o jsonpath='{range .items[*]}{.metadata.ownerReferences}{.spec.replicas}{end}'",
-               "2"),
+    eventually(
+        "get rs -l app=web -o jsonpath='{range .items[*]}{.metadata.ownerReferences}{.spec.replicas}{end}'", "2"
+    ),
     run("delete rs -l app=web --cascade=foreground", 'replicaset.apps "web-'),
     same(PODS, ""),
     run("apply -f workloads.yaml", "deployment.apps/web created"),
@@ -61,7 +64,7 @@ STEPS = [
     same("get ns doomed -o jsonpath={.status.phase}", "Terminating"),
     fail("create cm late -n doomed", "because it is being terminated"),
     eventually("get cm -n doomed -o name", "configmap/held"),
-    same("patch cm held -n doomed --type=merge -p '{\"metadata\":{\"finalizers\":null}}' -o name", "configmap/held"),
+    same('patch cm held -n doomed --type=merge -p \'{"metadata":{"finalizers":null}}\' -o name', "configmap/held"),
     run("wait ns/doomed --for=delete --timeout=40s"),
     fail("get ns doomed", 'namespaces "doomed" not found'),
     fail("delete ns default", "forbidden", "this namespace may not be deleted"),

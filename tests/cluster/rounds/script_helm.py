@@ -1,4 +1,5 @@
 """What people do with ``helm``: releases, their histories, hooks, tests, and definitions; their ends."""
+
 from __future__ import annotations
 
 import re
@@ -15,8 +16,12 @@ STEPS = [
     run(f"install shop chart {WAIT}", "STATUS: deployed", "REVISION: 1", "DESCRIPTION: Install complete"),
     run("list", re.compile(r"^shop\s+default\s+1\s.*deployed\s+shop-0\.1\.0\s+1\.0", re.MULTILINE)),
     same("list -q", "shop"),
-    run("status shop", "STATUS: deployed", re.compile(r"^shop-web +1/1 +1 +1 ", re.MULTILINE),
-        re.compile(r"^shop-apple +\d+s$", re.MULTILINE)),
+    run(
+        "status shop",
+        "STATUS: deployed",
+        re.compile(r"^shop-web +1/1 +1 +1 ", re.MULTILINE),
+        re.compile(r"^shop-apple +\d+s$", re.MULTILINE),
+    ),
     run("get manifest shop", 'data: {color: "red", version: "v1.36', "kind: Good"),
     run("get hooks shop", "helm.sh/hook: test", "pre-install,pre-upgrade"),
     same("get values shop --all -o json", '{"color":"red","image":"nginx:1","replicas":1}'),
@@ -27,21 +32,33 @@ STEPS = [
     run(f"upgrade shop chart --set replicas=2 --reuse-values --no-hooks {WAIT}", "REVISION: 3"),
     same("get values shop -o json", '{"color":"blue","replicas":2}'),
     run("status shop", re.compile(r"^shop-web +2/2 +2 +2 ", re.MULTILINE)),
-    fail(f"upgrade shop chart --set image= --no-hooks {WAIT}", "UPGRADE FAILED",
-         'Deployment.apps "shop-web" is invalid: spec.template.spec.containers[0].image: Required value'),
+    fail(
+        f"upgrade shop chart --set image= --no-hooks {WAIT}",
+        "UPGRADE FAILED",
+        'Deployment.apps "shop-web" is invalid: spec.template.spec.containers[0].image: Required value',
+    ),
     run("history shop", re.compile(r"^3\s.*deployed\s", re.MULTILINE), re.compile(r"^4\s.*failed\s", re.MULTILINE)),
     run(f"rollback shop 1 {WAIT}", "Rollback was a success! Happy Helming!"),
-    run("history shop", re.compile(r"^3\s.*superseded\s", re.MULTILINE),
-        re.compile(r"^5\s.*deployed\s.*Rollback to 1", re.MULTILINE)),
+    run(
+        "history shop",
+        re.compile(r"^3\s.*superseded\s", re.MULTILINE),
+        re.compile(r"^5\s.*deployed\s.*Rollback to 1", re.MULTILINE),
+    ),
     run("status shop", re.compile(r"^shop-web +1/1 +1 +1 ", re.MULTILINE)),
     fail("rollback shop 99", "release has no 99 version"),
     run("upgrade shop chart --set color=green --dry-run=server", 'color: "green"', "REVISION: 6"),
     run("test shop --timeout 40s", "TEST SUITE:     shop-test", "Phase:          Succeeded"),
     # Another namespace, its own history, and what is kept of a release.
-    run(f"upgrade --install other chart -n elsewhere --create-namespace --no-hooks {WAIT}",
-        'Release "other" does not exist', "STATUS: deployed"),
-    run("list -A", re.compile(r"^other\s+elsewhere\s+1\s", re.MULTILINE),
-        re.compile(r"^shop\s+default\s+5\s", re.MULTILINE)),
+    run(
+        f"upgrade --install other chart -n elsewhere --create-namespace --no-hooks {WAIT}",
+        'Release "other" does not exist',
+        "STATUS: deployed",
+    ),
+    run(
+        "list -A",
+        re.compile(r"^other\s+elsewhere\s+1\s", re.MULTILINE),
+        re.compile(r"^shop\s+default\s+5\s", re.MULTILINE),
+    ),
     same("uninstall other -n elsewhere --keep-history", 'release "other" uninstalled'),
     run("history other -n elsewhere", re.compile(r"^1\s.*uninstalled\s", re.MULTILINE)),
     run(f"rollback other 1 -n elsewhere {WAIT}", "Rollback was a success!"),

@@ -1,4 +1,5 @@
 """Revisions of daemon sets and stateful sets with the causes of their changes; replication controllers; jobs."""
+
 from __future__ import annotations
 
 import re
@@ -31,8 +32,10 @@ def live(kind: str) -> Sequence[Step]:
     manifest = SET if kind == "StatefulSet" else SET.replace("  serviceName: web\n", "")
 
     def is_rolled_out(image: str) -> Sequence[Step]:
-        return [run(f"rollout status {what} --timeout=40s", re.compile("rolled out|complete")),
-                same("get pods -l app=web -o jsonpath={..spec.containers[0].image}", image)]
+        return [
+            run(f"rollout status {what} --timeout=40s", re.compile("rolled out|complete")),
+            same("get pods -l app=web -o jsonpath={..spec.containers[0].image}", image),
+        ]
 
     return [
         same("apply -f -", f"{name} created", stdin=manifest % (kind, "the first", 1)),
@@ -55,11 +58,14 @@ STEPS = [
     *live("DaemonSet"),
     *live("StatefulSet"),
     same("apply -f -", "replicationcontroller/old created", stdin=CONTROLLER),
-    same("wait rc/old --for=jsonpath={.status.readyReplicas}=2 --timeout=40s",
-         "replicationcontroller/old condition met"),
+    same(
+        "wait rc/old --for=jsonpath={.status.readyReplicas}=2 --timeout=40s", "replicationcontroller/old condition met"
+    ),
     same("scale rc/old --replicas=3", "replicationcontroller/old scaled"),
-    same("wait rc/old --for=jsonpath={.status.availableReplicas}=3 --timeout=40s",
-         "replicationcontroller/old condition met"),
+    same(
+        "wait rc/old --for=jsonpath={.status.availableReplicas}=3 --timeout=40s",
+        "replicationcontroller/old condition met",
+    ),
     run("get rc/old", re.compile(r"^old +3 +3 +3 ", re.MULTILINE)),
     run("describe rc old", "3 current / 3 desired", "3 Running / 0 Waiting / 0 Succeeded / 0 Failed"),
     same("delete rc/old", 'replicationcontroller "old" deleted'),
@@ -67,10 +73,11 @@ STEPS = [
     same("create job one --image=busybox -- true", "job.batch/one created"),
     same("wait job/one --for=condition=Complete --timeout=40s", "job.batch/one condition met"),
     same("get pods -l job-name=one -o jsonpath={.items[0].status.phase}", "Succeeded"),
-    run("describe job one",
-        re.compile(r"^Pods Statuses: +0 Active \(0 Ready\) / 1 Succeeded / 0 Failed$", re.MULTILINE)),
+    run(
+        "describe job one", re.compile(r"^Pods Statuses: +0 Active \(0 Ready\) / 1 Succeeded / 0 Failed$", re.MULTILINE)
+    ),
     same("create cronjob tick --image=busybox --schedule='@yearly' -- date", "cronjob.batch/tick created"),
-    same("patch cronjob tick -p '{\"spec\":{\"suspend\":true}}'", "cronjob.batch/tick patched"),
+    same('patch cronjob tick -p \'{"spec":{"suspend":true}}\'', "cronjob.batch/tick patched"),
     run("get cronjob tick", re.compile(r"^tick +@yearly +<none> +True +0 +<none> ", re.MULTILINE)),
     same("delete job,cronjob --all", 'job.batch "one" deleted\ncronjob.batch "tick" deleted'),
     eventually("get pods -o name", ""),

@@ -1,4 +1,5 @@
 """The configuration of ``kubectl``, and the flags that all commands have."""
+
 from __future__ import annotations
 
 import re
@@ -24,7 +25,7 @@ STEPS = [
     fail("--context=away version --request-timeout=1s", "refused"),
     fail("get pods --user=stranger", re.compile("Unauthorized|must be logged in")),
     fail("get pods --user=absent", 'auth info "absent" does not exist'),
-    fail("get pods --context=absent", 'context was not found for specified context: absent'),
+    fail("get pods --context=absent", "context was not found for specified context: absent"),
     fail("get pods --cluster=absent", 'no server found for cluster "absent"'),
     same("config set users.stranger.token other", 'Property "users.stranger.token" set.'),
     same("config view --raw -o jsonpath='{.users[?(@.name==\"stranger\")].user.token}'", "other"),
@@ -37,18 +38,27 @@ STEPS = [
     fail("config use-context weird", 'no context exists with the name: "weird"'),
     # Tokens and certificates instead of the configuration.
     same("create sa robot", "serviceaccount/robot created"),
-    same("create clusterrolebinding robot --clusterrole=view --serviceaccount=default:robot",
-         "clusterrolebinding.rbac.authorization.k8s.io/robot created"),
-    run("create token robot --duration=30m -o jsonpath={.status.expirationTimestamp}",
-        re.compile(r"^\d{4}-\d\d-\d\dT")),
+    same(
+        "create clusterrolebinding robot --clusterrole=view --serviceaccount=default:robot",
+        "clusterrolebinding.rbac.authorization.k8s.io/robot created",
+    ),
+    run(
+        "create token robot --duration=30m -o jsonpath={.status.expirationTimestamp}", re.compile(r"^\d{4}-\d\d-\d\dT")
+    ),
     run("create token robot --audience=vault -o json", '"audiences": [', '"vault"', '"kind": "TokenRequest"'),
-    fail("create token robot --duration=1s", "spec.expirationSeconds: Invalid value: 1",
-         "may not specify a duration less than 10 minutes"),
+    fail(
+        "create token robot --duration=1s",
+        "spec.expirationSeconds: Invalid value: 1",
+        "may not specify a duration less than 10 minutes",
+    ),
     fail("create token robot --bound-object-kind=Node --bound-object-name=absent", 'nodes "absent" not found'),
     # Verbosity and other flags of all commands.
     run("get cm -v=6", re.compile(r"GET.*https://127.0.0.1:\d+/api/v1/namespaces/default/configmaps\?limit=500")),
-    run("get cm kube-root-ca.crt -v=8", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io",
-        re.compile("Response.*200 OK")),
+    run(
+        "get cm kube-root-ca.crt -v=8",
+        "Accept: application/json;as=Table;v=v1;g=meta.k8s.io",
+        re.compile("Response.*200 OK"),
+    ),
     run("get cm -v=9 -o name", "curl -v -XGET", "kube-root-ca.crt"),
     fail("get cm absent -v=8", "404 Not Found", '"reason": "NotFound"', '"kind": "configmaps"'),
     run("get cm --server-print=false", re.compile(r"^NAME +AGE$", re.MULTILINE)),
@@ -57,23 +67,32 @@ STEPS = [
     same("get cm --disable-compression -o name", "configmap/kube-root-ca.crt"),
     same("get cm --cache-dir=.other -o name", "configmap/kube-root-ca.crt"),
     same("-n kube-public get cm -o name", "configmap/kube-root-ca.crt"),
-    fail("get cm --as=jane --as-uid=7", 'configmaps is forbidden: User "jane" cannot list resource "configmaps" in API '
-         'group "" in the namespace "default"'),
+    fail(
+        "get cm --as=jane --as-uid=7",
+        'configmaps is forbidden: User "jane" cannot list resource "configmaps" in API '
+        'group "" in the namespace "default"',
+    ),
     same("auth whoami --as=jane --as-uid=7 -o jsonpath={.status.userInfo.uid}", "7"),
-    run("auth whoami --as=jane --as-group=a --as-group=b",
-        re.compile(r"^Groups +\[a b system:authenticated\]$", re.MULTILINE)),
+    run(
+        "auth whoami --as=jane --as-group=a --as-group=b",
+        re.compile(r"^Groups +\[a b system:authenticated\]$", re.MULTILINE),
+    ),
     run("auth whoami -o yaml", "kind: SelfSubjectReview", "username: kubernetes-admin"),
     fail("create cm x --warnings-as-errors=maybe", "invalid argument"),
     fail("get endpoints --warnings-as-errors", "v1 Endpoints is deprecated in v1.33+", "1 warning received"),
     fail("create -f - --validate=strict", 'unknown field "spec"', stdin=STRANGE),
-    run("create -f - --validate=warn --warnings-as-errors=false", 'Warning: unknown field "spec"',
-        "configmap/x created", stdin=STRANGE),
-    fail("create -f - --validate=maybe", "invalid - validate option \"maybe\"", stdin=STRANGE),
+    run(
+        "create -f - --validate=warn --warnings-as-errors=false",
+        'Warning: unknown field "spec"',
+        "configmap/x created",
+        stdin=STRANGE,
+    ),
+    fail("create -f - --validate=maybe", 'invalid - validate option "maybe"', stdin=STRANGE),
     # What does not exist, and what is written wrong.
     fail("nosuch", 'unknown command "nosuch" for "kubectl"'),
     fail("plugin list", "unable to find any kubectl plugins in your PATH"),
     fail("get", "You must specify the type of resource to get"),
-    fail("get cm -o nosuch", "unable to match a printer suitable for the output format \"nosuch\""),
+    fail("get cm -o nosuch", 'unable to match a printer suitable for the output format "nosuch"'),
     fail("get cm -o jsonpath='{.items[}'", "error parsing jsonpath"),
     fail("get cm -o go-template='{{.items'", "error parsing template"),
     fail("get cm a -l b=c", "name cannot be provided when a selector is specified"),
@@ -83,11 +102,17 @@ STEPS = [
     fail("get cm --raw /api", "--raw"),
     fail("get --raw /apis/nosuch", "the server could not find the requested resource"),
     fail("create -f -", "error validating data: kind not set", stdin="{apiVersion: v1, metadata: {name: x}}"),
-    fail("apply -f -", 'no matches for kind "Nosuch" in version "v1"', "ensure CRDs are installed first",
-         stdin="{apiVersion: v1, kind: Nosuch, metadata: {name: x}}"),
-    fail("create -f - -n other",
-         'the namespace from the provided object "default" does not match the namespace "other"',
-         stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: default}}"),
+    fail(
+        "apply -f -",
+        'no matches for kind "Nosuch" in version "v1"',
+        "ensure CRDs are installed first",
+        stdin="{apiVersion: v1, kind: Nosuch, metadata: {name: x}}",
+    ),
+    fail(
+        "create -f - -n other",
+        'the namespace from the provided object "default" does not match the namespace "other"',
+        stdin="{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: default}}",
+    ),
     fail("delete cm", "resource(s) were provided, but no name was specified"),
     fail("delete cm x --all", "name cannot be provided when a selector is specified"),
     fail("scale cm/kube-root-ca.crt --replicas=1", "the server could not find the requested resource"),

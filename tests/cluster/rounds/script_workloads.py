@@ -1,4 +1,5 @@
 """Rollouts, scaling, waiting, and the nodes below, with workloads that progress as if there were kubelets."""
+
 from __future__ import annotations
 
 import re
@@ -8,11 +9,17 @@ from tests.cluster.rounds.scripts import eventually, fail, run, same
 IMAGE = "get deployment web -o jsonpath={.spec.template.spec.containers[0].image}"
 
 STEPS = [
-    run("apply -f workloads.yaml", "deployment.apps/web created", "statefulset.apps/db created",
-        "daemonset.apps/agent created"),
+    run(
+        "apply -f workloads.yaml",
+        "deployment.apps/web created",
+        "statefulset.apps/db created",
+        "daemonset.apps/agent created",
+    ),
     run("rollout status deployment/web --timeout=40s", 'deployment "web" successfully rolled out'),
-    run("rollout status statefulset db --timeout=40s",
-        re.compile("partitioned roll out complete|rolling update complete")),
+    run(
+        "rollout status statefulset db --timeout=40s",
+        re.compile("partitioned roll out complete|rolling update complete"),
+    ),
     run("rollout status ds/agent --timeout=40s", 'daemon set "agent" successfully rolled out'),
     same("wait deployment/web --for=condition=Available --timeout=40s", "deployment.apps/web condition met"),
     run("get deployments", re.compile(r"^web +2/2 +2 +2 ", re.MULTILINE)),
@@ -26,8 +33,12 @@ STEPS = [
     same("set image deployment/web app=nginx:2", "deployment.apps/web image updated"),
     same("annotate deployment/web kubernetes.io/change-cause='the second'", "deployment.apps/web annotated"),
     run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
-    run("rollout history deployment/web", "REVISION", re.compile(r"^1 +<none>$", re.MULTILINE),
-        re.compile(r"^2 +the second$", re.MULTILINE)),
+    run(
+        "rollout history deployment/web",
+        "REVISION",
+        re.compile(r"^1 +<none>$", re.MULTILINE),
+        re.compile(r"^2 +the second$", re.MULTILINE),
+    ),
     run("rollout history deployment/web --revision=1", "nginx:1"),
     same("rollout undo deployment/web", "deployment.apps/web rolled back"),
     same(IMAGE, "nginx:1"),
@@ -40,8 +51,9 @@ STEPS = [
     same("set image deployment/web app=nginx:4", "deployment.apps/web image updated"),
     fail("rollout undo deployment/web", "you cannot rollback a paused deployment"),
     same("rollout resume deployment/web", "deployment.apps/web resumed"),
-    same("rollout restart deployment/web statefulset/db",
-         "deployment.apps/web restarted\nstatefulset.apps/db restarted"),
+    same(
+        "rollout restart deployment/web statefulset/db", "deployment.apps/web restarted\nstatefulset.apps/db restarted"
+    ),
     run("rollout status deployment/web --timeout=40s", "successfully rolled out"),
     run("rollout status sts/db --timeout=40s", "complete"),
     eventually("get pods -l app=web -o jsonpath={.items[*].spec.containers[0].image}", "nginx:4 nginx:4"),
@@ -54,13 +66,19 @@ STEPS = [
     same("wait deployment/web --for=jsonpath={.status.replicas}=1 --timeout=40s", "deployment.apps/web condition met"),
     same("scale sts db --replicas=1", "statefulset.apps/db scaled"),
     eventually("get pods -l app=db -o name", "pod/db-0"),
-    same("get deployment web --subresource=scale -o jsonpath='{.kind} {.spec.replicas} {.status.selector}'",
-         "Scale 1 app=web"),
-    same("patch deployment web --subresource=scale --type=merge -p '{\"spec\":{\"replicas\":3}}'",
-         "scale.autoscaling/web patched"),
+    same(
+        "get deployment web --subresource=scale -o jsonpath='{.kind} {.spec.replicas} {.status.selector}'",
+        "Scale 1 app=web",
+    ),
+    same(
+        'patch deployment web --subresource=scale --type=merge -p \'{"spec":{"replicas":3}}\'',
+        "scale.autoscaling/web patched",
+    ),
     same("get deployment web -o jsonpath={.spec.replicas}", "3"),
-    same("autoscale deployment web --min=1 --max=5 --cpu-percent=80",
-         "horizontalpodautoscaler.autoscaling/web autoscaled"),
+    same(
+        "autoscale deployment web --min=1 --max=5 --cpu-percent=80",
+        "horizontalpodautoscaler.autoscaling/web autoscaled",
+    ),
     run("get hpa web", "Deployment/web", re.compile(r" 1 +5 ")),
     fail("scale deployment/nosuch --replicas=1", 'deployments.apps "nosuch" not found'),
     fail("scale ds/agent --replicas=2", "the server could not find the requested resource"),
@@ -69,7 +87,7 @@ STEPS = [
     run("describe sts db", re.compile(r"^Pods Status: +1 Running / 0 Waiting", re.MULTILINE), "Volume Claims:"),
     run("describe pvc data-db-0", re.compile(r"^Status: +Bound$", re.MULTILINE)),
     # Nodes.
-    same("get nodes -o jsonpath={.items[*].status.conditions[?(@.type==\\\"Ready\\\")].status}", "True"),
+    same('get nodes -o jsonpath={.items[*].status.conditions[?(@.type==\\"Ready\\")].status}', "True"),
     run("describe nodes", "agent-", "Ready", "Unschedulable:      false"),
     run("cordon -l kubernetes.io/os=linux", "cordoned"),
     run("get nodes", "Ready,SchedulingDisabled"),
@@ -79,9 +97,13 @@ STEPS = [
     run("taint nodes --all dedicated-", "untainted"),
     run("label nodes --all disk=ssd", "labeled"),
     same("get nodes -l disk=ssd -o jsonpath={.items[*].metadata.labels.disk}", "ssd"),
-    run("drain -l disk=ssd --ignore-daemonsets --delete-emptydir-data --force --timeout=40s", "cordoned",
+    run(
+        "drain -l disk=ssd --ignore-daemonsets --delete-emptydir-data --force --timeout=40s",
+        "cordoned",
         "evicting pod",
-        "drained", re.compile("ignoring DaemonSet-managed Pods")),
+        "drained",
+        re.compile("ignoring DaemonSet-managed Pods"),
+    ),
     eventually("get pods -l app=agent -o jsonpath={.items[*].status.phase}", "Running"),
     run("uncordon -l disk=ssd", "uncordoned"),
     eventually("get deployment web -o jsonpath={.status.readyReplicas}", "3"),

@@ -8,6 +8,7 @@ arguments, but without the tool itself and with no shell involved. Their inputs 
 
 A script goes on after a failed step, and reports all the failed ones in the end, with their commands.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -60,7 +61,11 @@ def same(command: str, output: str, stdin: str | None = None) -> Step:
 
 
 def fail(
-        command: str, *expected: Expected, code: int = 1, stdin: str | None = None, absent: Sequence[str] = (),
+    command: str,
+    *expected: Expected,
+    code: int = 1,
+    stdin: str | None = None,
+    absent: Sequence[str] = (),
 ) -> Step:
     """The command exits with the code, and tells all of that, and nothing of the absent."""
     return Step("fail", command, expected, stdin, tuple(absent), code)
@@ -91,9 +96,14 @@ class Console:
     def __init__(self, tool: str, kubeconfig: pathlib.Path, directory: pathlib.Path) -> None:
         self._tool = tool
         self._directory = directory
-        self._env = {"PATH": os.environ["PATH"], "HOME": str(directory), "KUBECONFIG": str(kubeconfig),
-                     "KUBECACHEDIR": str(directory / ".cache"), "NO_COLOR": "1",
-                     "GOGC": "off"}  # collecting the garbage takes a fifth of what such short processes take
+        self._env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(directory),
+            "KUBECONFIG": str(kubeconfig),
+            "KUBECACHEDIR": str(directory / ".cache"),
+            "NO_COLOR": "1",
+            "GOGC": "off",
+        }  # collecting the garbage takes a fifth of what such short processes take
         self._background: dict[str, tuple[subprocess.Popen[bytes], pathlib.Path]] = {}
 
     @contextlib.contextmanager
@@ -140,8 +150,16 @@ class Console:
         args, env = self._parse(step.command)
         data = None if step.stdin is None else json.dumps(yaml.safe_load(step.stdin))
         try:
-            done = subprocess.run(args, env=env, cwd=self._directory, text=True, capture_output=True,
-                                  input=data, timeout=PATIENCE, check=False)
+            done = subprocess.run(
+                args,
+                env=env,
+                cwd=self._directory,
+                text=True,
+                capture_output=True,
+                input=data,
+                timeout=PATIENCE,
+                check=False,
+            )
         except subprocess.TimeoutExpired as error:
             raise StepError(f"it hangs; so far: {error.stdout!r} {error.stderr!r}") from None
         if done.returncode != step.code:
@@ -152,7 +170,7 @@ class Console:
         words = shlex.split(command)
         env = dict(self._env)
         while words and (match := re.match(r"([A-Z_]+)=", words[0])):
-            env[match[1]] = words.pop(0)[match.end():]
+            env[match[1]] = words.pop(0)[match.end() :]
         return [self._tool, *words], env
 
     def _wait_for_output(self, step: Step) -> None:
@@ -169,8 +187,9 @@ class Console:
         args, env = self._parse(step.command)
         path = self._directory / f"background-{len(self._background)}.log"
         with path.open("wb") as file:
-            process = subprocess.Popen(args, env=env, cwd=self._directory, stdin=subprocess.DEVNULL,
-                                       stdout=file, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                args, env=env, cwd=self._directory, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            )
         self._background[step.command] = process, path
         self._wait_for_contents(step, path)
 
@@ -225,7 +244,7 @@ def _check_order(output: str, step: Step) -> None:
         found = _find(expected, rest)
         if not found:
             raise StepError(f"there is no {_show(expected)} (in this place) in:\n{output}")
-        rest = rest[found.end():]
+        rest = rest[found.end() :]
 
 
 def _find(expected: Expected, text: str) -> re.Match[str] | None:

@@ -1,4 +1,5 @@
 """``kr8s`` against the local cluster, in its asynchronous form."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
@@ -13,7 +14,6 @@ from tests.cluster.rounds.widgets import API_VERSION, KIND, PLURAL, make_config_
 from tests.patience import PATIENCE
 
 Widget = new_class(KIND, API_VERSION, namespaced=True, plural=PLURAL)
-
 
 
 def status(error: pytest.ExceptionInfo[kr8s.ServerError]) -> Any:
@@ -88,7 +88,11 @@ async def test_builtin_kinds(api: Any) -> None:
     assert deployment.replicas == 3
     await deployment.delete(propagation_policy="Foreground")
     assert [one.name async for one in api.get("namespaces")] == [
-        "default", "kube-node-lease", "kube-public", "kube-system"]
+        "default",
+        "kube-node-lease",
+        "kube-public",
+        "kube-system",
+    ]
     assert (await api.version())["minor"] == "36"
     assert (await api.whoami()) == "kubernetes-admin"
 

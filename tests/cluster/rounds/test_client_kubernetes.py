@@ -1,4 +1,5 @@
 """The official client against the local cluster: what an operator or a script does with it."""
+
 from __future__ import annotations
 
 import json
@@ -73,7 +74,8 @@ def test_custom_resources(api: Any) -> None:
     assert patched["metadata"]["generation"] == 3
 
     patched = customs.patch_namespaced_custom_object_status(
-        *WHERE, "w0", {"spec": {"size": 9}, "status": {"phase": "Done"}}, _content_type=MERGE)
+        *WHERE, "w0", {"spec": {"size": 9}, "status": {"phase": "Done"}}, _content_type=MERGE
+    )
     assert (patched["spec"], patched["status"]) == ({"size": 1}, {"phase": "Done"})
     assert patched["metadata"]["generation"] == 3
     assert customs.get_namespaced_custom_object_status(*WHERE, "w0")["status"] == {"phase": "Done"}
@@ -109,8 +111,13 @@ def test_watches_of_expired_versions(api: Any, cluster: LocalCluster) -> None:
     core.create_namespaced_config_map("default", make_config_map("one"))
     cluster.faults.compact()
     with pytest.raises(ApiException) as error:
-        next(iter(make_watch().stream(
-            core.list_namespaced_config_map, "default", resource_version=version, allow_watch_bookmarks=True)))
+        next(
+            iter(
+                make_watch().stream(
+                    core.list_namespaced_config_map, "default", resource_version=version, allow_watch_bookmarks=True
+                )
+            )
+        )
     assert error.value.status == 410
 
 
@@ -130,8 +137,7 @@ def test_what_is_deleted_is_of_the_type_that_the_client_expects(api: Any) -> Non
 def test_builtin_kinds(api: Any) -> None:
     core: Any = kubernetes.client.CoreV1Api(api)
     apps: Any = kubernetes.client.AppsV1Api(api)
-    body = kubernetes.client.V1ConfigMap(
-        metadata=kubernetes.client.V1ObjectMeta(generate_name="gen-"), data={"a": "1"})
+    body = kubernetes.client.V1ConfigMap(metadata=kubernetes.client.V1ObjectMeta(generate_name="gen-"), data={"a": "1"})
     made = core.create_namespaced_config_map("default", body)
     assert made.metadata.name.startswith("gen-")
     assert made.metadata.creation_timestamp is not None
@@ -143,7 +149,7 @@ def test_builtin_kinds(api: Any) -> None:
     assert deployment.spec.strategy.rolling_update.max_surge == "25%"
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "main:2"}]}}}}
     patched = apps.patch_namespaced_deployment("web", "default", patch, _content_type=STRATEGIC)
-    container, = patched.spec.template.spec.containers
+    (container,) = patched.spec.template.spec.containers
     assert (container.image, container.termination_message_path) == ("main:2", "/dev/termination-log")
     status = {"status": {"replicas": 1, "observedGeneration": 2}}
     assert apps.patch_namespaced_deployment_status("web", "default", status).status.replicas == 1
@@ -175,7 +181,9 @@ def test_errors(api: Any) -> None:
     code, reason, details = refusal(error)
     assert (code, reason, details["kind"]) == (422, "Invalid", KIND)
     assert {(cause["field"], cause["reason"]) for cause in details["causes"]} == {
-        ("spec.color", "FieldValueNotSupported"), ("spec.size", "FieldValueInvalid")}
+        ("spec.color", "FieldValueNotSupported"),
+        ("spec.size", "FieldValueInvalid"),
+    }
     with pytest.raises(ApiException) as error:
         core.create_namespaced_config_map("nowhere", make_config_map("one"))
     assert refusal(error)[:2] == (404, "NotFound")
@@ -188,17 +196,21 @@ def test_the_dynamic_client(api: Any) -> None:
     dynamic: Any = DynamicClient
     resource = dynamic(api).resources.get(api_version=API_VERSION, kind=KIND)
     applied = resource.server_side_apply(
-        body=make_widget("one", tags=["a"]), name="one", namespace="default", field_manager="first")
+        body=make_widget("one", tags=["a"]), name="one", namespace="default", field_manager="first"
+    )
     assert applied.spec.to_dict() == {"size": 1, "tags": ["a"]}
     applied = resource.server_side_apply(
-        body=make_widget("one", tags=["b"], size=3), name="one", namespace="default", field_manager="second")
+        body=make_widget("one", tags=["b"], size=3), name="one", namespace="default", field_manager="second"
+    )
     assert applied.spec.to_dict() == {"size": 3, "tags": ["a", "b"]}
     with pytest.raises(ConflictError) as error:
         resource.server_side_apply(
-            body=make_widget("one", size=4), name="one", namespace="default", field_manager="first")
+            body=make_widget("one", size=4), name="one", namespace="default", field_manager="first"
+        )
     assert [cause["field"] for cause in json.loads(str(error.value.body))["details"]["causes"]] == [".spec.size"]
     applied = resource.server_side_apply(
-        body=make_widget("one", size=4), name="one", namespace="default", field_manager="first", force_conflicts=True)
+        body=make_widget("one", size=4), name="one", namespace="default", field_manager="first", force_conflicts=True
+    )
     assert applied.spec.to_dict() == {"size": 4, "tags": ["b"]}
     assert [item.metadata.name for item in resource.get(namespace="default").items] == ["one"]
 
@@ -208,10 +220,12 @@ def test_access(api: Any) -> None:
     auth: Any = kubernetes.client.AuthorizationV1Api(api)
     core.create_namespaced_service_account("default", {"metadata": {"name": "robot"}})
     request = kubernetes.client.AuthenticationV1TokenRequest(
-        spec=kubernetes.client.V1TokenRequestSpec(audiences=["https://kubernetes.default.svc.cluster.local"]))
+        spec=kubernetes.client.V1TokenRequestSpec(audiences=["https://kubernetes.default.svc.cluster.local"])
+    )
     assert core.create_namespaced_service_account_token("robot", "default", request).status.token
     attributes = kubernetes.client.V1ResourceAttributes(verb="list", resource="pods", namespace="default")
     review = kubernetes.client.V1SelfSubjectAccessReview(
-        spec=kubernetes.client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes))
+        spec=kubernetes.client.V1SelfSubjectAccessReviewSpec(resource_attributes=attributes)
+    )
     assert auth.create_self_subject_access_review(review).status.allowed is True
     assert kubernetes.client.VersionApi(api).get_code().minor == "36"

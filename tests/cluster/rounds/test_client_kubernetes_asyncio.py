@@ -1,4 +1,5 @@
 """``kubernetes_asyncio`` against the local cluster: what an operator does with it."""
+
 from __future__ import annotations
 
 import json
@@ -53,7 +54,8 @@ async def test_custom_resources(api: Any) -> None:
     operations = [{"op": "replace", "path": "/spec/size", "value": 2}]
     assert (await patch(*WHERE, "w0", operations, _content_type=JSON))["spec"] == {"size": 2, "color": "red"}
     patched = await customs.patch_namespaced_custom_object_status(
-        *WHERE, "w0", {"spec": {"size": 9}, "status": {"phase": "Done"}}, _content_type=MERGE)
+        *WHERE, "w0", {"spec": {"size": 9}, "status": {"phase": "Done"}}, _content_type=MERGE
+    )
     assert (patched["spec"]["size"], patched["status"], patched["metadata"]["generation"]) == (2, {"phase": "Done"}, 3)
 
     assert (await customs.delete_namespaced_custom_object(*WHERE, "w0"))["status"] == "Success"
@@ -80,8 +82,9 @@ async def test_watching(api: Any) -> None:
 async def test_builtin_kinds(api: Any) -> None:
     core: Any = client.CoreV1Api(api)
     apps: Any = client.AppsV1Api(api)
-    made = await core.create_namespaced_config_map("default", client.V1ConfigMap(
-        metadata=client.V1ObjectMeta(generate_name="gen-"), data={"a": "1"}))
+    made = await core.create_namespaced_config_map(
+        "default", client.V1ConfigMap(metadata=client.V1ObjectMeta(generate_name="gen-"), data={"a": "1"})
+    )
     assert made.metadata.name.startswith("gen-")
     made.data["b"] = "2"
     assert (await core.replace_namespaced_config_map(made.metadata.name, "default", made)).data == {"a": "1", "b": "2"}
@@ -89,19 +92,30 @@ async def test_builtin_kinds(api: Any) -> None:
     await apps.create_namespaced_deployment("default", make_deployment("web", "main"))
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "main:2"}]}}}}
     patched = await apps.patch_namespaced_deployment("web", "default", patch, _content_type=STRATEGIC)
-    container, = patched.spec.template.spec.containers
+    (container,) = patched.spec.template.spec.containers
     assert (container.image, container.image_pull_policy) == ("main:2", "IfNotPresent")
-    scale = await apps.patch_namespaced_deployment_scale("web", "default", {"spec": {"replicas": 3}},
-                                                         _content_type=MERGE)
+    scale = await apps.patch_namespaced_deployment_scale(
+        "web", "default", {"spec": {"replicas": 3}}, _content_type=MERGE
+    )
     assert (scale.spec.replicas, scale.status.selector) == (3, "app=web")
     applied = await apps.patch_namespaced_deployment(
-        "web", "default", make_deployment("web", "main", "side"), _content_type=APPLY, field_manager="me", force=True)
+        "web", "default", make_deployment("web", "main", "side"), _content_type=APPLY, field_manager="me", force=True
+    )
     assert [one.name for one in applied.spec.template.spec.containers] == ["main", "side"]
     assert [entry.operation for entry in applied.metadata.managed_fields if entry.manager == "me"] == ["Apply"]
     with pytest.raises(ApiException) as error:
-        await apps.patch_namespaced_deployment("web", "default", {
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 9},
-        }, _content_type=APPLY, field_manager="other")
+        await apps.patch_namespaced_deployment(
+            "web",
+            "default",
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "web"},
+                "spec": {"replicas": 9},
+            },
+            _content_type=APPLY,
+            field_manager="other",
+        )
     assert refusal(error)[:2] == (409, "Conflict")
     assert (await apps.delete_namespaced_deployment("web", "default")).status == "Success"
 

@@ -1,4 +1,5 @@
 """``lightkube`` against the local cluster, in its asynchronous form."""
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,5 @@
 """The official client of JavaScript, ``@kubernetes/client-node``: its rounds are in the script beside."""
+
 from __future__ import annotations
 
 import os
@@ -22,7 +23,13 @@ def test_rounds(cluster: LocalCluster) -> None:
     if node is None:
         pytest.skip(NODE_MISSING)
     env = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig), "CLIENT_NODE": str(get_client_node())}
-    done = subprocess.run([node, "--test-reporter=tap", "--test", SCRIPT], env=env, text=True, capture_output=True,
-                          timeout=PATIENCE, check=False)
+    done = subprocess.run(
+        [node, "--test-reporter=tap", "--test", SCRIPT],
+        env=env,
+        text=True,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.findall(r"^# pass (\d+)$", done.stdout, re.MULTILINE)[0]) >= 7, done.stdout

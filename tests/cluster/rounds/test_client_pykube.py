@@ -1,4 +1,5 @@
 """``pykube-ng`` against the local cluster."""
+
 from __future__ import annotations
 
 import json
@@ -67,12 +68,17 @@ def test_watching(api: Any, widgets: Any) -> None:
 
 def test_applying(api: Any, widgets: Any) -> None:
     """The library does not know it by name, but sends it."""
+
     def apply(obj: Any, manager: str, *, force: bool = False) -> Any:
         params = {"fieldManager": manager, **({"force": "true"} if force else {})}
-        reply = api.patch(**widgets(api, obj).api_kwargs(
-            params=params, headers={"Content-Type": "application/apply-patch+yaml"}, data=json.dumps(obj)))
+        reply = api.patch(
+            **widgets(api, obj).api_kwargs(
+                params=params, headers={"Content-Type": "application/apply-patch+yaml"}, data=json.dumps(obj)
+            )
+        )
         api.raise_for_status(reply)
         return reply.json()["spec"]
+
     assert apply(make_widget("one", tags=["a"]), "me") == {"size": 1, "tags": ["a"]}
     assert apply(make_widget("one", tags=["b"], size=3), "other") == {"size": 3, "tags": ["a", "b"]}
     with pytest.raises(pykube.exceptions.HTTPError, match='conflict with "other": .spec.size') as error:
@@ -96,8 +102,8 @@ def test_errors(api: Any, widgets: Any) -> None:
         widgets.objects(api).get(name="nosuch")
     widgets(api, make_widget("one")).create()
     for obj, code, text in (
-            (make_widget("one"), 409, "already exists"),
-            (make_widget("two", size=99), 422, "should be less than or equal to 10"),
+        (make_widget("one"), 409, "already exists"),
+        (make_widget("two", size=99), 422, "should be less than or equal to 10"),
     ):
         with pytest.raises(pykube.exceptions.HTTPError, match=text) as error:
             widgets(api, obj).create()

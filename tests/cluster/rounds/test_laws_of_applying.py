@@ -1,4 +1,5 @@
 """The laws of server-side apply, through the API, with several managers of the same object."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,8 +17,9 @@ laws = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 COLORS = st.sampled_from(["red", "green"])
 OPTIONS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["1", "2"]), min_size=1, max_size=4)
 TAGS = st.lists(st.sampled_from(["p", "q", "r", "s"]), min_size=1, max_size=3, unique=True)
-SPECS = st.fixed_dictionaries({},
-                              optional={"size": st.integers(2, 9), "color": COLORS, "options": OPTIONS, "tags": TAGS})
+SPECS = st.fixed_dictionaries(
+    {}, optional={"size": st.integers(2, 9), "color": COLORS, "options": OPTIONS, "tags": TAGS}
+)
 
 
 def apply(wire: Wire, name: str, spec: dict[str, Any], manager: str, *, force: bool = False) -> Answer:
@@ -78,6 +80,7 @@ def test_applying_twice_changes_nothing(wire: Wire) -> None:
                     assert set(value) <= set(made["spec"][name])
                 case _:
                     assert made["spec"][name] == value
+
     attempt()
 
 
@@ -94,6 +97,7 @@ def test_managers_of_different_fields_commute(wire: Wire) -> None:
         back = expect(apply(wire, "commuting", one, "one"))
         assert normalize(forth["spec"]) == normalize(back["spec"]) == normalize(spec)
         assert owners(forth) == owners(back)
+
     attempt()
 
 
@@ -106,6 +110,7 @@ def test_what_is_applied_no_more_is_removed(wire: Wire) -> None:
         rest, _ = split(spec, kept)
         made = expect(apply(wire, "shrinking", rest, "me"))
         assert normalize(made["spec"]) == normalize(rest)
+
     attempt()
 
 
@@ -121,6 +126,7 @@ def test_what_others_own_survives(wire: Wire) -> None:
         made = expect(apply(wire, "shared", {}, "me"))
         assert normalize(made["spec"]) == normalize(theirs)
         assert owners(made)["them"] == before["them"]
+
     attempt()
 
 
@@ -130,10 +136,16 @@ def test_conflicts_are_exactly_about_the_fields_with_other_values(wire: Wire) ->
     def attempt(theirs: Any, mine: Any) -> None:
         remove(wire, "disputed")
         made = expect(apply(wire, "disputed", theirs, "them"))
-        disputed = {f".spec.{name}" for name in ("size", "color") if name in theirs.keys() & mine.keys()
-                    and theirs[name] != mine[name]}
-        disputed |= {f".spec.options.{key}" for key, value in mine.get("options", {}).items()
-                     if theirs.get("options", {}).get(key, value) != value}
+        disputed = {
+            f".spec.{name}"
+            for name in ("size", "color")
+            if name in theirs.keys() & mine.keys() and theirs[name] != mine[name]
+        }
+        disputed |= {
+            f".spec.options.{key}"
+            for key, value in mine.get("options", {}).items()
+            if theirs.get("options", {}).get(key, value) != value
+        }
         answer = apply(wire, "disputed", mine, "me")
         if disputed:
             assert (answer.status, answer.json["reason"]) == (409, "Conflict")
@@ -142,4 +154,5 @@ def test_conflicts_are_exactly_about_the_fields_with_other_values(wire: Wire) ->
             assert wire.send("GET", f"{widgets.PATH}/disputed").json == made
         else:
             expect(answer)
+
     attempt()

@@ -1,4 +1,5 @@
 """Versions, pages, and exact moments: all forms of a list show the same, whatever happens meanwhile."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -14,8 +15,9 @@ MERGE = "application/merge-patch+json"
 State = dict[str, int]
 
 laws = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-STEPS = st.lists(st.tuples(st.sampled_from(["put", "put", "delete"]), st.sampled_from("abcdefgh")), min_size=1,
-                 max_size=25)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "put", "delete"]), st.sampled_from("abcdefgh")), min_size=1, max_size=25
+)
 
 
 class World:
@@ -75,6 +77,7 @@ def test_all_the_past_can_be_seen(wire: Wire) -> None:
             assert newest == (world.version, world.state, "")
         assert world.list() == (world.version, world.state, "")
         assert world.list(resourceVersion=0) == (world.version, world.state, "")
+
     attempt()
 
 
@@ -101,6 +104,7 @@ def test_pages_show_one_moment_whatever_happens_meanwhile(wire: Wire) -> None:
             if (event := next(events, None)) is not None:
                 world.do(*event)
         assert seen == expected
+
     attempt()
 
 
@@ -143,17 +147,24 @@ def test_versions_guard_against_lost_updates(wire: Wire) -> None:
                 world.do("put", "a")
         current = world.version
         version = data.draw(st.sampled_from(sorted(world.history)))
-        answer = wire.send("PUT", f"{FREE_PATH}/a", {
-            **make_thing("a", {"n": -1}), "metadata": {"name": "a", "resourceVersion": str(version)}})
+        answer = wire.send(
+            "PUT",
+            f"{FREE_PATH}/a",
+            {**make_thing("a", {"n": -1}), "metadata": {"name": "a", "resourceVersion": str(version)}},
+        )
         if version == current:
             assert answer.status == 200
             assert int(answer.json["metadata"]["resourceVersion"]) > current
         else:
             assert (answer.status, answer.json["reason"]) == (409, "Conflict")
         uid = wire.send("GET", f"{FREE_PATH}/a").json["metadata"]["uid"]
-        for preconditions in ({"uid": "other"}, {"resourceVersion": str(version)},
-                              {"uid": uid, "resourceVersion": "1"}):
+        for preconditions in (
+            {"uid": "other"},
+            {"resourceVersion": str(version)},
+            {"uid": uid, "resourceVersion": "1"},
+        ):
             answer = wire.send("DELETE", f"{FREE_PATH}/a", {"preconditions": preconditions})
             assert (answer.status, answer.json["reason"]) == (409, "Conflict")
         assert wire.send("DELETE", f"{FREE_PATH}/a", {"preconditions": {"uid": uid}}).status == 200
+
     attempt()

@@ -1,4 +1,5 @@
 """Patches of all types, through the API, against independent libraries and the laws of each type."""
+
 from __future__ import annotations
 
 import copy
@@ -22,8 +23,9 @@ laws = settings(max_examples=60, deadline=None, suppress_health_check=list(Healt
 
 KEYS = st.sampled_from(["a", "b", "c/d", "e~f", "0", ""])
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, "", "x", "\u00e4"])
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-                      max_leaves=10)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=10
+)
 SPECS = st.dictionaries(KEYS, VALUES, max_size=4)
 
 
@@ -37,6 +39,7 @@ def test_merge_patches_against_a_library(wire: Wire) -> None:
         assert answer.json["spec"] == json_merge_patch.merge(copy.deepcopy(spec), copy.deepcopy(patch))
         again = wire.send("PATCH", f"{FREE_PATH}/merged", {"spec": patch}, MERGE)
         assert again.json == answer.json  # with the same version
+
     attempt()
 
 
@@ -59,6 +62,7 @@ def test_json_patches_of_a_library_lead_where_they_should(wire: Wire) -> None:
         wire.put(FREE_PATH, make_thing("patched", old))
         answer = wire.send("PATCH", f"{FREE_PATH}/patched", operations, JSON_PATCH)
         assert (answer.status, answer.json["spec"]) == (200, new)
+
     attempt()
 
 
@@ -69,15 +73,22 @@ def test_json_patches_are_done_as_a_whole_or_not_at_all(wire: Wire) -> None:
         st.builds(lambda path, value: {"op": "replace", "path": path, "value": value}, pointers, VALUES),
         st.builds(lambda path, value: {"op": "test", "path": path, "value": value}, pointers, SCALARS),
         st.builds(lambda path: {"op": "remove", "path": path}, pointers),
-        st.builds(lambda op, path, source: {"op": op, "path": path, "from": source},
-                  st.sampled_from(["move", "copy"]), pointers, pointers))
+        st.builds(
+            lambda op, path, source: {"op": op, "path": path, "from": source},
+            st.sampled_from(["move", "copy"]),
+            pointers,
+            pointers,
+        ),
+    )
 
     @laws
     @given(SPECS, st.lists(operations, min_size=1, max_size=4))
     def attempt(spec: Any, patch: list[Any]) -> None:
         made = wire.put(FREE_PATH, make_thing("atomic", spec))
-        rooted = [{**one, "path": "/spec" + one["path"], **({"from": "/spec" + one["from"]} if "from" in one else {})}
-                  for one in patch]
+        rooted = [
+            {**one, "path": "/spec" + one["path"], **({"from": "/spec" + one["from"]} if "from" in one else {})}
+            for one in patch
+        ]
         answer = wire.send("PATCH", f"{FREE_PATH}/atomic", rooted, JSON_PATCH)
         try:
             expected = jsonpatch.apply_patch(spec, patch)
@@ -86,6 +97,7 @@ def test_json_patches_are_done_as_a_whole_or_not_at_all(wire: Wire) -> None:
             assert wire.send("GET", f"{FREE_PATH}/atomic").json == made
         else:
             assert (answer.status, answer.json["spec"]) == (200, expected)
+
     attempt()
 
 
@@ -93,17 +105,30 @@ def test_json_patches_are_done_as_a_whole_or_not_at_all(wire: Wire) -> None:
 # Strategic merge-patches: as a client makes them from two states of an object with keyed lists.
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])
-ENV = st.lists(st.fixed_dictionaries({"name": NAMES}, optional={"value": st.sampled_from(["1", "2"])}), max_size=3,
-               unique_by=lambda one: one["name"])
-CONTAINERS = st.lists(st.fixed_dictionaries({"name": NAMES, "image": st.sampled_from(["x:1", "y:2"])}, optional={
-    "env": ENV, "args": st.lists(NAMES, max_size=2), "workingDir": st.sampled_from(["/a", "/b"])}), min_size=1,
+ENV = st.lists(
+    st.fixed_dictionaries({"name": NAMES}, optional={"value": st.sampled_from(["1", "2"])}),
+    max_size=3,
+    unique_by=lambda one: one["name"],
+)
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": NAMES, "image": st.sampled_from(["x:1", "y:2"])},
+        optional={"env": ENV, "args": st.lists(NAMES, max_size=2), "workingDir": st.sampled_from(["/a", "/b"])},
+    ),
+    min_size=1,
     max_size=4,
-    unique_by=lambda one: one["name"])
+    unique_by=lambda one: one["name"],
+)
 LABELS = st.dictionaries(NAMES, NAMES, max_size=3)
 TEMPLATE_SPECS = st.builds(
-    lambda containers, selector, labels: {"metadata": {"labels": labels},
-                                          "spec": {"containers": containers, "nodeSelector": selector}},
-    CONTAINERS, LABELS, LABELS)
+    lambda containers, selector, labels: {
+        "metadata": {"labels": labels},
+        "spec": {"containers": containers, "nodeSelector": selector},
+    },
+    CONTAINERS,
+    LABELS,
+    LABELS,
+)
 MERGE_KEYS = {"containers": "name", "env": "name", "tolerations": None}
 
 
@@ -124,8 +149,11 @@ def differ(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
             known = {item[merge_key]: item for item in old[key]}
             wanted = {item[merge_key] for item in value}
             patch[f"$setElementOrder/{key}"] = [{merge_key: item[merge_key]} for item in value]
-            patch[key] = [{merge_key: item[merge_key], **differ(known.get(item[merge_key], {}), item)}
-                          for item in value if known.get(item[merge_key]) != item]
+            patch[key] = [
+                {merge_key: item[merge_key], **differ(known.get(item[merge_key], {}), item)}
+                for item in value
+                if known.get(item[merge_key]) != item
+            ]
             patch[key] += [{merge_key: name, "$patch": "delete"} for name in known if name not in wanted]
         else:
             patch[key] = value
@@ -144,17 +172,23 @@ def test_strategic_patches_make_one_state_of_another(wire: Wire) -> None:
         assert answer.json["template"] == new
         again = wire.send("PATCH", f"{TEMPLATES}/one", patch, STRATEGIC)
         assert again.json == answer.json
+
     attempt()
 
 
 def test_strategic_patches_leave_alone_what_others_have_added(wire: Wire) -> None:
     """The three-way merge: what is in neither of the configurations survives."""
+
     @laws
     @given(TEMPLATE_SPECS, TEMPLATE_SPECS)
     def attempt(last: Any, now: Any) -> None:
         wire.put(TEMPLATES, make_template("live", last))
-        injected = {"template": {"metadata": {"labels": {"injected": "yes"}},
-                                 "spec": {"containers": [{"name": "injected", "image": "z"}]}}}
+        injected = {
+            "template": {
+                "metadata": {"labels": {"injected": "yes"}},
+                "spec": {"containers": [{"name": "injected", "image": "z"}]},
+            }
+        }
         assert wire.send("PATCH", f"{TEMPLATES}/live", injected, STRATEGIC).status == 200
         answer = wire.send("PATCH", f"{TEMPLATES}/live", {"template": differ(last, now)}, STRATEGIC)
         assert answer.status == 200, answer
@@ -166,6 +200,7 @@ def test_strategic_patches_leave_alone_what_others_have_added(wire: Wire) -> Non
             actual = template["spec"]["containers"][names.index(wanted["name"])]
             filled = {key: value for key, value in wanted.items() if value}  # what is empty is left out
             assert {key: value for key, value in actual.items() if key in wanted} == filled
+
     attempt()
 
 
@@ -182,4 +217,5 @@ def test_strategic_patches_without_lists_are_merge_patches(wire: Wire) -> None:
             assert answer.status == 200
             results.append(answer.json.get("data", {}))
         assert results[0] == results[1] == json_merge_patch.merge(json.loads(json.dumps(data)), patch)
+
     attempt()

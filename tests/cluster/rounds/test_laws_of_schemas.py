@@ -1,6 +1,7 @@
 """
 Structural schemas of custom resources against the library ``jsonschema``, and simple models of pruning and defaults.
 """
+
 from __future__ import annotations
 
 import copy
@@ -24,41 +25,57 @@ STRINGS = st.sampled_from(["", "x", "xyz", "5", "\u00e4\u00e4"])
 INTEGERS = st.integers(-5, 5)
 
 
-_STRING = st.fixed_dictionaries({"type": st.just("string")}, optional={
-    "minLength": st.integers(0, 2), "maxLength": st.integers(1, 3), "pattern": st.sampled_from(["^x", "[0-9]$"])})
+_STRING = st.fixed_dictionaries(
+    {"type": st.just("string")},
+    optional={
+        "minLength": st.integers(0, 2),
+        "maxLength": st.integers(1, 3),
+        "pattern": st.sampled_from(["^x", "[0-9]$"]),
+    },
+)
 _ENUM = st.builds(lambda values: {"type": "string", "enum": values}, st.lists(STRINGS, min_size=1, unique=True))
-_INTEGER = st.fixed_dictionaries({"type": st.just("integer")}, optional={
-    "minimum": st.integers(-3, 1), "maximum": st.integers(0, 3), "multipleOf": st.sampled_from([1, 2, 3])})
+_INTEGER = st.fixed_dictionaries(
+    {"type": st.just("integer")},
+    optional={"minimum": st.integers(-3, 1), "maximum": st.integers(0, 3), "multipleOf": st.sampled_from([1, 2, 3])},
+)
 _EXCLUSIVE = st.builds(lambda low: {"type": "number", "minimum": low, "exclusiveMinimum": True}, INTEGERS)
 _NOT = st.builds(lambda value: {"type": "integer", "not": {"enum": [value]}}, INTEGERS)
-_ANY_OF = st.builds(lambda one, two: {"type": "integer", "anyOf": [{"minimum": one}, {"maximum": two}]}, INTEGERS,
-                    INTEGERS)
-_ONE_OF = st.builds(lambda one, two: {"type": "integer", "oneOf": [{"minimum": one}, {"maximum": two}]}, INTEGERS,
-                    INTEGERS)
-_ALL_OF = st.builds(lambda one, two: {"type": "integer", "allOf": [{"minimum": one}, {"maximum": two}]}, INTEGERS,
-                    INTEGERS)
+_ANY_OF = st.builds(
+    lambda one, two: {"type": "integer", "anyOf": [{"minimum": one}, {"maximum": two}]}, INTEGERS, INTEGERS
+)
+_ONE_OF = st.builds(
+    lambda one, two: {"type": "integer", "oneOf": [{"minimum": one}, {"maximum": two}]}, INTEGERS, INTEGERS
+)
+_ALL_OF = st.builds(
+    lambda one, two: {"type": "integer", "allOf": [{"minimum": one}, {"maximum": two}]}, INTEGERS, INTEGERS
+)
 LEAVES = st.one_of(_STRING, _ENUM, _INTEGER, _EXCLUSIVE, _NOT, _ANY_OF, _ONE_OF, _ALL_OF, st.just({"type": "boolean"}))
 
 
 def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries(
         {"type": st.just("object"), "properties": st.dictionaries(KEYS, inner, min_size=1, max_size=3)},
-        optional={"required": st.lists(KEYS, min_size=1, max_size=2, unique=True)})
+        optional={"required": st.lists(KEYS, min_size=1, max_size=2, unique=True)},
+    )
 
 
 def _extend(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         _objects(inner),
         st.builds(lambda items: {"type": "object", "additionalProperties": items}, inner),
-        st.fixed_dictionaries({"type": st.just("array"), "items": inner}, optional={
-            "minItems": st.integers(0, 1), "maxItems": st.integers(1, 2)}))
+        st.fixed_dictionaries(
+            {"type": st.just("array"), "items": inner},
+            optional={"minItems": st.integers(0, 1), "maxItems": st.integers(1, 2)},
+        ),
+    )
 
 
 SCHEMAS = _objects(st.recursive(LEAVES, _extend, max_leaves=6))
 VALUES = st.recursive(
     st.booleans() | INTEGERS | st.just(0.5) | STRINGS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4),
-    max_leaves=8)
+    max_leaves=8,
+)
 
 
 @st.composite
@@ -122,18 +139,37 @@ class Kind:
         self._wire = wire
         self._name = f"kind{next(numbers)}s"
         self._path = f"/apis/{GROUP}/v1/namespaces/default/{self._name}"
-        answer = wire.send("POST", CRDS, {
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{self._name}.{GROUP}"},
-            "spec": {"group": GROUP, "scope": "Namespaced", "names": {"plural": self._name, "kind": self._name.title()},
-                     "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {
-                         "type": "object", "properties": {"spec": schema}}}}]}})
+        answer = wire.send(
+            "POST",
+            CRDS,
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {"name": f"{self._name}.{GROUP}"},
+                "spec": {
+                    "group": GROUP,
+                    "scope": "Namespaced",
+                    "names": {"plural": self._name, "kind": self._name.title()},
+                    "versions": [
+                        {
+                            "name": "v1",
+                            "served": True,
+                            "storage": True,
+                            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
+                        }
+                    ],
+                },
+            },
+        )
         self.made = answer.status == 201
         assert answer.status in (201, 422), answer
 
     def create(self, spec: Any) -> tuple[int, Any]:
-        answer = self._wire.send("POST", self._path, {
-            "apiVersion": f"{GROUP}/v1", "kind": self._name.title(), "metadata": {"generateName": "x-"}, "spec": spec})
+        answer = self._wire.send(
+            "POST",
+            self._path,
+            {"apiVersion": f"{GROUP}/v1", "kind": self._name.title(), "metadata": {"generateName": "x-"}, "spec": spec},
+        )
         return answer.status, answer.json
 
     def replace(self, obj: Any) -> tuple[int, Any]:
@@ -166,11 +202,13 @@ def check(wire: Wire, schema: dict[str, Any], specs: list[Any]) -> None:
 
 def test_validation_and_pruning(wire: Wire) -> None:
     @laws
-    @given(SCHEMAS.flatmap(lambda schema: st.tuples(st.just(schema),
-                                                    st.lists(fitting(schema), min_size=3, max_size=8))))
+    @given(
+        SCHEMAS.flatmap(lambda schema: st.tuples(st.just(schema), st.lists(fitting(schema), min_size=3, max_size=8)))
+    )
     def attempt(drawn: tuple[dict[str, Any], list[Any]]) -> None:
         schema, specs = drawn
         check(wire, schema, specs)
+
     attempt()
 
 
@@ -194,11 +232,15 @@ def defaulted(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
 
 def test_defaults(wire: Wire) -> None:
     @laws
-    @given(SCHEMAS.flatmap(defaulted).flatmap(
-        lambda schema: st.tuples(st.just(schema), st.lists(fitting(schema), min_size=2, max_size=5))))
+    @given(
+        SCHEMAS.flatmap(defaulted).flatmap(
+            lambda schema: st.tuples(st.just(schema), st.lists(fitting(schema), min_size=2, max_size=5))
+        )
+    )
     def attempt(drawn: tuple[dict[str, Any], list[Any]]) -> None:
         schema, specs = drawn
         check(wire, schema, [{}, *specs])
+
     attempt()
 
 
@@ -210,4 +252,5 @@ def test_definitions_with_wrong_defaults_are_refused(wire: Wire) -> None:
         assert kind.made is is_valid(default, leaf), (leaf, default)
         if kind.made:
             kind.remove()
+
     attempt()

@@ -1,4 +1,5 @@
 """Label and field selectors against a model that is as simple as the documentation."""
+
 from __future__ import annotations
 
 import itertools
@@ -26,8 +27,11 @@ def make_all() -> dict[str, dict[str, Any]]:
     """Make widgets with all kinds of labels and colors."""
     objects = {}
     for index, (color, app, tier) in enumerate(itertools.product(COLORS, (None, *VALUES[:3]), (None, "x", "5", "7"))):
-        labels = {key: value for key, value in (("app", app), ("example.com/tier", tier), ("n", str(index % 10)))
-                  if value is not None}
+        labels = {
+            key: value
+            for key, value in (("app", app), ("example.com/tier", tier), ("n", str(index % 10)))
+            if value is not None
+        }
         if index % 7 == 0:
             labels["in"] = "notin"
         objects[f"w{index}"] = make_widget(f"w{index}", labels=labels, **({"color": color} if color else {}))
@@ -94,9 +98,13 @@ def test_label_selectors(wire: Wire) -> None:
     @given(st.lists(requirements(), min_size=1, max_size=3), st.sampled_from([",", ", "]))
     def attempt(drawn: list[tuple[Requirement, str]], comma: str) -> None:
         text = comma.join(text for _, text in drawn)
-        expected = {name for name, obj in OBJECTS.items()
-                    if all(fits(requirement, obj["metadata"].get("labels", {})) for requirement, _ in drawn)}
+        expected = {
+            name
+            for name, obj in OBJECTS.items()
+            if all(fits(requirement, obj["metadata"].get("labels", {})) for requirement, _ in drawn)
+        }
         assert select(wire, "labelSelector", text) == expected
+
     attempt()
 
 
@@ -107,24 +115,35 @@ def test_label_selectors_divide_everything_in_two(wire: Wire) -> None:
         assert select(wire, "labelSelector", f"{one},{other}") == set()
 
 
-FIELDS = {"metadata.name": ["w0", "w5", "w63", "nosuch"], "metadata.namespace": ["default", "other"],
-          "spec.color": ["red", "blue", "pink", ""]}
+FIELDS = {
+    "metadata.name": ["w0", "w5", "w63", "nosuch"],
+    "metadata.namespace": ["default", "other"],
+    "spec.color": ["red", "blue", "pink", ""],
+}
 
 
 def test_field_selectors(wire: Wire) -> None:
     terms = st.sampled_from(sorted(FIELDS)).flatmap(
-        lambda field: st.tuples(st.just(field), st.sampled_from(["=", "==", "!="]), st.sampled_from(FIELDS[field])))
+        lambda field: st.tuples(st.just(field), st.sampled_from(["=", "==", "!="]), st.sampled_from(FIELDS[field]))
+    )
 
     def value_of(name: str, field: str) -> str:
-        return {"metadata.name": name, "metadata.namespace": "default",
-                "spec.color": str(OBJECTS[name]["spec"].get("color", ""))}[field]
+        return {
+            "metadata.name": name,
+            "metadata.namespace": "default",
+            "spec.color": str(OBJECTS[name]["spec"].get("color", "")),
+        }[field]
 
     @laws
     @given(st.lists(terms, min_size=1, max_size=3))
     def attempt(drawn: list[tuple[str, str, str]]) -> None:
-        expected = {name for name in OBJECTS if all((value_of(name, field) == value) is (operator != "!=")
-                                                    for field, operator, value in drawn)}
+        expected = {
+            name
+            for name in OBJECTS
+            if all((value_of(name, field) == value) is (operator != "!=") for field, operator, value in drawn)
+        }
         assert select(wire, "fieldSelector", ",".join("".join(term) for term in drawn)) == expected
+
     attempt()
 
 

@@ -1,6 +1,7 @@
 """
 Requests that are malformed as HTTP, too large, or never finished: whatever comes, the server is as good as before.
 """
+
 from __future__ import annotations
 
 import random
@@ -17,10 +18,12 @@ pytestmark = pytest.mark.usefixtures("objects")
 
 def test_huge_bodies(wire: Wire) -> None:
     huge = b'{"a":"' + b"x" * (3 * 1024 * 1024 + 1) + b'"}'
-    for method, target, content_type in (("POST", CONFIG_MAPS, "application/json"),
-                                         ("PUT", f"{CONFIG_MAPS}/one", "application/json"),
-                                         ("PATCH", f"{widgets.PATH}/one", MERGE),
-                                         ("DELETE", f"{CONFIG_MAPS}/one", "application/json")):
+    for method, target, content_type in (
+        ("POST", CONFIG_MAPS, "application/json"),
+        ("PUT", f"{CONFIG_MAPS}/one", "application/json"),
+        ("PATCH", f"{widgets.PATH}/one", MERGE),
+        ("DELETE", f"{CONFIG_MAPS}/one", "application/json"),
+    ):
         answer = wire.request(method, target, huge, content_type)
         assert answer.status == 413, answer
         assert answer.json["reason"] == "RequestEntityTooLarge"
@@ -33,12 +36,23 @@ def test_huge_bodies(wire: Wire) -> None:
     assert chunked is None or chunked.status == 413
 
 
-@pytest.mark.parametrize("data", [
-    b"zz\r\n{}\r\n0\r\n\r\n", b"-5\r\n{}\r\n0\r\n\r\n", b"2\r\n{}}\r\n0\r\n\r\n",
-    b"ffffffffffffffffffff\r\n{}\r\n0\r\n\r\n",
-    b"\r\n\r\n", b"2\r\n{}", b"2 ; x\r\n{}\r\n0\r\n\r\n", b"0x2\r\n{}\r\n0\r\n\r\n", b"2\n{}\n0\n\n", b"2\r\n{}\r\n",
-    b"0\r\nTrailer: x\r\n\r\n", b"",
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"zz\r\n{}\r\n0\r\n\r\n",
+        b"-5\r\n{}\r\n0\r\n\r\n",
+        b"2\r\n{}}\r\n0\r\n\r\n",
+        b"ffffffffffffffffffff\r\n{}\r\n0\r\n\r\n",
+        b"\r\n\r\n",
+        b"2\r\n{}",
+        b"2 ; x\r\n{}\r\n0\r\n\r\n",
+        b"0x2\r\n{}\r\n0\r\n\r\n",
+        b"2\n{}\n0\n\n",
+        b"2\r\n{}\r\n",
+        b"0\r\nTrailer: x\r\n\r\n",
+        b"",
+    ],
+)
 def test_broken_chunks(data: bytes, wire: Wire) -> None:
     head = wire.head("POST", CONFIG_MAPS, {"Content-Type": "application/json", "Transfer-Encoding": "chunked"})
     answer = wire.exchange(head + data, half_closed=True)
@@ -47,16 +61,26 @@ def test_broken_chunks(data: bytes, wire: Wire) -> None:
     check_alive(wire)
 
 
-@pytest.mark.parametrize("headers", [
-    {"Content-Length": "-1"}, {"Content-Length": "x"}, {"Content-Length": "5, 6"},
-    {"Content-Length": "99999999999999999999"},
-    {"Transfer-Encoding": "nosuch"}, {"Transfer-Encoding": "chunked, chunked"},
-    {"Content-Encoding": "nosuch", "Content-Length": "0"},
-    {"Content-Length": "2", "Transfer-Encoding": "chunked"}, {"Content-Encoding": "gzip", "Content-Length": "2"},
-    {"Expect": "nosuch", "Content-Length": "2"},
-    {"Upgrade": "websocket", "Connection": "Upgrade", "Content-Length": "2"},
-    {"X" * 9000: "x"}, {"X-Long": "x" * 20_000}, {"X-Null": "a\x00b"}, {"bad header": "x"},
-])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Length": "-1"},
+        {"Content-Length": "x"},
+        {"Content-Length": "5, 6"},
+        {"Content-Length": "99999999999999999999"},
+        {"Transfer-Encoding": "nosuch"},
+        {"Transfer-Encoding": "chunked, chunked"},
+        {"Content-Encoding": "nosuch", "Content-Length": "0"},
+        {"Content-Length": "2", "Transfer-Encoding": "chunked"},
+        {"Content-Encoding": "gzip", "Content-Length": "2"},
+        {"Expect": "nosuch", "Content-Length": "2"},
+        {"Upgrade": "websocket", "Connection": "Upgrade", "Content-Length": "2"},
+        {"X" * 9000: "x"},
+        {"X-Long": "x" * 20_000},
+        {"X-Null": "a\x00b"},
+        {"bad header": "x"},
+    ],
+)
 def test_broken_headers(headers: dict[str, str], wire: Wire) -> None:
     answer = wire.exchange(wire.head("POST", CONFIG_MAPS, headers) + b"{}", half_closed=True)
     assert answer is None or 400 <= answer.status < 500, answer
@@ -65,8 +89,9 @@ def test_broken_headers(headers: dict[str, str], wire: Wire) -> None:
 
 def test_connections_broken_anywhere(wire: Wire) -> None:
     body = encode(make_config_map("two"))
-    request = wire.head("POST", CONFIG_MAPS,
-                        {"Content-Type": "application/json", "Content-Length": str(len(body))}) + body
+    request = (
+        wire.head("POST", CONFIG_MAPS, {"Content-Type": "application/json", "Content-Length": str(len(body))}) + body
+    )
     watch = wire.head("GET", f"{CONFIG_MAPS}?watch=1")
     for size in range(0, len(request), 7):
         wire.abandon(request[:size])
@@ -78,8 +103,9 @@ def test_connections_broken_anywhere(wire: Wire) -> None:
 
 def test_spoiled_bytes_on_the_wire(wire: Wire) -> None:
     body = encode(make_config_map("two"))
-    request = wire.head("POST", CONFIG_MAPS,
-                        {"Content-Type": "application/json", "Content-Length": str(len(body))}) + body
+    request = (
+        wire.head("POST", CONFIG_MAPS, {"Content-Type": "application/json", "Content-Length": str(len(body))}) + body
+    )
     rnd = random.Random(0)
     for _ in range(150):
         answer = wire.exchange(mutate(request, rnd), half_closed=True)

@@ -3,6 +3,7 @@ The real ``kubectl`` and ``helm`` go through everything they can do with a clust
 
 Each script has its own cluster and goes separately, so that they can be run in parallel.
 """
+
 from __future__ import annotations
 
 import pathlib
@@ -35,9 +36,23 @@ from tests.cluster.rounds.scripts import Console
 from tests.downloads import get_helm
 
 MANIFESTS = pathlib.Path(__file__).parent / "manifests"
-SCRIPTS = [script_access, script_applying, script_certificates, script_changing, script_creating, script_customs,
-           script_debugging, script_deleting, script_discovery, script_getting, script_histories, script_kinds,
-           script_migrating, script_settings, script_workloads]
+SCRIPTS = [
+    script_access,
+    script_applying,
+    script_certificates,
+    script_changing,
+    script_creating,
+    script_customs,
+    script_debugging,
+    script_deleting,
+    script_discovery,
+    script_getting,
+    script_histories,
+    script_kinds,
+    script_migrating,
+    script_settings,
+    script_workloads,
+]
 
 
 @pytest.mark.timeout(300)

@@ -5,6 +5,7 @@ the changes of an object come in their order, the versions grow, and everybody e
 The environment variable ``KOPF_TEST_EVENTS`` says how many changes are made, 8,000 by default. How often the watchers
 reconnect and how far they go back, depends on it.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -47,7 +48,7 @@ SEED = 1
 async def test_nothing_is_lost_or_repeated_or_reordered() -> None:
     # Bookmarks are much more frequent than usual, so that there are many versions in them to go on from.
     async with (
-        LocalCluster(bare=True, seed=SEED, history=2 ** 28, bookmark_interval=0.01) as cluster,
+        LocalCluster(bare=True, seed=SEED, history=2**28, bookmark_interval=0.01) as cluster,
         _connect(cluster) as session,
     ):
         cluster.apply(DEFINITION)
@@ -56,10 +57,13 @@ async def test_nothing_is_lost_or_repeated_or_reordered() -> None:
         diligent = Watcher(session, _randomizer("diligent"), start, allowWatchBookmarks="true")
         forgetful = ForgetfulWatcher(session, _randomizer("forgetful"), start)
         by_label = ForgetfulWatcher(session, _randomizer("label"), start, labelSelector="lane=red")
-        by_field = Watcher(session, _randomizer("field"), start, fieldSelector="spec.lane!=red",
-                           allowWatchBookmarks="true")
-        stateful = [ListingWatcher(session, _randomizer("listing")),
-                    StreamingWatcher(session, _randomizer("streaming"))]
+        by_field = Watcher(
+            session, _randomizer("field"), start, fieldSelector="spec.lane!=red", allowWatchBookmarks="true"
+        )
+        stateful = [
+            ListingWatcher(session, _randomizer("listing")),
+            StreamingWatcher(session, _randomizer("streaming")),
+        ]
         watchers: list[Watcher] = [diligent, forgetful, by_label, by_field, *stateful]
         async with asyncio.TaskGroup() as group:
             for watcher in watchers:
@@ -77,8 +81,13 @@ async def test_nothing_is_lost_or_repeated_or_reordered() -> None:
     assert forgetful.log == truth
     assert by_label.log == list(_select(truth, lambda lane: lane == "red"))
     assert by_field.log == list(_select(truth, lambda lane: lane != "red"))
-    _check_states(truth, [State(final.version, {k: v for k, v in final.objects.items() if k != LAST}),
-                          *(state for watcher in stateful for state in watcher.states)])
+    _check_states(
+        truth,
+        [
+            State(final.version, {k: v for k, v in final.objects.items() if k != LAST}),
+            *(state for watcher in stateful for state in watcher.states),
+        ],
+    )
     if EVENTS >= 8_000:  # it has tested what it is for; with less events, that is a matter of luck
         assert min(watcher.connections for watcher in watchers) > EVENTS / 10_000
         assert min(forgetful.repeated, by_label.repeated) > EVENTS / 100
@@ -89,7 +98,7 @@ async def test_nothing_is_lost_or_repeated_or_reordered() -> None:
 @pytest.mark.timeout(300)
 async def test_those_who_are_late_see_the_same() -> None:
     """The server remembers little, and tells so: then all begins anew with a list, and leads to the same states."""
-    async with LocalCluster(bare=True, seed=SEED, history=2 ** 19) as cluster, _connect(cluster) as session:
+    async with LocalCluster(bare=True, seed=SEED, history=2**19) as cluster, _connect(cluster) as session:
         cluster.apply(DEFINITION)
         start = (await list_state(session)).version
         truth = Watcher(session, random.Random(), start)
@@ -111,8 +120,11 @@ async def test_those_who_are_late_see_the_same() -> None:
 def _connect(cluster: LocalCluster) -> aiohttp.ClientSession:
     context = ssl.create_default_context(cadata=cluster.ca_data.decode())
     return aiohttp.ClientSession(
-        cluster.url, connector=aiohttp.TCPConnector(ssl=context, limit=0), timeout=aiohttp.ClientTimeout(total=None),
-        headers={"Authorization": f"Bearer {cluster.token}"})
+        cluster.url,
+        connector=aiohttp.TCPConnector(ssl=context, limit=0),
+        timeout=aiohttp.ClientTimeout(total=None),
+        headers={"Authorization": f"Bearer {cluster.token}"},
+    )
 
 
 def _randomizer(name: str) -> random.Random:
@@ -128,8 +140,10 @@ def _check_facts(truth: Sequence[Event], facts: dict[str, list[Fact]]) -> None:
         seen[event.name].append(event)
     assert seen.keys() == facts.keys()
     for name, events in seen.items():
-        assert [Fact(event.type, event.n, event.lane, fact.version and event.version)
-                for event, fact in zip(events, facts[name], strict=True)] == facts[name]
+        assert [
+            Fact(event.type, event.n, event.lane, fact.version and event.version)
+            for event, fact in zip(events, facts[name], strict=True)
+        ] == facts[name]
 
 
 def _select(truth: Iterable[Event], accepts: Callable[[str], bool]) -> Iterator[Event]:

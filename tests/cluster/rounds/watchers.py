@@ -3,6 +3,7 @@ Watchers that break their connections at random and go on, each in its own way, 
 
 All of them end when they see the object that is written after all others.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -79,7 +80,7 @@ async def list_state(session: aiohttp.ClientSession, limit: int = 0) -> State:
         if not page.metadata.token:
             break
         params["continue"] = page.metadata.token
-    version, = versions  # all pages show the same moment
+    (version,) = versions  # all pages show the same moment
     return State(int(version), objects)
 
 
@@ -161,7 +162,6 @@ class Watcher:
 
 class ForgetfulWatcher(Watcher):
     """Goes on from any of the versions that it has seen, and must see the same again from there on."""
-
 
     def __init__(self, session: aiohttp.ClientSession, rnd: random.Random, version: int, **params: str) -> None:
         super().__init__(session, rnd, version, **params)
@@ -258,8 +258,9 @@ class StreamingWatcher(ReconstructingWatcher):
     """Begins with the state in the stream itself, with a bookmark in its end."""
 
     def __init__(self, session: aiohttp.ClientSession, rnd: random.Random) -> None:
-        super().__init__(session, rnd, sendInitialEvents="true", allowWatchBookmarks="true",
-                         resourceVersionMatch="NotOlderThan")
+        super().__init__(
+            session, rnd, sendInitialEvents="true", allowWatchBookmarks="true", resourceVersionMatch="NotOlderThan"
+        )
         self._listing = True
 
     async def _begin(self) -> None:

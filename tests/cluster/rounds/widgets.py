@@ -1,6 +1,7 @@
 """
 A custom resource for the rounds of the client libraries: with a schema, defaults, a status, and a scale.
 """
+
 from __future__ import annotations
 
 from typing import Any
@@ -21,15 +22,23 @@ _SPEC = {
 _STATUS = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 DEFINITION: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
     "metadata": {"name": f"{PLURAL}.{GROUP}"},
     "spec": {
-        "group": GROUP, "scope": "Namespaced", "names": {"plural": PLURAL, "singular": "widget", "kind": KIND},
-        "versions": [{
-            "name": VERSION, "served": True, "storage": True, "subresources": {"status": {}},
-            "selectableFields": [{"jsonPath": ".spec.color"}],
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _SPEC, "status": _STATUS}}},
-        }],
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": PLURAL, "singular": "widget", "kind": KIND},
+        "versions": [
+            {
+                "name": VERSION,
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "selectableFields": [{"jsonPath": ".spec.color"}],
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _SPEC, "status": _STATUS}}},
+            }
+        ],
     },
 }
 
@@ -45,23 +54,37 @@ def make_config_map(name: str, **data: str) -> dict[str, Any]:
 
 def make_deployment(name: str, *containers: str) -> dict[str, Any]:
     return {
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
         "spec": {
             "selector": {"matchLabels": {"app": name}},
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {
-                "containers": [{"name": container, "image": f"{container}:1"} for container in containers]}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": container, "image": f"{container}:1"} for container in containers]},
+            },
         },
     }
 
 
 FREE_PATH = f"/apis/{API_VERSION}/namespaces/default/things"
 FREE_DEFINITION: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
     "metadata": {"name": f"things.{GROUP}"},
-    "spec": {"group": GROUP, "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"}, "versions": [{
-        "name": VERSION, "served": True, "storage": True,
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _STATUS}}},
-    }]},
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing"},
+        "versions": [
+            {
+                "name": VERSION,
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": _STATUS}}},
+            }
+        ],
+    },
 }
 """A resource with anything in its spec."""
 

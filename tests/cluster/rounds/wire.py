@@ -1,6 +1,7 @@
 """
 Bytes over TLS: whatever is to be sent is sent as it is, and the answers are taken apart with no mercy.
 """
+
 from __future__ import annotations
 
 import json
@@ -39,7 +40,10 @@ class Wire:
         return self
 
     def __exit__(
-            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None,
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -49,8 +53,12 @@ class Wire:
         self._socket, self._rest = None, b""
 
     def request(
-            self, method: str, target: str, body: bytes | None = None, content_type: str | None = "application/json",
-            headers: Mapping[str, str] | None = None,
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        content_type: str | None = "application/json",
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a request that is correct as HTTP, with anything in it, and give the answer."""
         if body is not None:

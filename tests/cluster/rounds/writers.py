@@ -4,6 +4,7 @@ Random writers, which remember for every object what must be seen of it, in its 
 Each writer has objects of its own, and does one thing after another, so that the order is known for each object,
 but not between the objects of different writers.
 """
+
 from __future__ import annotations
 
 import collections
@@ -28,13 +29,33 @@ OBJECTS = 25  # of each writer
 BATCH = 50  # requests that are sent at once
 
 DEFINITION: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
     "metadata": {"name": f"{PLURAL}.{GROUP}"},
-    "spec": {"group": GROUP, "scope": "Namespaced", "names": {"plural": PLURAL, "kind": KIND}, "versions": [{
-        "name": "v1", "served": True, "storage": True, "selectableFields": [{"jsonPath": ".spec.lane"}],
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {
-            "n": {"type": "integer"}, "lane": {"type": "string"}}}}}},
-    }]},
+    "spec": {
+        "group": GROUP,
+        "scope": "Namespaced",
+        "names": {"plural": PLURAL, "kind": KIND},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "selectableFields": [{"jsonPath": ".spec.lane"}],
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "properties": {"n": {"type": "integer"}, "lane": {"type": "string"}},
+                            }
+                        },
+                    }
+                },
+            }
+        ],
+    },
 }
 
 
@@ -127,9 +148,11 @@ class Writer:
             patch: Any = {"metadata": {"labels": {"lane": lane}}, "spec": {"n": spec.n, "lane": lane}}
             content_type = MERGE
         else:
-            patch = [{"op": "replace", "path": "/spec/n", "value": spec.n},
-                     {"op": "replace", "path": "/spec/lane", "value": lane},
-                     {"op": "replace", "path": "/metadata/labels/lane", "value": lane}]
+            patch = [
+                {"op": "replace", "path": "/spec/n", "value": spec.n},
+                {"op": "replace", "path": "/spec/lane", "value": lane},
+                {"op": "replace", "path": "/metadata/labels/lane", "value": lane},
+            ]
             content_type = JSON_PATCH
         request = pipeline.encode("PATCH", f"{PATH}/{name}", json.dumps(patch).encode(), content_type)
         return request, [(name, Fact("MODIFIED", spec.n, lane, None))]
@@ -140,6 +163,9 @@ class Writer:
 
 
 def make_counter(name: str, spec: Spec, owner: str) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": KIND,
-            "metadata": {"name": name, "labels": {"lane": spec.lane, "owner": owner}},
-            "spec": {"n": spec.n, "lane": spec.lane}}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": name, "labels": {"lane": spec.lane, "owner": owner}},
+        "spec": {"n": spec.n, "lane": spec.lane},
+    }

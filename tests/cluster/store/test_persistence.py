@@ -45,6 +45,7 @@ def make_record(name: str, revision: int, data: bytes = b"{}") -> Record:
 
 # ------------------------------------------------------------------------------------------ the data directory
 
+
 async def test_objects_are_there_after_a_restart(tmp_path: pathlib.Path) -> None:
     async with LocalCluster(data_dir=tmp_path) as cluster, connect(cluster) as client:
         cluster.apply(make_definition())
@@ -74,8 +75,9 @@ async def test_restored_definitions_owners_and_namespaces_work(tmp_path: pathlib
         parent = await client.create(KEXES, make_kex("parent"))
         owner = {"apiVersion": "example.com/v1", "kind": "Kex", "name": "parent", "uid": parent["metadata"]["uid"]}
         await client.create(CONFIG_MAPS, make_config_map("child", metadata={"ownerReferences": [owner]}))
-        await client.create("/api/v1/namespaces", {
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "held"}})
+        await client.create(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "held"}}
+        )
         held = "/api/v1/namespaces/held/configmaps"
         await client.create(held, make_config_map("holder", metadata={"finalizers": ["a/b"]}))
         await client.delete("/api/v1/namespaces/held")
@@ -156,6 +158,7 @@ async def test_a_killed_server_leaves_a_gap_in_revisions(tmp_path: pathlib.Path)
 
 
 # ------------------------------------------------------------------------------------------ restarts
+
 
 @pytest.mark.parametrize("persistent", [False, True])
 async def test_a_restart_keeps_the_address_and_the_data(tmp_path: pathlib.Path, persistent: bool) -> None:
@@ -273,8 +276,10 @@ async def test_what_is_acknowledged_amid_restarts_is_kept() -> None:
         token = {"Authorization": f"Bearer {cluster.token}"}
         tls, memory = trust(cluster.ca_data), cluster.open_network()
         ways: list[tuple[str, dict[str, str], Callable[[], aiohttp.BaseConnector]]] = [
-            (cluster.url, token, lambda: aiohttp.TCPConnector(ssl=tls)), (url, {}, aiohttp.TCPConnector),
-            (cluster.url, token, memory.make_connector)]
+            (cluster.url, token, lambda: aiohttp.TCPConnector(ssl=tls)),
+            (url, {}, aiohttp.TCPConnector),
+            (cluster.url, token, memory.make_connector),
+        ]
         is_over, codes = asyncio.Event(), collections.Counter[int]()
 
         async def change(number: int) -> None:
@@ -286,8 +291,11 @@ async def test_what_is_acknowledged_amid_restarts_is_kept() -> None:
                 with contextlib.suppress(aiohttp.ClientConnectionError):
                     async with (
                         aiohttp.ClientSession(connector=make_connector(), headers=headers) as session,
-                        session.patch(f"{base}{KEXES}/kex-{number}", json={"spec": {"value": value}},
-                                      headers={"Content-Type": MERGE}) as response,
+                        session.patch(
+                            f"{base}{KEXES}/kex-{number}",
+                            json={"spec": {"value": value}},
+                            headers={"Content-Type": MERGE},
+                        ) as response,
                     ):
                         codes[response.status] += 1
                     assert cluster.get("kex", f"kex-{number}")["spec"] == {"value": value}
@@ -305,7 +313,10 @@ async def test_what_is_acknowledged_amid_restarts_is_kept() -> None:
 
 
 async def ask_later(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext, request: str,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    context: ssl.SSLContext,
+    request: str,
 ) -> bytes:
     """Say hello when the connection is open for long, and send the request; give the first line of the response."""
     try:
@@ -323,8 +334,10 @@ async def test_a_cluster_in_a_loop_is_not_restarted_by_blocking_it(cluster: Loca
 
 # ------------------------------------------------------------------------------------------ tokens and clocks
 
+
 async def test_expired_tokens_are_refused_and_the_kubeconfig_has_a_new_one(
-        cluster: LocalCluster, client: Client) -> None:
+    cluster: LocalCluster, client: Client
+) -> None:
     old = cluster.token
     cluster.faults.expire_token()
     assert (await client.call("GET", CONFIG_MAPS)).status == 401
@@ -349,7 +362,7 @@ async def test_a_moved_clock_is_seen_in_timestamps(cluster: LocalCluster, client
     before = await client.create(CONFIG_MAPS, make_config_map("before"))
     cluster.faults.move_clock(2 * 366 * 24 * 3600)
     after = await client.create(CONFIG_MAPS, make_config_map("after"))
-    applied, = cluster.apply(make_config_map("applied"))
+    (applied,) = cluster.apply(make_config_map("applied"))
     assert year_of(after) == year_of(applied) == year_of(before) + 2
     cluster.faults.move_clock(-2 * 366 * 24 * 3600)
     assert year_of(await client.create(CONFIG_MAPS, make_config_map("again"))) == year_of(before)

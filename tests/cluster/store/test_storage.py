@@ -72,7 +72,10 @@ def test_changes_tell_what_was_before() -> None:
     bucket = store.bucket("things")
     changes = bucket.read(bucket.position(start), 10)
     assert [(change.type, change.previous) for change in changes] == [
-        ("ADDED", None), ("MODIFIED", first), ("DELETED", second)]
+        ("ADDED", None),
+        ("MODIFIED", first),
+        ("DELETED", second),
+    ]
     assert names(bucket.select()) == []
 
 
@@ -193,4 +196,5 @@ def test_replaying_the_log_from_any_revision_gives_the_current_state(steps: list
                 state[change.record.key] = change.record.revision
         assert state == {record.key: record.revision for record in bucket.select()}
         assert [change.record.revision for change in replayed] == sorted(
-            {change.record.revision for change in replayed})
+            {change.record.revision for change in replayed}
+        )

@@ -1,6 +1,7 @@
 """
 The token of the service account in pods, as admission of a real server adds it.
 """
+
 from __future__ import annotations
 
 import re
@@ -32,25 +33,50 @@ async def test_pods_mount_the_token_of_their_account(cluster: LocalCluster) -> N
     spec = cluster.create(make_pod(initContainers=[{"name": "first", "image": "first"}]))["spec"]
     [volume] = spec["volumes"]
     assert re.fullmatch("kube-api-access-[a-z0-9]{5}", volume["name"])
-    assert volume["projected"] == {"defaultMode": 420, "sources": [
-        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
-        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [
-            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}}]}
+    assert volume["projected"] == {
+        "defaultMode": 420,
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+            {
+                "downwardAPI": {
+                    "items": [
+                        {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                    ]
+                }
+            },
+        ],
+    }
     for container in spec["containers"] + spec["initContainers"]:
         assert container["volumeMounts"] == [{"name": volume["name"], "readOnly": True, "mountPath": PATH}]
     changed = cluster.patch("pod", "one", {"metadata": {"labels": {"a": "b"}}})
     assert changed["spec"] == spec
 
 
-@pytest.mark.parametrize(("of_account", "of_pod", "is_mounted"), [
-    (None, False, False), (False, None, False), (False, True, True), (True, False, False), (True, None, True),
-])
+@pytest.mark.parametrize(
+    ("of_account", "of_pod", "is_mounted"),
+    [
+        (None, False, False),
+        (False, None, False),
+        (False, True, True),
+        (True, False, False),
+        (True, None, True),
+    ],
+)
 async def test_it_can_be_declined(
-        cluster: LocalCluster, of_account: bool | None, of_pod: bool | None, is_mounted: bool,
+    cluster: LocalCluster,
+    of_account: bool | None,
+    of_pod: bool | None,
+    is_mounted: bool,
 ) -> None:
-    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mine"},
-                   "automountServiceAccountToken": of_account})
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "mine"},
+            "automountServiceAccountToken": of_account,
+        }
+    )
     spec = cluster.create(make_pod(serviceAccountName="mine", automountServiceAccountToken=of_pod))["spec"]
     assert ("volumes" in spec, "volumeMounts" in spec["containers"][0]) == (is_mounted, is_mounted)
 
@@ -79,7 +105,13 @@ async def test_pods_of_unknown_accounts_have_none(cluster: LocalCluster) -> None
 
 
 async def test_templates_have_none(cluster: LocalCluster) -> None:
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {
-        "selector": {"matchLabels": {"a": "b"}},
-        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [BARE]}}}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [BARE]}},
+        },
+    }
     assert "volumes" not in cluster.create(deployment)["spec"]["template"]["spec"]

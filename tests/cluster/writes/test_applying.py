@@ -18,21 +18,44 @@ from kopf_cluster.writes.fieldsets import FieldSet, path_text
 T1, T2, T3 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"
 
 WITHOUT_SCHEMA = of_schema({"x-kubernetes-preserve-unknown-fields": True}, root=True)
-SCHEMA = of_schema({"type": "object", "properties": {
-    "spec": {"type": "object", "properties": {
-        "replicas": {"type": "integer"},
-        "paused": {"type": "boolean"},
-        "struct": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}},
-        "map": {"type": "object", "additionalProperties": {"type": "string"}},
-        "atom": {"type": "object", "x-kubernetes-map-type": "atomic", "additionalProperties": {"type": "string"}},
-        "list": {"type": "array", "items": {"type": "integer"}},
-        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-        "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-                  "items": {"type": "object", "properties": {
-                      "name": {"type": "string"}, "x": {"type": "integer"}, "y": {"type": "integer"}}}},
-    }},
-    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-}}, root=True)
+SCHEMA = of_schema(
+    {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "replicas": {"type": "integer"},
+                    "paused": {"type": "boolean"},
+                    "struct": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}},
+                    "map": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "atom": {
+                        "type": "object",
+                        "x-kubernetes-map-type": "atomic",
+                        "additionalProperties": {"type": "string"},
+                    },
+                    "list": {"type": "array", "items": {"type": "integer"}},
+                    "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                    "keyed": {
+                        "type": "array",
+                        "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["name"],
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "name": {"type": "string"},
+                                "x": {"type": "integer"},
+                                "y": {"type": "integer"},
+                            },
+                        },
+                    },
+                },
+            },
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    },
+    root=True,
+)
 
 
 def make(spec: Any = None, **metadata: Any) -> dict[str, Any]:
@@ -64,13 +87,20 @@ def refusal(live: Any, spec: Any, manager: str = "me", **kwargs: Any) -> APIStat
 
 # ------------------------------------------------------------------------------------------ applying
 
+
 def test_creation_by_applying() -> None:
     obj = do_apply(None, make({"replicas": 1, "map": {"a": "b"}}, labels={"l": "v"}))
     assert obj["spec"] == {"replicas": 1, "map": {"a": "b"}}
-    assert obj["metadata"]["managedFields"] == [{
-        "manager": "me", "operation": "Apply", "apiVersion": "obs.dev/v1", "time": T1, "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:metadata": {"f:labels": {"f:l": {}}}, "f:spec": {"f:map": {"f:a": {}}, "f:replicas": {}}},
-    }]
+    assert obj["metadata"]["managedFields"] == [
+        {
+            "manager": "me",
+            "operation": "Apply",
+            "apiVersion": "obs.dev/v1",
+            "time": T1,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:metadata": {"f:labels": {"f:l": {}}}, "f:spec": {"f:map": {"f:a": {}}, "f:replicas": {}}},
+        }
+    ]
 
 
 def test_applying_the_same_changes_nothing() -> None:
@@ -87,10 +117,16 @@ def test_the_same_value_is_shared_by_those_who_apply_it() -> None:
 def test_a_conflict_with_one_who_applies() -> None:
     error = refusal(do_apply(None, {"replicas": 1}), {"replicas": 2}, "other")
     assert error.as_object() == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "Conflict", "code": 409,
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "reason": "Conflict",
+        "code": 409,
         "message": 'Apply failed with 1 conflict: conflict with "me": .spec.replicas',
-        "details": {"causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "me"',
-                                "field": ".spec.replicas"}]},
+        "details": {
+            "causes": [{"reason": "FieldManagerConflict", "message": 'conflict with "me"', "field": ".spec.replicas"}]
+        },
     }
 
 
@@ -104,15 +140,17 @@ def test_conflicts_with_several() -> None:
     live = do_apply(live, {"keyed": [{"name": "n", "x": 1}]}, "a")
     live = do_update(live, {**live["spec"], "paused": True}, "b", subresource="scale")
     error = refusal(live, {"replicas": 2, "paused": False, "struct": {"x": 2}, "keyed": [{"name": "n", "x": 2}]})
-    assert error.message == "\n".join([
-        'Apply failed with 4 conflicts: conflicts with "a":',
-        '- .spec.keyed[name="n"].x',
-        'conflicts with "b" using obs.dev/v1:',
-        "- .spec.replicas",
-        "- .spec.struct.x",
-        'conflicts with "b" with subresource "scale" using obs.dev/v1:',
-        "- .spec.paused",
-    ])
+    assert error.message == "\n".join(
+        [
+            'Apply failed with 4 conflicts: conflicts with "a":',
+            '- .spec.keyed[name="n"].x',
+            'conflicts with "b" using obs.dev/v1:',
+            "- .spec.replicas",
+            "- .spec.struct.x",
+            'conflicts with "b" with subresource "scale" using obs.dev/v1:',
+            "- .spec.paused",
+        ]
+    )
     assert error.details is not None
     assert len(error.details["causes"]) == 4
 
@@ -129,17 +167,23 @@ def test_a_manager_who_lost_everything_has_no_entry() -> None:
     assert [entry["manager"] for entry in obj["metadata"]["managedFields"]] == ["other"]
 
 
-@pytest.mark.parametrize(("before", "after", "expected"), [
-    ({"replicas": 1, "paused": True}, {"paused": True}, {"paused": True}),
-    ({"map": {"a": "1", "b": "2"}}, {"map": {"a": "1"}}, {"map": {"a": "1"}}),
-    ({"struct": {"x": 1}, "paused": True}, {"paused": True}, {"paused": True}),
-    ({"set": ["a", "b", "c"]}, {"set": ["a", "c"]}, {"set": ["a", "c"]}),
-    ({"list": [1, 2]}, {"list": [2]}, {"list": [2]}),
-    ({"atom": {"a": "1", "b": "2"}}, {"atom": {"b": "2"}}, {"atom": {"b": "2"}}),
-    ({"keyed": [{"name": "a", "x": 1}, {"name": "b"}]}, {"keyed": [{"name": "b"}]}, {"keyed": [{"name": "b"}]}),
-    ({"keyed": [{"name": "a", "x": 1, "y": 2}]}, {"keyed": [{"name": "a", "y": 2}]},
-     {"keyed": [{"name": "a", "y": 2}]}),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({"replicas": 1, "paused": True}, {"paused": True}, {"paused": True}),
+        ({"map": {"a": "1", "b": "2"}}, {"map": {"a": "1"}}, {"map": {"a": "1"}}),
+        ({"struct": {"x": 1}, "paused": True}, {"paused": True}, {"paused": True}),
+        ({"set": ["a", "b", "c"]}, {"set": ["a", "c"]}, {"set": ["a", "c"]}),
+        ({"list": [1, 2]}, {"list": [2]}, {"list": [2]}),
+        ({"atom": {"a": "1", "b": "2"}}, {"atom": {"b": "2"}}, {"atom": {"b": "2"}}),
+        ({"keyed": [{"name": "a", "x": 1}, {"name": "b"}]}, {"keyed": [{"name": "b"}]}, {"keyed": [{"name": "b"}]}),
+        (
+            {"keyed": [{"name": "a", "x": 1, "y": 2}]},
+            {"keyed": [{"name": "a", "y": 2}]},
+            {"keyed": [{"name": "a", "y": 2}]},
+        ),
+    ],
+)
 def test_what_is_not_applied_anymore_is_removed(before: Any, after: Any, expected: Any) -> None:
     obj = do_apply(do_apply(None, before), after, now=T2)
     assert obj["spec"] == expected
@@ -168,12 +212,15 @@ def test_the_identity_survives_a_configuration_with_nothing_else() -> None:
     assert "spec" not in obj
 
 
-@pytest.mark.parametrize(("live", "applied", "expected"), [
-    (["a", "b"], ["c"], ["a", "b", "c"]),
-    (["a", "b", "c"], ["c", "a"], ["c", "a", "b"]),
-    (["a", "b", "c"], ["a", "x", "c"], ["a", "b", "x", "c"]),
-    ([], ["a"], ["a"]),
-])
+@pytest.mark.parametrize(
+    ("live", "applied", "expected"),
+    [
+        (["a", "b"], ["c"], ["a", "b", "c"]),
+        (["a", "b", "c"], ["c", "a"], ["c", "a", "b"]),
+        (["a", "b", "c"], ["a", "x", "c"], ["a", "b", "x", "c"]),
+        ([], ["a"], ["a"]),
+    ],
+)
 def test_items_of_sets_are_merged_in_order(live: list[str], applied: list[str], expected: list[str]) -> None:
     obj = do_apply(do_update(None, make({"set": live}), "w"), {"set": applied})
     assert obj["spec"]["set"] == expected
@@ -201,15 +248,17 @@ def test_managed_fields_cannot_be_applied() -> None:
 def test_unknown_fields_cannot_be_applied() -> None:
     error = refusal(None, {"nope": 1})
     assert (error.code, error.message) == (
-        500, ("failed to create typed patch object (ns/x; obs.dev/v1, Kind=Kex): "
-              ".spec.nope: field not declared in schema"))
+        500,
+        ("failed to create typed patch object (ns/x; obs.dev/v1, Kind=Kex): .spec.nope: field not declared in schema"),
+    )
 
 
 def test_objects_older_than_their_ownership() -> None:
     live = make({"replicas": 1})
     error = refusal(live, {"replicas": 2})
     assert error.message == (
-        'Apply failed with 1 conflict: conflict with "before-first-apply" using obs.dev/v1: .spec.replicas')
+        'Apply failed with 1 conflict: conflict with "before-first-apply" using obs.dev/v1: .spec.replicas'
+    )
     obj = do_apply(live, {"replicas": 1})
     assert [entry["manager"] for entry in obj["metadata"]["managedFields"]] == ["me", "before-first-apply"]
 
@@ -227,14 +276,21 @@ def test_system_metadata_is_not_applied() -> None:
     live["metadata"] |= {"uid": "u", "creationTimestamp": T1, "resourceVersion": "5", "generation": 3}
     config = make({"replicas": 1}, creationTimestamp=None, uid="u", resourceVersion="4")
     assert apply(live, config, "me", force=False, topology=SCHEMA, now=T2) is None
-    assert do_apply(live, {**config, "spec": {"replicas": 2}})["metadata"].items() >= {
-        "uid": "u", "creationTimestamp": T1, "resourceVersion": "5", "generation": 3}.items()
+    assert (
+        do_apply(live, {**config, "spec": {"replicas": 2}})["metadata"].items()
+        >= {"uid": "u", "creationTimestamp": T1, "resourceVersion": "5", "generation": 3}.items()
+    )
 
 
 def test_subresources_have_entries_of_their_own() -> None:
     live = do_apply(None, {"replicas": 1})
-    obj = do_apply(live, {**make(), "status": {"a": 1}}, now=T2, subresource="status",
-                   reset=FieldSet.from_json({"f:spec": {}, "f:metadata": {}}))
+    obj = do_apply(
+        live,
+        {**make(), "status": {"a": 1}},
+        now=T2,
+        subresource="status",
+        reset=FieldSet.from_json({"f:spec": {}, "f:metadata": {}}),
+    )
     entries = obj["metadata"]["managedFields"]
     assert [entry.get("subresource") for entry in entries] == [None, "status"]
     assert obj["spec"] == {"replicas": 1}
@@ -243,15 +299,27 @@ def test_subresources_have_entries_of_their_own() -> None:
 
 # ------------------------------------------------------------------------------------------ updating
 
+
 def test_creation_owns_all_fields_with_their_containers() -> None:
     obj = do_update(None, make({"replicas": 1, "set": ["a"], "keyed": [{"name": "n"}]}, labels={"l": "v"}))
-    assert obj["metadata"]["managedFields"] == [{
-        "manager": "writer", "operation": "Update", "apiVersion": "obs.dev/v1", "time": T1, "fieldsType": "FieldsV1",
-        "fieldsV1": {
-            "f:metadata": {"f:labels": {".": {}, "f:l": {}}},
-            "f:spec": {".": {}, "f:keyed": {".": {}, 'k:{"name":"n"}': {".": {}, "f:name": {}}},
-                       "f:replicas": {}, "f:set": {".": {}, 'v:"a"': {}}}},
-    }]
+    assert obj["metadata"]["managedFields"] == [
+        {
+            "manager": "writer",
+            "operation": "Update",
+            "apiVersion": "obs.dev/v1",
+            "time": T1,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {
+                "f:metadata": {"f:labels": {".": {}, "f:l": {}}},
+                "f:spec": {
+                    ".": {},
+                    "f:keyed": {".": {}, 'k:{"name":"n"}': {".": {}, "f:name": {}}},
+                    "f:replicas": {},
+                    "f:set": {".": {}, 'v:"a"': {}},
+                },
+            },
+        }
+    ]
 
 
 def test_updates_take_only_what_they_change() -> None:
@@ -331,20 +399,35 @@ def test_there_are_not_too_many_updaters() -> None:
     assert all(("f:spec", "f:map", f"f:k{number:02}") in fields for number in range(15))
 
 
-@pytest.mark.parametrize(("agent", "name"), [
-    ("kubectl/v1.36.0 (linux/amd64) kubernetes/abc", "kubectl"), ("Mozilla", "Mozilla"), ("", ""), ("/x", ""),
-    ("a\x07b/1", "ab"), ("x" * 200, "x" * 128),
-])
+@pytest.mark.parametrize(
+    ("agent", "name"),
+    [
+        ("kubectl/v1.36.0 (linux/amd64) kubernetes/abc", "kubectl"),
+        ("Mozilla", "Mozilla"),
+        ("", ""),
+        ("/x", ""),
+        ("a\x07b/1", "ab"),
+        ("x" * 200, "x" * 128),
+    ],
+)
 def test_managers_without_a_name(agent: str, name: str) -> None:
     assert owners.default_name(agent) == name
 
 
-@pytest.mark.parametrize(("name", "applying", "complaints"), [
-    ("ok", True, []), ("", False, []),
-    ("", True, ["fieldManager: Required value: is required for apply patch"]),
-    ("x" * 129, True, ["fieldManager: Too long: may not be more than 128 bytes"]),
-    ("a\n", False, ['fieldManager: Invalid value: "a\\n": should only contain printable characters (at position 1)']),
-])
+@pytest.mark.parametrize(
+    ("name", "applying", "complaints"),
+    [
+        ("ok", True, []),
+        ("", False, []),
+        ("", True, ["fieldManager: Required value: is required for apply patch"]),
+        ("x" * 129, True, ["fieldManager: Too long: may not be more than 128 bytes"]),
+        (
+            "a\n",
+            False,
+            ['fieldManager: Invalid value: "a\\n": should only contain printable characters (at position 1)'],
+        ),
+    ],
+)
 def test_names_of_managers(name: str, applying: bool, complaints: list[str]) -> None:
     assert [str(error) for error in owners.validate_name(name, applying=applying)] == complaints
 
@@ -361,16 +444,19 @@ def keyed_items(draw: st.DrawFn) -> list[Any]:
     return [{"name": name, **draw(st.fixed_dictionaries({}, optional={"x": NUMBERS, "y": NUMBERS}))} for name in names]
 
 
-SPECS = st.fixed_dictionaries({}, optional={
-    "replicas": NUMBERS,
-    "paused": st.booleans(),
-    "struct": st.fixed_dictionaries({}, optional={"x": NUMBERS, "y": NUMBERS}),
-    "map": st.dictionaries(NAMES, NAMES),
-    "atom": st.dictionaries(NAMES, NAMES),
-    "list": st.lists(NUMBERS, max_size=2),
-    "set": st.lists(NAMES, unique=True),
-    "keyed": keyed_items(),
-})
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "replicas": NUMBERS,
+        "paused": st.booleans(),
+        "struct": st.fixed_dictionaries({}, optional={"x": NUMBERS, "y": NUMBERS}),
+        "map": st.dictionaries(NAMES, NAMES),
+        "atom": st.dictionaries(NAMES, NAMES),
+        "list": st.lists(NUMBERS, max_size=2),
+        "set": st.lists(NAMES, unique=True),
+        "keyed": keyed_items(),
+    },
+)
 STEPS = st.lists(st.tuples(st.sampled_from(["apply", "update"]), st.sampled_from(["p", "q", "r"]), SPECS), max_size=5)
 
 
@@ -382,8 +468,10 @@ def play(steps: list[tuple[str, str, Any]]) -> Any:
 
 
 def all_owned(obj: Any) -> dict[str, FieldSet]:
-    return {f"{entry['manager']}/{entry['operation']}": FieldSet.from_json(entry["fieldsV1"])
-            for entry in obj["metadata"].get("managedFields", [])}
+    return {
+        f"{entry['manager']}/{entry['operation']}": FieldSet.from_json(entry["fieldsV1"])
+        for entry in obj["metadata"].get("managedFields", [])
+    }
 
 
 @given(STEPS, SPECS)
@@ -419,8 +507,12 @@ def test_law_force_is_needed_only_to_take_what_others_own(steps: Any, spec: Any)
     forced = do_apply(live, spec, force=True)
     before, after = all_owned(live), all_owned(forced)
     mine = after.get("me/Apply", FieldSet())
-    taken = [path for name, fields in before.items() for path in (fields & mine).paths()
-             if path not in after.get(name, FieldSet())]
+    taken = [
+        path
+        for name, fields in before.items()
+        for path in (fields & mine).paths()
+        if path not in after.get(name, FieldSet())
+    ]
     if taken:
         error = refusal(live, spec)
         assert error.details is not None
@@ -440,7 +532,7 @@ def test_law_a_field_goes_with_its_last_owner(steps: Any, first: Any, second: An
     wanted = fields_of(make(second), SCHEMA)
     kept = [*others.paths(), *wanted.paths()]
     for path in (fields_of(make(first), SCHEMA) - wanted).paths():
-        assert has(after, path) == any(other[:len(path)] == path for other in kept)
+        assert has(after, path) == any(other[: len(path)] == path for other in kept)
 
 
 @given(STEPS)

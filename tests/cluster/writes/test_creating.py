@@ -10,10 +10,22 @@ from tests.cluster.conftest import CONFIG_MAPS, Client, Obj, Reply, causes, make
 
 
 async def test_the_server_decides_on_its_part_of_metadata(client: Client) -> None:
-    obj = await client.create(CONFIG_MAPS, make_config_map(data={"a": "b"}, metadata={
-        "uid": "mine", "creationTimestamp": "2000-01-01T00:00:00Z", "generation": 99, "selfLink": "/x",
-        "deletionTimestamp": "2000-01-01T00:00:00Z", "managedFields": [], "labels": {}, "annotations": None,
-    }))
+    obj = await client.create(
+        CONFIG_MAPS,
+        make_config_map(
+            data={"a": "b"},
+            metadata={
+                "uid": "mine",
+                "creationTimestamp": "2000-01-01T00:00:00Z",
+                "generation": 99,
+                "selfLink": "/x",
+                "deletionTimestamp": "2000-01-01T00:00:00Z",
+                "managedFields": [],
+                "labels": {},
+                "annotations": None,
+            },
+        ),
+    )
     metadata = obj["metadata"]
     assert obj["apiVersion"] == "v1"
     assert obj["kind"] == "ConfigMap"
@@ -44,8 +56,13 @@ async def test_existing_objects_are_not_created_again(client: Client) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(), expected=409)
     assert reply.body == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 409,
-        "reason": "AlreadyExists", "message": 'configmaps "one" already exists',
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": 409,
+        "reason": "AlreadyExists",
+        "message": 'configmaps "one" already exists',
         "details": {"name": "one", "kind": "configmaps"},
     }
 
@@ -59,27 +76,37 @@ async def test_missing_namespaces_accept_nothing(client: Client) -> None:
 async def test_the_namespace_of_the_url_is_the_namespace(client: Client) -> None:
     obj = make_config_map(metadata={"namespace": "other"})
     reply = await client.call("POST", CONFIG_MAPS, json=obj, expected=400)
-    assert reply.body["message"] == ("the namespace of the provided object does not match the namespace sent on "
-                                     "the request")
+    assert reply.body["message"] == (
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
 
 
-@pytest.mark.parametrize(("metadata", "field", "reason"), [
-    ({"name": ""}, "metadata.name", "FieldValueRequired"),
-    ({"name": "Upper"}, "metadata.name", "FieldValueInvalid"),
-    ({"name": "x" * 254}, "metadata.name", "FieldValueInvalid"),
-    ({"labels": {"a b": "x"}}, "metadata.labels", "FieldValueInvalid"),
-    ({"labels": {"a": "x y"}}, "metadata.labels", "FieldValueInvalid"),
-    ({"labels": {"a": "x" * 64}}, "metadata.labels", "FieldValueInvalid"),
-    ({"annotations": {"a/b/c": "x"}}, "metadata.annotations", "FieldValueInvalid"),
-    ({"annotations": {"example.com/" + "x" * 64: "x"}}, "metadata.annotations", "FieldValueInvalid"),
-    ({"annotations": {"UPPER.com/x": "x", "a:b": ""}}, "metadata.annotations", "FieldValueInvalid"),
-    ({"annotations": {"a": "x" * 256 * 1024}}, "metadata.annotations", "FieldValueTooLong"),
-    ({"finalizers": ["a b"]}, "metadata.finalizers", "FieldValueInvalid"),
-    ({"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "y"}]}, "metadata.ownerReferences[0].uid",
-     "FieldValueInvalid"),
-    ({"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "y", "uid": "z", "controller": True}] * 2},
-     "metadata.ownerReferences", "FieldValueInvalid"),
-])
+@pytest.mark.parametrize(
+    ("metadata", "field", "reason"),
+    [
+        ({"name": ""}, "metadata.name", "FieldValueRequired"),
+        ({"name": "Upper"}, "metadata.name", "FieldValueInvalid"),
+        ({"name": "x" * 254}, "metadata.name", "FieldValueInvalid"),
+        ({"labels": {"a b": "x"}}, "metadata.labels", "FieldValueInvalid"),
+        ({"labels": {"a": "x y"}}, "metadata.labels", "FieldValueInvalid"),
+        ({"labels": {"a": "x" * 64}}, "metadata.labels", "FieldValueInvalid"),
+        ({"annotations": {"a/b/c": "x"}}, "metadata.annotations", "FieldValueInvalid"),
+        ({"annotations": {"example.com/" + "x" * 64: "x"}}, "metadata.annotations", "FieldValueInvalid"),
+        ({"annotations": {"UPPER.com/x": "x", "a:b": ""}}, "metadata.annotations", "FieldValueInvalid"),
+        ({"annotations": {"a": "x" * 256 * 1024}}, "metadata.annotations", "FieldValueTooLong"),
+        ({"finalizers": ["a b"]}, "metadata.finalizers", "FieldValueInvalid"),
+        (
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "y"}]},
+            "metadata.ownerReferences[0].uid",
+            "FieldValueInvalid",
+        ),
+        (
+            {"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "y", "uid": "z", "controller": True}] * 2},
+            "metadata.ownerReferences",
+            "FieldValueInvalid",
+        ),
+    ],
+)
 async def test_wrong_metadata_is_invalid(client: Client, metadata: dict[str, Any], field: str, reason: str) -> None:
     reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(metadata=metadata))
     assert causes(reply) == [(field, reason)]
@@ -90,14 +117,23 @@ async def test_the_size_of_annotations_is_limited_as_in_reality(client: Client) 
     fits = {"a": "x" * (256 * 1024 - 1)}
     await client.create(CONFIG_MAPS, make_config_map(metadata={"annotations": fits}))
     reply = await client.send_patch(f"{CONFIG_MAPS}/one", {"metadata": {"annotations": {"b": "y"}}}, expected=422)
-    assert reply.body["message"] == ('ConfigMap "one" is invalid: metadata.annotations: Too long: '
-                                     "may not be more than 262144 bytes")
+    assert reply.body["message"] == (
+        'ConfigMap "one" is invalid: metadata.annotations: Too long: may not be more than 262144 bytes'
+    )
 
 
-@pytest.mark.parametrize("metadata", [
-    {"labels": {"a": 1}}, {"labels": ["a"]}, {"annotations": {"a": True}}, {"finalizers": "x"}, {"name": 5},
-    {"ownerReferences": ["x"]}, {"generation": "x"},
-])
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"a": 1}},
+        {"labels": ["a"]},
+        {"annotations": {"a": True}},
+        {"finalizers": "x"},
+        {"name": 5},
+        {"ownerReferences": ["x"]},
+        {"generation": "x"},
+    ],
+)
 async def test_metadata_of_wrong_types_is_bad(client: Client, metadata: dict[str, Any]) -> None:
     reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(metadata=metadata), expected=400)
     assert reply.body["reason"] == "BadRequest"
@@ -111,10 +147,13 @@ async def test_several_mistakes_are_told_at_once(client: Client) -> None:
     assert ' is invalid: [metadata.name: Invalid value: "A": ' in reply.body["message"]
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"apiVersion": "v2"}, "the API version in the data (v2) does not match the expected API version (v1)"),
-    ({"kind": "Secret"}, 'Secret in version "v1" cannot be handled as a ConfigMap'),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"apiVersion": "v2"}, "the API version in the data (v2) does not match the expected API version (v1)"),
+        ({"kind": "Secret"}, 'Secret in version "v1" cannot be handled as a ConfigMap'),
+    ],
+)
 async def test_other_kinds_are_bad_requests(client: Client, change: dict[str, Any], message: str) -> None:
     reply = await client.call("POST", CONFIG_MAPS, json={**make_config_map(), **change}, expected=400)
     assert message in reply.body["message"]
@@ -127,8 +166,9 @@ async def test_builtin_kinds_are_known_by_the_url(client: Client, absent: str) -
 
 
 async def test_a_resource_version_cannot_be_created(client: Client) -> None:
-    reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(metadata={"resourceVersion": "1"}),
-                              expected=500)
+    reply = await client.call(
+        "POST", CONFIG_MAPS, json=make_config_map(metadata={"resourceVersion": "1"}), expected=500
+    )
     assert reply.body["message"] == "resourceVersion should not be set on objects to be created"
 
 
@@ -147,8 +187,9 @@ async def test_dry_runs_change_nothing(client: Client) -> None:
 
 async def test_yaml_is_accepted(client: Client) -> None:
     text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: one}, data: {a: b}}"
-    reply = await client.call("POST", CONFIG_MAPS, data=text, headers={"Content-Type": "application/yaml"},
-                              expected=201)
+    reply = await client.call(
+        "POST", CONFIG_MAPS, data=text, headers={"Content-Type": "application/yaml"}, expected=201
+    )
     assert reply.body["data"] == {"a": "b"}
 
 
@@ -184,8 +225,12 @@ async def test_secrets_take_plain_texts(client: Client) -> None:
 
 
 async def test_events_belong_to_the_namespaces_of_their_objects(client: Client) -> None:
-    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"generateName": "kopf-event-"},
-             "involvedObject": {"kind": "Kex", "name": "x", "namespace": "other"}}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": "kopf-event-"},
+        "involvedObject": {"kind": "Kex", "name": "x", "namespace": "other"},
+    }
     reply = await client.call("POST", "/api/v1/namespaces/default/events", json=event)
     assert causes(reply) == [("involvedObject.namespace", "FieldValueInvalid")]
     for namespace in ("default", ""):
@@ -194,10 +239,18 @@ async def test_events_belong_to_the_namespaces_of_their_objects(client: Client) 
 
 
 async def test_events_with_exact_times_have_limits(client: Client) -> None:
-    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "x"}, "message": "x" * 1025,
-             "involvedObject": {"kind": "Kex", "name": "x", "namespace": "default"},
-             "eventTime": "2026-01-01T00:00:00.000000Z", "reportingComponent": "kopf", "reportingInstance": "dev",
-             "action": "Do", "reason": "Why"}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "x"},
+        "message": "x" * 1025,
+        "involvedObject": {"kind": "Kex", "name": "x", "namespace": "default"},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingComponent": "kopf",
+        "reportingInstance": "dev",
+        "action": "Do",
+        "reason": "Why",
+    }
     reply = await client.call("POST", "/api/v1/namespaces/default/events", json=event)
     assert causes(reply) == [("message", "FieldValueInvalid")]
     await client.create("/api/v1/namespaces/default/events", {**event, "message": "x" * 1024})
@@ -208,8 +261,12 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 def make_job(**spec: Any) -> Obj:
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "one"},
-            "spec": {"suspend": True, "template": template, **spec}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "one"},
+        "spec": {"suspend": True, "template": template, **spec},
+    }
 
 
 async def test_jobs_select_their_pods_by_their_uids(client: Client) -> None:
@@ -217,8 +274,11 @@ async def test_jobs_select_their_pods_by_their_uids(client: Client) -> None:
     uid = job["metadata"]["uid"]
     assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     assert job["spec"]["template"]["metadata"]["labels"] == {
-        "batch.kubernetes.io/controller-uid": uid, "controller-uid": uid,
-        "batch.kubernetes.io/job-name": "one", "job-name": "one"}
+        "batch.kubernetes.io/controller-uid": uid,
+        "controller-uid": uid,
+        "batch.kubernetes.io/job-name": "one",
+        "job-name": "one",
+    }
 
 
 async def test_selectors_of_jobs_can_be_managed_by_hand(client: Client) -> None:

@@ -13,7 +13,10 @@ async def test_deleted_objects_are_gone(client: Client, kexes: str) -> None:
     obj = await client.create(kexes, make_kex())
     answer = await client.delete(f"{kexes}/one")
     assert answer == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
         "details": {"name": "one", "group": "example.com", "kind": "kexes", "uid": obj["metadata"]["uid"]},
     }
     assert (await client.call("GET", f"{kexes}/one")).status == 404
@@ -44,7 +47,8 @@ async def test_the_deletion_cannot_be_undone_or_prolonged(client: Client, kexes:
     assert causes(reply) == [("metadata.finalizers", "FieldValueForbidden")]
     assert reply.body["message"] == (
         'Kex.example.com "one" is invalid: metadata.finalizers: Forbidden: no new finalizers can be added if the '
-        'object is being deleted, found new finalizers []string{"x/y"}')
+        'object is being deleted, found new finalizers []string{"x/y"}'
+    )
     kept = await client.patch(f"{kexes}/one", {"metadata": {"deletionTimestamp": None}, "spec": {"a": 1}})
     assert kept["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
 
@@ -66,11 +70,16 @@ async def test_wrong_options_are_bad(client: Client, kexes: str) -> None:
     assert (await client.call("DELETE", f"{kexes}/one?gracePeriodSeconds=0")).status == 200
 
 
-@pytest.mark.parametrize(("options", "why"), [
-    ({"propagationPolicy": "Orphan", "orphanDependents": True},
-     'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set'),
-    ({"dryRun": ["Some"]}, 'dryRun: Unsupported value: ["Some"]: supported values: "All"'),
-])
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {"propagationPolicy": "Orphan", "orphanDependents": True},
+            'propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set',
+        ),
+        ({"dryRun": ["Some"]}, 'dryRun: Unsupported value: ["Some"]: supported values: "All"'),
+    ],
+)
 async def test_options_that_do_not_fit_are_refused(client: Client, options: dict[str, Any], why: str) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     pod = {"metadata": {"name": "one"}, "spec": {"containers": [{"name": "main", "image": "main"}]}}
@@ -78,8 +87,12 @@ async def test_options_that_do_not_fit_are_refused(client: Client, options: dict
     replies = [
         await client.call("DELETE", f"{CONFIG_MAPS}/one", json=options),
         await client.call("DELETE", CONFIG_MAPS, json=options),
-        await client.call("POST", f"{PODS}/one/eviction", json={
-            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "one"}, "deleteOptions": options})]
+        await client.call(
+            "POST",
+            f"{PODS}/one/eviction",
+            json={"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "one"}, "deleteOptions": options},
+        ),
+    ]
     for reply in replies:
         assert (reply.status, reply.body["message"]) == (422, f'DeleteOptions.meta.k8s.io "" is invalid: {why}')
     await client.get(f"{CONFIG_MAPS}/one")

@@ -1,6 +1,7 @@
 """
 What is not known, or is there twice: warned of, refused, or ignored, as the client wants it.
 """
+
 from __future__ import annotations
 
 import json
@@ -24,8 +25,10 @@ from tests.cluster.conftest import (
 )
 
 PODS = "/api/v1/namespaces/default/pods"
-POD: dict[str, Any] = {"metadata": {"name": "p", "alien": 1},
-                       "spec": {"containers": [{"name": "c", "image": "x", "color": "red"}], "alien": 1}}
+POD: dict[str, Any] = {
+    "metadata": {"name": "p", "alien": 1},
+    "spec": {"containers": [{"name": "c", "image": "x", "color": "red"}], "alien": 1},
+}
 UNKNOWN = ['unknown field "metadata.alien"', 'unknown field "spec.containers[0].color"', 'unknown field "spec.alien"']
 
 
@@ -49,8 +52,9 @@ async def test_unknown_fields_of_builtin_kinds_are_ignored_on_demand(client: Cli
 async def test_unknown_fields_of_builtin_kinds_are_refused_on_demand(client: Client) -> None:
     reply = await client.call("POST", f"{PODS}?fieldValidation=Strict", json=POD)
     assert (reply.status, reply.body["reason"]) == (400, "BadRequest")
-    assert reply.body["message"] == ('Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
-                                     + ", ".join(UNKNOWN))
+    assert reply.body["message"] == (
+        'Pod in version "v1" cannot be handled as a Pod: strict decoding error: ' + ", ".join(UNKNOWN)
+    )
     assert (await client.call("GET", f"{PODS}/p")).status == 404
 
 
@@ -65,44 +69,57 @@ async def test_patches_are_to_blame_for_what_they_add(client: Client, content_ty
     assert (reply.status, warnings(reply)) == (200, ['unknown field "alien"'])
 
 
-@pytest.mark.parametrize(("validation", "status", "expected"), [
-    ("Warn", 201, ['duplicate field "data.a"', 'unknown field "alien"']), ("Strict", 400, []), ("Ignore", 201, []),
-])
+@pytest.mark.parametrize(
+    ("validation", "status", "expected"),
+    [
+        ("Warn", 201, ['duplicate field "data.a"', 'unknown field "alien"']),
+        ("Strict", 400, []),
+        ("Ignore", 201, []),
+    ],
+)
 async def test_repeated_fields(client: Client, validation: str, status: int, expected: list[str]) -> None:
     body = '{"metadata": {"name": "one"}, "data": {"a": "1", "a": "2"}, "alien": 1}'
-    reply = await client.call("POST", f"{CONFIG_MAPS}?fieldValidation={validation}", data=body,
-                              headers={"Content-Type": "application/json"})
+    reply = await client.call(
+        "POST", f"{CONFIG_MAPS}?fieldValidation={validation}", data=body, headers={"Content-Type": "application/json"}
+    )
     assert (reply.status, warnings(reply)) == (status, expected)
     if status == 400:
-        assert reply.body["message"].endswith(
-            'strict decoding error: duplicate field "data.a", unknown field "alien"')
+        assert reply.body["message"].endswith('strict decoding error: duplicate field "data.a", unknown field "alien"')
     else:
         assert reply.body["data"] == {"a": "2"}
 
 
 async def test_fields_are_told_in_the_order_of_the_document(client: Client) -> None:
     body = '{"a": 1, "metadata": {"name": "one", "z": 1}, "data": {"b": "1", "b": "2"}, "c": 1, "a": {"x": 1, "x": 2}}'
-    reply = await client.call("POST", f"{CONFIG_MAPS}?fieldValidation=Strict", data=body,
-                              headers={"Content-Type": "application/json"})
-    assert reply.body["message"].endswith('strict decoding error: unknown field "a", unknown field "metadata.z", '
-                                          'duplicate field "data.b", unknown field "c"')
+    reply = await client.call(
+        "POST", f"{CONFIG_MAPS}?fieldValidation=Strict", data=body, headers={"Content-Type": "application/json"}
+    )
+    assert reply.body["message"].endswith(
+        'strict decoding error: unknown field "a", unknown field "metadata.z", '
+        'duplicate field "data.b", unknown field "c"'
+    )
 
 
 async def test_unknown_fields_are_told_in_the_order_of_the_document(client: Client) -> None:
     body = '{"a": 1, "data": {}, "metadata": {"name": "one", "z": 1}, "c": 1}'
     reply = await client.call("POST", CONFIG_MAPS, data=body, headers={"Content-Type": "application/json"})
     assert (reply.status, warnings(reply)) == (
-        201, ['unknown field "a"', 'unknown field "metadata.z"', 'unknown field "c"'])
+        201,
+        ['unknown field "a"', 'unknown field "metadata.z"', 'unknown field "c"'],
+    )
 
 
 async def test_custom_kinds_are_validated_the_same(client: Client, cluster: LocalCluster) -> None:
     cluster.apply(make_definition(spec={"type": "object", "properties": {"size": {"type": "integer"}}}))
     path = "/apis/example.com/v1/namespaces/default/kexes"
     body = '{"apiVersion": "example.com/v1", "kind": "Kex", "metadata": {"name": "x", "y": 1}, "spec": {"color": 1}}'
-    reply = await client.call("POST", f"{path}?fieldValidation=Strict", data=body,
-                              headers={"Content-Type": "application/json"}, expected=400)
-    assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
-                                     'unknown field "metadata.y", unknown field "spec.color"')
+    reply = await client.call(
+        "POST", f"{path}?fieldValidation=Strict", data=body, headers={"Content-Type": "application/json"}, expected=400
+    )
+    assert reply.body["message"] == (
+        'Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
+        'unknown field "metadata.y", unknown field "spec.color"'
+    )
 
 
 # ------------------------------------------------------------------------------------------ YAML
@@ -121,26 +138,43 @@ spec:
 LINES = ['line 8: key "foo" already set in map', 'line 10: key "a" already set in map']
 
 
-@pytest.mark.parametrize(("validation", "status", "expected"), [
-    ("Warn", 201, LINES), ("Strict", 400, []), ("Ignore", 201, []),
-])
+@pytest.mark.parametrize(
+    ("validation", "status", "expected"),
+    [
+        ("Warn", 201, LINES),
+        ("Strict", 400, []),
+        ("Ignore", 201, []),
+    ],
+)
 async def test_repeated_fields_of_applied_configurations(
-        client: Client, kexes: str, validation: str, status: int, expected: list[str],
+    client: Client,
+    kexes: str,
+    validation: str,
+    status: int,
+    expected: list[str],
 ) -> None:
-    reply = await client.call("PATCH", f"{kexes}/one?fieldManager=me&fieldValidation={validation}", data=REPEATED,
-                              headers={"Content-Type": "application/apply-patch+yaml"})
+    reply = await client.call(
+        "PATCH",
+        f"{kexes}/one?fieldManager=me&fieldValidation={validation}",
+        data=REPEATED,
+        headers={"Content-Type": "application/apply-patch+yaml"},
+    )
     assert (reply.status, warnings(reply)) == (status, expected)
     if validation == "Strict":
-        assert reply.body["message"] == ("error strict decoding YAML: error converting YAML to JSON: "
-                                         "yaml: unmarshal errors:\n  " + "\n  ".join(LINES))
+        assert reply.body["message"] == (
+            "error strict decoding YAML: error converting YAML to JSON: "
+            "yaml: unmarshal errors:\n  " + "\n  ".join(LINES)
+        )
         assert reply.body["reason"] == "BadRequest"
 
 
 async def test_repeated_fields_in_yaml(client: Client, kexes: str) -> None:
     headers = {"Content-Type": "application/yaml"}
     reply = await client.call("POST", f"{kexes}?fieldValidation=Strict", data=REPEATED, headers=headers, expected=400)
-    assert reply.body["message"] == ('Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
-                                     "yaml: unmarshal errors:\n  " + "\n  ".join(LINES))
+    assert reply.body["message"] == (
+        'Kex in version "v1" cannot be handled as a Kex: strict decoding error: '
+        "yaml: unmarshal errors:\n  " + "\n  ".join(LINES)
+    )
     reply = await client.call("POST", f"{kexes}?fieldValidation=Warn", data=REPEATED, headers=headers)
     assert (reply.status, warnings(reply)) == (201, LINES)
 
@@ -158,15 +192,27 @@ TABBED = """
 """
 
 
-@pytest.mark.parametrize(("method", "path", "content_type"), [
-    ("PATCH", "/one", "application/apply-patch+yaml"), ("POST", "", "application/yaml"),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "content_type"),
+    [
+        ("PATCH", "/one", "application/apply-patch+yaml"),
+        ("POST", "", "application/yaml"),
+    ],
+)
 async def test_json_can_be_sent_as_yaml_with_tabs(
-        client: Client, kexes: str, method: str, path: str, content_type: str,
+    client: Client,
+    kexes: str,
+    method: str,
+    path: str,
+    content_type: str,
 ) -> None:
     """YAML of its own allows no tabs, but JSON does."""
-    reply = await client.call(method, f"{kexes}{path}?fieldManager=me&fieldValidation=Warn", data=TABBED,
-                              headers={"Content-Type": content_type})
+    reply = await client.call(
+        method,
+        f"{kexes}{path}?fieldManager=me&fieldValidation=Warn",
+        data=TABBED,
+        headers={"Content-Type": content_type},
+    )
     assert (reply.status, reply.body["spec"]) == (201, {"foo": 2})
     assert warnings(reply) == ['line 8: key "foo" already set in map']
 
@@ -183,31 +229,62 @@ FLOW = """
 """
 
 
-@pytest.mark.parametrize(("method", "path", "content_type"), [
-    ("PATCH", "/one", "application/apply-patch+yaml"), ("POST", "", "application/yaml"),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "content_type"),
+    [
+        ("PATCH", "/one", "application/apply-patch+yaml"),
+        ("POST", "", "application/yaml"),
+    ],
+)
 async def test_flows_of_yaml_can_have_tabs(
-        client: Client, kexes: str, method: str, path: str, content_type: str,
+    client: Client,
+    kexes: str,
+    method: str,
+    path: str,
+    content_type: str,
 ) -> None:
-    reply = await client.call(method, f"{kexes}{path}?fieldManager=me", data=FLOW,
-                              headers={"Content-Type": content_type})
+    reply = await client.call(
+        method, f"{kexes}{path}?fieldManager=me", data=FLOW, headers={"Content-Type": content_type}
+    )
     assert (reply.status, reply.body.get("spec")) == (201, {"foo": [1, 2]})
 
 
 @pytest.mark.parametrize("body", ["a: [", "*x", "", "&a [*a]", "? [a]\n: 1", "a: 2000-99-99"])
 async def test_strict_validation_of_broken_yaml(client: Client, kexes: str, body: str) -> None:
     for method, path, kind in (("PATCH", f"{kexes}/one", "apply-patch+yaml"), ("POST", kexes, "yaml")):
-        await client.call(method, f"{path}?fieldManager=me&fieldValidation=Strict", data=body,
-                          headers={"Content-Type": f"application/{kind}"}, expected=400)
+        await client.call(
+            method,
+            f"{path}?fieldManager=me&fieldValidation=Strict",
+            data=body,
+            headers={"Content-Type": f"application/{kind}"},
+            expected=400,
+        )
 
 
 # ------------------------------------------------------------------------------------------ embedded objects
 
-EMBEDDING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {
-    "template": {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {
-        "metadata": {"type": "object", "properties": {"name": {"type": "string"}}}, "spec": {"type": "object"}}},
-    "templates": {"type": "array", "items": {
-        "type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}}}}
+EMBEDDING = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+    "properties": {
+        "template": {
+            "type": "object",
+            "x-kubernetes-embedded-resource": True,
+            "properties": {
+                "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
+                "spec": {"type": "object"},
+            },
+        },
+        "templates": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "x-kubernetes-embedded-resource": True,
+                "x-kubernetes-preserve-unknown-fields": True,
+            },
+        },
+    },
+}
 INNER = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": {"a": "b"}, "alien": 1}}
 
 
@@ -215,9 +292,16 @@ async def test_unknown_fields_of_embedded_metadata(client: Client) -> None:
     await client.create(CRDS, make_definition(spec=EMBEDDING))
     spec = {"template": {**INNER, "spec": {"more": 1}}, "templates": [INNER, INNER], "free": 1}
     kex = make_kex(metadata={"alien": 1}, spec=spec)
-    unknown = [f'unknown field "{path}"' for path in (
-        "metadata.alien", "spec.template.spec.more", "spec.template.metadata.alien",
-        "spec.templates[0].metadata.alien", "spec.templates[1].metadata.alien")]
+    unknown = [
+        f'unknown field "{path}"'
+        for path in (
+            "metadata.alien",
+            "spec.template.spec.more",
+            "spec.template.metadata.alien",
+            "spec.templates[0].metadata.alien",
+            "spec.templates[1].metadata.alien",
+        )
+    ]
     refused = await client.call("POST", f"{KEXES}?fieldValidation=Strict", json=kex, expected=400)
     assert refused.body["message"].endswith("strict decoding error: " + ", ".join(unknown))
     warned = await client.call("POST", KEXES, json=kex)
@@ -228,10 +312,16 @@ async def test_unknown_fields_of_embedded_metadata(client: Client) -> None:
 
 async def test_unknown_metadata_cannot_be_applied(client: Client) -> None:
     await client.create(CRDS, make_definition(spec=EMBEDDING))
-    for kex, path in ((make_kex(spec={"template": INNER}), ".spec.template.metadata.alien"),
-                      (make_kex(metadata={"alien": 1}), ".metadata.alien")):
-        reply = await client.call("PATCH", f"{KEXES}/one?fieldManager=me&fieldValidation=Strict",
-                                  data=json.dumps(kex), headers={"Content-Type": "application/apply-patch+yaml"})
+    for kex, path in (
+        (make_kex(spec={"template": INNER}), ".spec.template.metadata.alien"),
+        (make_kex(metadata={"alien": 1}), ".metadata.alien"),
+    ):
+        reply = await client.call(
+            "PATCH",
+            f"{KEXES}/one?fieldManager=me&fieldValidation=Strict",
+            data=json.dumps(kex),
+            headers={"Content-Type": "application/apply-patch+yaml"},
+        )
         assert f"{path}: field not declared in schema" in reply.body["message"]
 
 
@@ -240,4 +330,5 @@ async def test_embedded_objects_must_tell_what_they_are(client: Client) -> None:
     reply = await client.call("POST", KEXES, json=make_kex(spec={"template": {"kind": ""}}))
     assert reply.body["message"] == (
         'Kex.example.com "one" is invalid: [spec.template.apiVersion: Required value: must not be empty, '
-        'spec.template.kind: Invalid value: "": must not be empty]')
+        'spec.template.kind: Invalid value: "": must not be empty]'
+    )

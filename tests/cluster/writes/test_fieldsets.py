@@ -20,8 +20,9 @@ from kopf_cluster.writes.fieldsets import (
     value_element,
 )
 
-ELEMENTS = st.sampled_from([
-    "f:a", "f:b", "f:c", 'k:{"name":"x"}', 'k:{"name":"y","port":80}', 'v:"x"', "v:1", "i:0", "i:10"])
+ELEMENTS = st.sampled_from(
+    ["f:a", "f:b", "f:c", 'k:{"name":"x"}', 'k:{"name":"y","port":80}', 'v:"x"', "v:1", "i:0", "i:10"]
+)
 PATHS = st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple)
 PATH_SETS = st.sets(PATHS, max_size=8)
 
@@ -68,7 +69,7 @@ def test_operations_leave_the_sets_as_they_are(left: set[tuple[str, ...]], right
 
 @given(PATH_SETS, PATH_SETS)
 def test_fields_are_cut_with_everything_inside(left: set[tuple[str, ...]], right: set[tuple[str, ...]]) -> None:
-    expected = {path for path in left if not any(path[:len(prefix)] == prefix for prefix in right)}
+    expected = {path for path in left if not any(path[: len(prefix)] == prefix for prefix in right)}
     assert set(make_set(left).without(make_set(right)).paths()) == expected
 
 
@@ -85,10 +86,21 @@ def test_keys_have_one_form() -> None:
     assert fields.to_json() == {'k:{"name":"x","port":80}': {}}
 
 
-@pytest.mark.parametrize("wrong", [
-    [], None, {"f:a": []}, {"a": {}}, {"x:1": {}}, {"k:{": {}}, {"k:[]": {}}, {"k:{}": {}}, {'i:"x"': {}},
-    {"i:true": {}},
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        None,
+        {"f:a": []},
+        {"a": {}},
+        {"x:1": {}},
+        {"k:{": {}},
+        {"k:[]": {}},
+        {"k:{}": {}},
+        {'i:"x"': {}},
+        {"i:true": {}},
+    ],
+)
 def test_other_json_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"set of fields"):
         FieldSet.from_json(wrong)
@@ -102,49 +114,90 @@ def test_paths_are_shown_as_by_the_server() -> None:
     assert path_text(("f:a", "i:3")) == ".a[3]"
 
 
-SCHEMA = topologies.of_schema({"type": "object", "properties": {"spec": {"type": "object", "properties": {
-    "keyed": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],
-              "items": {"type": "object", "properties": {
-                  "port": {"type": "integer"}, "protocol": {"type": "string", "default": "TCP"},
-                  "name": {"type": "string"}}}},
-    "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-    "list": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "integer"}}}},
-    "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"x": {"type": "integer"}}}},
-    "atom": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"x": {"type": "integer"}}},
-    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-    "struct": {"type": "object", "properties": {"x": {"type": "integer"}}},
-}}}}, root=True)
+SCHEMA = topologies.of_schema(
+    {
+        "type": "object",
+        "properties": {
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "keyed": {
+                        "type": "array",
+                        "x-kubernetes-list-type": "map",
+                        "x-kubernetes-list-map-keys": ["port", "protocol"],
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "port": {"type": "integer"},
+                                "protocol": {"type": "string", "default": "TCP"},
+                                "name": {"type": "string"},
+                            },
+                        },
+                    },
+                    "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                    "list": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+                    "map": {
+                        "type": "object",
+                        "additionalProperties": {"type": "object", "properties": {"x": {"type": "integer"}}},
+                    },
+                    "atom": {
+                        "type": "object",
+                        "x-kubernetes-map-type": "atomic",
+                        "properties": {"x": {"type": "integer"}},
+                    },
+                    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                    "struct": {"type": "object", "properties": {"x": {"type": "integer"}}},
+                },
+            }
+        },
+    },
+    root=True,
+)
 
 
-@pytest.mark.parametrize(("spec", "expected"), [
-    ({"keyed": [{"port": 80, "name": "a"}]},
-     {"f:keyed": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:name": {}, "f:port": {}}}}),
-    ({"set": ["a", "b"]}, {"f:set": {'v:"a"': {}, 'v:"b"': {}}}),
-    ({"set": []}, {}),
-    ({"list": [{"x": 1}]}, {"f:list": {}}),
-    ({"list": []}, {"f:list": {}}),
-    ({"map": {"k": {"x": 1}}}, {"f:map": {"f:k": {".": {}, "f:x": {}}}}),
-    ({"map": {}}, {"f:map": {}}),
-    ({"atom": {"x": 1}}, {"f:atom": {}}),
-    ({"free": {"a": {"b": [1]}}}, {"f:free": {"f:a": {".": {}, "f:b": {}}}}),
-    ({"struct": {"x": 1}}, {"f:struct": {"f:x": {}}}),
-])
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"keyed": [{"port": 80, "name": "a"}]},
+            {"f:keyed": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:name": {}, "f:port": {}}}},
+        ),
+        ({"set": ["a", "b"]}, {"f:set": {'v:"a"': {}, 'v:"b"': {}}}),
+        ({"set": []}, {}),
+        ({"list": [{"x": 1}]}, {"f:list": {}}),
+        ({"list": []}, {"f:list": {}}),
+        ({"map": {"k": {"x": 1}}}, {"f:map": {"f:k": {".": {}, "f:x": {}}}}),
+        ({"map": {}}, {"f:map": {}}),
+        ({"atom": {"x": 1}}, {"f:atom": {}}),
+        ({"free": {"a": {"b": [1]}}}, {"f:free": {"f:a": {".": {}, "f:b": {}}}}),
+        ({"struct": {"x": 1}}, {"f:struct": {"f:x": {}}}),
+    ],
+)
 def test_fields_of_a_configuration(spec: Any, expected: Any) -> None:
     assert comparing.fields_of({"spec": spec}, SCHEMA).to_json() == ({"f:spec": expected} if expected else {})
 
 
-@pytest.mark.parametrize(("spec", "message"), [
-    ({"unknown": 1}, ".spec.unknown: field not declared in schema"),
-    ({"struct": {"y": 1}}, ".spec.struct.y: field not declared in schema"),
-    ({"keyed": [{"name": "x"}]},
-     ('.spec.keyed: element 0: associative list with keys has an element that omits key field "port" '
-      "(and doesn't have default value)")),
-    ({"keyed": ["x"]}, ".spec.keyed: element 0: associative list with keys may not have non-map elements"),
-    ({"keyed": [{"port": 1}, {"port": 1, "protocol": "TCP"}]},
-     '.spec.keyed[port=1,protocol="TCP"]: duplicate entries for key'),
-    ({"set": ["x", "x"]}, '.spec.set[="x"]: duplicate entries for key'),
-    ({"set": [{}]}, ".spec.set: element 0: associative list without keys has an element that is not a scalar"),
-])
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"unknown": 1}, ".spec.unknown: field not declared in schema"),
+        ({"struct": {"y": 1}}, ".spec.struct.y: field not declared in schema"),
+        (
+            {"keyed": [{"name": "x"}]},
+            (
+                '.spec.keyed: element 0: associative list with keys has an element that omits key field "port" '
+                "(and doesn't have default value)"
+            ),
+        ),
+        ({"keyed": ["x"]}, ".spec.keyed: element 0: associative list with keys may not have non-map elements"),
+        (
+            {"keyed": [{"port": 1}, {"port": 1, "protocol": "TCP"}]},
+            '.spec.keyed[port=1,protocol="TCP"]: duplicate entries for key',
+        ),
+        ({"set": ["x", "x"]}, '.spec.set[="x"]: duplicate entries for key'),
+        ({"set": [{}]}, ".spec.set: element 0: associative list without keys has an element that is not a scalar"),
+    ],
+)
 def test_misfits_are_refused(spec: Any, message: str) -> None:
     with pytest.raises(comparing.SchemaMismatch) as error:
         comparing.fields_of({"spec": spec}, SCHEMA)
@@ -155,21 +208,43 @@ def test_the_structure_of_built_in_kinds() -> None:
     from kopf_cluster.kinds import structures
 
     pod = topologies.of_structure(structures.of_definition("io.k8s.api.core.v1.Pod"))
-    fields = comparing.fields_of({
-        "metadata": {"finalizers": ["a/b"], "labels": {"a": "b"}, "ownerReferences": [{"uid": "u", "name": "n"}]},
-        "spec": {"containers": [{"name": "main", "args": ["x"], "ports": [{"containerPort": 80}],
-                                 "resources": {"limits": {"cpu": "1"}}}],
-                 "nodeSelector": {"a": "b"}, "tolerations": [{"key": "x"}]},
-    }, pod)
+    fields = comparing.fields_of(
+        {
+            "metadata": {"finalizers": ["a/b"], "labels": {"a": "b"}, "ownerReferences": [{"uid": "u", "name": "n"}]},
+            "spec": {
+                "containers": [
+                    {
+                        "name": "main",
+                        "args": ["x"],
+                        "ports": [{"containerPort": 80}],
+                        "resources": {"limits": {"cpu": "1"}},
+                    }
+                ],
+                "nodeSelector": {"a": "b"},
+                "tolerations": [{"key": "x"}],
+            },
+        },
+        pod,
+    )
     assert fields.to_json() == {
-        "f:metadata": {"f:finalizers": {'v:"a/b"': {}}, "f:labels": {"f:a": {}},
-                       "f:ownerReferences": {'k:{"uid":"u"}': {}}},
+        "f:metadata": {
+            "f:finalizers": {'v:"a/b"': {}},
+            "f:labels": {"f:a": {}},
+            "f:ownerReferences": {'k:{"uid":"u"}': {}},
+        },
         "f:spec": {
-            "f:containers": {'k:{"name":"main"}': {
-                ".": {}, "f:args": {}, "f:name": {},
-                "f:ports": {'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}},
-                "f:resources": {"f:limits": {"f:cpu": {}}}}},
-            "f:nodeSelector": {}, "f:tolerations": {}},
+            "f:containers": {
+                'k:{"name":"main"}': {
+                    ".": {},
+                    "f:args": {},
+                    "f:name": {},
+                    "f:ports": {'k:{"containerPort":80,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}},
+                    "f:resources": {"f:limits": {"f:cpu": {}}},
+                }
+            },
+            "f:nodeSelector": {},
+            "f:tolerations": {},
+        },
     }
     with pytest.raises(comparing.SchemaMismatch, match=r"^\.spec\.nope: field not declared in schema$"):
         comparing.fields_of({"spec": {"nope": 1}}, pod)

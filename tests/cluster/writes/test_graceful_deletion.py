@@ -1,6 +1,7 @@
 """
 Pods on nodes are given time to end; nobody but a kubelet knows when they have ended.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -14,8 +15,12 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 def make_pod(name: str = "one", *, finalizers: tuple[str, ...] = (), **spec: Any) -> Obj:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "finalizers": list(finalizers)},
-            "spec": {"containers": [{"name": "main", "image": "main"}], "nodeName": "kopf-node", **spec}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "finalizers": list(finalizers)},
+        "spec": {"containers": [{"name": "main", "image": "main"}], "nodeName": "kopf-node", **spec},
+    }
 
 
 def seconds_left(pod: Obj) -> float:
@@ -23,14 +28,17 @@ def seconds_left(pod: Obj) -> float:
     return (until - datetime.datetime.now(datetime.UTC)).total_seconds()
 
 
-@pytest.mark.parametrize(("spec", "options", "period"), [
-    ({}, {}, 30),
-    ({"terminationGracePeriodSeconds": 120}, {}, 120),
-    ({"terminationGracePeriodSeconds": 120}, {"gracePeriodSeconds": 600}, 600),
-    ({"terminationGracePeriodSeconds": 120}, {"gracePeriodSeconds": 1}, 1),
-    ({}, {"gracePeriodSeconds": -1}, 1),
-    ({}, {"gracePeriodSeconds": 2 ** 62}, 2 ** 31),
-])
+@pytest.mark.parametrize(
+    ("spec", "options", "period"),
+    [
+        ({}, {}, 30),
+        ({"terminationGracePeriodSeconds": 120}, {}, 120),
+        ({"terminationGracePeriodSeconds": 120}, {"gracePeriodSeconds": 600}, 600),
+        ({"terminationGracePeriodSeconds": 120}, {"gracePeriodSeconds": 1}, 1),
+        ({}, {"gracePeriodSeconds": -1}, 1),
+        ({}, {"gracePeriodSeconds": 2**62}, 2**31),
+    ],
+)
 async def test_scheduled_pods_are_given_time(client: Client, spec: Obj, options: Obj, period: int) -> None:
     await client.create(PODS, make_pod(**spec))
     async with client.watch(PODS) as stream:

@@ -1,6 +1,7 @@
 """
 Patches that are none, or whose outcome is no object.
 """
+
 from __future__ import annotations
 
 import json
@@ -13,9 +14,13 @@ from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, STRATEGIC, Client, 
 APPLY = "application/apply-patch+yaml"
 PREFIX = "error decoding patch: "
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-DEPLOYMENT = {"metadata": {"name": "one"}, "spec": {
-    "selector": {"matchLabels": {"a": "b"}},
-    "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}
+DEPLOYMENT = {
+    "metadata": {"name": "one"},
+    "spec": {
+        "selector": {"matchLabels": {"a": "b"}},
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+    },
+}
 
 
 async def test_accepted_types_are_listed_in_their_order(client: Client, kexes: str) -> None:
@@ -25,9 +30,23 @@ async def test_accepted_types_are_listed_in_their_order(client: Client, kexes: s
         assert (reply.status, reply.body["message"]) == (415, prefix + ", ".join(expected))
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", '{"a":}', "nope", "{a:1}", "[1 2]", '["\\x"]', "1.x", "{} x", "'a'", "[" * 20_000,
-], ids=range(11))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        '{"a":}',
+        "nope",
+        "{a:1}",
+        "[1 2]",
+        '["\\x"]',
+        "1.x",
+        "{} x",
+        "'a'",
+        "[" * 20_000,
+    ],
+    ids=range(11),
+)
 async def test_broken_json_is_bad(client: Client, text: str) -> None:
     for content_type in (MERGE, JSON, STRATEGIC):
         reply = await client.call("PATCH", f"{CONFIG_MAPS}/one", data=text, headers={"Content-Type": content_type})
@@ -36,15 +55,18 @@ async def test_broken_json_is_bad(client: Client, text: str) -> None:
         assert reply.body["message"] != PREFIX
 
 
-@pytest.mark.parametrize(("content_type", "patch", "why"), [
-    (MERGE, [1], "Expected `object`, got `array`"),
-    (MERGE, None, "Expected `object`, got `null`"),
-    (STRATEGIC, "x", "Expected `object`, got `str`"),
-    (JSON, {}, "Expected `array`, got `object`"),
-    (JSON, [1], "Expected `object | null`, got `int` - at `$[0]`"),
-    (JSON, [{"op": "add", "path": 5}], "Expected `str | null`, got `int` - at `$[0].path`"),
-    (JSON, [{"op": "copy", "path": "/a", "from": []}], "Expected `str | null`, got `array` - at `$[0].from`"),
-])
+@pytest.mark.parametrize(
+    ("content_type", "patch", "why"),
+    [
+        (MERGE, [1], "Expected `object`, got `array`"),
+        (MERGE, None, "Expected `object`, got `null`"),
+        (STRATEGIC, "x", "Expected `object`, got `str`"),
+        (JSON, {}, "Expected `array`, got `object`"),
+        (JSON, [1], "Expected `object | null`, got `int` - at `$[0]`"),
+        (JSON, [{"op": "add", "path": 5}], "Expected `str | null`, got `int` - at `$[0].path`"),
+        (JSON, [{"op": "copy", "path": "/a", "from": []}], "Expected `str | null`, got `array` - at `$[0].from`"),
+    ],
+)
 async def test_what_is_no_patch_is_bad(client: Client, content_type: str, patch: Any, why: str) -> None:
     await client.create(CONFIG_MAPS, make_config_map())
     reply = await client.send_patch(f"{CONFIG_MAPS}/one", patch, content_type)
@@ -52,17 +74,27 @@ async def test_what_is_no_patch_is_bad(client: Client, content_type: str, patch:
 
 
 @pytest.mark.parametrize("content_type", [MERGE, STRATEGIC])
-@pytest.mark.parametrize(("patch", "why"), [
-    ({"metadata": {"labels": "x"}},
-     "json: cannot unmarshal string into the field metadata.labels of type map[string]string"),
-    ({"metadata": {"name": 5}}, "json: cannot unmarshal number into the field metadata.name of type string"),
-    ({"spec": "x"}, "json: cannot unmarshal string into the field spec of type v1.DeploymentSpec"),
-    ({"spec": {"replicas": "x"}}, "json: cannot unmarshal string into the field spec.replicas of type int32"),
-    ({"spec": {"template": {"spec": {"hostNetwork": 1}}}},
-     "json: cannot unmarshal number into the field spec.template.spec.hostNetwork of type bool"),
-])
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        (
+            {"metadata": {"labels": "x"}},
+            "json: cannot unmarshal string into the field metadata.labels of type map[string]string",
+        ),
+        ({"metadata": {"name": 5}}, "json: cannot unmarshal number into the field metadata.name of type string"),
+        ({"spec": "x"}, "json: cannot unmarshal string into the field spec of type v1.DeploymentSpec"),
+        ({"spec": {"replicas": "x"}}, "json: cannot unmarshal string into the field spec.replicas of type int32"),
+        (
+            {"spec": {"template": {"spec": {"hostNetwork": 1}}}},
+            "json: cannot unmarshal number into the field spec.template.spec.hostNetwork of type bool",
+        ),
+    ],
+)
 async def test_patches_are_to_blame_for_mistyped_outcomes(
-        client: Client, patch: Any, why: str, content_type: str,
+    client: Client,
+    patch: Any,
+    why: str,
+    content_type: str,
 ) -> None:
     await client.create(DEPLOYMENTS, DEPLOYMENT)
     reply = await client.send_patch(f"{DEPLOYMENTS}/one", patch, content_type)

@@ -15,28 +15,32 @@ scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_siz
 documents = st.recursive(
     scalars,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=12)
+    max_leaves=12,
+)
 objects = st.dictionaries(st.sampled_from("abc"), documents, max_size=3)
 
 
 # The examples of the RFC 7386, Appendix A.
-@pytest.mark.parametrize(("target", "patch", "expected"), [
-    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
-    ({"a": "b"}, {"a": None}, {}),
-    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
-    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-    (["a", "b"], ["c", "d"], ["c", "d"]),
-    ({"a": "b"}, ["c"], ["c"]),
-    ({"a": "foo"}, None, None),
-    ({"a": "foo"}, "bar", "bar"),
-    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-    ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
-    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-])
+@pytest.mark.parametrize(
+    ("target", "patch", "expected"),
+    [
+        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+        ({"a": "b"}, {"a": None}, {}),
+        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+        (["a", "b"], ["c", "d"], ["c", "d"]),
+        ({"a": "b"}, ["c"], ["c"]),
+        ({"a": "foo"}, None, None),
+        ({"a": "foo"}, "bar", "bar"),
+        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+        ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+    ],
+)
 def test_merge_patch_does_what_the_rfc_shows(target: Any, patch: Any, expected: Any) -> None:
     assert merge_patch(target, patch) == expected
 
@@ -55,8 +59,9 @@ def test_merge_patch_of_differences_makes_one_of_the_other(old: Any, new: Any) -
         if not isinstance(old, dict) or not isinstance(new, dict):
             return new
         removed = {key: None for key in old if key not in new}
-        return removed | {key: differences(old.get(key), value) for key, value in new.items()
-                          if key not in old or old[key] != value}
+        return removed | {
+            key: differences(old.get(key), value) for key, value in new.items() if key not in old or old[key] != value
+        }
 
     def has_nulls(value: Any) -> bool:
         return isinstance(value, dict) and any(item is None or has_nulls(item) for item in value.values())
@@ -70,16 +75,19 @@ def test_merge_patch_shares_what_it_does_not_touch() -> None:
     assert merge_patch(target, {"status": {"b": 2}})["spec"] is target["spec"]
 
 
-@pytest.mark.parametrize(("operations", "expected"), [
-    ([{"op": "add", "path": "/c", "value": 1}], {"a": [1, 2], "b": {"x/y": 1}, "c": 1}),
-    ([{"op": "add", "path": "/a/-", "value": 3}], {"a": [1, 2, 3], "b": {"x/y": 1}}),
-    ([{"op": "add", "path": "/a/0", "value": 3}], {"a": [3, 1, 2], "b": {"x/y": 1}}),
-    ([{"op": "remove", "path": "/b/x~1y"}], {"a": [1, 2], "b": {}}),
-    ([{"op": "replace", "path": "/a", "value": None}], {"a": None, "b": {"x/y": 1}}),
-    ([{"op": "move", "from": "/b/x~1y", "path": "/m"}], {"a": [1, 2], "b": {}, "m": 1}),
-    ([{"op": "copy", "from": "/a", "path": "/b/c"}], {"a": [1, 2], "b": {"x/y": 1, "c": [1, 2]}}),
-    ([{"op": "test", "path": "/a/0", "value": 1}], {"a": [1, 2], "b": {"x/y": 1}}),
-])
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([{"op": "add", "path": "/c", "value": 1}], {"a": [1, 2], "b": {"x/y": 1}, "c": 1}),
+        ([{"op": "add", "path": "/a/-", "value": 3}], {"a": [1, 2, 3], "b": {"x/y": 1}}),
+        ([{"op": "add", "path": "/a/0", "value": 3}], {"a": [3, 1, 2], "b": {"x/y": 1}}),
+        ([{"op": "remove", "path": "/b/x~1y"}], {"a": [1, 2], "b": {}}),
+        ([{"op": "replace", "path": "/a", "value": None}], {"a": None, "b": {"x/y": 1}}),
+        ([{"op": "move", "from": "/b/x~1y", "path": "/m"}], {"a": [1, 2], "b": {}, "m": 1}),
+        ([{"op": "copy", "from": "/a", "path": "/b/c"}], {"a": [1, 2], "b": {"x/y": 1, "c": [1, 2]}}),
+        ([{"op": "test", "path": "/a/0", "value": 1}], {"a": [1, 2], "b": {"x/y": 1}}),
+    ],
+)
 def test_json_patch_operations(operations: Any, expected: Any) -> None:
     target = {"a": [1, 2], "b": {"x/y": 1}}
     before = copy.deepcopy(target)
@@ -87,19 +95,22 @@ def test_json_patch_operations(operations: Any, expected: Any) -> None:
     assert target == before
 
 
-@pytest.mark.parametrize("operations", [
-    [{"op": "test", "path": "/a/0", "value": 2}],
-    [{"op": "test", "path": "/missing", "value": 2}],
-    [{"op": "remove", "path": "/missing"}],
-    [{"op": "replace", "path": "/missing", "value": 1}],
-    [{"op": "add", "path": "/x/y/z", "value": 1}],
-    [{"op": "add", "path": "/a/7", "value": 1}],
-    [{"op": "nosuch", "path": "/a", "value": 1}],
-    [{"op": "add", "path": "no-slash", "value": 1}],
-    [{"op": "add", "value": 1}],
-    [{"op": "add", "path": 5, "value": 1}],
-    [{"path": "/a"}],
-])
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [{"op": "test", "path": "/a/0", "value": 2}],
+        [{"op": "test", "path": "/missing", "value": 2}],
+        [{"op": "remove", "path": "/missing"}],
+        [{"op": "replace", "path": "/missing", "value": 1}],
+        [{"op": "add", "path": "/x/y/z", "value": 1}],
+        [{"op": "add", "path": "/a/7", "value": 1}],
+        [{"op": "nosuch", "path": "/a", "value": 1}],
+        [{"op": "add", "path": "no-slash", "value": 1}],
+        [{"op": "add", "value": 1}],
+        [{"op": "add", "path": 5, "value": 1}],
+        [{"path": "/a"}],
+    ],
+)
 def test_json_patch_that_does_not_fit_is_unprocessable(operations: Any) -> None:
     with pytest.raises(APIStatus) as error:
         json_patch({"a": [1, 2]}, operations)
@@ -121,12 +132,19 @@ def test_json_patch_of_too_many_operations_is_too_large() -> None:
 
 
 @pytest.mark.parametrize("levels", [1100, 5000, 9000, 100_000])
-@pytest.mark.parametrize(("content_type", "text"), [
-    ("application/merge-patch+json", '{"spec": DEEP}'),
-    ("application/json-patch+json", '[{"op": "add", "path": "/spec", "value": DEEP}]'),
-])
+@pytest.mark.parametrize(
+    ("content_type", "text"),
+    [
+        ("application/merge-patch+json", '{"spec": DEEP}'),
+        ("application/json-patch+json", '[{"op": "add", "path": "/spec", "value": DEEP}]'),
+    ],
+)
 async def test_deep_patches_are_refused_or_done_but_never_fail(
-        client: Client, kexes: str, levels: int, content_type: str, text: str,
+    client: Client,
+    kexes: str,
+    levels: int,
+    content_type: str,
+    text: str,
 ) -> None:
     """How deep a document can be to be decoded, depends on the version of Python; to be compared, it has to be less."""
     await client.create(kexes, make_kex())

@@ -1,4 +1,5 @@
 """Server-side apply over HTTP; the rules of merging and of ownership as such are tested apart."""
+
 from __future__ import annotations
 
 import json
@@ -44,8 +45,9 @@ def config_map(**data: str) -> Any:
 
 
 def managers(obj: Any) -> dict[tuple[str, str], Any]:
-    return {(entry["manager"], entry["operation"]): entry["fieldsV1"]
-            for entry in obj["metadata"].get("managedFields", [])}
+    return {
+        (entry["manager"], entry["operation"]): entry["fieldsV1"] for entry in obj["metadata"].get("managedFields", [])
+    }
 
 
 async def test_what_is_applied_with_a_uid_is_no_other_object(client: Client) -> None:
@@ -66,8 +68,12 @@ async def test_the_same_in_another_form_changes_nothing(client: Client, monkeypa
     """The forms of the values are settled after the owners of the fields, whose times must not make the difference."""
     container = {"name": "main", "image": "image", "resources": {"limits": {"cpu": "1000m"}}}
     template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
-    obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
-           "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template}}
+    obj = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template},
+    }
     reply = await apply(client, f"{DEPLOYMENTS}/web", obj)
     monkeypatch.setattr("kopf_cluster.writes.writing._now", lambda: "2222-01-01T00:00:00Z")
     again = await apply(client, f"{DEPLOYMENTS}/web", obj)
@@ -95,7 +101,8 @@ async def test_conflicts_are_refused_unless_forced(client: Client) -> None:
     assert (refused.status, refused.body["reason"]) == (409, "Conflict")
     assert refused.body["message"] == 'Apply failed with 1 conflict: conflict with "me": .data.a'
     assert refused.body["details"]["causes"] == [
-        {"reason": "FieldManagerConflict", "message": 'conflict with "me"', "field": ".data.a"}]
+        {"reason": "FieldManagerConflict", "message": 'conflict with "me"', "field": ".data.a"}
+    ]
     forced = await apply(client, path, config_map(a="2"), "you", force="true")
     assert managers(forced.body) == {("you", "Apply"): {"f:data": {"f:a": {}}}}
 
@@ -105,10 +112,16 @@ async def test_applied_objects_are_managed_from_then_on(unmanaged: Client) -> No
     assert managers(await unmanaged.get(f"{KEXES}/one")) == {}
     assert (await apply(unmanaged, f"{KEXES}/one", make_kex(spec={"x": 2}))).status == 409
     reply = await apply(unmanaged, f"{KEXES}/one", make_kex(spec={"x": 2}), force="1")
-    assert managers(reply.body) == {("me", "Apply"): {"f:spec": {"f:x": {}}},
-                                    ("before-first-apply", "Update"): {"f:spec": {".": {}, "f:y": {}}}}
-    patched = await unmanaged.call("PATCH", f"{KEXES}/one", json={"spec": {"x": 3}}, headers={
-        "Content-Type": "application/merge-patch+json", "User-Agent": "operator/1.0"})
+    assert managers(reply.body) == {
+        ("me", "Apply"): {"f:spec": {"f:x": {}}},
+        ("before-first-apply", "Update"): {"f:spec": {".": {}, "f:y": {}}},
+    }
+    patched = await unmanaged.call(
+        "PATCH",
+        f"{KEXES}/one",
+        json={"spec": {"x": 3}},
+        headers={"Content-Type": "application/merge-patch+json", "User-Agent": "operator/1.0"},
+    )
     assert managers(patched.body)["operator", "Update"] == {"f:spec": {"f:x": {}}}
     assert ("me", "Apply") not in managers(patched.body)
     cleared = await unmanaged.patch(f"{KEXES}/one", {"metadata": {"managedFields": [{}]}})
@@ -124,17 +137,26 @@ async def test_the_status_is_applied_apart(client: Client, kexes: str) -> None:
     reply = await apply(client, f"{KEXES}/one/status", make_kex(spec={"x": 2}, status={"ready": True}), "controller")
     assert reply.status == 200, reply
     assert (reply.body["spec"], reply.body["status"]) == ({"x": 1}, {"ready": True})
-    assert managers(reply.body) == {("me", "Apply"): {"f:spec": {"f:x": {}}},
-                                    ("controller", "Apply"): {"f:status": {"f:ready": {}}}}
+    assert managers(reply.body) == {
+        ("me", "Apply"): {"f:spec": {"f:x": {}}},
+        ("controller", "Apply"): {"f:status": {"f:ready": {}}},
+    }
     assert reply.body["metadata"]["generation"] == 1
 
 
 async def test_lists_are_merged_by_their_keys(client: Client) -> None:
     def deployment(**container: Any) -> Any:
         labels = {"app": "one"}
-        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "one"}, "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}}}}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "one"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            },
+        }
+
     assert (await apply(client, f"{DEPLOYMENTS}/one", deployment(name="app", image="a"))).status == 201
     sidecar = deployment(name="sidecar", image="b")
     reply = await apply(client, f"{DEPLOYMENTS}/one", sidecar, "mesh")
@@ -143,17 +165,20 @@ async def test_lists_are_merged_by_their_keys(client: Client) -> None:
     assert [item["image"] for item in reply.body["spec"]["template"]["spec"]["containers"]] == ["c", "b"]
 
 
-@pytest.mark.parametrize(("obj", "params", "status"), [
-    (config_map(), {"manager": ""}, 422),
-    (config_map(), {"manager": "x" * 129}, 422),
-    ({**config_map(), "metadata": {"name": "two"}}, {}, 400),
-    ({**config_map(), "metadata": {"name": "one", "namespace": "kube-system"}}, {}, 400),
-    ({**config_map(), "metadata": {"name": "one", "managedFields": [{}]}}, {}, 400),
-    ({**config_map(), "kind": "Secret"}, {}, 400),
-    ({**config_map(), "metadata": 5}, {}, 400),
-    ([1], {}, 400),
-    ({**config_map(), "unknown": 5}, {}, 500),
-])
+@pytest.mark.parametrize(
+    ("obj", "params", "status"),
+    [
+        (config_map(), {"manager": ""}, 422),
+        (config_map(), {"manager": "x" * 129}, 422),
+        ({**config_map(), "metadata": {"name": "two"}}, {}, 400),
+        ({**config_map(), "metadata": {"name": "one", "namespace": "kube-system"}}, {}, 400),
+        ({**config_map(), "metadata": {"name": "one", "managedFields": [{}]}}, {}, 400),
+        ({**config_map(), "kind": "Secret"}, {}, 400),
+        ({**config_map(), "metadata": 5}, {}, 400),
+        ([1], {}, 400),
+        ({**config_map(), "unknown": 5}, {}, 500),
+    ],
+)
 async def test_wrong_configurations_are_refused(client: Client, obj: Any, params: Any, status: int) -> None:
     reply = await apply(client, f"{CONFIG_MAPS}/one", obj, **params)
     assert (reply.status, reply.body["kind"]) == (status, "Status"), reply
@@ -179,11 +204,15 @@ async def test_all_writers_are_known(client: Client, kexes: str) -> None:
     assert managers(created.body) == {("maker", "Update"): {"f:spec": {".": {}, "f:x": {}, "f:y": {}}}}
     await client.patch(f"{KEXES}/one/status?fieldManager=op", {"status": {"done": True}})
     patched = await client.patch(f"{KEXES}/one?fieldManager=op", {"spec": {"x": 3}})
-    entries = {(entry["manager"], entry.get("subresource")): entry["fieldsV1"]
-               for entry in patched["metadata"]["managedFields"]}
-    assert entries == {("maker", None): {"f:spec": {".": {}, "f:y": {}}},
-                       ("op", None): {"f:spec": {"f:x": {}}},
-                       ("op", "status"): {"f:status": {".": {}, "f:done": {}}}}
+    entries = {
+        (entry["manager"], entry.get("subresource")): entry["fieldsV1"]
+        for entry in patched["metadata"]["managedFields"]
+    }
+    assert entries == {
+        ("maker", None): {"f:spec": {".": {}, "f:y": {}}},
+        ("op", None): {"f:spec": {"f:x": {}}},
+        ("op", "status"): {"f:status": {".": {}, "f:done": {}}},
+    }
     del patched["metadata"]["managedFields"]
     replaced = await client.call("PUT", f"{KEXES}/one", json=patched)  # what is not told, is kept
     assert len(replaced.body["metadata"]["managedFields"]) == 3
@@ -198,8 +227,12 @@ async def test_who_does_not_call_themselves_is_known_by_the_program(client: Clie
     nobody = await client.call("POST", KEXES, json=make_kex("two"), headers={"User-Agent": ""})
     [entry] = nobody.body["metadata"]["managedFields"]
     assert "manager" not in entry
-    again = await client.call("PATCH", f"{KEXES}/two", json={"spec": {"x": 1}}, headers={
-        "Content-Type": "application/merge-patch+json", "User-Agent": ""})
+    again = await client.call(
+        "PATCH",
+        f"{KEXES}/two",
+        json={"spec": {"x": 1}},
+        headers={"Content-Type": "application/merge-patch+json", "User-Agent": ""},
+    )
     [entry] = again.body["metadata"]["managedFields"]
     assert entry["fieldsV1"] == {"f:spec": {".": {}, "f:x": {}}}
 
@@ -225,21 +258,32 @@ async def test_cleared_objects_are_managed_from_the_first_apply(client: Client, 
     reply = await apply(client, path, make_kex(spec={"x": 1}))
     assert managers(reply.body) == {
         ("me", "Apply"): {"f:spec": {"f:x": {}}},
-        ("before-first-apply", "Update"): {"f:spec": {".": {}, "f:x": {}, "f:y": {}}}}
+        ("before-first-apply", "Update"): {"f:spec": {".": {}, "f:x": {}, "f:y": {}}},
+    }
 
 
 async def test_applying_may_be_allowed_for_existing_objects_only() -> None:
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}
     headers = {"Impersonate-User": "x", "Content-Type": APPLY}
     async with LocalCluster(authorization="rbac") as cluster, connect(cluster) as client:
-        for kind, extra in (("ClusterRole", {"rules": [rule]}),
-                            ("ClusterRoleBinding", {"roleRef": {"kind": "ClusterRole", "name": "p"},
-                                                    "subjects": [{"kind": "User", "name": "x"}]})):
-            cluster.apply({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "p"},
-                           **extra})
+        for kind, extra in (
+            ("ClusterRole", {"rules": [rule]}),
+            (
+                "ClusterRoleBinding",
+                {"roleRef": {"kind": "ClusterRole", "name": "p"}, "subjects": [{"kind": "User", "name": "x"}]},
+            ),
+        ):
+            cluster.apply(
+                {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "p"}, **extra}
+            )
         for status in (403, 200):
-            reply = await client.call("PATCH", f"{CONFIG_MAPS}/one?fieldManager=me", headers=headers,
-                                      data=yaml.safe_dump(config_map(a="1")), expected=status)
+            reply = await client.call(
+                "PATCH",
+                f"{CONFIG_MAPS}/one?fieldManager=me",
+                headers=headers,
+                data=yaml.safe_dump(config_map(a="1")),
+                expected=status,
+            )
             if status == 403:
                 assert 'cannot create resource "configmaps"' in reply.body["message"]
                 await client.create(CONFIG_MAPS, config_map())
@@ -248,10 +292,12 @@ async def test_applying_may_be_allowed_for_existing_objects_only() -> None:
 def test_kubectl_applies_on_the_server_side(kubectl: str, tmp_path: pathlib.Path) -> None:
     manifest = tmp_path / "one.yaml"
     with LocalCluster() as cluster:
+
         def run(*args: str) -> tuple[int, str]:
             env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(cluster.kubeconfig)}
-            done = subprocess.run([kubectl, *args], env=env, text=True, capture_output=True,
-                timeout=PATIENCE, check=False)
+            done = subprocess.run(
+                [kubectl, *args], env=env, text=True, capture_output=True, timeout=PATIENCE, check=False
+            )
             return done.returncode, (done.stdout + done.stderr).strip()
 
         manifest.write_text(yaml.safe_dump(config_map(a="1")))
@@ -293,8 +339,11 @@ def test_kubectl_goes_over_to_the_server_side_and_back(k: Kubectl) -> None:
 async def test_only_unchanged_fields_of_the_last_configuration_can_be_taken(client: Client) -> None:
     path = f"{CONFIG_MAPS}/one"
     last = json.dumps(config_map(a="1", b="1"))
-    await client.call("POST", f"{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply", json={
-        **config_map(a="1", b="1"), "metadata": {"name": "one", "annotations": {LAST_APPLIED: last}}})
+    await client.call(
+        "POST",
+        f"{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply",
+        json={**config_map(a="1", b="1"), "metadata": {"name": "one", "annotations": {LAST_APPLIED: last}}},
+    )
     await client.patch(f"{path}?fieldManager=you", {"data": {"b": "2"}})
     refused = await apply(client, path, config_map(a="3", b="3"), "kubectl")
     assert [cause["field"] for cause in refused.body["details"]["causes"]] == [".data.b"]
@@ -313,10 +362,15 @@ async def test_definitions_can_be_applied(client: Client) -> None:
 
 # ------------------------------------------------------------------------------------------ several versions
 
+
 def autoscaler(version: str, **spec: Any) -> Any:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    return {"apiVersion": f"autoscaling/{version}", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
-            "spec": {"scaleTargetRef": target, "maxReplicas": 5, **spec}}
+    return {
+        "apiVersion": f"autoscaling/{version}",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 5, **spec},
+    }
 
 
 def autoscaler_path(version: str) -> str:
@@ -328,13 +382,16 @@ CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utili
 
 async def test_fields_are_owned_across_versions(client: Client) -> None:
     await apply(client, autoscaler_path("v2"), autoscaler("v2", metrics=[CPU]))
-    changed = await client.patch(f"{autoscaler_path('v1')}?fieldManager=you",
-                                 {"spec": {"targetCPUUtilizationPercentage": 50}})
+    changed = await client.patch(
+        f"{autoscaler_path('v1')}?fieldManager=you", {"spec": {"targetCPUUtilizationPercentage": 50}}
+    )
     assert managers(changed)["you", "Update"] == {"f:spec": {"f:targetCPUUtilizationPercentage": {}}}
     assert "f:metrics" not in managers(changed)["me", "Apply"]["f:spec"]
     refused = await apply(client, autoscaler_path("v2"), autoscaler("v2", metrics=[CPU]))
     assert (refused.status, refused.body["details"]["causes"][0]["field"]) == (
-        409, ".spec.targetCPUUtilizationPercentage")
+        409,
+        ".spec.targetCPUUtilizationPercentage",
+    )
     forced = await apply(client, autoscaler_path("v2"), autoscaler("v2", metrics=[CPU]), force="true")
     assert forced.status == 200
     assert set(managers(forced.body)) == {("me", "Apply")}
@@ -363,8 +420,11 @@ async def test_metadata_are_removed_across_versions(client: Client) -> None:
     head = {"kind": "Kex", "metadata": {"name": "one", "labels": {"a": "1"}, "finalizers": ["example.com/hold"]}}
     await apply(client, f"{KEXES}/one", {"apiVersion": "example.com/v1", **head, "spec": {"a": 1, "b": 1}})
     path = KEXES.replace("v1", "v2")
-    reply = await apply(client, f"{path}/one", {"apiVersion": "example.com/v2", "kind": "Kex",
-                                                "metadata": {"name": "one"}, "spec": {"b": 2}})
+    reply = await apply(
+        client,
+        f"{path}/one",
+        {"apiVersion": "example.com/v2", "kind": "Kex", "metadata": {"name": "one"}, "spec": {"b": 2}},
+    )
     assert reply.status == 200, reply
     assert reply.body["apiVersion"] == "example.com/v2"
     assert reply.body["spec"] == {"b": 2}
@@ -381,7 +441,8 @@ def make_versions(old: Any, new: Any) -> Any:
     first = definition["spec"]["versions"][0]
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": new}}}
     definition["spec"]["versions"].append(
-        {**first, "name": "v2", "storage": False, "schema": {"openAPIV3Schema": schema}})
+        {**first, "name": "v2", "storage": False, "schema": {"openAPIV3Schema": schema}}
+    )
     return definition
 
 
@@ -396,8 +457,10 @@ async def test_what_the_other_version_does_not_know_is_removed_when_it_is_applie
     assert managers(reply.body) == {("me", "Apply"): {"f:spec": {"f:b": {}}}}
     refused = await apply(client, path, {"apiVersion": "example.com/v2", **head, "spec": {"a": "2"}})
     assert (refused.status, refused.body["message"]) == (
-        500, "failed to create typed patch object (default/one; example.com/v2, Kind=Kex): "
-             ".spec.a: field not declared in schema")
+        500,
+        "failed to create typed patch object (default/one; example.com/v2, Kind=Kex): "
+        ".spec.a: field not declared in schema",
+    )
 
 
 async def test_items_that_are_ambiguous_in_the_other_version_are_no_failure(client: Client) -> None:
@@ -405,6 +468,7 @@ async def test_items_that_are_ambiguous_in_the_other_version_are_no_failure(clie
     await client.create(CRDS, make_versions({"a": items}, {"a": {**items, "x-kubernetes-list-type": "set"}}))
     head = {"kind": "Kex", "metadata": {"name": "one"}}
     await apply(client, f"{KEXES}/one", {"apiVersion": "example.com/v1", **head, "spec": {"a": ["x", "x"]}})
-    reply = await apply(client, f"{KEXES.replace('v1', 'v2')}/one", {
-        "apiVersion": "example.com/v2", **head, "spec": {"a": ["y"]}})
+    reply = await apply(
+        client, f"{KEXES.replace('v1', 'v2')}/one", {"apiVersion": "example.com/v2", **head, "spec": {"a": ["y"]}}
+    )
     assert (reply.status, reply.body["spec"]) == (200, {"a": ["y"]})

@@ -21,8 +21,7 @@ async def test_updates_replace_everything_but_the_status(client: Client, kexes: 
     old = await client.create(kexes, make_kex(spec={"a": 1}, metadata={"labels": {"a": "b"}}))
     await client.patch(f"{kexes}/one/status", {"status": {"s": 1}})
     fresh = await client.get(f"{kexes}/one")
-    new = make_kex(spec={"b": 2}, status={"t": 2},
-                   metadata={"resourceVersion": fresh["metadata"]["resourceVersion"]})
+    new = make_kex(spec={"b": 2}, status={"t": 2}, metadata={"resourceVersion": fresh["metadata"]["resourceVersion"]})
     reply = await client.call("PUT", f"{kexes}/one", json=new, expected=200)
     assert reply.body["spec"] == {"b": 2}
     assert reply.body["status"] == {"s": 1}
@@ -33,8 +32,11 @@ async def test_updates_replace_everything_but_the_status(client: Client, kexes: 
 
 async def test_updates_of_the_status_take_only_the_status(client: Client, kexes: str) -> None:
     old = await client.create(kexes, make_kex(spec={"a": 1}))
-    new = make_kex(spec={"b": 2}, status={"t": 2}, metadata={
-        "resourceVersion": old["metadata"]["resourceVersion"], "labels": {"a": "b"}})
+    new = make_kex(
+        spec={"b": 2},
+        status={"t": 2},
+        metadata={"resourceVersion": old["metadata"]["resourceVersion"], "labels": {"a": "b"}},
+    )
     reply = await client.call("PUT", f"{kexes}/one/status", json=new, expected=200)
     assert reply.body["spec"] == {"a": 1}
     assert reply.body["status"] == {"t": 2}
@@ -45,23 +47,43 @@ async def test_updates_of_the_status_take_only_the_status(client: Client, kexes:
 POD_TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 
 
-@pytest.mark.parametrize(("path", "spec", "labels", "owners"), [
-    ("/apis/apps/v1/namespaces/default/deployments",
-     {"selector": {"matchLabels": {"a": "b"}}, "template": POD_TEMPLATE}, False, True),
-    ("/apis/apps/v1/namespaces/default/statefulsets",
-     {"selector": {"matchLabels": {"a": "b"}}, "template": POD_TEMPLATE, "serviceName": "x"}, True, True),
-    ("/api/v1/namespaces/default/pods", POD_TEMPLATE["spec"], True, False),
-    ("/api/v1/namespaces/default/services", {"ports": [{"port": 80}]}, True, True),
-    ("/api/v1/nodes", {}, True, True),
-])
+@pytest.mark.parametrize(
+    ("path", "spec", "labels", "owners"),
+    [
+        (
+            "/apis/apps/v1/namespaces/default/deployments",
+            {"selector": {"matchLabels": {"a": "b"}}, "template": POD_TEMPLATE},
+            False,
+            True,
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/statefulsets",
+            {"selector": {"matchLabels": {"a": "b"}}, "template": POD_TEMPLATE, "serviceName": "x"},
+            True,
+            True,
+        ),
+        ("/api/v1/namespaces/default/pods", POD_TEMPLATE["spec"], True, False),
+        ("/api/v1/namespaces/default/services", {"ports": [{"port": 80}]}, True, True),
+        ("/api/v1/nodes", {}, True, True),
+    ],
+)
 @pytest.mark.parametrize("method", ["PATCH", "PUT"])
 async def test_metadata_come_with_the_status_of_builtin_kinds(
-        client: Client, path: str, spec: Any, labels: bool, owners: bool, method: str,
+    client: Client,
+    path: str,
+    spec: Any,
+    labels: bool,
+    owners: bool,
+    method: str,
 ) -> None:
     old = await client.create(path, {"metadata": {"name": "one"}, "spec": spec})
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
-    metadata = {"labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
-                "ownerReferences": [owner]}
+    metadata = {
+        "labels": {"l": "1"},
+        "annotations": {"a": "1"},
+        "finalizers": ["example.com/f"],
+        "ownerReferences": [owner],
+    }
     if method == "PATCH":
         new = await client.patch(f"{path}/one/status", {"metadata": metadata, "spec": {"x": 1}})
     else:
@@ -77,11 +99,18 @@ async def test_metadata_come_with_the_status_of_builtin_kinds(
 
 @pytest.mark.parametrize("path", [CRDS, "/apis/storage.k8s.io/v1/volumeattachments"])
 async def test_metadata_of_some_builtin_kinds_do_not_come_with_the_status(client: Client, path: str) -> None:
-    made = await client.create(path, make_definition() if path == CRDS else {
-        "metadata": {"name": "one"},
-        "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "p"}}})
-    new = await client.patch(f"{path}/{made['metadata']['name']}/status", {
-        "metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}}})
+    made = await client.create(
+        path,
+        make_definition()
+        if path == CRDS
+        else {
+            "metadata": {"name": "one"},
+            "spec": {"attacher": "a", "nodeName": "n", "source": {"persistentVolumeName": "p"}},
+        },
+    )
+    new = await client.patch(
+        f"{path}/{made['metadata']['name']}/status", {"metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}}}
+    )
     assert not {"labels", "annotations"} & set(new["metadata"])
 
 
@@ -93,7 +122,8 @@ async def test_stale_updates_are_conflicts(client: Client, kexes: str) -> None:
         assert reply.body["reason"] == "Conflict"
         assert reply.body["message"] == (
             'Operation cannot be fulfilled on kexes.example.com "one": the object has been modified; '
-            "please apply your changes to the latest version and try again")
+            "please apply your changes to the latest version and try again"
+        )
         assert reply.body["details"] == {"name": "one", "group": "example.com", "kind": "kexes"}
         stale = {"metadata": {"resourceVersion": old["metadata"]["resourceVersion"]}}
         assert (await client.send_patch(path, stale)).status == 409
@@ -123,11 +153,16 @@ async def test_the_version_zero_is_none(client: Client, kexes: str) -> None:
 
     await client.create(kexes, make_kex(**zero))
     update = await client.call("PUT", f"{kexes}/one", json=make_kex(**zero))
-    for reply in (update, await client.send_patch(f"{kexes}/one", zero),
-                  await client.send_patch(f"{kexes}/one", {"metadata": {"resourceVersion": None}})):
+    for reply in (
+        update,
+        await client.send_patch(f"{kexes}/one", zero),
+        await client.send_patch(f"{kexes}/one", {"metadata": {"resourceVersion": None}}),
+    ):
         assert reply.status == 422
-        assert reply.body["message"] == ('Kex.example.com "one" is invalid: metadata.resourceVersion: '
-                                         "Invalid value: 0x0: must be specified for an update")
+        assert reply.body["message"] == (
+            'Kex.example.com "one" is invalid: metadata.resourceVersion: '
+            "Invalid value: 0x0: must be specified for an update"
+        )
 
 
 async def test_builtin_objects_are_updated_without_versions(client: Client) -> None:
@@ -142,10 +177,14 @@ async def test_the_names_in_the_body_and_in_the_url_must_match(client: Client) -
     assert reply.body["message"] == "the name of the object (two) does not match the name on the URL (one)"
     reply = await client.send_patch(f"{CONFIG_MAPS}/one", {"metadata": {"name": "two"}})
     assert (reply.status, reply.body["message"]) == (
-        400, "the name of the object (two) does not match the name on the URL (one)")
+        400,
+        "the name of the object (two) does not match the name on the URL (one)",
+    )
     reply = await client.send_patch(f"{CONFIG_MAPS}/one", {"metadata": {"namespace": "x"}})
     assert (reply.status, reply.body["message"]) == (
-        400, "the namespace of the object (x) does not match the namespace on the URL (default)")
+        400,
+        "the namespace of the object (x) does not match the namespace on the URL (default)",
+    )
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "GET"])
@@ -155,23 +194,35 @@ async def test_absent_objects_are_not_found(client: Client, kexes: str, method: 
     data = {"data": "{}"} if method == "PATCH" else {}
     reply = await client.call(method, f"{kexes}/one", **body, **data, headers=headers, expected=404)
     assert reply.body == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
-        "reason": "NotFound", "message": 'kexes.example.com "one" not found',
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": 404,
+        "reason": "NotFound",
+        "message": 'kexes.example.com "one" not found',
         "details": {"name": "one", "group": "example.com", "kind": "kexes"},
     }
 
 
-@pytest.mark.parametrize(("path", "patch", "generation"), [
-    ("", {"spec": {"a": 2}}, 2),
-    ("", {"spec": {"a": 1}}, 1),
-    ("", {"metadata": {"labels": {"a": "b"}}}, 1),
-    ("", {"metadata": {"generation": 50}}, 1),
-    ("", {"status": {"a": 1}}, 1),
-    ("/status", {"status": {"a": 1}, "spec": {"a": 2}}, 1),
-    ("", {"other": "pruned"}, 1),
-])
+@pytest.mark.parametrize(
+    ("path", "patch", "generation"),
+    [
+        ("", {"spec": {"a": 2}}, 2),
+        ("", {"spec": {"a": 1}}, 1),
+        ("", {"metadata": {"labels": {"a": "b"}}}, 1),
+        ("", {"metadata": {"generation": 50}}, 1),
+        ("", {"status": {"a": 1}}, 1),
+        ("/status", {"status": {"a": 1}, "spec": {"a": 2}}, 1),
+        ("", {"other": "pruned"}, 1),
+    ],
+)
 async def test_only_changes_of_the_spec_make_generations(
-        client: Client, kexes: str, path: str, patch: Any, generation: int,
+    client: Client,
+    kexes: str,
+    path: str,
+    patch: Any,
+    generation: int,
 ) -> None:
     await client.create(kexes, make_kex(spec={"a": 1}))
     obj = await client.patch(f"{kexes}/one{path}", patch)
@@ -199,14 +250,22 @@ async def test_changes_of_nothing_are_not_written(client: Client, kexes: str) ->
 
 async def test_json_patches_are_guarded_by_tests(client: Client, kexes: str) -> None:
     await client.create(kexes, make_kex(metadata={"finalizers": ["a/b", "c/d"]}))
-    guarded = [{"op": "test", "path": "/metadata/finalizers/0", "value": "a/b"},
-               {"op": "remove", "path": "/metadata/finalizers/0"}]
+    guarded = [
+        {"op": "test", "path": "/metadata/finalizers/0", "value": "a/b"},
+        {"op": "remove", "path": "/metadata/finalizers/0"},
+    ]
     obj = await client.patch(f"{kexes}/one", guarded, JSON)
     assert obj["metadata"]["finalizers"] == ["c/d"]
     reply = await client.send_patch(f"{kexes}/one", guarded, JSON, expected=422)
     assert reply.body == {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 422, "reason": "Invalid",
-        "message": "the server rejected our request due to an error in our request", "details": {},
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "code": 422,
+        "reason": "Invalid",
+        "message": "the server rejected our request due to an error in our request",
+        "details": {},
     }
 
 
@@ -216,23 +275,34 @@ async def test_json_patches_can_be_guarded_by_the_version(client: Client, kexes:
     guard = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
     await client.patch(f"{kexes}/one", [guard, {"op": "add", "path": "/spec/a", "value": 1}], JSON)
     await client.send_patch(f"{kexes}/one", [guard, {"op": "add", "path": "/spec/a", "value": 2}], JSON, expected=422)
-    replacement = [{"op": "replace", "path": "/metadata/resourceVersion", "value": version},
-                   {"op": "add", "path": "/spec/a", "value": 2}]
+    replacement = [
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/spec/a", "value": 2},
+    ]
     assert (await client.send_patch(f"{kexes}/one", replacement, JSON)).status == 409
 
 
 async def test_builtin_objects_are_patched_strategically(client: Client) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
-           "spec": {"containers": [{"name": "a", "image": "x"}]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "a", "image": "x"}]},
+    }
     await client.create(pods, pod)
     patched = await client.patch(f"{pods}/p", {"spec": {"containers": [{"name": "a", "image": "y"}]}}, STRATEGIC)
     assert [(item["name"], item["image"]) for item in patched["spec"]["containers"]] == [("a", "y")]
 
 
-@pytest.mark.parametrize(("content_type", "status"), [
-    (STRATEGIC, 415), ("application/json", 415), ("text/plain", 415),
-])
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        (STRATEGIC, 415),
+        ("application/json", 415),
+        ("text/plain", 415),
+    ],
+)
 async def test_unsupported_patches_are_refused(client: Client, kexes: str, content_type: str, status: int) -> None:
     await client.create(kexes, make_kex())
     reply = await client.send_patch(f"{kexes}/one", {"spec": {"a": 1}}, content_type, expected=status)
@@ -240,10 +310,15 @@ async def test_unsupported_patches_are_refused(client: Client, kexes: str, conte
     assert reply.body["message"]
 
 
-@pytest.mark.parametrize(("patch", "code"), [
-    ({"metadata": {"labels": {"a": 5}}}, 422), ({"metadata": "x"}, 422),
-    ({"apiVersion": "example.com/v9"}, 400), ({"kind": "Other"}, 400),
-])
+@pytest.mark.parametrize(
+    ("patch", "code"),
+    [
+        ({"metadata": {"labels": {"a": 5}}}, 422),
+        ({"metadata": "x"}, 422),
+        ({"apiVersion": "example.com/v9"}, 400),
+        ({"kind": "Other"}, 400),
+    ],
+)
 async def test_patches_into_something_else_are_bad(client: Client, kexes: str, patch: Any, code: int) -> None:
     await client.create(kexes, make_kex())
     assert (await client.send_patch(f"{kexes}/one", patch)).status == code
@@ -269,8 +344,12 @@ async def test_immutable_config_maps_and_types_of_secrets(client: Client) -> Non
 async def test_claims_can_change_only_in_size_when_they_are_bound(client: Client) -> None:
     """As in "Expanding Persistent Volumes Claims", and the messages of the server."""
     claims = "/api/v1/namespaces/default/persistentvolumeclaims"
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"},
-             "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1G"}}}}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "c"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1G"}}},
+    }
     created = await client.create(claims, claim)
     assert created["status"] == {"phase": "Pending"}
     bigger = {"spec": {"resources": {"requests": {"storage": "2G"}}}}
@@ -279,7 +358,8 @@ async def test_claims_can_change_only_in_size_when_they_are_bound(client: Client
         assert causes(reply) == [("spec", "FieldValueForbidden")]
         assert reply.body["message"].startswith(
             'PersistentVolumeClaim "c" is invalid: spec: Forbidden: spec is immutable after creation except '
-            "resources.requests and volumeAttributesClassName for bound claims\n")
+            "resources.requests and volumeAttributesClassName for bound claims\n"
+        )
     await client.patch(f"{claims}/c", {"spec": {"volumeName": "v", "storageClassName": "fast"}})
     await client.patch(f"{claims}/c/status", {"status": {"phase": "Bound", "capacity": {"storage": "1G"}}})
     assert (await client.patch(f"{claims}/c", bigger))["spec"]["resources"]["requests"]["storage"] == "2G"

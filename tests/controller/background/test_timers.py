@@ -1,4 +1,5 @@
 """What timers tell of themselves, in all event loops."""
+
 from __future__ import annotations
 
 import asyncio
@@ -26,7 +27,8 @@ async def test_the_next_call_is_told(delay: float, idle: float | None) -> None:
     loop = asyncio.get_running_loop()
     before = loop.time()
     background: Any = types.SimpleNamespace(
-        changed_at=before, runtime=types.SimpleNamespace(context=None), exit=lambda: None)
+        changed_at=before, runtime=types.SimpleNamespace(context=None), exit=lambda: None
+    )
     run = TimerRun(cast(ObjectBackground, background), handler)
     run.start(delay)
     planned = run.next_call

@@ -167,9 +167,7 @@ def save(obj: KubeObject, plan: Plan) -> KubeObject:
     return KubeObject.from_json(json.dumps(result, separators=(",", ":")).encode())
 
 
-ALL_HANDLERS = [
-    handler for handlers in (CREATE, CREATES, UPDATES, DELETE, RESUME) for handler in handlers.changing
-]
+ALL_HANDLERS = [handler for handlers in (CREATE, CREATES, UPDATES, DELETE, RESUME) for handler in handlers.changing]
 
 
 def get_ids(handlers: Collection[Any]) -> list[str]:
@@ -193,20 +191,27 @@ def get_digest(spec: Any, purpose: str = "update") -> str:
 # --- what is called ---
 
 
-@pytest.mark.parametrize(("obj", "handlers", "initial", "expected"), [
-    pytest.param(make(), CREATE, False, ["create"], id="new"),
-    pytest.param(make(), CREATE, True, ["create"], id="new-at-the-start"),
-    pytest.param(make(), UPDATE, False, [], id="new-with-no-handlers-for-that"),
-    pytest.param(make(2, handled=1), UPDATE, False, ["update"], id="changed"),
-    pytest.param(make(2, handled=1), CREATE, False, [], id="changed-with-no-handlers-for-that"),
-    pytest.param(make(1, handled=1), DELETE, False, [], id="same"),
-    pytest.param(make(1, handled=1), RESUME, True, ["resume"], id="same-at-the-start"),
-    pytest.param(make(1, handled=1), RESUME, False, [], id="same-afterwards"),
-    pytest.param(make(2, handled=1), RESUME, True, ["resume", "update"], id="changed-at-the-start"),
-    pytest.param(make(1, handled=1, deleted=True, finalizers=[FINALIZER]), DELETE, False, ["delete"], id="deleted"),
-    pytest.param(make(deleted=True, finalizers=[FINALIZER]), DELETE, False, ["delete"], id="deleted-but-not-created"),
-    pytest.param(make(1, handled=1, deleted=True, finalizers=["other"]), DELETE, False, [], id="deleted-and-released"),
-])
+@pytest.mark.parametrize(
+    ("obj", "handlers", "initial", "expected"),
+    [
+        pytest.param(make(), CREATE, False, ["create"], id="new"),
+        pytest.param(make(), CREATE, True, ["create"], id="new-at-the-start"),
+        pytest.param(make(), UPDATE, False, [], id="new-with-no-handlers-for-that"),
+        pytest.param(make(2, handled=1), UPDATE, False, ["update"], id="changed"),
+        pytest.param(make(2, handled=1), CREATE, False, [], id="changed-with-no-handlers-for-that"),
+        pytest.param(make(1, handled=1), DELETE, False, [], id="same"),
+        pytest.param(make(1, handled=1), RESUME, True, ["resume"], id="same-at-the-start"),
+        pytest.param(make(1, handled=1), RESUME, False, [], id="same-afterwards"),
+        pytest.param(make(2, handled=1), RESUME, True, ["resume", "update"], id="changed-at-the-start"),
+        pytest.param(make(1, handled=1, deleted=True, finalizers=[FINALIZER]), DELETE, False, ["delete"], id="deleted"),
+        pytest.param(
+            make(deleted=True, finalizers=[FINALIZER]), DELETE, False, ["delete"], id="deleted-but-not-created"
+        ),
+        pytest.param(
+            make(1, handled=1, deleted=True, finalizers=["other"]), DELETE, False, [], id="deleted-and-released"
+        ),
+    ],
+)
 def test_handlers_are_called_for_what_has_happened(
     obj: KubeObject, handlers: HandlersOfResource, initial: bool, expected: list[str]
 ) -> None:
@@ -215,18 +220,24 @@ def test_handlers_are_called_for_what_has_happened(
     assert get_ids(plan_for(obj, handlers, initial=initial).call) == expected
 
 
-@pytest.mark.parametrize(("state", "now", "is_called"), [
-    pytest.param({}, 0, True, id="begun"),
-    pytest.param({"success": True}, 0, False, id="succeeded"),
-    pytest.param({"failure": True}, 0, False, id="failed"),
-    pytest.param({"retries": 1}, 0, True, id="retried-at-once"),
-    pytest.param({"delayed": after(5).isoformat()}, 4.9, False, id="delayed"),
-    pytest.param({"delayed": after(5).isoformat()}, 5, True, id="delayed-till-now"),
-])
-@pytest.mark.parametrize(("obj", "handlers", "purpose"), [
-    ({}, CREATES, "create"),
-    ({"handled": "before"}, UPDATES, "update"),
-])
+@pytest.mark.parametrize(
+    ("state", "now", "is_called"),
+    [
+        pytest.param({}, 0, True, id="begun"),
+        pytest.param({"success": True}, 0, False, id="succeeded"),
+        pytest.param({"failure": True}, 0, False, id="failed"),
+        pytest.param({"retries": 1}, 0, True, id="retried-at-once"),
+        pytest.param({"delayed": after(5).isoformat()}, 4.9, False, id="delayed"),
+        pytest.param({"delayed": after(5).isoformat()}, 5, True, id="delayed-till-now"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("obj", "handlers", "purpose"),
+    [
+        ({}, CREATES, "create"),
+        ({"handled": "before"}, UPDATES, "update"),
+    ],
+)
 def test_what_is_done_is_not_called_again(
     obj: Any, handlers: HandlersOfResource, purpose: str, state: Any, now: float, is_called: bool
 ) -> None:
@@ -248,11 +259,14 @@ def test_the_number_of_retries_survives_restarts() -> None:
     assert plan_for(obj, CREATE, now=after(50)).progress[CREATE.changing[0].id].started == NOW
 
 
-@pytest.mark.parametrize(("record_of_one", "expected"), [
-    pytest.param(record("create", success=True), ["one"], id="of-another-reason"),
-    pytest.param(record("update", success=True), [], id="of-this-reason"),
-    pytest.param({"success": True}, [], id="of-an-older-version"),
-])
+@pytest.mark.parametrize(
+    ("record_of_one", "expected"),
+    [
+        pytest.param(record("create", success=True), ["one"], id="of-another-reason"),
+        pytest.param(record("update", success=True), [], id="of-this-reason"),
+        pytest.param({"success": True}, [], id="of-an-older-version"),
+    ],
+)
 def test_what_was_done_for_another_reason_does_not_count(record_of_one: Any, expected: list[str]) -> None:
     handlers = declare(one=kopf.on.update)
     assert get_ids(plan_for(make(2, handled=1, records={"one": record_of_one}), handlers).call) == expected
@@ -261,11 +275,14 @@ def test_what_was_done_for_another_reason_does_not_count(record_of_one: Any, exp
 # --- changes in the middle ---
 
 
-@pytest.mark.parametrize(("spec", "handled", "expected"), [
-    pytest.param("after", "before", [], id="same-change"),
-    pytest.param("other", "before", ["one"], id="changed-again"),
-    pytest.param("before", "before", ["one"], id="changed-back"),
-])
+@pytest.mark.parametrize(
+    ("spec", "handled", "expected"),
+    [
+        pytest.param("after", "before", [], id="same-change"),
+        pytest.param("other", "before", ["one"], id="changed-again"),
+        pytest.param("before", "before", ["one"], id="changed-back"),
+    ],
+)
 @pytest.mark.parametrize("state", [{"success": True}, {"failure": True}])
 def test_who_has_seen_another_change_sees_this_one(spec: str, handled: str, expected: list[str], state: Any) -> None:
     handlers = declare(one=kopf.on.update)
@@ -290,10 +307,13 @@ def test_a_change_that_is_undone_is_handled_as_an_update() -> None:
     assert [state.digest for state in plan.progress.unsaved.values()] == [digest]
 
 
-@pytest.mark.parametrize("spec", [
-    pytest.param("other", id="changed-again"),
-    pytest.param("before", id="changed-back"),
-])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param("other", id="changed-again"),
+        pytest.param("before", id="changed-back"),
+    ],
+)
 def test_states_are_not_digested_again(spec: str) -> None:
     handlers = declare(one=kopf.on.update)
     obj = make(spec, handled="before", records={"one": record("update", digest=get_digest("after"), success=True)})
@@ -301,10 +321,13 @@ def test_states_are_not_digested_again(spec: str) -> None:
     assert [state.digest for state in plan.progress.unsaved.values()] == ["known"]
 
 
-@pytest.mark.parametrize(("called", "expected"), [
-    pytest.param([], ["resume"], id="by-the-previous-operator"),
-    pytest.param(["resume"], [], id="by-this-operator"),
-])
+@pytest.mark.parametrize(
+    ("called", "expected"),
+    [
+        pytest.param([], ["resume"], id="by-the-previous-operator"),
+        pytest.param(["resume"], [], id="by-this-operator"),
+    ],
+)
 def test_objects_are_resumed_once_by_every_operator(called: list[Any], expected: list[str]) -> None:
     noted = set(called)
     obj = make(1, handled=1, records={"resume": record("resume", success=True)})
@@ -331,14 +354,17 @@ def test_states_that_are_remembered_are_newer_than_those_on_the_object() -> None
 # --- what is saved ---
 
 
-@pytest.mark.parametrize(("outcomes", "saving", "requeue_after"), [
-    ({"one": SUCCESS}, Saving.PROGRESS, 0),
-    ({"one": SUCCESS, "two": RETRY}, Saving.PROGRESS, 5),
-    ({"one": AT_ONCE, "two": RETRY}, Saving.PROGRESS, 0),
-    ({"one": SUCCESS, "two": SUCCESS}, Saving.END, None),
-    ({"one": SUCCESS, "two": FAILURE}, Saving.END, None),
-    ({"one": FAILURE, "two": FAILURE}, Saving.END, None),
-])
+@pytest.mark.parametrize(
+    ("outcomes", "saving", "requeue_after"),
+    [
+        ({"one": SUCCESS}, Saving.PROGRESS, 0),
+        ({"one": SUCCESS, "two": RETRY}, Saving.PROGRESS, 5),
+        ({"one": AT_ONCE, "two": RETRY}, Saving.PROGRESS, 0),
+        ({"one": SUCCESS, "two": SUCCESS}, Saving.END, None),
+        ({"one": SUCCESS, "two": FAILURE}, Saving.END, None),
+        ({"one": FAILURE, "two": FAILURE}, Saving.END, None),
+    ],
+)
 def test_the_handling_ends_when_all_handlers_are_done(
     outcomes: dict[str, Outcome], saving: Saving, requeue_after: float | None
 ) -> None:
@@ -364,13 +390,16 @@ def test_own_writes_need_nothing_to_be_done(handled: Any, handlers: HandlersOfRe
     assert list(obj.head.annotations or {}) == [LAST_HANDLED]
 
 
-@pytest.mark.parametrize(("obj", "handlers", "initial", "is_handled"), [
-    pytest.param(make(), UPDATE, False, True, id="new-with-nothing-to-call"),
-    pytest.param(make(2, handled=1), CREATE, False, True, id="changed-with-nothing-to-call"),
-    pytest.param(make(1, handled=1), CREATE, False, False, id="same"),
-    pytest.param(make(1, handled=1), RESUME, True, False, id="resumed"),
-    pytest.param(make(1, handled=1, deleted=True, finalizers=[FINALIZER]), DELETE, False, False, id="deleted"),
-])
+@pytest.mark.parametrize(
+    ("obj", "handlers", "initial", "is_handled"),
+    [
+        pytest.param(make(), UPDATE, False, True, id="new-with-nothing-to-call"),
+        pytest.param(make(2, handled=1), CREATE, False, True, id="changed-with-nothing-to-call"),
+        pytest.param(make(1, handled=1), CREATE, False, False, id="same"),
+        pytest.param(make(1, handled=1), RESUME, True, False, id="resumed"),
+        pytest.param(make(1, handled=1, deleted=True, finalizers=[FINALIZER]), DELETE, False, False, id="deleted"),
+    ],
+)
 def test_the_last_handled_state_is_stored_for_creations_and_updates(
     obj: KubeObject, handlers: HandlersOfResource, initial: bool, is_handled: bool
 ) -> None:
@@ -388,13 +417,16 @@ def test_the_lost_state_is_stored_again(is_restoring: bool, is_handled: bool) ->
     assert (plan.reason, plan.call, plan.is_handled) == (Reason.NOOP, [], is_handled)
 
 
-@pytest.mark.parametrize(("spec", "memory", "released", "reason"), [
-    pytest.param(1, None, False, Reason.CREATE, id="new"),
-    pytest.param(1, 1, False, Reason.NOOP, id="lost"),
-    pytest.param(2, 1, False, Reason.UPDATE, id="lost-and-changed"),
-    pytest.param(1, None, True, Reason.FREE, id="released"),
-    pytest.param(1, 1, True, Reason.FREE, id="lost-and-released"),
-])
+@pytest.mark.parametrize(
+    ("spec", "memory", "released", "reason"),
+    [
+        pytest.param(1, None, False, Reason.CREATE, id="new"),
+        pytest.param(1, 1, False, Reason.NOOP, id="lost"),
+        pytest.param(2, 1, False, Reason.UPDATE, id="lost-and-changed"),
+        pytest.param(1, None, True, Reason.FREE, id="released"),
+        pytest.param(1, 1, True, Reason.FREE, id="lost-and-released"),
+    ],
+)
 def test_what_is_remembered_corrects_what_is_detected(spec: Any, memory: Any, released: bool, reason: Reason) -> None:
     detection = detect(make(spec), snapshots, finalizer=FINALIZER, initial=False)
     fingerprint = None if memory is None else make_fingerprint(snapshots.take(make(memory)))
@@ -410,10 +442,13 @@ def test_what_is_not_lost_is_not_corrected(obj: KubeObject) -> None:
 # --- what could not be saved ---
 
 
-@pytest.mark.parametrize(("state", "saving"), [
-    ({"success": True}, Saving.END),
-    ({"retries": 1}, Saving.PROGRESS),
-])
+@pytest.mark.parametrize(
+    ("state", "saving"),
+    [
+        ({"success": True}, Saving.END),
+        ({"retries": 1}, Saving.PROGRESS),
+    ],
+)
 def test_what_could_not_be_saved_is_saved_before_anything_is_called(state: Any, saving: Saving) -> None:
     key = CREATE.changing[0].id
     unsaved = {key: HandlerState(started=NOW, purpose="create", **state)}
@@ -428,13 +463,16 @@ def test_unsaved_patches_are_saved_also_if_no_handlers_are_for_the_object_anymor
     assert (plan.saving, plan.is_handled) == (Saving.END, False)
 
 
-@pytest.mark.parametrize(("obj", "unsaved", "expected"), [
-    (make(deleted=True, finalizers=[FINALIZER]), Reason.UPDATE, True),
-    (make(deleted=True, finalizers=[FINALIZER]), Reason.DELETE, False),
-    (make(deleted=True, finalizers=[FINALIZER]), None, False),
-    (make(), Reason.UPDATE, False),
-    (make(2, handled=1), Reason.CREATE, False),
-])
+@pytest.mark.parametrize(
+    ("obj", "unsaved", "expected"),
+    [
+        (make(deleted=True, finalizers=[FINALIZER]), Reason.UPDATE, True),
+        (make(deleted=True, finalizers=[FINALIZER]), Reason.DELETE, False),
+        (make(deleted=True, finalizers=[FINALIZER]), None, False),
+        (make(), Reason.UPDATE, False),
+        (make(2, handled=1), Reason.CREATE, False),
+    ],
+)
 def test_what_could_not_be_saved_does_not_hold_the_deletion(
     obj: KubeObject, unsaved: Reason | None, expected: bool
 ) -> None:
@@ -444,12 +482,15 @@ def test_what_could_not_be_saved_does_not_hold_the_deletion(
 # --- deletions ---
 
 
-@pytest.mark.parametrize("state", [
-    {"delayed": after(999).isoformat(), "retries": 5},
-    {"success": True},
-    {"failure": True},
-    {},
-])
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"delayed": after(999).isoformat(), "retries": 5},
+        {"success": True},
+        {"failure": True},
+        {},
+    ],
+)
 @pytest.mark.parametrize("id", ["create", "update", "delete"])
 def test_deletions_are_handled_whatever_was_going_on(id: str, state: Any) -> None:
     records = {id: record("update", **state)}
@@ -458,11 +499,14 @@ def test_deletions_are_handled_whatever_was_going_on(id: str, state: Any) -> Non
     assert plan.progress[plan.call[0].id].retries == 0
 
 
-@pytest.mark.parametrize(("outcome", "change", "saving"), [
-    (SUCCESS, REMOVE, Saving.END),
-    (FAILURE, REMOVE, Saving.END),
-    (RETRY, None, Saving.PROGRESS),
-])
+@pytest.mark.parametrize(
+    ("outcome", "change", "saving"),
+    [
+        (SUCCESS, REMOVE, Saving.END),
+        (FAILURE, REMOVE, Saving.END),
+        (RETRY, None, Saving.PROGRESS),
+    ],
+)
 def test_objects_are_released_when_the_deletion_is_handled(
     outcome: Outcome, change: FinalizerChange | None, saving: Saving
 ) -> None:
@@ -470,10 +514,13 @@ def test_objects_are_released_when_the_deletion_is_handled(
     assert (plan.finalizer, plan.saving) == (change, saving)
 
 
-@pytest.mark.parametrize(("running", "change", "saving"), [
-    (True, None, Saving.PROGRESS),
-    (False, REMOVE, Saving.END),
-])
+@pytest.mark.parametrize(
+    ("running", "change", "saving"),
+    [
+        (True, None, Saving.PROGRESS),
+        (False, REMOVE, Saving.END),
+    ],
+)
 @pytest.mark.parametrize("handlers", [DAEMON, DELETE])
 def test_objects_are_not_released_while_something_runs_for_them(
     handlers: HandlersOfResource, running: bool, change: FinalizerChange | None, saving: Saving
@@ -515,20 +562,23 @@ def test_the_finalizer_comes_with_other_changes_if_nothing_is_to_be_called() -> 
     assert (plan.finalizer, plan.saving, plan.is_handled) == (ADD, Saving.END, True)
 
 
-@pytest.mark.parametrize(("handlers", "finalizers", "options", "change"), [
-    pytest.param(DELETE, [FINALIZER], {}, None, id="needed"),
-    pytest.param(DELETE, [], {}, ADD, id="needed-and-absent"),
-    pytest.param(CREATE, [FINALIZER], {}, REMOVE, id="not-needed"),
-    pytest.param(CREATE, ["other"], {}, None, id="not-needed-and-absent"),
-    pytest.param(OPTIONAL, [FINALIZER], {}, REMOVE, id="optional"),
-    pytest.param(OPTIONAL, [], {}, None, id="optional-and-absent"),
-    pytest.param(CREATE, [FINALIZER], {"background": Company(running=True)}, None, id="accompanied"),
-    pytest.param(DAEMON, [FINALIZER], {"background": Company(running=True)}, None, id="with-a-daemon"),
-    pytest.param(DAEMON, [FINALIZER], {"background": Company(over=True)}, REMOVE, id="with-a-daemon-that-is-over"),
-    pytest.param(DAEMON, [], {"background": Company(over=True)}, None, id="with-a-daemon-that-is-over-and-absent"),
-    pytest.param(CREATE, [FINALIZER], {"removals": 2}, REMOVE, id="put-back-twice"),
-    pytest.param(CREATE, [FINALIZER], {"removals": 3}, None, id="put-back-again-and-again"),
-])
+@pytest.mark.parametrize(
+    ("handlers", "finalizers", "options", "change"),
+    [
+        pytest.param(DELETE, [FINALIZER], {}, None, id="needed"),
+        pytest.param(DELETE, [], {}, ADD, id="needed-and-absent"),
+        pytest.param(CREATE, [FINALIZER], {}, REMOVE, id="not-needed"),
+        pytest.param(CREATE, ["other"], {}, None, id="not-needed-and-absent"),
+        pytest.param(OPTIONAL, [FINALIZER], {}, REMOVE, id="optional"),
+        pytest.param(OPTIONAL, [], {}, None, id="optional-and-absent"),
+        pytest.param(CREATE, [FINALIZER], {"background": Company(running=True)}, None, id="accompanied"),
+        pytest.param(DAEMON, [FINALIZER], {"background": Company(running=True)}, None, id="with-a-daemon"),
+        pytest.param(DAEMON, [FINALIZER], {"background": Company(over=True)}, REMOVE, id="with-a-daemon-that-is-over"),
+        pytest.param(DAEMON, [], {"background": Company(over=True)}, None, id="with-a-daemon-that-is-over-and-absent"),
+        pytest.param(CREATE, [FINALIZER], {"removals": 2}, REMOVE, id="put-back-twice"),
+        pytest.param(CREATE, [FINALIZER], {"removals": 3}, None, id="put-back-again-and-again"),
+    ],
+)
 def test_the_finalizer_is_there_as_long_as_it_is_needed(
     handlers: HandlersOfResource, finalizers: list[str], options: Any, change: FinalizerChange | None
 ) -> None:
@@ -537,14 +587,17 @@ def test_the_finalizer_is_there_as_long_as_it_is_needed(
     assert plan.is_required is (handlers in (DELETE, DAEMON) and not getattr(options.get("background"), "over", False))
 
 
-@pytest.mark.parametrize(("handlers", "background", "is_required"), [
-    pytest.param(ONLY_DAEMON, None, True, id="daemon"),
-    pytest.param(ONLY_DAEMON, Company(), True, id="daemon-not-over"),
-    pytest.param(ONLY_DAEMON, Company(over=True), False, id="daemon-over"),
-    pytest.param(DELETE, None, True, id="deletion"),
-    pytest.param(DELETE, Company(over=True), True, id="deletion-with-daemons-over"),
-    pytest.param(CREATE, None, False, id="creation"),
-])
+@pytest.mark.parametrize(
+    ("handlers", "background", "is_required"),
+    [
+        pytest.param(ONLY_DAEMON, None, True, id="daemon"),
+        pytest.param(ONLY_DAEMON, Company(), True, id="daemon-not-over"),
+        pytest.param(ONLY_DAEMON, Company(over=True), False, id="daemon-over"),
+        pytest.param(DELETE, None, True, id="deletion"),
+        pytest.param(DELETE, Company(over=True), True, id="deletion-with-daemons-over"),
+        pytest.param(CREATE, None, False, id="creation"),
+    ],
+)
 def test_the_finalizer_is_needed_for_deletions_and_for_daemons_that_are_not_over(
     handlers: HandlersOfResource, background: Company | None, is_required: bool
 ) -> None:
@@ -553,16 +606,19 @@ def test_the_finalizer_is_needed_for_deletions_and_for_daemons_that_are_not_over
     assert plan.finalizer is (None if is_required else REMOVE)
 
 
-@pytest.mark.parametrize(("finalizers", "deleted", "expected"), [
-    (None, False, (False, False, False)),
-    (None, True, (True, False, False)),
-    ([], True, (True, False, False)),
-    (["other"], True, (True, False, False)),
-    ([FINALIZER], False, (False, True, False)),
-    ([FINALIZER], True, (True, True, True)),
-    ([FINALIZER, "other"], True, (True, True, False)),
-    ([FINALIZER, "other"], False, (False, True, False)),
-])
+@pytest.mark.parametrize(
+    ("finalizers", "deleted", "expected"),
+    [
+        (None, False, (False, False, False)),
+        (None, True, (True, False, False)),
+        ([], True, (True, False, False)),
+        (["other"], True, (True, False, False)),
+        ([FINALIZER], False, (False, True, False)),
+        ([FINALIZER], True, (True, True, True)),
+        ([FINALIZER, "other"], True, (True, True, False)),
+        ([FINALIZER, "other"], False, (False, True, False)),
+    ],
+)
 def test_how_deletions_are_blocked(finalizers: Any, deleted: bool, expected: tuple[bool, bool, bool]) -> None:
     blocking = Blocking.of(make(finalizers=finalizers, deleted=deleted), FINALIZER)
     assert (blocking.is_deleted, blocking.is_ours, blocking.is_last) == expected
@@ -590,14 +646,17 @@ def test_a_deletion_is_not_held_by_a_contested_finalizer() -> None:
 # --- those that no handlers are for ---
 
 
-@pytest.mark.parametrize(("obj", "change"), [
-    (make(), None),
-    (make(2, handled=1), None),
-    (make(1, handled=1, records={"create": record("create", success=True)}), None),
-    (make(1, finalizers=["other"]), None),
-    (make(1, finalizers=[FINALIZER]), REMOVE),
-    (make(1, finalizers=[FINALIZER], deleted=True), REMOVE),
-])
+@pytest.mark.parametrize(
+    ("obj", "change"),
+    [
+        (make(), None),
+        (make(2, handled=1), None),
+        (make(1, handled=1, records={"create": record("create", success=True)}), None),
+        (make(1, finalizers=["other"]), None),
+        (make(1, finalizers=[FINALIZER]), REMOVE),
+        (make(1, finalizers=[FINALIZER], deleted=True), REMOVE),
+    ],
+)
 def test_objects_are_not_touched_by_those_who_are_not_for_them(obj: KubeObject, change: FinalizerChange | None) -> None:
     plan = finish(obj, DELETE, choose=lambda reason: Choice())
     assert (plan.saving, plan.finalizer, plan.is_handled, plan.resumed) == (Saving.FINALIZER, change, False, True)
@@ -614,15 +673,22 @@ def failing(*handlers: ChangingHandler | DaemonHandler, relevant: bool = True, *
     return lambda reason: choice
 
 
-@pytest.mark.parametrize(("errors", "error", "skipped"), [
-    (0, FILTER_ERROR, ()),
-    (6, FILTER_ERROR, ()),
-    (7, None, [FILTER_ERROR]),
-])
+@pytest.mark.parametrize(
+    ("errors", "error", "skipped"),
+    [
+        (0, FILTER_ERROR, ()),
+        (6, FILTER_ERROR, ()),
+        (7, None, [FILTER_ERROR]),
+    ],
+)
 def test_objects_are_looked_at_again_when_filters_fail(errors: int, error: Any, skipped: Any) -> None:
-    plan = finish(make(), CREATES, {"one": SUCCESS}, errors=errors, choose=failing(
-        CREATES.changing[1], accompanying=CREATES.changing[:1], called=CREATES.changing[:1]
-    ))
+    plan = finish(
+        make(),
+        CREATES,
+        {"one": SUCCESS},
+        errors=errors,
+        choose=failing(CREATES.changing[1], accompanying=CREATES.changing[:1], called=CREATES.changing[:1]),
+    )
     assert (plan.error, plan.skipped) == (error, skipped)
     assert get_ids(plan.call) == ["one"]  # the others go on
     assert plan.saving is (Saving.PROGRESS if error else Saving.END)
@@ -635,10 +701,13 @@ def test_nothing_is_deleted_because_of_failing_filters(errors: int) -> None:
     assert (plan.finalizer, plan.error) == (None, FILTER_ERROR)
 
 
-@pytest.mark.parametrize(("obj", "change"), [
-    (make(1, handled=1, finalizers=[FINALIZER]), None),
-    (make(1, handled=1, finalizers=[FINALIZER], deleted=True), REMOVE),
-])
+@pytest.mark.parametrize(
+    ("obj", "change"),
+    [
+        (make(1, handled=1, finalizers=[FINALIZER]), None),
+        (make(1, handled=1, finalizers=[FINALIZER], deleted=True), REMOVE),
+    ],
+)
 @pytest.mark.parametrize("accompanying", [(), CREATE.changing])
 def test_the_finalizer_stays_while_it_is_in_doubt(
     obj: KubeObject, change: FinalizerChange | None, accompanying: Any
@@ -650,14 +719,17 @@ def test_the_finalizer_stays_while_it_is_in_doubt(
 # --- only daemons & timers ---
 
 
-@pytest.mark.parametrize(("obj", "reason", "company", "change", "spawned"), [
-    (make(), Reason.NOOP, Company(), ADD, []),
-    (make(finalizers=[FINALIZER]), Reason.NOOP, Company(), None, ["daemon"]),
-    (make(finalizers=[FINALIZER]), Reason.NOOP, Company(over=True), REMOVE, ["daemon"]),
-    (make(finalizers=[FINALIZER], deleted=True), Reason.DELETE, Company(running=True), None, ["daemon"]),
-    (make(finalizers=[FINALIZER], deleted=True), Reason.DELETE, Company(), REMOVE, ["daemon"]),
-    (make(deleted=True), Reason.FREE, Company(running=True), None, []),
-])
+@pytest.mark.parametrize(
+    ("obj", "reason", "company", "change", "spawned"),
+    [
+        (make(), Reason.NOOP, Company(), ADD, []),
+        (make(finalizers=[FINALIZER]), Reason.NOOP, Company(), None, ["daemon"]),
+        (make(finalizers=[FINALIZER]), Reason.NOOP, Company(over=True), REMOVE, ["daemon"]),
+        (make(finalizers=[FINALIZER], deleted=True), Reason.DELETE, Company(running=True), None, ["daemon"]),
+        (make(finalizers=[FINALIZER], deleted=True), Reason.DELETE, Company(), REMOVE, ["daemon"]),
+        (make(deleted=True), Reason.FREE, Company(running=True), None, []),
+    ],
+)
 def test_objects_with_daemons_only(
     obj: KubeObject, reason: Reason, company: Company, change: FinalizerChange | None, spawned: list[str]
 ) -> None:

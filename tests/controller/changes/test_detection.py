@@ -66,22 +66,28 @@ def test_objects_without_changes_are_resumed_once(initial: bool, reason: Reason)
     assert found.diff == ()
 
 
-@pytest.mark.parametrize("metadata", [
-    {"labels": {"l": "v"}},
-    {"annotations": {"a": "v"}},
-])
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"l": "v"}},
+        {"annotations": {"a": "v"}},
+    ],
+)
 def test_labels_and_annotations_are_essential(metadata: Any) -> None:
     body = make(handled={"spec": "same"}, metadata=metadata, annotations=metadata.get("annotations", ()))
     assert find(body).reason is Reason.UPDATE
 
 
-@pytest.mark.parametrize("stanzas", [
-    {"status": {"done": True}},
-    {"metadata": {"generation": 5, "resourceVersion": "123", "finalizers": ["x"], "ownerReferences": []}},
-    {"annotations": {"kopf.zalando.org/fn": "{}", "kopf.zalando.org/touch-dummy": "x"}},
-    {"annotations": {"other.com/kopf-managed": "yes", "other.com/fn": "{}"}},
-    {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
-])
+@pytest.mark.parametrize(
+    "stanzas",
+    [
+        {"status": {"done": True}},
+        {"metadata": {"generation": 5, "resourceVersion": "123", "finalizers": ["x"], "ownerReferences": []}},
+        {"annotations": {"kopf.zalando.org/fn": "{}", "kopf.zalando.org/touch-dummy": "x"}},
+        {"annotations": {"other.com/kopf-managed": "yes", "other.com/fn": "{}"}},
+        {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"}},
+    ],
+)
 def test_traces_of_frameworks_and_of_the_system_are_not_essential(stanzas: Any) -> None:
     assert find(make(handled={"spec": "same"}, **stanzas)).reason is Reason.NOOP
 
@@ -120,12 +126,15 @@ def test_ignored_fields_are_not_essential() -> None:
 
 @pytest.mark.parametrize("initial", [True, False])
 @pytest.mark.parametrize("handled", [None, {"spec": "same"}, {"spec": "other"}])
-@pytest.mark.parametrize(("finalizers", "reason"), [
-    ([FINALIZER], Reason.DELETE),
-    (["other", FINALIZER], Reason.DELETE),
-    (["other"], Reason.FREE),
-    ([], Reason.FREE),
-])
+@pytest.mark.parametrize(
+    ("finalizers", "reason"),
+    [
+        ([FINALIZER], Reason.DELETE),
+        (["other", FINALIZER], Reason.DELETE),
+        (["other"], Reason.FREE),
+        ([], Reason.FREE),
+    ],
+)
 def test_deletions_are_handled_as_long_as_we_block_them(
     initial: bool, handled: Any, finalizers: list[str], reason: Reason
 ) -> None:

@@ -100,18 +100,28 @@ def with_record(record: dict[str, Any], id: str = "one") -> Body:
 # --- the state of one handler ---
 
 
-@pytest.mark.parametrize(("outcome", "expected"), [
-    (SUCCESS, {"stopped": after(9), "retries": 1, "success": True}),
-    (IGNORED, {"stopped": after(9), "retries": 1, "success": True}),
-    (FAILURE, {"stopped": after(9), "retries": 1, "failure": True, "message": "never", "exception": "PermanentError"}),
-    (RETRY, {"delayed": after(14), "retries": 1, "message": "not yet", "exception": "TemporaryError"}),
-    (AT_ONCE, {"retries": 1, "message": "now", "exception": "TemporaryError"}),
-    (CHILDREN, {"delayed": after(12), "retries": 1, "reentries": 1, "message": "children"}),
-    (Outcome(final=False, delay=None, exception=ValueError()), {
-        "retries": 1, "message": "ValueError", "exception": "ValueError"}),
-    (Outcome(final=False, delay=None, exception=KeyError("x")), {
-        "retries": 1, "message": "'x'", "exception": "KeyError"}),
-])
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (SUCCESS, {"stopped": after(9), "retries": 1, "success": True}),
+        (IGNORED, {"stopped": after(9), "retries": 1, "success": True}),
+        (
+            FAILURE,
+            {"stopped": after(9), "retries": 1, "failure": True, "message": "never", "exception": "PermanentError"},
+        ),
+        (RETRY, {"delayed": after(14), "retries": 1, "message": "not yet", "exception": "TemporaryError"}),
+        (AT_ONCE, {"retries": 1, "message": "now", "exception": "TemporaryError"}),
+        (CHILDREN, {"delayed": after(12), "retries": 1, "reentries": 1, "message": "children"}),
+        (
+            Outcome(final=False, delay=None, exception=ValueError()),
+            {"retries": 1, "message": "ValueError", "exception": "ValueError"},
+        ),
+        (
+            Outcome(final=False, delay=None, exception=KeyError("x")),
+            {"retries": 1, "message": "'x'", "exception": "KeyError"},
+        ),
+    ],
+)
 def test_states_after_outcomes(outcome: Outcome, expected: dict[str, Any]) -> None:
     state = HandlerState(started=NOW, purpose="create").with_outcome(outcome, after(9), [])
     assert state == HandlerState(**{"started": NOW, "purpose": "create", **expected})
@@ -184,14 +194,17 @@ def test_reentries_are_stored_if_there_are_any(reentries: int, expected: int | N
     assert HandlerState.from_record(record, now=after(9)).reentries == reentries
 
 
-@pytest.mark.parametrize(("record", "expected"), [
-    ({"retries": 3, "reentries": 2}, 2),
-    ({"retries": 3, "reentries": 3}, 3),
-    ({"retries": 1, "reentries": 2}, 1),
-    ({"retries": 3, "reentries": "2"}, 0),
-    ({"retries": 3}, 0),
-    ({"reentries": 2}, 0),
-])
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        ({"retries": 3, "reentries": 2}, 2),
+        ({"retries": 3, "reentries": 3}, 3),
+        ({"retries": 1, "reentries": 2}, 1),
+        ({"retries": 3, "reentries": "2"}, 0),
+        ({"retries": 3}, 0),
+        ({"reentries": 2}, 0),
+    ],
+)
 def test_there_are_never_more_reentries_than_attempts(record: Any, expected: int) -> None:
     assert HandlerState.from_record(record, now=NOW).reentries == expected
 
@@ -221,24 +234,30 @@ def test_states_survive_the_round_trip(state: HandlerState) -> None:
     assert HandlerState.from_record(compact, now=NOW) == state
 
 
-@pytest.mark.parametrize("record", [
-    {},
-    dict.fromkeys(ProgressRecord.__annotations__),
-    {"started": "garbage", "stopped": "", "delayed": "2026-13-13"},
-    {"started": 123, "stopped": [], "delayed": {}, "purpose": 1, "retries": "x", "message": 1, "subrefs": "x"},
-    {"retries": -5, "success": "no", "failure": 0, "subrefs": [1, None], "unknown": "x"},
-])
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        dict.fromkeys(ProgressRecord.__annotations__),
+        {"started": "garbage", "stopped": "", "delayed": "2026-13-13"},
+        {"started": 123, "stopped": [], "delayed": {}, "purpose": 1, "retries": "x", "message": 1, "subrefs": "x"},
+        {"retries": -5, "success": "no", "failure": 0, "subrefs": [1, None], "unknown": "x"},
+    ],
+)
 def test_malformed_records_are_as_if_it_has_just_begun(record: Any) -> None:
     assert HandlerState.from_record(record, now=NOW) == HandlerState(started=NOW)
 
 
-@pytest.mark.parametrize(("text", "is_taken"), [
-    ("2026-12-20T23:53:38+00:00", True),
-    ("2026-12-21T12:00:00+00:00", True),  # the clock of another host was ahead
-    ("2026-12-22T12:00:00+00:00", False),
-    ("9999-12-31T23:59:59+00:00", False),
-    ("9999-12-31T23:59:59-14:00", False),
-])
+@pytest.mark.parametrize(
+    ("text", "is_taken"),
+    [
+        ("2026-12-20T23:53:38+00:00", True),
+        ("2026-12-21T12:00:00+00:00", True),  # the clock of another host was ahead
+        ("2026-12-22T12:00:00+00:00", False),
+        ("9999-12-31T23:59:59+00:00", False),
+        ("9999-12-31T23:59:59-14:00", False),
+    ],
+)
 def test_delays_that_are_too_long_are_as_none(text: str, is_taken: bool) -> None:
     delayed = HandlerState.from_record({"delayed": text}, now=NOW).delayed
     assert (delayed is not None) is is_taken
@@ -252,12 +271,15 @@ def test_too_long_delays_are_limited(delay: float) -> None:
     assert HandlerState.from_record(state.as_record(), now=NOW) == state
 
 
-@pytest.mark.parametrize("text", [
-    "2026-11-20T23:53:38.049971+00:00",
-    "2026-11-20T23:53:38.049971Z",
-    "2026-11-21T00:53:38.049971+01:00",
-    "2026-11-20T23:53:38.049971",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-20T23:53:38.049971+00:00",
+        "2026-11-20T23:53:38.049971Z",
+        "2026-11-21T00:53:38.049971+01:00",
+        "2026-11-20T23:53:38.049971",
+    ],
+)
 def test_times_are_understood_in_all_forms(text: str) -> None:
     assert HandlerState.from_record({"started": text}, now=after(99)).started == NOW
 
@@ -310,14 +332,17 @@ def test_the_delay_is_till_the_soonest_of_the_handlers() -> None:
     assert get_delay([], progress, NOW) is None
 
 
-@pytest.mark.parametrize(("stored", "reason", "is_restored"), [
-    ("create", Reason.CREATE, True),
-    ("update", Reason.UPDATE, True),
-    ("create", Reason.UPDATE, False),
-    ("update", Reason.DELETE, False),
-    ("resume", Reason.UPDATE, False),
-    (None, Reason.UPDATE, True),
-])
+@pytest.mark.parametrize(
+    ("stored", "reason", "is_restored"),
+    [
+        ("create", Reason.CREATE, True),
+        ("update", Reason.UPDATE, True),
+        ("create", Reason.UPDATE, False),
+        ("update", Reason.DELETE, False),
+        ("resume", Reason.UPDATE, False),
+        (None, Reason.UPDATE, True),
+    ],
+)
 def test_the_progress_made_for_another_reason_does_not_count(stored: Any, reason: Reason, is_restored: bool) -> None:
     body = with_record({"purpose": stored, "retries": 5, "success": True})
     state = make_progress(body, reason=reason, handlers=[ONE])[ONE.id]
@@ -361,20 +386,21 @@ def test_only_what_has_changed_is_stored() -> None:
 # --- the changes between the attempts ---
 
 
-@pytest.mark.parametrize(("stored", "actual", "is_overtaken"), [
-    ("a", "b", True),
-    ("a", "a", False),
-    (None, "b", False),
-    ("a", None, False),
-    (None, None, False),
-])
+@pytest.mark.parametrize(
+    ("stored", "actual", "is_overtaken"),
+    [
+        ("a", "b", True),
+        ("a", "a", False),
+        (None, "b", False),
+        ("a", None, False),
+        (None, None, False),
+    ],
+)
 def test_handlers_begin_anew_if_the_object_has_changed_since_the_attempt(
     stored: str | None, actual: str | None, is_overtaken: bool
 ) -> None:
     record = {"purpose": "update", "retries": 5, "success": True, "digest": stored}
-    progress = make_progress(
-        with_record(record), reason=Reason.UPDATE, digest=actual, handlers=[ONE]
-    )
+    progress = make_progress(with_record(record), reason=Reason.UPDATE, digest=actual, handlers=[ONE])
     assert progress[ONE.id].retries == (0 if is_overtaken else 5)
     assert progress[ONE.id].success is not is_overtaken
 
@@ -390,41 +416,47 @@ def test_attempts_remember_what_they_were_for() -> None:
 
 def test_unfinished_handlers_go_on_even_if_the_object_has_changed() -> None:
     record = {"purpose": "update", "retries": 5, "digest": "a"}
-    progress = make_progress(
-        with_record(record), reason=Reason.UPDATE, digest="b", handlers=[ONE]
-    )
+    progress = make_progress(with_record(record), reason=Reason.UPDATE, digest="b", handlers=[ONE])
     assert progress[ONE.id].retries == 5
 
 
-@pytest.mark.parametrize(("record", "is_found"), [
-    ({"purpose": "update", "digest": "old"}, True),
-    ({"purpose": "update", "digest": "new"}, False),
-    ({"purpose": "update"}, False),
-    ({"purpose": "create", "digest": "old"}, False),
-    ({"digest": "old"}, False),
-])
+@pytest.mark.parametrize(
+    ("record", "is_found"),
+    [
+        ({"purpose": "update", "digest": "old"}, True),
+        ({"purpose": "update", "digest": "new"}, False),
+        ({"purpose": "update"}, False),
+        ({"purpose": "create", "digest": "old"}, False),
+        ({"digest": "old"}, False),
+    ],
+)
 def test_handlers_that_have_seen_a_change_which_is_undone_are_found(record: Any, is_found: bool) -> None:
     progress = make_progress(with_record(record), reason=Reason.UPDATE, handlers=[])
     found = find_overtaken([ONE, TWO], progress.saved, FixedDigests(Reason.UPDATE, digest="new"))
     assert list(found) == ([ONE] if is_found else [])
 
 
-@pytest.mark.parametrize(("states", "expected"), [
-    pytest.param({}, [], id="nothing"),
-    pytest.param({"one": {"digest": "a"}}, ["a"], id="handler"),
-    pytest.param({"one": {"digest": "a"}, "two": {"digest": "b"}}, ["a", "b"], id="handlers"),
-    pytest.param(
-        {"one": {"digest": "a", "subrefs": ("one/x", "one/y", "one/gone")}, "one/x": {"digest": "b"}, "one/y": {}},
-        ["a", "b"], id="subhandlers",
-    ),
-    pytest.param(
-        {"one": {"success": False, "subrefs": ("one/x",)}, "one/x": {"digest": "b"}},
-        ["b"], id="subhandler-of-an-unfinished-handler",
-    ),
-    pytest.param({"one": {"digest": "a", "success": False}}, [], id="unfinished"),
-    pytest.param({"one": {"digest": "a", "success": False, "failure": True}}, ["a"], id="failed"),
-    pytest.param({"one": {"digest": "a", "purpose": "update"}}, [], id="not-of-the-creation"),
-])
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        pytest.param({}, [], id="nothing"),
+        pytest.param({"one": {"digest": "a"}}, ["a"], id="handler"),
+        pytest.param({"one": {"digest": "a"}, "two": {"digest": "b"}}, ["a", "b"], id="handlers"),
+        pytest.param(
+            {"one": {"digest": "a", "subrefs": ("one/x", "one/y", "one/gone")}, "one/x": {"digest": "b"}, "one/y": {}},
+            ["a", "b"],
+            id="subhandlers",
+        ),
+        pytest.param(
+            {"one": {"success": False, "subrefs": ("one/x",)}, "one/x": {"digest": "b"}},
+            ["b"],
+            id="subhandler-of-an-unfinished-handler",
+        ),
+        pytest.param({"one": {"digest": "a", "success": False}}, [], id="unfinished"),
+        pytest.param({"one": {"digest": "a", "success": False, "failure": True}}, ["a"], id="failed"),
+        pytest.param({"one": {"digest": "a", "purpose": "update"}}, [], id="not-of-the-creation"),
+    ],
+)
 def test_what_was_seen_in_the_creation_is_found(states: dict[str, Any], expected: list[str]) -> None:
     defaults = {"started": NOW, "purpose": "create", "success": True}
     known = {id: HandlerState(**{**defaults, **fields}) for id, fields in states.items()}
@@ -442,12 +474,15 @@ def see(reason: Reason = Reason.UPDATE, **spec: int) -> SeenStates:
     return SeenStates(reason, json.dumps({"spec": spec}).encode())
 
 
-@pytest.mark.parametrize(("seen", "before", "after", "expected", "is_changed"), [
-    pytest.param({"a": 1}, {"a": 1}, {"a": 2}, {"a": 2}, True, id="changed"),
-    pytest.param({"a": 1}, {"a": 1}, {"a": 1, "b": 2}, {"a": 1}, False, id="another-field-changed"),
-    pytest.param({"a": 0}, {"a": 1}, {"a": 2}, {"a": 0}, False, id="not-seen-before"),
-    pytest.param({"a": 2}, {"a": 1}, {"a": 2}, {"a": 2}, False, id="changed-to-what-was-seen"),
-])
+@pytest.mark.parametrize(
+    ("seen", "before", "after", "expected", "is_changed"),
+    [
+        pytest.param({"a": 1}, {"a": 1}, {"a": 2}, {"a": 2}, True, id="changed"),
+        pytest.param({"a": 1}, {"a": 1}, {"a": 1, "b": 2}, {"a": 1}, False, id="another-field-changed"),
+        pytest.param({"a": 0}, {"a": 1}, {"a": 2}, {"a": 0}, False, id="not-seen-before"),
+        pytest.param({"a": 2}, {"a": 1}, {"a": 2}, {"a": 2}, False, id="changed-to-what-was-seen"),
+    ],
+)
 def test_own_changes_overtake_only_those_who_have_not_seen_what_was_before(
     seen: Any, before: Any, after: Any, expected: Any, is_changed: bool
 ) -> None:
@@ -538,18 +573,21 @@ RESUMING = make_changing_handler("one", initial=True)
 SUB = make_changing_handler("one/sub")
 
 
-@pytest.mark.parametrize(("parent", "handler", "called", "is_anew"), [
-    pytest.param(None, RESUMING, None, False, id="not-resumed-now"),
-    pytest.param(None, RESUMING, (), True, id="of-the-previous-operator"),
-    pytest.param(None, RESUMING, ("two",), True, id="of-the-previous-operator-with-others-called"),
-    pytest.param(None, RESUMING, ("one",), False, id="of-this-operator"),
-    pytest.param(None, ONE, (), False, id="not-for-resuming"),
-    pytest.param(RESUMING, SUB, (), True, id="subhandler"),
-    pytest.param(RESUMING, SUB, None, False, id="subhandler-not-resumed-now"),
-    pytest.param(RESUMING, SUB, ("one/sub",), False, id="subhandler-of-this-operator"),
-    pytest.param(ONE, SUB, (), False, id="subhandler-not-for-resuming"),
-    pytest.param(RESUMING, make_changing_handler("onesub"), (), False, id="no-subhandler-in-spite-of-its-name"),
-])
+@pytest.mark.parametrize(
+    ("parent", "handler", "called", "is_anew"),
+    [
+        pytest.param(None, RESUMING, None, False, id="not-resumed-now"),
+        pytest.param(None, RESUMING, (), True, id="of-the-previous-operator"),
+        pytest.param(None, RESUMING, ("two",), True, id="of-the-previous-operator-with-others-called"),
+        pytest.param(None, RESUMING, ("one",), False, id="of-this-operator"),
+        pytest.param(None, ONE, (), False, id="not-for-resuming"),
+        pytest.param(RESUMING, SUB, (), True, id="subhandler"),
+        pytest.param(RESUMING, SUB, None, False, id="subhandler-not-resumed-now"),
+        pytest.param(RESUMING, SUB, ("one/sub",), False, id="subhandler-of-this-operator"),
+        pytest.param(ONE, SUB, (), False, id="subhandler-not-for-resuming"),
+        pytest.param(RESUMING, make_changing_handler("onesub"), (), False, id="no-subhandler-in-spite-of-its-name"),
+    ],
+)
 def test_objects_are_resumed_by_every_operator_anew(
     parent: ChangingHandler | None, handler: ChangingHandler, called: Any, is_anew: bool
 ) -> None:
@@ -618,9 +656,15 @@ def test_all_records_are_purged_with_those_of_the_subhandlers() -> None:
 def test_records_of_handlers_that_are_not_called_now_are_purged_too() -> None:
     record = {"purpose": "create", "subrefs": ["two/sub"]}
     texts = {"two": record, "two/sub": {"purpose": "create"}}
-    body = Body({"metadata": {"annotations": {
-        f"kopf.zalando.org/{id.replace('/', '.')}": json.dumps(record) for id, record in texts.items()
-    }}})
+    body = Body(
+        {
+            "metadata": {
+                "annotations": {
+                    f"kopf.zalando.org/{id.replace('/', '.')}": json.dumps(record) for id, record in texts.items()
+                }
+            }
+        }
+    )
     purge(make_progress(body, reason=Reason.UPDATE, handlers=[ONE]), body)
 
 
@@ -709,9 +753,15 @@ def test_large_baselines_are_not_kept(size: int, is_kept: bool) -> None:
 # --- handlers that are called once more, as their owned objects have changed ---
 
 
-@pytest.mark.parametrize(("woken", "is_anew"), [
-    (None, False), ({}, False), ({"one": True}, False), ({"one": False}, True),
-])
+@pytest.mark.parametrize(
+    ("woken", "is_anew"),
+    [
+        (None, False),
+        ({}, False),
+        ({"one": True}, False),
+        ({"one": False}, True),
+    ],
+)
 def test_finished_handlers_begin_anew_with_their_subhandlers(woken: Any, is_anew: bool) -> None:
     finished = HandlerState(NOW, purpose="create", stopped=NOW, success=True, retries=1)
     known = {ONE.id: replace(finished, subrefs=(TWO.id,)), TWO.id: finished, THREE.id: finished}

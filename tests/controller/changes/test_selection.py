@@ -69,16 +69,19 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize(("reason", "initial", "expected"), [
-    (CREATE, False, ["create", "field/spec"]),
-    (CREATE, True, ["create", "resume", "resume-deleted", "field/spec"]),
-    (UPDATE, False, ["update", "field/spec"]),
-    (UPDATE, True, ["update", "resume", "resume-deleted", "field/spec"]),
-    (DELETE, False, ["delete"]),
-    (DELETE, True, ["delete", "resume-deleted"]),
-    (RESUME, True, ["resume", "resume-deleted"]),
-    (NOOP, False, []),
-])
+@pytest.mark.parametrize(
+    ("reason", "initial", "expected"),
+    [
+        (CREATE, False, ["create", "field/spec"]),
+        (CREATE, True, ["create", "resume", "resume-deleted", "field/spec"]),
+        (UPDATE, False, ["update", "field/spec"]),
+        (UPDATE, True, ["update", "resume", "resume-deleted", "field/spec"]),
+        (DELETE, False, ["delete"]),
+        (DELETE, True, ["delete", "resume-deleted"]),
+        (RESUME, True, ["resume", "resume-deleted"]),
+        (NOOP, False, []),
+    ],
+)
 def test_handlers_are_called_for_their_reasons_in_the_order_of_declaration(
     reason: Reason, initial: bool, expected: list[str]
 ) -> None:
@@ -90,11 +93,14 @@ def test_handlers_are_called_for_their_reasons_in_the_order_of_declaration(
     assert select(declare(*ALL), reason, initial=initial, **states) == expected
 
 
-@pytest.mark.parametrize("other", [
-    (CREATE, kopf.on.create, {}),
-    (UPDATE, kopf.on.update, {}),
-    (DELETE, kopf.on.delete, {"deleted": True}),
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        (CREATE, kopf.on.create, {}),
+        (UPDATE, kopf.on.update, {}),
+        (DELETE, kopf.on.delete, {"deleted": True}),
+    ],
+)
 @pytest.mark.parametrize("is_resuming_first", [True, False])
 def test_a_function_for_resuming_and_for_something_else_is_called_once(other: Any, is_resuming_first: bool) -> None:
     reason, decorator, options = other
@@ -126,26 +132,32 @@ def test_a_function_with_overlapping_declarations_is_called_once_for_each_id() -
     )
     old, new = {"spec": {"field": 1}}, {"spec": {"field": 2}}
     assert select(handlers, UPDATE, old=old, new=new) == [
-        "do_nothing", "do_nothing/spec", "do_nothing/spec.field", "other"
+        "do_nothing",
+        "do_nothing/spec",
+        "do_nothing/spec.field",
+        "other",
     ]
 
 
 # --- fields ---
 
 
-@pytest.mark.parametrize(("reason", "old", "new", "expected"), [
-    (UPDATE, {"field": 1}, {"field": 2}, ["update/spec.field", "field/spec.field"]),
-    (UPDATE, {"field": 1}, {}, ["update/spec.field", "field/spec.field"]),
-    (UPDATE, {}, {"field": 2}, ["update/spec.field", "field/spec.field"]),
-    (UPDATE, {"field": 1, "other": 1}, {"field": 1, "other": 2}, []),
-    (CREATE, None, {"field": 1}, ["create/spec.field", "field/spec.field"]),
-    (CREATE, None, {}, []),
-    (RESUME, {"field": 1}, {"field": 1}, ["resume/spec.field"]),
-    (RESUME, {}, {}, []),
-    (DELETE, {"field": 1}, {"field": 1}, ["delete/spec.field"]),
-    (DELETE, {"field": 1}, {"field": 2}, ["delete/spec.field"]),
-    (DELETE, {"field": 1}, {}, []),
-])
+@pytest.mark.parametrize(
+    ("reason", "old", "new", "expected"),
+    [
+        (UPDATE, {"field": 1}, {"field": 2}, ["update/spec.field", "field/spec.field"]),
+        (UPDATE, {"field": 1}, {}, ["update/spec.field", "field/spec.field"]),
+        (UPDATE, {}, {"field": 2}, ["update/spec.field", "field/spec.field"]),
+        (UPDATE, {"field": 1, "other": 1}, {"field": 1, "other": 2}, []),
+        (CREATE, None, {"field": 1}, ["create/spec.field", "field/spec.field"]),
+        (CREATE, None, {}, []),
+        (RESUME, {"field": 1}, {"field": 1}, ["resume/spec.field"]),
+        (RESUME, {}, {}, []),
+        (DELETE, {"field": 1}, {"field": 1}, ["delete/spec.field"]),
+        (DELETE, {"field": 1}, {"field": 2}, ["delete/spec.field"]),
+        (DELETE, {"field": 1}, {}, []),
+    ],
+)
 def test_updates_look_at_the_change_and_all_else_at_the_state(
     reason: Reason, old: Any, new: dict[str, Any], expected: list[str]
 ) -> None:
@@ -186,7 +198,11 @@ def test_handlers_accompany_the_objects_they_can_be_called_for() -> None:
     body = {"metadata": {"name": "x", "labels": {"l": "v"}}, "spec": {"field": "x"}}
     cause = make_changing_cause(body, NOOP, old={"spec": {"was": 1}})
     assert get_ids(Selection(cause).select_accompanying(handlers)) == [
-        "any", "field/spec.field", "was/spec.was", "matching-label", "when",
+        "any",
+        "field/spec.field",
+        "was/spec.was",
+        "matching-label",
+        "when",
     ]
 
 
@@ -207,13 +223,16 @@ def test_only_the_state_of_now_demands_to_block_the_deletion() -> None:
 # --- the handlers of a resource ---
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({}, False),
-    ({"labels": {"l": "v"}}, True),
-    ({"annotations": {"a": "v"}}, True),
-    ({"field": "spec"}, True),
-    ({"when": lambda **_: True}, True),
-])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, False),
+        ({"labels": {"l": "v"}}, True),
+        ({"annotations": {"a": "v"}}, True),
+        ({"field": "spec"}, True),
+        ({"when": lambda **_: True}, True),
+    ],
+)
 @pytest.mark.parametrize("decorator", [kopf.on.create, kopf.daemon])
 def test_candidates_are_filtered_if_any_of_them_has_a_filter(decorator: Any, options: Any, expected: bool) -> None:
     handlers = declare_all((kopf.on.create, {"id": "other"}), (decorator, options))
@@ -240,17 +259,19 @@ def test_a_function_with_no_filters_is_called_for_the_actual_reason() -> None:
 
 
 def test_everything_is_chosen_that_is_for_the_object() -> None:
-    candidates = Candidates(declare_all(
-        (kopf.on.create, {"id": "create"}),
-        (kopf.on.create, {"id": "other-label", "labels": {"l": "other"}}),
-        (kopf.on.update, {"id": "update"}),
-        (kopf.on.delete, {"id": "delete"}),
-        (kopf.on.delete, {"id": "was", "field": "spec.was"}),
-        (kopf.on.delete, {"id": "optional", "optional": True}),
-        (kopf.daemon, {"id": "daemon", "labels": {"l": "v"}}),
-        (kopf.daemon, {"id": "other-daemon", "labels": {"l": "other"}}),
-        (kopf.timer, {"id": "timer", "interval": 1}),
-    ))
+    candidates = Candidates(
+        declare_all(
+            (kopf.on.create, {"id": "create"}),
+            (kopf.on.create, {"id": "other-label", "labels": {"l": "other"}}),
+            (kopf.on.update, {"id": "update"}),
+            (kopf.on.delete, {"id": "delete"}),
+            (kopf.on.delete, {"id": "was", "field": "spec.was"}),
+            (kopf.on.delete, {"id": "optional", "optional": True}),
+            (kopf.daemon, {"id": "daemon", "labels": {"l": "v"}}),
+            (kopf.daemon, {"id": "other-daemon", "labels": {"l": "other"}}),
+            (kopf.timer, {"id": "timer", "interval": 1}),
+        )
+    )
     body = {"metadata": {"labels": {"l": "v"}}, "spec": {}}
     choice = select_for_object(candidates, make_changing_cause(body, UPDATE, old={"spec": {"was": 1}}))
     assert get_ids(choice.accompanying) == ["create", "update", "delete", "was/spec.was", "optional"]
@@ -261,13 +282,15 @@ def test_everything_is_chosen_that_is_for_the_object() -> None:
 
 
 def test_daemons_and_timers_are_chosen_alone() -> None:
-    candidates = Candidates(declare_all(
-        (kopf.on.delete, {"id": "delete"}),
-        (kopf.daemon, {"id": "daemon", "labels": {"l": "v"}}),
-        (kopf.daemon, {"id": "other-daemon", "labels": {"l": "other"}}),
-        (kopf.timer, {"id": "timer", "interval": 1}),
-        (kopf.timer, {"id": "timer", "interval": 2}),
-    ))
+    candidates = Candidates(
+        declare_all(
+            (kopf.on.delete, {"id": "delete"}),
+            (kopf.daemon, {"id": "daemon", "labels": {"l": "v"}}),
+            (kopf.daemon, {"id": "other-daemon", "labels": {"l": "other"}}),
+            (kopf.timer, {"id": "timer", "interval": 1}),
+            (kopf.timer, {"id": "timer", "interval": 2}),
+        )
+    )
     choice = select_background(candidates, make_resource_cause({"metadata": {"labels": {"l": "v"}}}), NOOP)
     assert (choice.accompanying, choice.called) == ((), ())
     assert get_ids(choice.spawning) == ["daemon", "timer"]
@@ -293,15 +316,18 @@ FAILING = declare_all(
 )
 
 
-@pytest.mark.parametrize(("reason", "initial", "expected"), [
-    (CREATE, False, ["create", "daemon"]),
-    (CREATE, True, ["create", "resume", "daemon"]),
-    (UPDATE, False, ["update", "daemon"]),
-    (RESUME, True, ["resume", "daemon"]),
-    (NOOP, False, ["daemon"]),
-    (DELETE, False, ["delete"]),
-    (DELETE, True, ["delete"]),
-])
+@pytest.mark.parametrize(
+    ("reason", "initial", "expected"),
+    [
+        (CREATE, False, ["create", "daemon"]),
+        (CREATE, True, ["create", "resume", "daemon"]),
+        (UPDATE, False, ["update", "daemon"]),
+        (RESUME, True, ["resume", "daemon"]),
+        (NOOP, False, ["daemon"]),
+        (DELETE, False, ["delete"]),
+        (DELETE, True, ["delete"]),
+    ],
+)
 def test_failures_matter_for_what_could_be_called_or_started_now(
     reason: Reason, initial: bool, expected: list[str]
 ) -> None:
@@ -339,15 +365,18 @@ def test_the_quick_check_never_misses_an_object(
         assert could_match([make_watching_handler(labels={"absent": "x"}), handler], cause.body.object.head)
 
 
-@pytest.mark.parametrize(("filters", "expected"), [
-    ({}, True),
-    ({"labels": {"l": "v"}}, True),
-    ({"labels": {"l": "other"}}, False),
-    ({"labels": {"absent": "v"}}, False),
-    ({"annotations": {"l": "v"}}, False),
-    ({"when": lambda **_: False}, True),
-    ({"labels": {"l": lambda value, **_: False}}, True),
-])
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({}, True),
+        ({"labels": {"l": "v"}}, True),
+        ({"labels": {"l": "other"}}, False),
+        ({"labels": {"absent": "v"}}, False),
+        ({"annotations": {"l": "v"}}, False),
+        ({"when": lambda **_: False}, True),
+        ({"labels": {"l": lambda value, **_: False}}, True),
+    ],
+)
 def test_the_quick_check_is_by_exact_values(filters: Any, expected: bool) -> None:
     assert could_match([make_changing_handler(**filters)], ObjectMeta(labels={"l": "v"})) is expected
     assert not could_match([], ObjectMeta())
@@ -390,22 +419,25 @@ def test_subhandlers_of_updates_look_at_the_change() -> None:
 # --- what affects the matching of a handler, besides the essence ---
 
 
-@pytest.mark.parametrize(("options", "stanzas"), [
-    ({}, set()),
-    ({"labels": {"l": "v"}}, set()),
-    ({"annotations": {"a": "v"}}, {"metadata"}),
-    ({"field": ("spec", "x")}, set()),
-    ({"field": ("status", "x")}, {"status"}),
-    ({"field": ("metadata", "name"), "value": "v"}, {"metadata"}),
-    ({"when": lambda spec, labels, name, **_: True}, set()),
-    ({"when": lambda status, **_: True}, {"status"}),
-    ({"when": lambda meta, **_: True}, {"metadata"}),
-    ({"labels": {"l": lambda value, status, **_: True}}, {"status"}),
-    ({"annotations": {"a": lambda value, status, **_: True}}, {"metadata", "status"}),
-    ({"field": ("spec",), "value": lambda value, annotations, **_: True}, {"metadata"}),
-    ({"when": lambda body, **_: True}, {"metadata", "status"}),
-    ({"when": lambda **kwargs: bool(kwargs)}, {"metadata", "status"}),
-])
+@pytest.mark.parametrize(
+    ("options", "stanzas"),
+    [
+        ({}, set()),
+        ({"labels": {"l": "v"}}, set()),
+        ({"annotations": {"a": "v"}}, {"metadata"}),
+        ({"field": ("spec", "x")}, set()),
+        ({"field": ("status", "x")}, {"status"}),
+        ({"field": ("metadata", "name"), "value": "v"}, {"metadata"}),
+        ({"when": lambda spec, labels, name, **_: True}, set()),
+        ({"when": lambda status, **_: True}, {"status"}),
+        ({"when": lambda meta, **_: True}, {"metadata"}),
+        ({"labels": {"l": lambda value, status, **_: True}}, {"status"}),
+        ({"annotations": {"a": lambda value, status, **_: True}}, {"metadata", "status"}),
+        ({"field": ("spec",), "value": lambda value, annotations, **_: True}, {"metadata"}),
+        ({"when": lambda body, **_: True}, {"metadata", "status"}),
+        ({"when": lambda **kwargs: bool(kwargs)}, {"metadata", "status"}),
+    ],
+)
 def test_stanzas_that_filters_look_at(options: dict[str, Any], stanzas: set[str]) -> None:
     assert list_followed(make_watching_handler(**options)) == stanzas
 
@@ -415,16 +447,19 @@ def test_stanzas_that_filters_look_at(options: dict[str, Any], stanzas: set[str]
 OWNING = make_changing_handler("fn", reason=UPDATE, owns=(Selector("pods"),))
 
 
-@pytest.mark.parametrize(("reason", "initial", "woken", "expected"), [
-    (NOOP, False, [], False),
-    (NOOP, False, ["other"], False),
-    (NOOP, False, ["fn"], True),
-    (NOOP, True, [], True),
-    (CREATE, False, ["fn"], True),
-    (UPDATE, False, [], True),
-    (DELETE, False, ["fn"], False),
-    (DELETE, True, ["fn"], False),
-])
+@pytest.mark.parametrize(
+    ("reason", "initial", "woken", "expected"),
+    [
+        (NOOP, False, [], False),
+        (NOOP, False, ["other"], False),
+        (NOOP, False, ["fn"], True),
+        (NOOP, True, [], True),
+        (CREATE, False, ["fn"], True),
+        (UPDATE, False, [], True),
+        (DELETE, False, ["fn"], False),
+        (DELETE, True, ["fn"], False),
+    ],
+)
 def test_handlers_with_owned_objects(reason: Reason, initial: bool, woken: Any, expected: bool) -> None:
     assert is_for_reason(OWNING, reason, initial, woken) is expected
     handlers = HandlersOfResource.build([OWNING])

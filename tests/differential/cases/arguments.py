@@ -1,10 +1,13 @@
 """The kwargs, the memos, the indices."""
+
 from __future__ import annotations
 
 from tests.differential.lives import Case, annotate, create, delete, edit, label, settle, start, stop
 
 CASES = [
-    Case("kwargs-names", """
+    Case(
+        "kwargs-names",
+        """
         def names(kw):
             note(' '.join(sorted(key for key in kw)))
         @kopf.on.create(*E)
@@ -34,8 +37,11 @@ CASES = [
         @kopf.on.cleanup()
         def cleanup_fn(**kw):
             names(kw)
-        """),
-    Case("memos", """
+        """,
+    ),
+    Case(
+        "memos",
+        """
         @kopf.on.startup()
         def startup_fn(memo, **_):
             memo.shared = []
@@ -56,9 +62,23 @@ CASES = [
         @kopf.on.cleanup()
         def cleanup_fn(memo, **_):
             note(sorted(memo.shared))
-        """, (create(), settle(), create("another"), settle(), edit(field=2), settle(), edit("another", field=2), settle(), edit(field=3),
-              settle())),
-    Case("kwargs-types", """
+        """,
+        (
+            create(),
+            settle(),
+            create("another"),
+            settle(),
+            edit(field=2),
+            settle(),
+            edit("another", field=2),
+            settle(),
+            edit(field=3),
+            settle(),
+        ),
+    ),
+    Case(
+        "kwargs-types",
+        """
         @kopf.on.create(*E)
         def fn(spec, meta, status, body, labels, annotations, name, namespace, uid, **_):
             note([isinstance(x, kopf.Body) for x in [body]], )
@@ -68,24 +88,41 @@ CASES = [
             note([dict(spec.get('nested')), list(spec['list']), type(spec['list']).__name__, type(spec['nested']).__name__])
             note([str(meta.creation_timestamp)[:1], meta.deletion_timestamp])
             note([repr(body.get('kind')), body.get('nothing')])
-        """, (create(spec={"field": 1, "nested": {"x": 2}, "list": [1, {"y": 2}]}, labels={"a": "b"}, annotations={"c": "d"}), settle())),
-    Case("kwargs-diff", """
+        """,
+        (
+            create(
+                spec={"field": 1, "nested": {"x": 2}, "list": [1, {"y": 2}]}, labels={"a": "b"}, annotations={"c": "d"}
+            ),
+            settle(),
+        ),
+    ),
+    Case(
+        "kwargs-diff",
+        """
         @kopf.on.update(*E)
         def fn(diff, old, new, **_):
             for op, field, before, after in sorted(diff, key=str):
                 note([str(op), list(field), before, after])
             note([item.op == item.operation for item in diff])
             note([old['spec'], new['spec']])
-        """, (create(), settle(), edit(field=2, more={"a": 1}), settle())),
-    Case("kwargs-reason", """
+        """,
+        (create(), settle(), edit(field=2, more={"a": 1}), settle()),
+    ),
+    Case(
+        "kwargs-reason",
+        """
         @kopf.on.create(*E)
         @kopf.on.update(*E)
         @kopf.on.delete(*E)
         @kopf.on.resume(*E)
         def fn(reason, **_):
             note([reason, str(reason), reason == kopf.Reason.CREATE, reason == 'create', f'{reason}'])
-        """, (create(), settle(), edit(field=2), settle(), stop(), start(), settle(), delete(), settle())),
-    Case("kwargs-param", """
+        """,
+        (create(), settle(), edit(field=2), settle(), stop(), start(), settle(), delete(), settle()),
+    ),
+    Case(
+        "kwargs-param",
+        """
         @kopf.on.create(*E, param={'a': 1})
         @kopf.on.update(*E, param=2)
         def fn(**kw): see(kw)
@@ -93,14 +130,21 @@ CASES = [
         def event_fn(**kw): see(kw)
         @kopf.daemon(*E, param='daemon')
         async def daemon_fn(**kw): see(kw)
-        """),
-    Case("kwargs-resource", """
+        """,
+    ),
+    Case(
+        "kwargs-resource",
+        """
         @kopf.on.create(*E)
         def fn(resource, **_):
             note([resource.group, resource.version, resource.plural, resource.kind, resource.singular, sorted(resource.shortcuts),
                   resource.namespaced, resource.preferred, sorted(resource.categories), sorted(resource.verbs), sorted(resource.subresources)])
-        """, (create(), settle())),
-    Case("kwargs-logger", """
+        """,
+        (create(), settle()),
+    ),
+    Case(
+        "kwargs-logger",
+        """
         @kopf.on.create(*E)
         def fn(logger, **_):
             logger.debug('debug')
@@ -111,8 +155,12 @@ CASES = [
                 raise ValueError('boom')
             except ValueError:
                 logger.exception('exception')
-        """, (create(), settle())),
-    Case("index", """
+        """,
+        (create(), settle()),
+    ),
+    Case(
+        "index",
+        """
         @kopf.index(*E)
         def by_field(spec, name, **_):
             return {spec.get('field'): name}
@@ -121,9 +169,27 @@ CASES = [
         def fn(by_field, **_):
             note({key: sorted(values) for key, values in sorted(by_field.items())})
             note([len(by_field), 1 in by_field, 77 in by_field, by_field.get(77)])
-        """, (create("a"), create("b"), create("c", spec={"field": 2}), settle(), create("ask", labels={"ask": "yes"}), settle(),
-              edit("a", field=2), settle(), edit("ask", field=3), settle(), delete("b"), settle(), edit("ask", field=4), settle())),
-    Case("index-of-values", """
+        """,
+        (
+            create("a"),
+            create("b"),
+            create("c", spec={"field": 2}),
+            settle(),
+            create("ask", labels={"ask": "yes"}),
+            settle(),
+            edit("a", field=2),
+            settle(),
+            edit("ask", field=3),
+            settle(),
+            delete("b"),
+            settle(),
+            edit("ask", field=4),
+            settle(),
+        ),
+    ),
+    Case(
+        "index-of-values",
+        """
         @kopf.index(*E)
         def values(name, **_):
             return name
@@ -138,9 +204,23 @@ CASES = [
         def fn(values, nothing, **kw):
             note([sorted(values[None]), len(values), len(nothing)])
             note({key: sorted(map(str, items)) for key, items in sorted(kw['by-id'].items())})
-        """, (create("a", labels={"mine": "yes"}), create("b"), settle(), create("ask", labels={"ask": "yes"}), settle(),
-              label("a", mine=None), label("b", mine="yes"), settle(), edit("ask", field=4), settle())),
-    Case("index-errors", """
+        """,
+        (
+            create("a", labels={"mine": "yes"}),
+            create("b"),
+            settle(),
+            create("ask", labels={"ask": "yes"}),
+            settle(),
+            label("a", mine=None),
+            label("b", mine="yes"),
+            settle(),
+            edit("ask", field=4),
+            settle(),
+        ),
+    ),
+    Case(
+        "index-errors",
+        """
         @kopf.index(*E)
         def failing(spec, name, **_):
             if spec.get('field') == 'bad':
@@ -152,66 +232,118 @@ CASES = [
         @kopf.on.update(*E, labels={'ask': 'yes'})
         def fn(failing, **_):
             note({key: sorted(map(str, items)) for key, items in sorted(failing.items())})
-        """, (create("a"), create("b"), settle(), edit("a", field="bad"), edit("b", field="worse"), settle(),
-              create("ask", labels={"ask": "yes"}), settle())),
-    Case("index-before-handlers", """
+        """,
+        (
+            create("a"),
+            create("b"),
+            settle(),
+            edit("a", field="bad"),
+            edit("b", field="worse"),
+            settle(),
+            create("ask", labels={"ask": "yes"}),
+            settle(),
+        ),
+    ),
+    Case(
+        "index-before-handlers",
+        """
         @kopf.index(*E)
         def names(name, **_):
             return {'all': name}
         @kopf.on.create(*E)
         def fn(names, **_):
             note(sorted(names['all']))
-        """, (settle(),), given=(create("a"), create("b"), create("c"))),
-    Case("index-after-deletion", """
+        """,
+        (settle(),),
+        given=(create("a"), create("b"), create("c")),
+    ),
+    Case(
+        "index-after-deletion",
+        """
         @kopf.index(*E)
         def names(name, **_):
             return {'all': name}
         @kopf.on.update(*E)
         def fn(names, **_):
             note(sorted(names.get('all', [])))
-        """, (create("a"), create("b"), settle(), delete("b"), settle(), edit("a", field=2), settle())),
-    Case("event-types", """
+        """,
+        (create("a"), create("b"), settle(), delete("b"), settle(), edit("a", field=2), settle()),
+    ),
+    Case(
+        "event-types",
+        """
         @kopf.on.event(*E)
         def fn(event, type, **kw):
             see({**kw, 'event': event})
             note([type, event['type'], sorted(event['object'])]) if type != 'MODIFIED' else None
-        """, (create("late"), settle(), annotate("late", a="b"), settle(), delete("late"), settle()), given=(create(),)),
-    Case("event-with-changes", """
+        """,
+        (create("late"), settle(), annotate("late", a="b"), settle(), delete("late"), settle()),
+        given=(create(),),
+    ),
+    Case(
+        "event-with-changes",
+        """
         @kopf.on.event(*E)
         def event_fn(**kw): see(kw)
         @kopf.on.create(*E)
         @kopf.on.update(*E)
         @kopf.on.delete(*E)
         def change_fn(**kw): see(kw)
-        """),
-    Case("event-of-other-kinds", """
+        """,
+    ),
+    Case(
+        "event-of-other-kinds",
+        """
         @kopf.on.event('configmaps', labels={'mine': 'yes'})
         async def fn(**kw): see(kw)
-        """, (create(kind="configmap", spec={}, labels={"mine": "yes"}, extra={"data": {"a": "b"}}), settle(),
-              delete(kind="configmap"), settle()), kinds=("configmap",), watches="configmaps"),
-    Case("event-nothing-is-stored", """
+        """,
+        (
+            create(kind="configmap", spec={}, labels={"mine": "yes"}, extra={"data": {"a": "b"}}),
+            settle(),
+            delete(kind="configmap"),
+            settle(),
+        ),
+        kinds=("configmap",),
+        watches="configmaps",
+    ),
+    Case(
+        "event-nothing-is-stored",
+        """
         @kopf.on.event(*E)
         def fn(**kw): see(kw)
-        """),
-    Case("kwargs-retry-and-runtime", """
+        """,
+    ),
+    Case(
+        "kwargs-retry-and-runtime",
+        """
         @kopf.on.create(*E)
         def fn(retry, started, runtime, **_):
             note([retry, started.tzinfo is not None, runtime.total_seconds() >= retry * 0.3])
             if retry < 2:
                 raise kopf.TemporaryError('x', delay=0.3)
-        """, (create(), settle())),
-    Case("kwargs-in-filters", """
+        """,
+        (create(), settle()),
+    ),
+    Case(
+        "kwargs-in-filters",
+        """
         def check(**kw):
             count('names') > 1 or note(' '.join(sorted(kw)))
             return True
         @kopf.on.create(*E, when=check)
         def fn(**kw): see(kw)
-        """, (create(), settle())),
-    Case("kwargs-in-value-filters", """
+        """,
+        (create(), settle()),
+    ),
+    Case(
+        "kwargs-in-value-filters",
+        """
         def check(value, **kw):
             count('names') > 1 or note(' '.join(sorted(kw)))
             return True
         @kopf.on.create(*E, labels={'a': check})
         def fn(**kw): see(kw)
-        """, (create(), settle())),
+        """,
+        (create(), settle()),
+    ),
 ]

@@ -1,4 +1,5 @@
 """Peering, freezing, and admission."""
+
 from __future__ import annotations
 
 from tests.differential.lives import (
@@ -41,13 +42,20 @@ def configure_webhooks(settings, **_):
 
 def admission(name: str, source: str, *life: Step, kinds: tuple[str, ...] = ("kex",)) -> Case:
     ready = until_log("configure_webhooks")
-    return Case(f"admission-{name}", HOOK + "@kopf.on.event(*E)\ndef seen(**kw):\n    see(kw)\n" + source, (start(), ready, settle(), *life, settle()),
-                kinds=kinds, webhooks=True)
+    return Case(
+        f"admission-{name}",
+        HOOK + "@kopf.on.event(*E)\ndef seen(**kw):\n    see(kw)\n" + source,
+        (start(), ready, settle(), *life, settle()),
+        kinds=kinds,
+        webhooks=True,
+    )
 
 
 CASES = [
     Case("peering-alone", f"@kopf.on.create(*E)\n{SEE}", (start(), create(), settle()), given=PEERING, args=("-A",)),
-    admission("validate", """
+    admission(
+        "validate",
+        """
 @kopf.on.validate(*E)
 def check(spec, warnings, **kw):
     note(sorted(kw))
@@ -60,32 +68,97 @@ def check(spec, warnings, **kw):
         raise kopf.TemporaryError('try later')
     if spec.get('field') == 'wrong':
         raise ValueError('it is wrong')
-""", create(), create("bad", spec={"field": "bad"}), create("worse", spec={"field": "worse"}), create("late", spec={"field": "late"}),
-        create("wrong", spec={"field": "wrong"}), edit(field="bad"), edit(field=2), delete()),
+""",
+        create(),
+        create("bad", spec={"field": "bad"}),
+        create("worse", spec={"field": "worse"}),
+        create("late", spec={"field": "late"}),
+        create("wrong", spec={"field": "wrong"}),
+        edit(field="bad"),
+        edit(field=2),
+        delete(),
+    ),
     Case("peering-none", f"@kopf.on.create(*E)\n{SEE}", (start(), create(), settle()), args=("-A",)),
-    Case("peering-lower", f"@kopf.on.create(*E)\n{SEE}", (start("--priority=10"), create(), settle()),
-         given=(*PEERING, peer(1)), args=("-A",)),
-    Case("peering-higher", f"@kopf.on.create(*E)\n{SEE}", (launch("--priority=10"), settle(), create(), settle(),
-         patch({"status": {"another": None}}, "default", kind="cpeering"), until("fn"), settle()),
-         given=(*PEERING, peer(100)), args=("-A",)),
-    Case("peering-outdated", f"@kopf.on.create(*E)\n{SEE}", (start("--priority=10"), create(), settle()),
-         given=(*PEERING, patch({"status": {"another": OLD}}, "default", kind="cpeering")), args=("-A",)),
-    Case("peering-named", f"@kopf.on.create(*E)\n{SEE}", (start("--peering=mine"), create(), settle()), given=NAMED, args=("-A",)),
-    Case("peering-standalone", f"@kopf.on.create(*E)\n{SEE}", (start(), create(), settle()), given=(*PEERING, peer(100))),
-    Case("peering-in-a-namespace", f"@kopf.on.create(*E)\n{SEE}", (start(), create(), settle()),
-         given=(raw("peering", {"metadata": {"name": "default"}}),), args=("-n", "default")),
-    Case("freeze", f"@kopf.on.create(*E)\n{SEE}", (
-        start(), create(), settle(), command("freeze", "-A", "--id=me", "--peering=default", "--lifetime=300", "--priority=200"), settle(), create("frozen"),
-        settle(), command("resume", "-A", "--id=me", "--peering=default"), until("fn", 2), settle()), given=PEERING, args=("-A",)),
-    admission("mutate", """
+    Case(
+        "peering-lower",
+        f"@kopf.on.create(*E)\n{SEE}",
+        (start("--priority=10"), create(), settle()),
+        given=(*PEERING, peer(1)),
+        args=("-A",),
+    ),
+    Case(
+        "peering-higher",
+        f"@kopf.on.create(*E)\n{SEE}",
+        (
+            launch("--priority=10"),
+            settle(),
+            create(),
+            settle(),
+            patch({"status": {"another": None}}, "default", kind="cpeering"),
+            until("fn"),
+            settle(),
+        ),
+        given=(*PEERING, peer(100)),
+        args=("-A",),
+    ),
+    Case(
+        "peering-outdated",
+        f"@kopf.on.create(*E)\n{SEE}",
+        (start("--priority=10"), create(), settle()),
+        given=(*PEERING, patch({"status": {"another": OLD}}, "default", kind="cpeering")),
+        args=("-A",),
+    ),
+    Case(
+        "peering-named",
+        f"@kopf.on.create(*E)\n{SEE}",
+        (start("--peering=mine"), create(), settle()),
+        given=NAMED,
+        args=("-A",),
+    ),
+    Case(
+        "peering-standalone", f"@kopf.on.create(*E)\n{SEE}", (start(), create(), settle()), given=(*PEERING, peer(100))
+    ),
+    Case(
+        "peering-in-a-namespace",
+        f"@kopf.on.create(*E)\n{SEE}",
+        (start(), create(), settle()),
+        given=(raw("peering", {"metadata": {"name": "default"}}),),
+        args=("-n", "default"),
+    ),
+    Case(
+        "freeze",
+        f"@kopf.on.create(*E)\n{SEE}",
+        (
+            start(),
+            create(),
+            settle(),
+            command("freeze", "-A", "--id=me", "--peering=default", "--lifetime=300", "--priority=200"),
+            settle(),
+            create("frozen"),
+            settle(),
+            command("resume", "-A", "--id=me", "--peering=default"),
+            until("fn", 2),
+            settle(),
+        ),
+        given=PEERING,
+        args=("-A",),
+    ),
+    admission(
+        "mutate",
+        """
 @kopf.on.mutate(*E)
 def change(patch, spec, labels, **kw):
     patch.spec['added'] = 'yes'
     patch.metadata.labels['mutated'] = 'yes'
     if 'remove' in spec:
         patch.spec['remove'] = None
-""", create(spec={"field": 1, "remove": 1}), edit(field=2)),
-    admission("ids-and-operations", """
+""",
+        create(spec={"field": 1, "remove": 1}),
+        edit(field=2),
+    ),
+    admission(
+        "ids-and-operations",
+        """
 @kopf.on.validate(*E, id='only-create', operations=['CREATE'])
 def check(operation, **kw):
     note(f'create {operation}')
@@ -99,14 +172,29 @@ def labelled(name, **kw):
 @kopf.on.validate(*E, field='spec.field', value='x')
 def by_field(name, **kw):
     note(f'by field {name}')
-""", create(), create("mine", labels={"mine": "yes"}), create("x", spec={"field": "x"}), edit(field=3), delete()),
-    admission("kwargs", """
+""",
+        create(),
+        create("mine", labels={"mine": "yes"}),
+        create("x", spec={"field": "x"}),
+        edit(field=3),
+        delete(),
+    ),
+    admission(
+        "kwargs",
+        """
 @kopf.on.validate(*E, param='some')
 def check(old, new, diff, dryrun, subresource, operation, userinfo, headers, param, memo, body, **kw):
     note([operation, dryrun, subresource, param, bool(userinfo.get('username')), bool(headers), dict(memo)])
     note([plain(old and old['spec']), plain(new and new['spec']), plain(diff) if operation == 'UPDATE' else None])
-""", create(), create("dry", dry=True), edit(field=2), delete()),
-    admission("two", """
+""",
+        create(),
+        create("dry", dry=True),
+        edit(field=2),
+        delete(),
+    ),
+    admission(
+        "two",
+        """
 @kopf.on.validate(*E)
 def one(spec, warnings, **kw):
     warnings.append('one')
@@ -117,8 +205,13 @@ def two(spec, warnings, **kw):
     warnings.append('two')
     if spec.get('field') == 'bad':
         raise kopf.AdmissionError('two says no', code=410)
-""", create(), create("bad", spec={"field": "bad"})),
-    admission("configurations", """
+""",
+        create(),
+        create("bad", spec={"field": "bad"}),
+    ),
+    admission(
+        "configurations",
+        """
 @kopf.on.validate(*E, id='some.id', labels={'a': 'b'}, ignore_failures=True, side_effects=True, subresource='status')
 def one(**kw):
     pass
@@ -128,13 +221,24 @@ def two(**kw):
 @kopf.on.validate('kopfwideexamples', persistent=True)
 def three(**kw):
     pass
-""", create(), kinds=("kex", "validating", "mutating")),
-    admission("configurations-after-exit", """
+""",
+        create(),
+        kinds=("kex", "validating", "mutating"),
+    ),
+    admission(
+        "configurations-after-exit",
+        """
 @kopf.on.validate(*E)
 def one(**kw):
     pass
 @kopf.on.mutate(*E, persistent=True)
 def two(**kw):
     pass
-""", create(), settle(), stop(), settle(), kinds=("kex", "validating", "mutating")),
+""",
+        create(),
+        settle(),
+        stop(),
+        settle(),
+        kinds=("kex", "validating", "mutating"),
+    ),
 ]

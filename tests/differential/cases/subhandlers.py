@@ -1,4 +1,5 @@
 """Sub-handlers, and the lifecycles."""
+
 from __future__ import annotations
 
 from tests.differential.lives import Case, create, delete, edit, saved, settle, start, stop, until
@@ -22,7 +23,9 @@ kopf.set_default_lifecycle(kopf.lifecycles.{lifecycle})
 
 
 CASES = [
-    Case("sub", """
+    Case(
+        "sub",
+        """
         @kopf.on.create(*E)
         @kopf.on.update(*E)
         def parent(spec, **kw):
@@ -33,15 +36,27 @@ CASES = [
                     see(kw, tag=f'sub {item}')
                     return item
             return 'parent'
-        """, (*ONCE, edit(items=["b", "c"]), settle(), edit(items=None), settle())),
-    Case("lifecycle-default", living("get_default_lifecycle()").replace("kopf.set_default_lifecycle(kopf.lifecycles.get_default_lifecycle())", ""), ONCE),
+        """,
+        (*ONCE, edit(items=["b", "c"]), settle(), edit(items=None), settle()),
+    ),
+    Case(
+        "lifecycle-default",
+        living("get_default_lifecycle()").replace(
+            "kopf.set_default_lifecycle(kopf.lifecycles.get_default_lifecycle())", ""
+        ),
+        ONCE,
+    ),
     Case("lifecycle-asap", living("asap"), ONCE),
     Case("lifecycle-one-by-one", living("one_by_one"), ONCE),
     Case("lifecycle-all-at-once", living("all_at_once"), ONCE),
     Case("lifecycle-randomized", living("randomized"), ONCE, parallel=True),
     Case("lifecycle-shuffled", living("shuffled"), ONCE, parallel=True),
-    Case("lifecycle-custom", living("asap").replace("kopf.lifecycles.asap", "lambda handlers, **kw: handlers[-1:]"), ONCE),
-    Case("lifecycle-choosing-nothing", """
+    Case(
+        "lifecycle-custom", living("asap").replace("kopf.lifecycles.asap", "lambda handlers, **kw: handlers[-1:]"), ONCE
+    ),
+    Case(
+        "lifecycle-choosing-nothing",
+        """
         import time
         asked = []
         def choose_late(handlers, **kw):
@@ -58,8 +73,12 @@ CASES = [
         def fn2(**kw):
             see(kw)
         kopf.set_default_lifecycle(choose_late)
-        """, (ONCE[0], until("fn1"), settle())),
-    Case("sub-execute", """
+        """,
+        (ONCE[0], until("fn1"), settle()),
+    ),
+    Case(
+        "sub-execute",
+        """
         @kopf.on.create(*E)
         async def parent(spec, **kw):
             async def sub(x, **kw):
@@ -68,8 +87,12 @@ CASES = [
             await kopf.execute(fns={item: functools.partial(sub, item) for item in spec['items']})
             note('executed')
             return 'done'
-        """, ONCE),
-    Case("sub-execute-list", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-execute-list",
+        """
         def one(**kw):
             see(kw)
             return 1
@@ -79,15 +102,23 @@ CASES = [
         @kopf.on.create(*E)
         async def parent(**kw):
             await kopf.execute(fns=[one, two])
-        """, ONCE),
-    Case("sub-register", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-register",
+        """
         @kopf.on.create(*E)
         def parent(spec, **kw):
             see({**kw, 'spec': spec})
             for item in spec['items']:
                 kopf.register(functools.partial(note, item) and (lambda item=item, **kw: item), id=item)
-        """, ONCE),
-    Case("sub-default-ids", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-default-ids",
+        """
         @kopf.on.create(*E)
         def parent(**kw):
             @kopf.subhandler()
@@ -98,8 +129,12 @@ CASES = [
             async def other(**kw):
                 see(kw)
                 return 2
-        """, ONCE),
-    Case("sub-retried", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-retried",
+        """
         @kopf.on.create(*E)
         def parent(retry, **kw):
             see({**kw, 'retry': retry})
@@ -113,8 +148,12 @@ CASES = [
             def b(**kw):
                 see(kw)
                 return 'b'
-        """, ONCE),
-    Case("sub-failing", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-failing",
+        """
         @kopf.on.create(*E)
         def parent(**kw):
             note('parent')
@@ -128,8 +167,12 @@ CASES = [
                 return 'b'
         @kopf.on.create(*E)
         def another(**kw): see(kw)
-        """, ONCE),
-    Case("sub-with-retries-of-the-parent", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-with-retries-of-the-parent",
+        """
         @kopf.on.create(*E, retries=2)
         def parent(retry, **kw):
             see({**kw, 'retry': retry})
@@ -138,8 +181,12 @@ CASES = [
                 def sub(item=item, **kw):
                     see(kw)
                     return item
-        """, ONCE),
-    Case("sub-retry-counts-of-the-parent", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-retry-counts-of-the-parent",
+        """
         @kopf.on.create(*E)
         def parent(retry, **kw):
             note(f'parent {retry}')
@@ -147,8 +194,12 @@ CASES = [
                 @kopf.subhandler(id=item)
                 def sub(**kw):
                     note('sub')
-        """, ONCE),
-    Case("sub-nested", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-nested",
+        """
         @kopf.on.create(*E)
         def parent(**kw):
             @kopf.subhandler(id='a')
@@ -159,8 +210,12 @@ CASES = [
                     return 'x'
                 return 'a'
             return 'parent'
-        """, ONCE),
-    Case("sub-filtered", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-filtered",
+        """
         @kopf.on.create(*E)
         @kopf.on.update(*E)
         def parent(**kw):
@@ -170,8 +225,19 @@ CASES = [
             def when(**kw): see(kw)
             @kopf.subhandler(id='all')
             def all(**kw): see(kw)
-        """, (create(labels={"mine": "yes"}), create("another"), settle(), edit(field=2), edit("another", field=2), settle())),
-    Case("sub-of-fields", """
+        """,
+        (
+            create(labels={"mine": "yes"}),
+            create("another"),
+            settle(),
+            edit(field=2),
+            edit("another", field=2),
+            settle(),
+        ),
+    ),
+    Case(
+        "sub-of-fields",
+        """
         @kopf.on.field(*E, field='spec.items')
         def parent(old, new, **kw):
             for item in set(new or []) - set(old or []):
@@ -179,8 +245,12 @@ CASES = [
                 def sub(**kw):
                     see(kw)
                     return 'added'
-        """, (create(spec={"items": ["a"]}), settle(), edit(items=["a", "b"]), settle())),
-    Case("sub-of-deletion", """
+        """,
+        (create(spec={"items": ["a"]}), settle(), edit(items=["a", "b"]), settle()),
+    ),
+    Case(
+        "sub-of-deletion",
+        """
         @kopf.on.delete(*E)
         def parent(**kw):
             for item in 'ab':
@@ -189,8 +259,12 @@ CASES = [
                     see({**kw, 'retry': retry})
                     if retry < 1:
                         raise kopf.TemporaryError('used', delay=0.1)
-        """, (*ONCE, delete(), settle())),
-    Case("sub-across-restarts", """
+        """,
+        (*ONCE, delete(), settle()),
+    ),
+    Case(
+        "sub-across-restarts",
+        """
         @kopf.on.create(*E)
         def parent(**kw):
             see(kw)
@@ -201,8 +275,12 @@ CASES = [
                     if item == 'b' and os.environ['LIFE'] == '1':
                         raise kopf.TemporaryError('held', delay=6)
                     return item
-        """, (create(), saved("parent.c"), stop(), start(), settle())),
-    Case("sub-with-a-patch", """
+        """,
+        (create(), saved("parent.c"), stop(), start(), settle()),
+    ),
+    Case(
+        "sub-with-a-patch",
+        """
         @kopf.on.create(*E)
         def parent(patch, **kw):
             patch.status['parent'] = {'of': 'subs'}
@@ -210,8 +288,12 @@ CASES = [
                 @kopf.subhandler(id=item)
                 def sub(patch, item=item, **kw):
                     patch.status.setdefault('subs', {})[item] = True
-        """, ONCE),
-    Case("sub-of-a-field", """
+        """,
+        ONCE,
+    ),
+    Case(
+        "sub-of-a-field",
+        """
         @kopf.on.field(*E, field='spec.field')
         def parent(**kw):
             see(kw)
@@ -223,8 +305,17 @@ CASES = [
                 see(kw)
                 @kopf.subhandler(id='z', field='z')
                 def z(**kw): see(kw)
-        """, (create(spec={"field": {"x": 1, "y": {"z": 1}}, "other": 1}), settle(), edit(field={"x": 2, "y": {"z": 2}}), settle())),
-    Case("order-of-declaration", """
+        """,
+        (
+            create(spec={"field": {"x": 1, "y": {"z": 1}}, "other": 1}),
+            settle(),
+            edit(field={"x": 2, "y": {"z": 2}}),
+            settle(),
+        ),
+    ),
+    Case(
+        "order-of-declaration",
+        """
         @kopf.on.create(*E)
         @kopf.on.resume(*E)
         def c(**kw): see(kw)
@@ -233,5 +324,7 @@ CASES = [
         @kopf.on.resume(*E)
         @kopf.on.create(*E)
         def b(**kw): see(kw)
-        """, (create(), settle(), stop(), start(), settle())),
+        """,
+        (create(), settle(), stop(), start(), settle()),
+    ),
 ]

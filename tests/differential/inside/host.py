@@ -1,4 +1,5 @@
 """Runs operators under the framework of its own environment: one process for each, with the imports done once."""
+
 from __future__ import annotations
 
 import importlib.util

@@ -4,6 +4,7 @@ What the operators under comparison tell of themselves: each call of a handler, 
 It is imported by the operators of both frameworks, so it knows nothing of either. One line of JSON for one thing that
 has happened; a line is written at once, so that nothing is lost when the operator is killed.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -70,11 +71,18 @@ class LogWitness(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         ref = getattr(record, "k8s_ref", None) or {}
         error = record.exc_info[1] if record.exc_info else None
-        _write({
-            "is": "log", "logger": record.name.split(".")[1], "level": record.levelname, "message": record.getMessage(),
-            "kind": ref.get("kind"), "namespace": ref.get("namespace"), "name": ref.get("name"),
-            "error": None if error is None else f"{type(error).__name__}: {error}",
-        })
+        _write(
+            {
+                "is": "log",
+                "logger": record.name.split(".")[1],
+                "level": record.levelname,
+                "message": record.getMessage(),
+                "kind": ref.get("kind"),
+                "namespace": ref.get("namespace"),
+                "name": ref.get("name"),
+                "error": None if error is None else f"{type(error).__name__}: {error}",
+            }
+        )
 
 
 def begin(path: str) -> None:

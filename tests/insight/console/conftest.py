@@ -1,4 +1,5 @@
 """The tests of a file have one operator in common."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,5 @@
 """An operator with its console, beside a local cluster: all of it in threads, so that tests are plain functions."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,4 +1,5 @@
 """What the console answers to its page, over real HTTP: the rows, the changes, the timelines; who may change what."""
+
 from __future__ import annotations
 
 import contextlib
@@ -178,15 +179,23 @@ def test_panels(served: Served, name: str) -> None:
     assert isinstance(get(f"{served.url}/api/console/panel?name={name}"), dict | list)
 
 
-@pytest.mark.parametrize(("path", "status"), [
-    ("/api/console/panel?name=nosuch", 404), ("/api/console/explanation", 400),
-    ("/api/console/explanation?resource=kopfexamples&namespace=default&name=nosuch", 404),
-    ("/api/explain?name=nosuch", 400), ("/api/explain?resource=kopfexamples&name=nosuch", 400),
-    ("/api/explain?resource=kopfexamples&namespace=default&name=nosuch", 404),
-    ("/api/explain?resource=nosuch&namespace=default&name=nosuch", 404),
-    ("/api/console/timeline?id=x", 400), ("/api/console/timeline?id=12345", 404),
-    ("/../console.py", 404), ("/console.py", 404), ("/api/console/dev/apply", 404),
-])
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/console/panel?name=nosuch", 404),
+        ("/api/console/explanation", 400),
+        ("/api/console/explanation?resource=kopfexamples&namespace=default&name=nosuch", 404),
+        ("/api/explain?name=nosuch", 400),
+        ("/api/explain?resource=kopfexamples&name=nosuch", 400),
+        ("/api/explain?resource=kopfexamples&namespace=default&name=nosuch", 404),
+        ("/api/explain?resource=nosuch&namespace=default&name=nosuch", 404),
+        ("/api/console/timeline?id=x", 400),
+        ("/api/console/timeline?id=12345", 404),
+        ("/../console.py", 404),
+        ("/console.py", 404),
+        ("/api/console/dev/apply", 404),
+    ],
+)
 def test_what_is_not_there(served: Served, path: str, status: int) -> None:
     with pytest.raises(urllib.error.HTTPError) as failure:
         get(served.url + path)
@@ -241,11 +250,20 @@ def test_objects_are_edited_in_development(developed: Served) -> None:
     assert post(developed, "get", address)[0] == 404
 
 
-@pytest.mark.parametrize("manifest", [
-    "a: [", "just text", "- 1", "apiVersion: v1", "{apiVersion: nosuch/v1, kind: X, metadata: {name: x}}",
-    "{apiVersion: v1, kind: Nosuch, metadata: {name: x}}", "{apiVersion: v1, kind: [], metadata: {name: x}}",
-    "{apiVersion: ../../x, kind: Pod, metadata: {name: x}}", "!!python/object:os.system x",
-])
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        "a: [",
+        "just text",
+        "- 1",
+        "apiVersion: v1",
+        "{apiVersion: nosuch/v1, kind: X, metadata: {name: x}}",
+        "{apiVersion: v1, kind: Nosuch, metadata: {name: x}}",
+        "{apiVersion: v1, kind: [], metadata: {name: x}}",
+        "{apiVersion: ../../x, kind: Pod, metadata: {name: x}}",
+        "!!python/object:os.system x",
+    ],
+)
 def test_senseless_manifests(developed: Served, manifest: str) -> None:
     status, content = post(developed, "apply", {"manifest": manifest})
     assert status == 400
@@ -271,11 +289,17 @@ def test_faults_are_for_the_operator_only(developed: Served) -> None:
     assert (status, content["rules"]) == (200, [])
 
 
-@pytest.mark.parametrize(("headers", "status"), [
-    ({"Authorization": ""}, 401), ({"Authorization": "Bearer wrong"}, 401),
-    ({"Content-Type": "text/plain"}, 415), ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
-    ({"Origin": "http://evil.example"}, 403), ({"Sec-Fetch-Site": "cross-site"}, 403),
-])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Authorization": ""}, 401),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ],
+)
 def test_other_sites_cannot_change_anything(developed: Served, headers: dict[str, str], status: int) -> None:
     manifest = "{apiVersion: kopf.dev/v1, kind: KopfExample, metadata: {name: forged}}"
     assert post(developed, "apply", {"manifest": manifest}, **headers)[0] == status

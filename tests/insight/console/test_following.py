@@ -1,4 +1,5 @@
 """What the console makes of the work of a real operator: states, timelines, errors; and nothing of secrets."""
+
 from __future__ import annotations
 
 import asyncio
@@ -111,8 +112,7 @@ async def test_quiet_streams_are_no_trouble(simulation: Simulation, console: Con
     await begin(simulation)
     await simulation.advance(seconds=25)
     [queue] = [
-        queue for queue in console.read_panel("queues")["queues"]
-        if queue["resource"] == "kopfexamples.v1.kopf.dev"
+        queue for queue in console.read_panel("queues")["queues"] if queue["resource"] == "kopfexamples.v1.kopf.dev"
     ]
     assert queue["interruption"] == "nothing has come for long, so it was opened anew"
     assert [entry for entry in read_entries(console, "stream", id=0) if entry[3] > 0] == []
@@ -209,7 +209,8 @@ async def test_daemons_and_timers(simulation: Simulation, console: Console) -> N
     await begin(simulation, make("obj"), seconds=130)
     panel = console.read_panel("background")
     assert panel["counts"] == [
-        ["daemon_fn", "daemon", "running", 1], ["failing_fn", "timer", "failed", 1],
+        ["daemon_fn", "daemon", "running", 1],
+        ["failing_fn", "timer", "failed", 1],
         ["timer_fn", "timer", "waiting", 1],
     ]
     [run] = [run for run in panel["runs"] if run[0] == "timer_fn"]
@@ -301,12 +302,17 @@ PEERING_CRD = {
     "kind": "CustomResourceDefinition",
     "metadata": {"name": "clusterkopfpeerings.kopf.dev"},
     "spec": {
-        "group": "kopf.dev", "scope": "Cluster",
+        "group": "kopf.dev",
+        "scope": "Cluster",
         "names": {"plural": "clusterkopfpeerings", "singular": "clusterkopfpeering", "kind": "ClusterKopfPeering"},
-        "versions": [{
-            "name": "v1", "served": True, "storage": True,
-            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-        }],
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
     },
 }
 

@@ -1,4 +1,5 @@
 """The history: bounded in all that can grow, whoever fills it; and what it tells of its changes."""
+
 from __future__ import annotations
 
 import tracemalloc
@@ -112,8 +113,13 @@ def test_ten_thousand_objects_take_two_kilobytes_each() -> None:
         before, _ = tracemalloc.get_traced_memory()
         for number in range(2000):
             record = history.obtain(KEX, f"{number:036d}", "default", f"obj-{number}")
-            for text in ("listed, version 12345", "it is created: call create_fn", "create_fn has succeeded in 1.2 ms",
-                         "Handler 'create_fn' succeeded.", "MODIFIED, version 12346: our own write, back after 1 ms"):
+            for text in (
+                "listed, version 12345",
+                "it is created: call create_fn",
+                "create_fn has succeeded in 1.2 ms",
+                "Handler 'create_fn' succeeded.",
+                "MODIFIED, version 12346: our own write, back after 1 ms",
+            ):
                 history.add(record, "seen", text)
             history.add(record, "patch", "the object is patched", details=["+ status.create_fn: {replicas: 1}"])
         after, _ = tracemalloc.get_traced_memory()

@@ -1,4 +1,5 @@
 """Our own records in patches are told in words."""
+
 from __future__ import annotations
 
 import json
@@ -29,19 +30,26 @@ def annotate(**annotations: Any) -> dict[str, Any]:
 
 
 RETRYING = make_record(
-    delayed="2026-01-01T00:00:45.100000+00:00", retries=3, success=False, failure=False, message="not bound",
+    delayed="2026-01-01T00:00:45.100000+00:00",
+    retries=3,
+    success=False,
+    failure=False,
+    message="not bound",
 )
 
 
-@pytest.mark.parametrize(("record", "text"), [
-    (RETRYING, "attempt 3, again in 45 s"),
-    ({**RETRYING, "delayed": "2025-01-01T00:00:00+00:00"}, "attempt 3, again at once"),
-    (make_record(retries=1), "attempt 1, again at once"),
-    (make_record(retries=2, success=True), "succeeded after 2 attempts"),
-    (make_record(retries=1, failure=True), "failed for good after 1 attempt"),
-    (make_record(retries=0), "to be called"),
-    ({**RETRYING, "delayed": "soon"}, "attempt 3, again at once"),
-])
+@pytest.mark.parametrize(
+    ("record", "text"),
+    [
+        (RETRYING, "attempt 3, again in 45 s"),
+        ({**RETRYING, "delayed": "2025-01-01T00:00:00+00:00"}, "attempt 3, again at once"),
+        (make_record(retries=1), "attempt 1, again at once"),
+        (make_record(retries=2, success=True), "succeeded after 2 attempts"),
+        (make_record(retries=1, failure=True), "failed for good after 1 attempt"),
+        (make_record(retries=0), "to be called"),
+        ({**RETRYING, "delayed": "soon"}, "attempt 3, again at once"),
+    ],
+)
 def test_progress(record: dict[str, Any], text: str) -> None:
     expected = [f"+ progress of `provision`: {text}"]
     assert show_patch(annotate(provision=write(record)), None, secret=False, at=AT) == expected
@@ -76,11 +84,15 @@ def test_the_last_handled_state() -> None:
     assert lines == ["+ the last handled state"]
 
 
-@pytest.mark.parametrize("changes", [
-    {"metadata": {"annotations": {"note": '{"started":"x"}', "a/b": '{"begun": 1}'}}},
-    {"status": {"progress": {"fn": "started"}}}, {"spec": {"progress": {"fn": RETRYING}}},
-    {"metadata": {"labels": {"last-handled-configuration": "x"}}},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metadata": {"annotations": {"note": '{"started":"x"}', "a/b": '{"begun": 1}'}}},
+        {"status": {"progress": {"fn": "started"}}},
+        {"spec": {"progress": {"fn": RETRYING}}},
+        {"metadata": {"labels": {"last-handled-configuration": "x"}}},
+    ],
+)
 def test_what_is_not_ours_is_shown_as_it_is(changes: dict[str, Any]) -> None:
     assert "progress of" not in repr(show_patch(changes, None, secret=False, at=AT))
     assert "last handled state" not in repr(show_patch(changes, None, secret=False, at=AT))
@@ -88,8 +100,11 @@ def test_what_is_not_ours_is_shown_as_it_is(changes: dict[str, Any]) -> None:
 
 def test_hostile_records() -> None:
     for record in (
-        {**RETRYING, "delayed": "9999-12-31T23:59:59+00:00"}, {**RETRYING, "delayed": "0001-01-01T00:00:00+00:00"},
-        {**RETRYING, "retries": "<b>"}, {**RETRYING, "retries": 10**400}, {**RETRYING, "delayed": [1]},
+        {**RETRYING, "delayed": "9999-12-31T23:59:59+00:00"},
+        {**RETRYING, "delayed": "0001-01-01T00:00:00+00:00"},
+        {**RETRYING, "retries": "<b>"},
+        {**RETRYING, "retries": 10**400},
+        {**RETRYING, "delayed": [1]},
     ):
         text = write(record)
         [line] = show_patch(annotate(fn=text), None, secret=False, at=AT)

@@ -1,4 +1,5 @@
 """How values and patches are shown: bounded, as text, with nothing of Secrets."""
+
 from __future__ import annotations
 
 import time
@@ -14,19 +15,37 @@ from kopf._values.resources import Resource
 HUGE = {f"key-{i}": {"list": ["x" * 300] * 100} for i in range(1000)}
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    (None, "null"), (True, "true"), (5, "5"), (1.5, "1.5"), ("a", '"a"'), ([], "[]"), ({}, "{}"),
-    ({"a": [1, {"b": None}]}, "{a: [1, {b: null}]}"),
-    ("two\nlines\r\n", '"two\\nlines\\r\\n"'), ("back\\slash\n", '"back\\\\slash\\n"'), ("\\", '"\\"'),
-    ("<img src=x onerror=alert(1)>", '"<img src=x onerror=alert(1)>"'),
-])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (5, "5"),
+        (1.5, "1.5"),
+        ("a", '"a"'),
+        ([], "[]"),
+        ({}, "{}"),
+        ({"a": [1, {"b": None}]}, "{a: [1, {b: null}]}"),
+        ("two\nlines\r\n", '"two\\nlines\\r\\n"'),
+        ("back\\slash\n", '"back\\\\slash\\n"'),
+        ("\\", '"\\"'),
+        ("<img src=x onerror=alert(1)>", '"<img src=x onerror=alert(1)>"'),
+    ],
+)
 def test_values(value: Any, text: str) -> None:
     assert show_value(value) == text
 
 
-@pytest.mark.parametrize("value", [
-    HUGE, "x" * 10**6, pytest.param(10**5000, id="digits"), [[]] * 10**5, {"k" * 10**6: 1},
-])
+@pytest.mark.parametrize(
+    "value",
+    [
+        HUGE,
+        "x" * 10**6,
+        pytest.param(10**5000, id="digits"),
+        [[]] * 10**5,
+        {"k" * 10**6: 1},
+    ],
+)
 def test_huge_values_are_cut_and_cheap(value: Any) -> None:
     began = time.process_time()
     assert len(show_value(value)) <= 160
@@ -62,7 +81,9 @@ def test_json_patches() -> None:
         "nonsense",
     ]
     assert show_patch(changes, None, secret=False) == [
-        'metadata.resourceVersion is "5"', '+ metadata.finalizers: ["a"]', "- metadata.annotations[x/y]",
+        'metadata.resourceVersion is "5"',
+        '+ metadata.finalizers: ["a"]',
+        "- metadata.annotations[x/y]",
         "+ (everything): {}",
     ]
 
@@ -79,12 +100,17 @@ def test_large_patches_are_cut() -> None:
 SECRET = "c3dvcmRmaXNo"
 
 
-@pytest.mark.parametrize("changes", [
-    {"data": {"password": SECRET}}, {"data": SECRET}, {"stringData": {SECRET: "x"}},
-    {"metadata": {"annotations": {"last-applied": f"{{data: {SECRET}}}"}}},
-    [{"op": "add", "path": f"/data/{SECRET}", "value": SECRET}, {"op": "test", "path": "/data", "value": SECRET}],
-    [{"op": "remove", "path": f"/data/{SECRET}"}],
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": {"password": SECRET}},
+        {"data": SECRET},
+        {"stringData": {SECRET: "x"}},
+        {"metadata": {"annotations": {"last-applied": f"{{data: {SECRET}}}"}}},
+        [{"op": "add", "path": f"/data/{SECRET}", "value": SECRET}, {"op": "test", "path": "/data", "value": SECRET}],
+        [{"op": "remove", "path": f"/data/{SECRET}"}],
+    ],
+)
 def test_nothing_of_secrets(changes: Any) -> None:
     lines = show_patch(changes, {"data": {"password": SECRET}}, secret=True)
     assert lines

@@ -1,4 +1,5 @@
 """What waits to be taken into the history: it is small, whatever the objects are."""
+
 from __future__ import annotations
 
 import tracemalloc

@@ -1,4 +1,5 @@
 """How a running operator is asked: whatever answers there, is told in words."""
+
 from __future__ import annotations
 
 import json
@@ -20,6 +21,7 @@ ANSWER = {"schema": "kopf.dev/explanation/v1", "at": "now"}
 
 async def ask(status: int = 200, text: str = "", token: str | None = TOKEN, query: Query = QUERY) -> tuple[Any, Any]:
     """Get what is answered by an operator that answers so, and what it was asked for."""
+
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         asked.update(request.query)
         return web.Response(status=status, text=text)
@@ -31,22 +33,28 @@ async def ask(status: int = 200, text: str = "", token: str | None = TOKEN, quer
         return await ask_operator(f"{server.endpoint}", token, query), asked
 
 
-@pytest.mark.parametrize(("query", "expected"), [
-    (QUERY, {"resource": "kex", "namespace": "default", "name": "obj"}),
-    (Query("a&b", None, "x=y"), {"resource": "a&b", "name": "x=y"}),
-])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (QUERY, {"resource": "kex", "namespace": "default", "name": "obj"}),
+        (Query("a&b", None, "x=y"), {"resource": "a&b", "name": "x=y"}),
+    ],
+)
 async def test_the_answer(query: Query, expected: dict[str, str]) -> None:
     assert await ask(text=json.dumps(ANSWER), query=query) == (ANSWER, expected)
 
 
-@pytest.mark.parametrize(("status", "text", "problem"), [
-    (404, '{"error": "There is no such object."}', "There is no such object."),
-    (200, '{"schema": "kopf.dev/explanation/v2"}', "it is of another version"),
-    (200, "<html>", "it answers with HTTP 200, and is not the console of an operator"),
-    (200, "[]", "it answers with HTTP 200, and is not the console of an operator"),
-    (502, '{"error": 1}', "it answers with HTTP 502, and is not the console of an operator"),
-    (307, "", "it answers with HTTP 307, and is not the console of an operator"),
-])
+@pytest.mark.parametrize(
+    ("status", "text", "problem"),
+    [
+        (404, '{"error": "There is no such object."}', "There is no such object."),
+        (200, '{"schema": "kopf.dev/explanation/v2"}', "it is of another version"),
+        (200, "<html>", "it answers with HTTP 200, and is not the console of an operator"),
+        (200, "[]", "it answers with HTTP 200, and is not the console of an operator"),
+        (502, '{"error": 1}', "it answers with HTTP 502, and is not the console of an operator"),
+        (307, "", "it answers with HTTP 307, and is not the console of an operator"),
+    ],
+)
 async def test_other_answers(status: int, text: str, problem: str) -> None:
     with pytest.raises(ConsoleClientError) as error:
         await ask(status, text)

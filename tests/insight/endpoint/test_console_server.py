@@ -1,4 +1,5 @@
 """The server of the console: real HTTP on the loopback."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,5 @@
 """Who may look at the operator: the rules alone."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -26,17 +27,33 @@ def get_status(protection: Protection, methods: frozenset[str] = READING, **kwar
     return None if refusal is None else refusal.status
 
 
-@pytest.mark.parametrize("url", [
-    "http://127.0.0.1:8090", "http://localhost:8090/", "http://[::1]:8090", "http://127.1.2.3:0", "http://LOCALHOST:1",
-])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8090",
+        "http://localhost:8090/",
+        "http://[::1]:8090",
+        "http://127.1.2.3:0",
+        "http://LOCALHOST:1",
+    ],
+)
 def test_loopbacks_need_no_token(url: str) -> None:
     endpoint, protection = protect(url, None)
     assert endpoint.path == "/"
     assert get_status(protection) is None
 
 
-@pytest.mark.parametrize("url", ["http://0.0.0.0:8090", "http://:8090", "http://[::]:8090", "http://10.0.0.1:8090",
-                                 "http://example.com:8090", "http://localhost.example.com:8090"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://0.0.0.0:8090",
+        "http://:8090",
+        "http://[::]:8090",
+        "http://10.0.0.1:8090",
+        "http://example.com:8090",
+        "http://localhost.example.com:8090",
+    ],
+)
 def test_all_others_need_a_token(url: str) -> None:
     with pytest.raises(ConsoleError, match=r"open to everybody.*KOPF_CONSOLE_TOKEN.*http://127.0.0.1:8090"):
         protect(url, None)
@@ -55,19 +72,40 @@ def test_bad_urls(url: str) -> None:
         protect(url, None)
 
 
-@pytest.mark.parametrize("hosts", [
-    ["127.0.0.1:8090"], ["localhost:8090"], ["LocalHost"], ["[::1]:8090"], ["localhost:12345"], ["127.0.0.2"],
-])
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        ["127.0.0.1:8090"],
+        ["localhost:8090"],
+        ["LocalHost"],
+        ["[::1]:8090"],
+        ["localhost:12345"],
+        ["127.0.0.2"],
+    ],
+)
 def test_loopback_names_are_served(hosts: list[str]) -> None:
     assert get_status(Protection(LOCAL, None), hosts=hosts) is None
 
 
-@pytest.mark.parametrize(("hosts", "status"), [
-    (["evil.example.com:8090"], 403), (["localhost.evil.example.com"], 403), (["127.0.0.1.nip.io"], 403),
-    (["10.0.0.1:8090"], 403), (["2130706433"], 403), (["0.0.0.0:8090"], 403),
-    ([], 400), ([""], 400), (["localhost", "evil.example.com"], 400), (["evil@localhost"], 400), (["a b"], 400),
-    (["localhost:8090/path"], 400), (["[::1"], 400), (["localhost:"], 400),
-])
+@pytest.mark.parametrize(
+    ("hosts", "status"),
+    [
+        (["evil.example.com:8090"], 403),
+        (["localhost.evil.example.com"], 403),
+        (["127.0.0.1.nip.io"], 403),
+        (["10.0.0.1:8090"], 403),
+        (["2130706433"], 403),
+        (["0.0.0.0:8090"], 403),
+        ([], 400),
+        ([""], 400),
+        (["localhost", "evil.example.com"], 400),
+        (["evil@localhost"], 400),
+        (["a b"], 400),
+        (["localhost:8090/path"], 400),
+        (["[::1"], 400),
+        (["localhost:"], 400),
+    ],
+)
 def test_other_names_are_not(hosts: list[str], status: int) -> None:
     assert get_status(Protection(LOCAL, None), hosts=hosts) == status
 
@@ -82,10 +120,21 @@ def test_with_a_token_any_name_is_served() -> None:
         assert get_status(Protection(OPEN, TOKEN), hosts=[host], authorization=f"Bearer {TOKEN}") is None
 
 
-@pytest.mark.parametrize("authorization", [
-    None, "", "Bearer", "Bearer ", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", f"Basic {TOKEN}", TOKEN, "Bearer é",
-    "Bearer \udcff",
-])
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Bearer {TOKEN[:-1]}",
+        f"Bearer {TOKEN}x",
+        f"Basic {TOKEN}",
+        TOKEN,
+        "Bearer é",
+        "Bearer \udcff",
+    ],
+)
 def test_wrong_tokens(authorization: str | None) -> None:
     assert get_status(Protection(LOCAL, TOKEN), authorization=authorization) == 401
 
@@ -125,24 +174,34 @@ def test_it_is_read_only(method: str) -> None:
     assert get_status(Protection(LOCAL, None), method=method) == 405
 
 
-@pytest.mark.parametrize(("site", "is_navigation", "status"), [
-    ("same-origin", False, None), ("none", True, None), (None, False, None),
-    ("cross-site", False, 403), ("same-site", False, 403), ("cross-site", True, None),
-])
+@pytest.mark.parametrize(
+    ("site", "is_navigation", "status"),
+    [
+        ("same-origin", False, None),
+        ("none", True, None),
+        (None, False, None),
+        ("cross-site", False, 403),
+        ("same-site", False, 403),
+        ("cross-site", True, None),
+    ],
+)
 def test_pages_of_other_sites(site: str | None, is_navigation: bool, status: int | None) -> None:
     assert get_status(Protection(LOCAL, None), site=site, is_navigation=is_navigation) == status
 
 
-@pytest.mark.parametrize(("fields", "status"), [
-    ({"content_type": "application/json"}, None),
-    ({"content_type": "Application/JSON; charset=utf-8", "origin": "http://127.0.0.1:8090"}, None),
-    ({"content_type": "application/json", "origin": "http://evil.example.com"}, 403),
-    ({"content_type": "application/json", "origin": "null"}, 403),
-    ({"content_type": "application/json", "site": "cross-site", "is_navigation": True}, 403),
-    ({"content_type": "text/plain"}, 415),
-    ({"content_type": "application/x-www-form-urlencoded"}, 415),
-    ({}, 415),
-])
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"content_type": "application/json"}, None),
+        ({"content_type": "Application/JSON; charset=utf-8", "origin": "http://127.0.0.1:8090"}, None),
+        ({"content_type": "application/json", "origin": "http://evil.example.com"}, 403),
+        ({"content_type": "application/json", "origin": "null"}, 403),
+        ({"content_type": "application/json", "site": "cross-site", "is_navigation": True}, 403),
+        ({"content_type": "text/plain"}, 415),
+        ({"content_type": "application/x-www-form-urlencoded"}, 415),
+        ({}, 415),
+    ],
+)
 def test_changes_where_they_are_possible(fields: dict[str, Any], status: int | None) -> None:
     assert get_status(Protection(LOCAL, None), frozenset({"POST"}), method="POST", **fields) == status
 

@@ -1,4 +1,5 @@
 """Short ways to make objects and the facts of them, with handlers as users declare them."""
+
 from __future__ import annotations
 
 import datetime
@@ -44,6 +45,7 @@ def make_snapshots(settings: OperatorSettings, extra_fields: tuple[tuple[str, ..
 
 def declare(decorator: Any, fn: Any = None, **options: Any) -> list[ResourceHandler]:
     """Declare a function."""
+
     async def handler_fn(**_: Any) -> None: ...
 
     registry = kopf.OperatorRegistry()
@@ -55,7 +57,11 @@ def make_facts(obj: KubeObject, handlers: list[ResourceHandler] | None = None, *
     """Make the facts that are known without an operator."""
     settings = fields.pop("settings", None) or OperatorSettings()
     defaults: dict[str, Any] = {
-        "now": NOW, "resource": RESOURCE, "obj": obj, "handlers": handlers, "settings": settings,
+        "now": NOW,
+        "resource": RESOURCE,
+        "obj": obj,
+        "handlers": handlers,
+        "settings": settings,
         "snapshots": make_snapshots(settings, ()),
     }
     return Facts(**{**defaults, **fields})

@@ -1,4 +1,5 @@
 """The explanation of an object as a whole: also of what is strange, hostile, secret."""
+
 from __future__ import annotations
 
 import base64
@@ -36,18 +37,30 @@ def make_record(**fields: Any) -> str:
 # --- it is what the operator does ---
 
 OPTIONS: list[Mapping[str, Any]] = [
-    {}, {"labels": {"app": "web"}}, {"labels": {"app": "api"}}, {"annotations": {"a": kopf.ABSENT}},
-    {"field": "spec.size"}, {"field": "spec.size", "value": 7}, {"field": "spec.size", "value": 5},
-    {"field": "spec.nosuch"}, {"when": lambda spec, **_: spec.get("size") == 7}, {"when": lambda **_: False},
+    {},
+    {"labels": {"app": "web"}},
+    {"labels": {"app": "api"}},
+    {"annotations": {"a": kopf.ABSENT}},
+    {"field": "spec.size"},
+    {"field": "spec.size", "value": 7},
+    {"field": "spec.size", "value": 5},
+    {"field": "spec.nosuch"},
+    {"when": lambda spec, **_: spec.get("size") == 7},
+    {"when": lambda **_: False},
     {"when": lambda **_: 1 / 0},
 ]
 CHANGE_OPTIONS: list[Mapping[str, Any]] = [
-    {"field": "spec.size", "old": 5}, {"field": "spec.size", "new": 5}, {"field": "spec.size", "old": 5, "new": 7},
+    {"field": "spec.size", "old": 5},
+    {"field": "spec.size", "new": 5},
+    {"field": "spec.size", "old": 5, "new": 7},
 ]
 STATES: list[tuple[Mapping[str, Any], Mapping[str, Any] | None]] = [
-    ({"spec": {"size": 7}}, None), ({"spec": {"size": 7}}, {"spec": {"size": 5}}), ({"spec": {"size": 7}},) * 2,
+    ({"spec": {"size": 7}}, None),
+    ({"spec": {"size": 7}}, {"spec": {"size": 5}}),
+    ({"spec": {"size": 7}},) * 2,
     ({"metadata": {"labels": {"app": "web"}}, "spec": {}}, {"spec": {"size": 7}}),
-    ({"metadata": DELETED, "spec": {"size": 7}}, {"spec": {"size": 5}}), ({"spec": {"size": "x" * 100}}, {"spec": {}}),
+    ({"metadata": DELETED, "spec": {"size": 7}}, {"spec": {"size": 5}}),
+    ({"spec": {"size": "x" * 100}}, {"spec": {}}),
 ]
 DECLARATIONS = [
     *itertools.product([kopf.on.create, kopf.on.update, kopf.on.delete, kopf.on.resume], OPTIONS),
@@ -59,7 +72,9 @@ DECLARATIONS = [
 @pytest.mark.parametrize(("content", "old"), STATES)
 @pytest.mark.parametrize("initial", [False, True])
 def test_the_verdict_is_that_of_the_operator(
-        content: Mapping[str, Any], old: Mapping[str, Any] | None, initial: bool,
+    content: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
+    initial: bool,
 ) -> None:
     for decorator, options in DECLARATIONS:
         handlers = declare(decorator, **options)
@@ -91,19 +106,28 @@ def test_objects_in_the_middle_of_retries() -> None:
     record = make_record(retries=3, delayed="2026-11-23T12:00:42+00:00", message="oops")
     answer = ask(make_object({"metadata": {"annotations": {f"{PREFIX}/fn": record}}}), declare(kopf.on.create))
     assert answer["handlers"][0]["progress"] == {
-        "handler": "fn", "outcome": "retrying", "attempts": 3, "started": "2026-11-23T11:59:00.000+00:00",
-        "next": "2026-11-23T12:00:42.000+00:00", "error": "oops", "purpose": "create", "saved": True,
+        "handler": "fn",
+        "outcome": "retrying",
+        "attempts": 3,
+        "started": "2026-11-23T11:59:00.000+00:00",
+        "next": "2026-11-23T12:00:42.000+00:00",
+        "error": "oops",
+        "purpose": "create",
+        "saved": True,
     }
     assert answer["leftovers"] == []
     assert "is tried again in 42 s (12:00:42Z), after 3 attempts, for create; the last error: oops" in render(answer)
 
 
-@pytest.mark.parametrize(("message", "exception", "expected"), [
-    ("'x'", "KeyError", "KeyError: 'x'"),
-    ("ValueError", "ValueError", "ValueError"),  # it has had no text
-    ("oops", None, "oops"),  # by the original framework
-    ("oops", {"not": "a text"}, "oops"),
-])
+@pytest.mark.parametrize(
+    ("message", "exception", "expected"),
+    [
+        ("'x'", "KeyError", "KeyError: 'x'"),
+        ("ValueError", "ValueError", "ValueError"),  # it has had no text
+        ("oops", None, "oops"),  # by the original framework
+        ("oops", {"not": "a text"}, "oops"),
+    ],
+)
 def test_the_last_error_is_told_with_its_class(message: str, exception: Any, expected: str) -> None:
     record = make_record(retries=3, message=message, exception=exception)
     answer = ask(make_object({"metadata": {"annotations": {f"{PREFIX}/fn": record}}}), declare(kopf.on.create))
@@ -118,9 +142,12 @@ def test_after_a_crash_the_attempt_was_due() -> None:
 
 def test_handlers_that_exist_no_more() -> None:
     annotations = {
-        f"{PREFIX}/fn": make_record(subrefs=["fn/sub"], reentries=1), f"{PREFIX}/fn.sub": make_record(failure=True),
-        f"{PREFIX}/gone": make_record(success=True), "other.example.com/fn": make_record(),
-        "note": '{"started": "today"}', "text": "started",
+        f"{PREFIX}/fn": make_record(subrefs=["fn/sub"], reentries=1),
+        f"{PREFIX}/fn.sub": make_record(failure=True),
+        f"{PREFIX}/gone": make_record(success=True),
+        "other.example.com/fn": make_record(),
+        "note": '{"started": "today"}',
+        "text": "started",
     }
     answer = ask(make_object({"metadata": {"annotations": annotations}}), declare(kopf.on.create))
     [subhandler] = answer["handlers"][0]["subhandlers"]
@@ -146,35 +173,84 @@ def test_deletions() -> None:
 
 
 STATE = {**UNKNOWN_STATE, "text": "is being handled by fn", "since": "2026-11-23T11:59:30+00:00"}
-PROGRESS = {"handler": "fn", "attempts": 2, "started": "2026-11-23T11:58:00", "next": None, "error": "oops",
-            "purpose": "create", "saved": False}
+PROGRESS = {
+    "handler": "fn",
+    "attempts": 2,
+    "started": "2026-11-23T11:58:00",
+    "next": None,
+    "error": "oops",
+    "purpose": "create",
+    "saved": False,
+}
 RUN = {"state": "running", "text": "runs", "attempts": 3, "since": None, "next": "2026-11-23T12:00:10", "error": "no"}
-DECISION = {"at": "2026-11-23T11:50:00", "reason": "create", "text": "creation: calls fn", "called": ["fn"],
-            "error": None, "next": "2026-11-23T11:51:00", "attempts": [{
-                "handler": "fn", "at": "2026-11-23T11:50:00", "outcome": "retrying", "error": "oops",
-                "next": "2026-11-23T11:51:30"}]}
+DECISION = {
+    "at": "2026-11-23T11:50:00",
+    "reason": "create",
+    "text": "creation: calls fn",
+    "called": ["fn"],
+    "error": None,
+    "next": "2026-11-23T11:51:00",
+    "attempts": [
+        {
+            "handler": "fn",
+            "at": "2026-11-23T11:50:00",
+            "outcome": "retrying",
+            "error": "oops",
+            "next": "2026-11-23T11:51:30",
+        }
+    ],
+}
 EVENT = {"at": "2026-11-23T11:00:00", "type": "Normal", "reason": "Logging", "message": "hello", "count": 2}
 
 
-@pytest.mark.parametrize(("changes", "handler", "lines"), [
-    ({"operator": {"paused": ["a senior"], "blocked": None}, "state": STATE}, {},
-     ["It is being handled by fn since 30 s ago (11:59:30Z).", "The operator is paused: a senior."]),
-    ({"operator": {"paused": [], "blocked": "fn() at x.py"}, "state": {**STATE, "unsaved": "a patch"}}, {},
-     ["The event loop of the operator is blocked by fn() at x.py.", "Unsaved: a patch."]),
-    ({"events": [EVENT]}, {}, ["1 h ago (11:00:00Z): Normal Logging: hello (×2)"]),
-    ({"decisions": [DECISION]}, {}, ["10 min ago (11:50:00Z): creation: calls fn; again 1 min later",
-                                     "fn failed for now: oops; again 1 min 30 s later"]),
-    ({"decisions": [{**DECISION, "error": "422"}]}, {}, ["the object could not be handled: 422",
-                                                         "fn failed for now: oops"]),
-    ({}, {"progress": {**PROGRESS, "outcome": "running"}},
-     ["runs since 2 min ago (11:58:00Z), after 2 attempts before, for create; the last error: oops; "
-      "this is not on the object yet"]),
-    ({}, {"progress": {**PROGRESS, "outcome": "pending", "error": None, "saved": True}},
-     ["was not called yet, for create"]),
-    ({"operator": {"paused": ["x"], "blocked": None}}, {"progress": {**PROGRESS, "outcome": "retrying", "saved": True}},
-     ["is tried again when the operator goes on, after 2 attempts, for create; the last error: oops"]),
-    ({}, {"run": RUN}, ["runs, next in 10 s (12:00:10Z), after 3 failures; the last error: no"]),
-])
+@pytest.mark.parametrize(
+    ("changes", "handler", "lines"),
+    [
+        (
+            {"operator": {"paused": ["a senior"], "blocked": None}, "state": STATE},
+            {},
+            ["It is being handled by fn since 30 s ago (11:59:30Z).", "The operator is paused: a senior."],
+        ),
+        (
+            {"operator": {"paused": [], "blocked": "fn() at x.py"}, "state": {**STATE, "unsaved": "a patch"}},
+            {},
+            ["The event loop of the operator is blocked by fn() at x.py.", "Unsaved: a patch."],
+        ),
+        ({"events": [EVENT]}, {}, ["1 h ago (11:00:00Z): Normal Logging: hello (×2)"]),
+        (
+            {"decisions": [DECISION]},
+            {},
+            [
+                "10 min ago (11:50:00Z): creation: calls fn; again 1 min later",
+                "fn failed for now: oops; again 1 min 30 s later",
+            ],
+        ),
+        (
+            {"decisions": [{**DECISION, "error": "422"}]},
+            {},
+            ["the object could not be handled: 422", "fn failed for now: oops"],
+        ),
+        (
+            {},
+            {"progress": {**PROGRESS, "outcome": "running"}},
+            [
+                "runs since 2 min ago (11:58:00Z), after 2 attempts before, for create; the last error: oops; "
+                "this is not on the object yet"
+            ],
+        ),
+        (
+            {},
+            {"progress": {**PROGRESS, "outcome": "pending", "error": None, "saved": True}},
+            ["was not called yet, for create"],
+        ),
+        (
+            {"operator": {"paused": ["x"], "blocked": None}},
+            {"progress": {**PROGRESS, "outcome": "retrying", "saved": True}},
+            ["is tried again when the operator goes on, after 2 attempts, for create; the last error: oops"],
+        ),
+        ({}, {"run": RUN}, ["runs, next in 10 s (12:00:10Z), after 3 failures; the last error: no"]),
+    ],
+)
 def test_words(changes: dict[str, Any], handler: dict[str, Any], lines: list[str]) -> None:
     answer: Any = {**ask(make_object({}), declare(kopf.on.create)), **changes}
     answer["handlers"][0].update(handler)
@@ -253,14 +329,21 @@ def test_nothing_of_the_data_of_secrets_is_shown() -> None:
         *declare(kopf.on.update, field="data.password", value="battery staple"),
         *declare(kopf.on.update, field="data.password", old="battery", new="staple"),
         *declare(kopf.on.update, field="data", value={"password": "battery staple"}),
-        *declare(kopf.on.update, when=fail), *declare(kopf.on.event, when=fail),
-        *declare(kopf.on.update, annotations={"copy": "another"}), *declare(kopf.on.update, labels={"app": "web"}),
+        *declare(kopf.on.update, when=fail),
+        *declare(kopf.on.event, when=fail),
+        *declare(kopf.on.update, annotations={"copy": "another"}),
+        *declare(kopf.on.update, labels={"app": "web"}),
     ]
     content = {
-        "metadata": {"annotations": {
-            "copy": plain, f"{PREFIX}/fn": make_record(message=plain), "gone": make_record(message=plain),
-        }},
-        "data": {"password": encoded}, "stringData": {"other": plain},
+        "metadata": {
+            "annotations": {
+                "copy": plain,
+                f"{PREFIX}/fn": make_record(message=plain),
+                "gone": make_record(message=plain),
+            }
+        },
+        "data": {"password": encoded},
+        "stringData": {"other": plain},
     }
     old = {"data": {"password": "YmF0dGVyeQ=="}, "type": "Opaque"}
     answer = ask(make_object(content, old=old), handlers, resource=SECRETS)

@@ -1,4 +1,5 @@
 """Objects that are handled by other operators: of the original framework, with storages that nobody has told us of."""
+
 from __future__ import annotations
 
 import copy
@@ -34,10 +35,15 @@ def declare_all() -> kopf.OperatorRegistry:
     return registry
 
 
-@pytest.mark.parametrize(("storage", "scenario"), [
-    pytest.param(storage, scenario, id=f"{storage}-{scenario.name}") for storage in STORAGES for scenario in SCENARIOS
-    if (storage, scenario.name) != ("status", "handled")  # nothing tells that state from what users have there
-])
+@pytest.mark.parametrize(
+    ("storage", "scenario"),
+    [
+        pytest.param(storage, scenario, id=f"{storage}-{scenario.name}")
+        for storage in STORAGES
+        for scenario in SCENARIOS
+        if (storage, scenario.name) != ("status", "handled")  # nothing tells that state from what users have there
+    ],
+)
 def test_objects_of_the_original_framework(storage: str, scenario: Scenario) -> None:
     content = json.loads((FIXTURES / f"{storage}-{scenario.name}.json").read_text())
     obj = KubeObject.from_dict({**content, "apiVersion": "kopf.dev/v1", "kind": "KopfExample"})
@@ -60,9 +66,18 @@ def test_objects_of_the_original_framework(storage: str, scenario: Scenario) -> 
         assert "retrying" in [outcomes.get(key) for key in scenario.rest]
 
 
-@pytest.mark.parametrize("status", [
-    None, 1, [], "x", {"kopf": 1}, {"kopf": {"progress": [1]}}, {"a": {"progress": {"b": 1}}},
-])
+@pytest.mark.parametrize(
+    "status",
+    [
+        None,
+        1,
+        [],
+        "x",
+        {"kopf": 1},
+        {"kopf": {"progress": [1]}},
+        {"a": {"progress": {"b": 1}}},
+    ],
+)
 def test_statuses_of_any_kind(status: object) -> None:
     settings = OperatorSettings()
     assert adapt_persistence(settings.persistence, make_object({"status": status})) == []

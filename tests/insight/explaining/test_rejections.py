@@ -1,4 +1,5 @@
 """Every filter that does not let an object through is named, with its value, and with what is there instead."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -30,21 +31,29 @@ ALL_KINDS = [kopf.on.create, kopf.on.update, kopf.on.event, kopf.daemon, kopf.ti
 
 
 @pytest.mark.parametrize("decorator", ALL_KINDS)
-@pytest.mark.parametrize(("options", "option", "key", "expected", "actual"), [
-    ({"labels": {"app": "web"}}, "labels", "app", '"web"', '"api"'),
-    ({"labels": {"nosuch": "web"}}, "labels", "nosuch", '"web"', None),
-    ({"labels": {"nosuch": kopf.PRESENT}}, "labels", "nosuch", "kopf.PRESENT", None),
-    ({"labels": {"app": kopf.ABSENT}}, "labels", "app", "kopf.ABSENT", '"api"'),
-    ({"annotations": {"note": "y"}}, "annotations", "note", '"y"', '"x"'),
-    ({"annotations": {"nosuch": kopf.PRESENT}}, "annotations", "nosuch", "kopf.PRESENT", None),
-    ({"annotations": {"note": kopf.ABSENT}}, "annotations", "note", "kopf.ABSENT", '"x"'),
-    ({"field": "spec.nosuch"}, "field", "spec.nosuch", "kopf.PRESENT", None),
-    ({"field": "spec.size", "value": 9}, "value", "spec.size", "9", "7"),
-    ({"field": "spec.size", "value": kopf.ABSENT}, "value", "spec.size", "kopf.ABSENT", "7"),
-    ({"field": "spec.nosuch", "value": kopf.PRESENT}, "value", "spec.nosuch", "kopf.PRESENT", None),
-])
+@pytest.mark.parametrize(
+    ("options", "option", "key", "expected", "actual"),
+    [
+        ({"labels": {"app": "web"}}, "labels", "app", '"web"', '"api"'),
+        ({"labels": {"nosuch": "web"}}, "labels", "nosuch", '"web"', None),
+        ({"labels": {"nosuch": kopf.PRESENT}}, "labels", "nosuch", "kopf.PRESENT", None),
+        ({"labels": {"app": kopf.ABSENT}}, "labels", "app", "kopf.ABSENT", '"api"'),
+        ({"annotations": {"note": "y"}}, "annotations", "note", '"y"', '"x"'),
+        ({"annotations": {"nosuch": kopf.PRESENT}}, "annotations", "nosuch", "kopf.PRESENT", None),
+        ({"annotations": {"note": kopf.ABSENT}}, "annotations", "note", "kopf.ABSENT", '"x"'),
+        ({"field": "spec.nosuch"}, "field", "spec.nosuch", "kopf.PRESENT", None),
+        ({"field": "spec.size", "value": 9}, "value", "spec.size", "9", "7"),
+        ({"field": "spec.size", "value": kopf.ABSENT}, "value", "spec.size", "kopf.ABSENT", "7"),
+        ({"field": "spec.nosuch", "value": kopf.PRESENT}, "value", "spec.nosuch", "kopf.PRESENT", None),
+    ],
+)
 def test_filters_of_the_object(
-        decorator: Any, options: Mapping[str, Any], option: str, key: str, expected: str, actual: str | None,
+    decorator: Any,
+    options: Mapping[str, Any],
+    option: str,
+    key: str,
+    expected: str,
+    actual: str | None,
 ) -> None:
     info = ask_about(make_object(LABELLED), decorator, **options)
     assert info["verdict"] == "rejected"
@@ -57,15 +66,21 @@ def test_filters_of_the_object(
 
 
 @pytest.mark.parametrize("decorator", [item for item in ALL_KINDS if item is not kopf.on.validate])
-@pytest.mark.parametrize(("options", "option", "name"), [
-    ({"labels": {"app": refuse}}, "labels", "refuse"),
-    ({"annotations": {"note": refuse}}, "annotations", "refuse"),
-    ({"field": "spec.size", "value": is_big}, "value", "is_big"),
-    ({"when": refuse}, "when", "refuse"),
-    ({"when": kopf.all_([refuse, kopf.not_(is_big)])}, "when", "kopf.all_(refuse"),
-])
+@pytest.mark.parametrize(
+    ("options", "option", "name"),
+    [
+        ({"labels": {"app": refuse}}, "labels", "refuse"),
+        ({"annotations": {"note": refuse}}, "annotations", "refuse"),
+        ({"field": "spec.size", "value": is_big}, "value", "is_big"),
+        ({"when": refuse}, "when", "refuse"),
+        ({"when": kopf.all_([refuse, kopf.not_(is_big)])}, "when", "kopf.all_(refuse"),
+    ],
+)
 def test_callbacks_are_named_with_their_places(
-        decorator: Any, options: Mapping[str, Any], option: str, name: str,
+    decorator: Any,
+    options: Mapping[str, Any],
+    option: str,
+    name: str,
 ) -> None:
     info = ask_about(make_object(LABELLED), decorator, **options)
     [rejection] = info["rejections"]
@@ -77,10 +92,15 @@ def test_callbacks_are_named_with_their_places(
 
 
 @pytest.mark.parametrize("decorator", [item for item in ALL_KINDS if item is not kopf.on.validate])
-@pytest.mark.parametrize(("options", "option"), [
-    ({"labels": {"app": fail}}, "labels"), ({"annotations": {"note": fail}}, "annotations"),
-    ({"field": "spec.size", "value": fail}, "value"), ({"when": fail}, "when"),
-])
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"labels": {"app": fail}}, "labels"),
+        ({"annotations": {"note": fail}}, "annotations"),
+        ({"field": "spec.size", "value": fail}, "value"),
+        ({"when": fail}, "when"),
+    ],
+)
 def test_failing_callbacks(decorator: Any, options: Mapping[str, Any], option: str) -> None:
     info = ask_about(make_object(LABELLED), decorator, **options)
     assert info["verdict"] == "unknown"
@@ -90,14 +110,17 @@ def test_failing_callbacks(decorator: Any, options: Mapping[str, Any], option: s
     assert f"fail ({__file__}:" in rejection["text"]
 
 
-@pytest.mark.parametrize(("options", "option", "expected", "actual"), [
-    ({"old": 6}, "old", "6", "5"),
-    ({"old": kopf.ABSENT}, "old", "kopf.ABSENT", "5"),
-    ({"old": refuse}, "old", None, "5"),
-    ({"new": 8}, "new", "8", "7"),
-    ({"new": kopf.ABSENT}, "new", "kopf.ABSENT", "7"),
-    ({"new": refuse}, "new", None, "7"),
-])
+@pytest.mark.parametrize(
+    ("options", "option", "expected", "actual"),
+    [
+        ({"old": 6}, "old", "6", "5"),
+        ({"old": kopf.ABSENT}, "old", "kopf.ABSENT", "5"),
+        ({"old": refuse}, "old", None, "5"),
+        ({"new": 8}, "new", "8", "7"),
+        ({"new": kopf.ABSENT}, "new", "kopf.ABSENT", "7"),
+        ({"new": refuse}, "new", None, "7"),
+    ],
+)
 def test_filters_of_the_change(options: Mapping[str, Any], option: str, expected: str | None, actual: str) -> None:
     info = ask_about(make_object(CHANGED, old=HANDLED), kopf.on.update, field="spec.size", **options)
     assert info["verdict"] == "rejected"
@@ -119,15 +142,22 @@ def test_fields_that_have_not_changed() -> None:
     assert info["text"] == "the field 'spec.kind' has not changed, and a change is needed"
 
 
-@pytest.mark.parametrize(("decorator", "content", "old", "text"), [
-    (kopf.on.delete, CHANGED, HANDLED, "is for deletions, but the object is not being deleted"),
-    (kopf.on.create, CHANGED, HANDLED, "is for creations, but the object was already handled"),
-    (kopf.on.update, CHANGED, CHANGED, "is for updates, but nothing has changed since the object was handled last"),
-    (kopf.on.update, CHANGED, None, "is for updates, but the object is new"),
-    (kopf.on.resume, CHANGED, HANDLED, "is for resuming, i.e. once after each start of an operator"),
-    (kopf.on.delete, {"metadata": {"deletionTimestamp": "2026-11-23T12:00:00Z"}}, HANDLED,
-     "is for deletions, but the object is being deleted, and does not wait for the operator"),
-])
+@pytest.mark.parametrize(
+    ("decorator", "content", "old", "text"),
+    [
+        (kopf.on.delete, CHANGED, HANDLED, "is for deletions, but the object is not being deleted"),
+        (kopf.on.create, CHANGED, HANDLED, "is for creations, but the object was already handled"),
+        (kopf.on.update, CHANGED, CHANGED, "is for updates, but nothing has changed since the object was handled last"),
+        (kopf.on.update, CHANGED, None, "is for updates, but the object is new"),
+        (kopf.on.resume, CHANGED, HANDLED, "is for resuming, i.e. once after each start of an operator"),
+        (
+            kopf.on.delete,
+            {"metadata": {"deletionTimestamp": "2026-11-23T12:00:00Z"}},
+            HANDLED,
+            "is for deletions, but the object is being deleted, and does not wait for the operator",
+        ),
+    ],
+)
 def test_other_reasons(decorator: Any, content: Mapping[str, Any], old: Mapping[str, Any] | None, text: str) -> None:
     info = ask_about(make_object(content, old=old), decorator)
     assert info["verdict"] == "later"
@@ -135,12 +165,24 @@ def test_other_reasons(decorator: Any, content: Mapping[str, Any], old: Mapping[
     assert info["rejections"] == []
 
 
-@pytest.mark.parametrize(("decorator", "content", "old"), [
-    (kopf.on.create, CHANGED, None), (kopf.on.update, CHANGED, HANDLED), (kopf.on.field, CHANGED, HANDLED),
-    (kopf.on.delete, {"metadata": {
-        "deletionTimestamp": "2026-11-23T12:00:00Z", "finalizers": ["kopf.zalando.org/KopfFinalizerMarker"],
-    }}, HANDLED),
-])
+@pytest.mark.parametrize(
+    ("decorator", "content", "old"),
+    [
+        (kopf.on.create, CHANGED, None),
+        (kopf.on.update, CHANGED, HANDLED),
+        (kopf.on.field, CHANGED, HANDLED),
+        (
+            kopf.on.delete,
+            {
+                "metadata": {
+                    "deletionTimestamp": "2026-11-23T12:00:00Z",
+                    "finalizers": ["kopf.zalando.org/KopfFinalizerMarker"],
+                }
+            },
+            HANDLED,
+        ),
+    ],
+)
 def test_those_that_are_called(decorator: Any, content: Mapping[str, Any], old: Mapping[str, Any] | None) -> None:
     options = {"field": "spec.size"} if decorator is kopf.on.field else {}
     assert ask_about(make_object(content, old=old), decorator, **options)["verdict"] == "called"

@@ -1,4 +1,5 @@
 """What is told of an object by the operator, compared to what happens to the object then; in virtual time."""
+
 from __future__ import annotations
 
 import asyncio
@@ -193,11 +194,15 @@ async def test_after_a_crash(simulation: Simulation, ask: Ask) -> None:
     assert 60 < get_delay(answer, progress["next"]) < 75
 
 
-@pytest.mark.parametrize(("mood", "name", "text"), [
-    ("slow", "handling", "is being handled by create_fn"), ("late", "waiting", "waits for the next attempts"),
-    ("fine", "running", "is handled; its daemons & timers run"),
-    ("third", "queued", "waits in the queue, number 2 of 2"),
-])
+@pytest.mark.parametrize(
+    ("mood", "name", "text"),
+    [
+        ("slow", "handling", "is being handled by create_fn"),
+        ("late", "waiting", "waits for the next attempts"),
+        ("fine", "running", "is handled; its daemons & timers run"),
+        ("third", "queued", "waits in the queue, number 2 of 2"),
+    ],
+)
 async def test_states(simulation: Simulation, ask: Ask, mood: str, name: str, text: str) -> None:
     @kopf.on.startup()
     async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:
@@ -216,7 +221,8 @@ async def test_states(simulation: Simulation, ask: Ask, mood: str, name: str, te
     assert state["name"] == name
     assert state["text"].startswith(text)
     assert (state["position"], state["handler"]) == (
-        2 if name == "queued" else None, "create_fn" if name == "handling" else None,
+        2 if name == "queued" else None,
+        "create_fn" if name == "handling" else None,
     )
 
 
@@ -252,6 +258,7 @@ async def test_resuming_is_told_from_what_was_resumed(simulation: Simulation, as
 
 async def test_only_a_few_words_are_remembered_of_each_look(simulation: Simulation, ask: Ask) -> None:
     for number in range(MAX_ATTEMPTS + 2):
+
         @kopf.on.create("kopfexamples", id=f"fn{number}")
         async def create_fn(**_: Any) -> None:
             raise kopf.TemporaryError("not yet" * 1000, delay=10)

@@ -1,4 +1,5 @@
 """What is exposed, as the strictest of parsers understands it."""
+
 from __future__ import annotations
 
 import collections
@@ -10,18 +11,43 @@ from prometheus_client.samples import Sample
 
 #: The names of the design, as they are after `# TYPE`.
 DESIGNED = {
-    "controller_runtime_reconcile", "controller_runtime_reconcile_errors",
-    "controller_runtime_terminal_reconcile_errors", "controller_runtime_reconcile_time_seconds",
-    "controller_runtime_max_concurrent_reconciles", "controller_runtime_active_workers",
-    "controller_runtime_webhook_latency_seconds", "controller_runtime_webhook_requests",
-    "controller_runtime_webhook_requests_in_flight", "workqueue_depth", "workqueue_adds",
-    "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds", "workqueue_unfinished_work_seconds",
-    "workqueue_longest_running_processor_seconds", "workqueue_retries", "rest_client_requests",
-    "rest_client_request_duration_seconds", "rest_client_request_retries", "leader_election_master_status",
-    "certwatcher_read_certificate", "certwatcher_read_certificate_errors", "kopf_handler_duration_seconds",
-    "kopf_handler_retries", "kopf_handlers_failed", "kopf_watch_lag_seconds", "kopf_watch_last_activity_seconds",
-    "kopf_watch_restarts", "kopf_objects", "kopf_index_size", "kopf_daemons_running", "kopf_timers_waiting",
-    "kopf_own_writes", "kopf_events_posted", "kopf_events_dropped", "kopf_eventloop_lag_seconds", "kopf_build",
+    "controller_runtime_reconcile",
+    "controller_runtime_reconcile_errors",
+    "controller_runtime_terminal_reconcile_errors",
+    "controller_runtime_reconcile_time_seconds",
+    "controller_runtime_max_concurrent_reconciles",
+    "controller_runtime_active_workers",
+    "controller_runtime_webhook_latency_seconds",
+    "controller_runtime_webhook_requests",
+    "controller_runtime_webhook_requests_in_flight",
+    "workqueue_depth",
+    "workqueue_adds",
+    "workqueue_queue_duration_seconds",
+    "workqueue_work_duration_seconds",
+    "workqueue_unfinished_work_seconds",
+    "workqueue_longest_running_processor_seconds",
+    "workqueue_retries",
+    "rest_client_requests",
+    "rest_client_request_duration_seconds",
+    "rest_client_request_retries",
+    "leader_election_master_status",
+    "certwatcher_read_certificate",
+    "certwatcher_read_certificate_errors",
+    "kopf_handler_duration_seconds",
+    "kopf_handler_retries",
+    "kopf_handlers_failed",
+    "kopf_watch_lag_seconds",
+    "kopf_watch_last_activity_seconds",
+    "kopf_watch_restarts",
+    "kopf_objects",
+    "kopf_index_size",
+    "kopf_daemons_running",
+    "kopf_timers_waiting",
+    "kopf_own_writes",
+    "kopf_events_posted",
+    "kopf_events_dropped",
+    "kopf_eventloop_lag_seconds",
+    "kopf_build",
 }
 
 

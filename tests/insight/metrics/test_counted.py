@@ -1,4 +1,5 @@
 """What is counted is what has happened: under a mixed load, the metrics agree with the journal."""
+
 from __future__ import annotations
 
 import asyncio
@@ -37,6 +38,7 @@ class Scraper:
 
 def declare_everything() -> None:
     """Handlers of all kinds, those that fail included."""
+
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(spec: kopf.Spec, retry: int, **_: Any) -> dict[str, str]:
         await asyncio.sleep(0.2)
@@ -86,9 +88,11 @@ async def live(simulation: Simulation, size: int) -> None:
 
 
 async def test_what_matters_only_after_failures_is_not_observed_before(
-        simulation: Simulation, registry: kopf.OperatorRegistry,
+    simulation: Simulation,
+    registry: kopf.OperatorRegistry,
 ) -> None:
     """Whoever has a method, is called for each object."""
+
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(name: str, **_: Any) -> dict[str, str]:
         if name == "bad":
@@ -166,7 +170,8 @@ async def test_metrics_agree_with_the_journal(simulation: Simulation, registry: 
 
 
 async def test_cardinality_does_not_grow_with_objects(
-        simulation: Simulation, registry: kopf.OperatorRegistry,
+    simulation: Simulation,
+    registry: kopf.OperatorRegistry,
 ) -> None:
     declare_everything()
     scraper = Scraper(simulation, registry)
@@ -180,7 +185,8 @@ async def test_cardinality_does_not_grow_with_objects(
 
 
 async def test_failures_are_over_when_something_else_becomes_of_the_objects(
-        simulation: Simulation, registry: kopf.OperatorRegistry,
+    simulation: Simulation,
+    registry: kopf.OperatorRegistry,
 ) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(**_: Any) -> None:

@@ -1,4 +1,5 @@
 """The families: what is counted, is read as it is at one moment, and of several operators together."""
+
 from __future__ import annotations
 
 import asyncio
@@ -49,7 +50,8 @@ def test_several_operators() -> None:
     assert merge(total.read(), total.read()).values == {("1",): 4}
     worst = Gauge("x", "X.", ("a",), lambda: {("1",): 2, ("2",): -1}, kind="max")
     assert merge(worst.read(), Gauge("x", "X.", ("a",), lambda: {("1",): 1}, kind="max").read()).values == {
-        ("1",): 2, ("2",): -1,
+        ("1",): 2,
+        ("2",): -1,
     }
 
 
@@ -123,10 +125,18 @@ def test_ids_of_subhandlers_are_of_no_number() -> None:
     assert [names.get(HandlerId(id)) for id in known] == expected
 
 
-@pytest.mark.parametrize(("error", "cause"), [
-    (410, "expired"), (403, "forbidden"), (503, "server"), (429, "refused"), (APINetworkError("x"), "network"),
-    (ValueError("x"), "other"), (None, "closed"),
-])
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (410, "expired"),
+        (403, "forbidden"),
+        (503, "server"),
+        (429, "refused"),
+        (APINetworkError("x"), "network"),
+        (ValueError("x"), "other"),
+        (None, "closed"),
+    ],
+)
 def test_causes_of_restarts(error: Exception | int | None, cause: str) -> None:
     if isinstance(error, int):
         error = make_error(status=error, method="GET", path="/", headers={}, body=b"")
@@ -176,7 +186,9 @@ def test_requests_without_responses(observers: Observers, collected: CollectorRe
     observers.stream_answered(server, 410)
     exposed = Exposed.of(collected)
     assert exposed.group("rest_client_requests_total", "code", "method", "host") == {
-        ("<error>", "PATCH", "host:6443"): 1, ("<error>", "GET", "host:6443"): 1, ("410", "GET", "host:6443"): 1,
+        ("<error>", "PATCH", "host:6443"): 1,
+        ("<error>", "GET", "host:6443"): 1,
+        ("410", "GET", "host:6443"): 1,
     }
     assert exposed.sum("rest_client_request_duration_seconds_sum", verb="PATCH") == 2
 

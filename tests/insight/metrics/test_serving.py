@@ -1,4 +1,5 @@
 """Scrapes of what an operator counts; and what is left in the sums when it is gone."""
+
 from __future__ import annotations
 
 import aiohttp

@@ -1,4 +1,5 @@
 """Collected spans, to be looked at in tests."""
+
 from __future__ import annotations
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider

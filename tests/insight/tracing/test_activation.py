@@ -1,4 +1,5 @@
 """Whether there are traces at all."""
+
 from __future__ import annotations
 
 import logging
@@ -13,16 +14,24 @@ from kopf._insight.tracing.activation import MissingTracingLibraryError, make_tr
 from kopf._settings.settings import TracingSettings
 
 
-@pytest.mark.parametrize(("enabled", "provider", "current", "is_traced", "is_told"), [
-    (None, None, trace.NoOpTracerProvider(), False, False),
-    (None, None, TracerProvider(shutdown_on_exit=False), True, False),
-    (None, TracerProvider(shutdown_on_exit=False), trace.NoOpTracerProvider(), True, False),
-    (True, None, trace.NoOpTracerProvider(), True, True),
-    (True, None, TracerProvider(shutdown_on_exit=False), True, False),
-])
+@pytest.mark.parametrize(
+    ("enabled", "provider", "current", "is_traced", "is_told"),
+    [
+        (None, None, trace.NoOpTracerProvider(), False, False),
+        (None, None, TracerProvider(shutdown_on_exit=False), True, False),
+        (None, TracerProvider(shutdown_on_exit=False), trace.NoOpTracerProvider(), True, False),
+        (True, None, trace.NoOpTracerProvider(), True, True),
+        (True, None, TracerProvider(shutdown_on_exit=False), True, False),
+    ],
+)
 def test_traces_need_somebody_who_takes_them(
-        enabled: bool | None, provider: Any, current: Any, is_traced: bool, is_told: bool,
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    enabled: bool | None,
+    provider: Any,
+    current: Any,
+    is_traced: bool,
+    is_told: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: current)
     tracer = make_tracer(TracingSettings(enabled=enabled, provider=provider))

@@ -1,4 +1,5 @@
 """The parts of the traces: names without objects, bounded memory, traces that are begun by others."""
+
 from __future__ import annotations
 
 import logging
@@ -16,18 +17,21 @@ from tests.insight.tracing.collecting import Collected
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
-@pytest.mark.parametrize(("path", "name"), [
-    ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples/name/status", "kopfexamples/status"),
-    ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples/name", "kopfexamples"),
-    ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples", "kopfexamples"),
-    ("/apis/kopf.dev/v1/kopfexamples/name", "kopfexamples"),
-    ("/api/v1/namespaces/ns/events", "events"),
-    ("/api/v1/namespaces/ns", "namespaces"),
-    ("/api/v1/namespaces", "namespaces"),
-    ("/api/v1", ""),
-    ("/version", ""),
-    ("", ""),
-])
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples/name/status", "kopfexamples/status"),
+        ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples/name", "kopfexamples"),
+        ("/apis/kopf.dev/v1/namespaces/ns/kopfexamples", "kopfexamples"),
+        ("/apis/kopf.dev/v1/kopfexamples/name", "kopfexamples"),
+        ("/api/v1/namespaces/ns/events", "events"),
+        ("/api/v1/namespaces/ns", "namespaces"),
+        ("/api/v1/namespaces", "namespaces"),
+        ("/api/v1", ""),
+        ("/version", ""),
+        ("", ""),
+    ],
+)
 def test_names_of_requests(path: str, name: str) -> None:
     assert name_route(path) == name
 

@@ -1,4 +1,5 @@
 """The traces of an operator: what is in them, what is linked to what, and what is never there."""
+
 from __future__ import annotations
 
 import asyncio
@@ -41,7 +42,9 @@ def requests(traced: Collected, simulation: Simulation) -> Notices:
 
 
 async def test_one_trace_for_a_change(
-        simulation: Simulation, traced: Collected, requests: Notices,
+    simulation: Simulation,
+    traced: Collected,
+    requests: Notices,
 ) -> None:
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(body: kopf.Body, **_: Any) -> dict[str, str]:
@@ -55,8 +58,11 @@ async def test_one_trace_for_a_change(
     assert attributes.pop("k8s.object.uid")
     assert attributes.pop("k8s.object.resource_version")
     assert attributes == {
-        "k8s.object.api_version": "kopf.dev/v1", "k8s.object.kind": "KopfExample", "k8s.object.name": "obj",
-        "k8s.namespace.name": "default", "kopf.reason": "create",
+        "k8s.object.api_version": "kopf.dev/v1",
+        "k8s.object.kind": "KopfExample",
+        "k8s.object.name": "obj",
+        "k8s.namespace.name": "default",
+        "kopf.reason": "create",
     }
     names = ["queue", "handler create_fn", "PATCH kopfexamples", "PATCH kopfexamples/status"]
     assert sorted(traced.list_children(root)) == sorted(names)
@@ -134,7 +140,10 @@ async def test_children_are_linked_to_their_parents(simulation: Simulation, trac
 
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_spans_of_users_and_logs_are_inside_of_the_attempt(
-        simulation: Simulation, traced: Collected, kind: str, caplog: pytest.LogCaptureFixture,
+    simulation: Simulation,
+    traced: Collected,
+    kind: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     tracer = traced.provider.get_tracer("user")
     logger = logging.getLogger("user")
@@ -147,11 +156,13 @@ async def test_spans_of_users_and_logs_are_inside_of_the_attempt(
             logger.warning("It works.")
 
     if kind == "async":
+
         @kopf.on.create("kopfexamples", id="create_fn")
         async def create_fn(**_: Any) -> None:
             await asyncio.sleep(0)
             work()
     else:
+
         @kopf.on.create("kopfexamples", id="create_fn")
         def create_sync_fn(**_: Any) -> None:
             work()
@@ -171,6 +182,7 @@ async def test_spans_of_users_and_logs_are_inside_of_the_attempt(
 
 async def test_what_comes_after_a_look_does_not_belong_to_it(simulation: Simulation, traced: Collected) -> None:
     """Although it is the same worker that does it."""
+
     @kopf.on.create("kopfexamples", id="create_fn")
     async def create_fn(**_: Any) -> None:
         await asyncio.sleep(10)

@@ -1,4 +1,5 @@
 """Operators whose bugs are seen only if one event alone is late, comes twice, or is followed by the past."""
+
 from __future__ import annotations
 
 from typing import Any, Final

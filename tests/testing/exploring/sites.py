@@ -1,6 +1,7 @@
 """
 An operator of sites, each with a page (a ConfigMap) and a record in an external DNS; right, or with a classic bug.
 """
+
 from __future__ import annotations
 
 from typing import Any, Final, Literal
@@ -9,31 +10,55 @@ import kopf
 from kopf._testing.simulated_process import current_process
 
 Bug = Literal[
-    "create-then-record", "stale view", "losing a child", "missing finalizer", "forgetting a field", "endless retry",
+    "create-then-record",
+    "stale view",
+    "losing a child",
+    "missing finalizer",
+    "forgetting a field",
+    "endless retry",
 ]
 
 PAGES: Final = "/api/v1/namespaces/default/configmaps"
 CRD: Final[dict[str, Any]] = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
     "metadata": {"name": "sites.example.com"},
     "spec": {
-        "group": "example.com", "scope": "Namespaced",
+        "group": "example.com",
+        "scope": "Namespaced",
         "names": {"plural": "sites", "singular": "site", "kind": "Site"},
-        "versions": [{
-            "name": "v1", "served": True, "storage": True, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-                "spec": {"type": "object", "required": ["size"], "properties": {
-                    "size": {"type": "integer", "minimum": 1, "maximum": 10},
-                    "theme": {"type": "string", "enum": ["light", "dark"]},
-                    "motd": {"type": "string", "maxLength": 20},
-                }},
-                "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-            }}},
-        }],
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {
+                            "spec": {
+                                "type": "object",
+                                "required": ["size"],
+                                "properties": {
+                                    "size": {"type": "integer", "minimum": 1, "maximum": 10},
+                                    "theme": {"type": "string", "enum": ["light", "dark"]},
+                                    "motd": {"type": "string", "maxLength": 20},
+                                },
+                            },
+                            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                        },
+                    }
+                },
+            }
+        ],
     },
 }
 SITE: Final[dict[str, Any]] = {
-    "apiVersion": "example.com/v1", "kind": "Site", "metadata": {"name": "one"}, "spec": {"size": 1, "motd": "hello"},
+    "apiVersion": "example.com/v1",
+    "kind": "Site",
+    "metadata": {"name": "one"},
+    "spec": {"size": 1, "motd": "hello"},
 }
 
 dns: Final[dict[str, int]] = {}
@@ -62,8 +87,12 @@ async def ask(method: str, path: str, body: Any = None) -> Any:
 
 
 def make_page(spec: Any, name: str) -> dict[str, Any]:
-    page = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-page"},
-            "data": {key: str(value) for key, value in spec.items()}}
+    page = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{name}-page"},
+        "data": {key: str(value) for key, value in spec.items()},
+    }
     kopf.adopt(page)
     return page
 

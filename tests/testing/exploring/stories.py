@@ -1,4 +1,5 @@
 """One story of users, for the operator of sites without bugs and with each of them."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,4 +1,5 @@
 """What is shown of explorations while they run, and of failed tests in the end: what has failed, and nothing else."""
+
 from __future__ import annotations
 
 import os
@@ -14,7 +15,7 @@ from kopf._testing.exploring.exploration_progress import Budget, describe, displ
 from kopf._testing.exploring.reports import Trial
 from tests.patience import PATIENCE
 
-TESTS = '''
+TESTS = """
 import asyncio
 import kopf
 from kopf.testing import explore
@@ -40,7 +41,7 @@ async def test_assertion(simulation):
 
 async def test_own_mistake(simulation):
     await simulation.advance(seconds="many")
-'''
+"""
 
 
 @pytest.fixture
@@ -77,10 +78,13 @@ def test_it_is_quiet_elsewhere(command: list[str]) -> None:
     assert "s left" not in shown
 
 
-@pytest.mark.parametrize(("name", "line", "error"), [
-    ("expectation", '>       simulation.expect("configmap"', "AssertionError: configmaps default/one is not as"),
-    ("assertion", '>       assert (await simulation.get("configmap"', "AssertionError: assert 'one' == 'two'"),
-])
+@pytest.mark.parametrize(
+    ("name", "line", "error"),
+    [
+        ("expectation", '>       simulation.expect("configmap"', "AssertionError: configmaps default/one is not as"),
+        ("assertion", '>       assert (await simulation.get("configmap"', "AssertionError: assert 'one' == 'two'"),
+    ],
+)
 def test_failures_begin_with_the_line_of_the_test(command: list[str], name: str, line: str, error: str) -> None:
     shown = run([*command, "-k", name])
     _, _, failure = shown.partition(f" test_{name} ")

@@ -1,4 +1,5 @@
 """Explored tests as pytest runs them: with fixtures, parameters, marks, in classes, beside plugins for coroutines."""
+
 from __future__ import annotations
 
 import pathlib
@@ -9,7 +10,7 @@ import pytest
 
 from tests.patience import PATIENCE
 
-TESTS = '''
+TESTS = """
 import asyncio
 import pytest
 import kopf
@@ -75,12 +76,14 @@ async def test_unrepeatable(simulation):
 @explore()
 async def test_unknown_fixture(simulation, nosuch):
     pass
-'''
+"""
 COROUTINE = "async def opened():\n    await asyncio.sleep(0)\n    return 'opened'"
 PLUGINS = {
     "auto": (["-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=auto"], f"@pytest.fixture\n{COROUTINE}"),
-    "strict": (["-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=strict"],
-               f"import pytest_asyncio\n@pytest_asyncio.fixture\n{COROUTINE}"),
+    "strict": (
+        ["-p", "pytest_asyncio.plugin", "-o", "asyncio_mode=strict"],
+        f"import pytest_asyncio\n@pytest_asyncio.fixture\n{COROUTINE}",
+    ),
     "none": ([], "@pytest.fixture\ndef opened():\n    return 'opened'"),
 }
 
@@ -94,7 +97,12 @@ def test_explored_tests(tmp_path: pathlib.Path, plugin: str) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args],
-        cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}, capture_output=True, text=True, timeout=PATIENCE)
+        cwd=tmp_path,
+        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     assert "fixture 'nosuch' not found" in done.stdout, done.stdout + done.stderr
     assert "2 passed" in done.stdout, done.stdout
     assert "5 failed" in done.stdout, done.stdout
@@ -108,8 +116,9 @@ def test_scripts_have_the_parameters(tmp_path: pathlib.Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS.replace("FIXTURE", PLUGINS["none"][1]))
 
     def run(script: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-"], input=script, cwd=tmp_path, capture_output=True, text=True,
-                              check=False)
+        return subprocess.run(
+            [sys.executable, "-"], input=script, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
 
     exploration = "test_parameters.exploration.given(size='2')"
     report = run(f"from test_it import *\nprint({exploration}.explore().failures[0].script)")

@@ -1,4 +1,5 @@
 """Exploring finds the classic bugs that are planted, each with a script that repeats it; and none in what is right."""
+
 from __future__ import annotations
 
 import gc

@@ -1,4 +1,5 @@
 """Races between the threads of handlers are called what they are."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,5 @@
 """Exploring finds bugs that one event alone reveals, with scripts; and tries something of every kind, if in a hurry."""
+
 from __future__ import annotations
 
 import pathlib
@@ -26,7 +27,10 @@ def in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("explore", "kind", "name", "difference"), BUGS)
 @pytest.mark.usefixtures("older_server")
 def test_bugs_are_found_by_single_events_only(
-        explore: Callable[..., Report], kind: str, name: str, difference: str,
+    explore: Callable[..., Report],
+    kind: str,
+    name: str,
+    difference: str,
 ) -> None:
     assert explore(troubles=["view", "watch", "order"]).failures == []
     failure = explore(troubles=[kind]).failures[0]

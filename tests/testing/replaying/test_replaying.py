@@ -1,4 +1,5 @@
 """Recordings of simulations, under faults: the same handlers do the same, others diverge, and it is told where."""
+
 from __future__ import annotations
 
 import asyncio
@@ -82,7 +83,10 @@ async def live_in_trouble(simulation: Simulation) -> None:
 
 
 def record(
-        path: pathlib.Path, story: Callable[[Simulation], Awaitable[None]], declare: Declare = declare, **options: Any,
+    path: pathlib.Path,
+    story: Callable[[Simulation], Awaitable[None]],
+    declare: Declare = declare,
+    **options: Any,
 ) -> Any:
     """Record a simulation; get its journal."""
 
@@ -330,6 +334,7 @@ def test_random_functions_of_all_kinds_are_replayed(tmp_path: pathlib.Path) -> N
 
 def test_peering_is_replayed(tmp_path: pathlib.Path) -> None:
     """For long enough that the clocks would drift apart, as the records are renewed after random times."""
+
     async def live(simulation: Simulation) -> None:
         await simulation.advance(minutes=20)
         await simulation.stop()
