@@ -13,7 +13,7 @@ import contextlib
 import hashlib
 import inspect
 import re
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kopf._client.errors import APIConflictError, APINotFoundError
@@ -175,22 +175,14 @@ class _Reconciliation:
         if key in self._yielded:
             raise ValueError(f"{_name(desired)} is yielded twice.")
         try:
-            body = await self._write(desired, resource)
+            body = await _write(desired, resource, self._check_owner)
         except ApplyConflictError as e:
             managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in e.conflicts.items())
             text = "%s: %s, and is taken over, as it is yielded. Do not yield it if it is theirs."
             self._cause.logger.warning(text, _name(desired), managers)
-            body = await self._write(desired, resource, force=True)
+            body = await _write(desired, resource, self._check_owner, force=True)
         self._yielded[key] = body
         return body
-
-    async def _write(self, desired: Obj, resource: Resource, *, force: bool = False) -> Body:
-        api, check = get_current_api(), self._check_owner
-        try:
-            return await apply_plain(api, desired, resource=resource, check=check, force=force)
-        except APIConflictError as e:  # of the uid: what we know of the child is outdated
-            text = f"{_name(desired)} was deleted or replaced by others meanwhile. It is looked at again."
-            raise TemporaryError(text, delay=_GARBAGE_DELAY) from e
 
     def _adopt(self, desired: Obj, resource: Resource) -> tuple[str, ...]:
         """Do what :func:`kopf.adopt` does, where it is known what can be owned; get what tells it from others."""
@@ -247,6 +239,16 @@ class _Reconciliation:
                 pass
             except APIConflictError as e:  # it can be somebody else's by now: look at it as it is then
                 raise TemporaryError(f"{_name(obj)} has changed before it was deleted.", _GARBAGE_DELAY) from e
+
+
+async def _write(
+    desired: Obj, resource: Resource, check: Callable[[Place, KubeObject | None], None], *, force: bool = False
+) -> Body:
+    try:
+        return await apply_plain(get_current_api(), desired, resource=resource, check=check, force=force)
+    except APIConflictError as e:  # of the uid: what we know of the child is outdated
+        text = f"{_name(desired)} was deleted or replaced by others meanwhile. It is looked at again."
+        raise TemporaryError(text, delay=_GARBAGE_DELAY) from e
 
 
 def _list_returned(result: Any) -> Sequence[K8sObject | None]:
