@@ -57,10 +57,21 @@ def declare_yielding(form: str, calls: Calls, **options: Any) -> None:
         return make(spec)
 
     fns: dict[str, Any] = {fn.__name__: fn for fn in (yielding, yielding_in_thread, returning, returning_in_thread)}
+    fns |= {"wrapping_yielding": lambda **_: yielding(**_), "wrapping_returning": lambda **_: returning(**_)}
     kopf.reconcile("kopfexamples", owns="configmaps", id="fn", **options)(fns[form])
 
 
-@pytest.mark.parametrize("form", ["yielding", "yielding_in_thread", "returning", "returning_in_thread"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "yielding",
+        "yielding_in_thread",
+        "returning",
+        "returning_in_thread",
+        "wrapping_yielding",
+        "wrapping_returning",
+    ],
+)
 async def test_children_follow_what_is_yielded(
     operator: Operator,
     kex: Objects,
@@ -204,6 +215,23 @@ async def test_foreign_objects_that_are_not_seen_yet_are_left_alone(
     await logs.wait(".*ConfigMap default/a was deleted or replaced by others meanwhile.*")
     await logs.wait(".*ConfigMap default/a exists, and is not owned by this object.*")
     assert (await list_maps(api))["a"] == foreign
+
+
+async def test_children_that_cannot_go_yet(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
+    """They are waited for with no writes, and are made anew when they are gone."""
+    declare_yielding("yielding", calls, interval=10)
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await kex.create_and_wait(spec={"items": {"a": "1"}})
+    stuck = await edit(api, "a", {"metadata": {"finalizers": ["example.com/other"]}})
+    await api.request("DELETE", f"{PATH}/a")
+    await asyncio.sleep(5)
+    writes, count = count_requests(operator, "patch", "configmaps"), len(calls)
+    await calls.wait_length(count + 5)
+    assert count_requests(operator, "patch", "configmaps") == writes
+    await edit(api, "a", {"metadata": {"finalizers": None}})
+    await asyncio.sleep(5)
+    child = (await list_maps(api))["a"]
+    assert (child["data"], child["metadata"]["uid"] != stuck["metadata"]["uid"]) == ({"key": "1"}, True)
 
 
 async def test_children_of_a_predecessor_are_waited_for(

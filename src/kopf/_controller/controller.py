@@ -46,7 +46,9 @@ class Controller:
     Large because it has one of everything that works on the objects.
     """
 
-    def __init__(self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource) -> None:
+    def __init__(
+        self, runtime: Runtime, resource: Resource, handlers: HandlersOfResource, *, is_successor: bool = False
+    ) -> None:
         self.queue = WorkQueue[str](
             has_room=functools.partial(has_room, runtime),
             is_barred=runtime.pause.is_held,
@@ -69,6 +71,8 @@ class Controller:
         """Those objects that are owned by others who ask for them, if there are any."""
         self._is_used = handlers.is_used
         self._wakeable = frozenset(handler.id for handler in handlers.changing if handler.is_wakeable)
+        self._inherited = self._wakeable if is_successor else ()
+        """Those whose wake-ups, times, and references are lost with the previous controller: they are called again."""
         self._forgotten = [handler.id for handler in handlers.changing if isinstance(handler, ReconcilingHandler)]
         runtime.pause.on_partial.append(self._follow_holds)
         runtime.controllers.add(resource, self)
@@ -83,6 +87,11 @@ class Controller:
             controller=self,
         )
         runtime.observer.controller_started(self._view)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether other operators have the priority now."""
+        return self.scope.runtime.pause.is_on
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in; it never blocks, and nothing is executed here."""
@@ -110,6 +119,8 @@ class Controller:
             self.raw_events.put(tracked, event)
         if tracked is None:
             return
+        if event.type == "ADDED" and self._inherited:
+            self.wake(key, self._inherited)
         if is_deleted and tracked.events is None and not self.queue.is_active(key):
             self._forget(tracked)  # at once, as nobody works on it
         self._requeue(key, urgent=event.type is not None)

@@ -43,6 +43,10 @@ class Wakeable(Protocol):
     """A controller, for the others."""
 
     @property
+    def is_paused(self) -> bool:
+        """Whether other operators have the priority now."""
+
+    @property
     def children(self) -> Children | None:
         """The owned objects of its resource, if anybody asks for them."""
 
@@ -128,6 +132,11 @@ class Controllers:
         """Get the owned objects of the resource; ``None`` if nobody asks for them."""
         controller = self._running.get(resource)
         return None if controller is None else controller.children
+
+    def is_paused(self, resource: Resource) -> bool:
+        """Tell if the objects of the resource are left to other operators now."""
+        controller = self._running.get(resource)
+        return controller is not None and controller.is_paused
 
     def enqueue(self, resource: Resource, key: str, handlers: Collection[HandlerId]) -> bool:
         """

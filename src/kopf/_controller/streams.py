@@ -65,7 +65,7 @@ class ResourceWatcher:
         is_known: bool,
         clearance: Clearance,
     ) -> None:
-        controller = Controller(runtime, resource, handlers)
+        controller = Controller(runtime, resource, handlers, is_successor=is_known)
         self._service = Service(
             runtime=runtime,
             resource=resource,

@@ -132,7 +132,7 @@ class Memory:
     def is_applied(self, url: str, manager: str, desired: Obj, current: KubeObject) -> bool:
         """Tell if the object is as it would be if it was applied."""
         head = current.head
-        if (head.annotations or {}).get(DIGEST) != _get_digest(desired) or head.deletionTimestamp is not None:
+        if (head.annotations or {}).get(DIGEST) != _get_digest(desired):
             return False
         known = self._outcomes.get((url, manager))
         if known is not None and (known.uid, known.digest) == (head.uid, _get_digest(desired)):

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from kopf._client.errors import APIConflictError, APINotFoundError
 from kopf._client.http.api import get_current_api, get_current_loop
-from kopf._controller.controllers import Place, Wakeup, get_current_controllers
+from kopf._controller.controllers import Controllers, Place, Wakeup, get_current_controllers
 from kopf._handlers.current_handler import current_subhandling
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import HandlerFn, ReconcilingHandler, Reference, is_async
@@ -71,7 +71,11 @@ def make_call(fn: HandlerFn) -> HandlerFn:
         reconciliation = _Reconciliation()
         with reconciliation.waiting(kwargs):
             _await(reconciliation.begin())
-            reconciliation.take_in_thread(fn(**kwargs))
+            result = fn(**kwargs)
+            if isinstance(result, AsyncGenerator) or inspect.isawaitable(result):  # e.g. of a lambda
+                _await(reconciliation.take(result))
+            else:
+                reconciliation.take_in_thread(result)
             _await(reconciliation.prune())
 
     return call if inspect.isasyncgenfunction(fn) or is_async(fn) else call_in_thread
@@ -174,6 +178,7 @@ class _Reconciliation:
         key = self._adopt(desired, resource)
         if key in self._yielded:
             raise ValueError(f"{_name(desired)} is yielded twice.")
+        _check_pause(self._controllers, self._cause.resource)
         try:
             body = await _write(desired, resource, self._check_owner)
         except ApplyConflictError as e:
@@ -229,6 +234,7 @@ class _Reconciliation:
             head = obj.head
             if (head.labels or {}).get(RECONCILER_LABEL) != self._mark or head.deletionTimestamp is not None:
                 continue
+            _check_pause(self._controllers, self._cause.resource)
             preconditions = {"uid": head.uid, "resourceVersion": head.resourceVersion}
             payload = {"propagationPolicy": "Background", "preconditions": preconditions}
             url = resource.get_url(namespace=head.namespace, name=head.name)
@@ -249,6 +255,12 @@ async def _write(
     except APIConflictError as e:  # of the uid: what we know of the child is outdated
         text = f"{_name(desired)} was deleted or replaced by others meanwhile. It is looked at again."
         raise TemporaryError(text, delay=_GARBAGE_DELAY) from e
+
+
+def _check_pause(controllers: Controllers, resource: Resource) -> None:
+    """Do not write beside the operator that has the priority, even if the call began before the pause."""
+    if controllers.is_paused(resource):
+        raise TemporaryError("The operator is paused; it is called again after that.", _GARBAGE_DELAY)
 
 
 def _list_returned(result: Any) -> Sequence[K8sObject | None]:

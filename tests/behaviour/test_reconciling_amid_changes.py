@@ -1,0 +1,156 @@
+"""Reconciling while the operator itself changes: it is paused and goes on, its handlers and its resources change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+import kopf
+from tests.behaviour.objects import API, Obj, Objects
+from tests.behaviour.peerings import PeeringObject
+from tests.behaviour.running import Calls, Logs, Operator, do_nothing
+from tests.behaviour.test_reconciling import PATH, count_requests, declare_yielding, edit, list_maps, make_map
+
+pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
+
+
+async def pause(peering: PeeringObject, logs: Logs) -> None:
+    await peering.put("other", priority=100, lifetime=1e9)
+    await logs.wait("Pausing operations in favour of .*")
+
+
+def count_writes(operator: Operator) -> int:
+    return sum(count_requests(operator, verb, "configmaps") for verb in ("create", "patch", "update", "delete"))
+
+
+# ------------------------------------------------------------------ pauses
+
+
+async def test_what_happens_to_children_in_a_pause_is_undone_after_it(
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
+    peering: PeeringObject,
+    logs: Logs,
+) -> None:
+    declare_yielding("yielding", calls, interval=30)
+    await operator.start(standalone=False, watching=("kopfexamples", "configmaps"))
+    await kex.create_and_wait("one", spec={"items": {"deleted": "1", "edited": "2", "lost": "3", "replaced": "4"}})
+    await kex.create_and_wait("two", spec={"items": {"other": "1"}})
+    await pause(peering, logs)
+    await asyncio.sleep(10)
+    count = len(calls)
+    await edit(api, "edited", {"data": {"key": "x"}})
+    await edit(api, "lost", {"metadata": {"ownerReferences": None}})
+    await api.request("DELETE", f"{PATH}/deleted")
+    await api.request("DELETE", f"{PATH}/replaced")
+    await api.request("POST", PATH, make_map("replaced", key="foreign"))
+    await kex.merge({"spec": {"items": {"edited": "5"}}}, "one")
+    await kex.delete("two")
+    await asyncio.sleep(1)
+    writes = count_writes(operator)
+    await asyncio.sleep(100)
+    assert (len(calls), count_writes(operator)) == (count, writes)
+    await peering.remove("other")
+    await asyncio.sleep(100)
+    assert {name: item["data"]["key"] for name, item in (await list_maps(api)).items()} == {
+        "deleted": "1",
+        "edited": "5",
+        "lost": "3",
+        "replaced": "foreign",
+    }
+
+
+@pytest.mark.parametrize("step", ["create", "delete"])
+async def test_calls_that_a_pause_comes_into_write_no_further(
+    operator: Operator,
+    kex: Objects,
+    calls: Calls,
+    api: API,
+    peering: PeeringObject,
+    logs: Logs,
+    step: str,
+) -> None:
+    """By then, another operator makes the children as it sees fit."""
+    going_on = asyncio.Event()
+
+    @kopf.reconcile("kopfexamples", owns="configmaps")
+    async def fn(spec: Any, **_: Any) -> AsyncIterator[Obj]:
+        calls.append("called")
+        yield make_map("a")
+        if spec["step"] == step:
+            await going_on.wait()
+        if spec["step"] != "delete":
+            yield make_map("b")
+
+    await operator.start(standalone=False, watching=("kopfexamples", "configmaps"))
+    if step == "delete":
+        await kex.create_and_wait(spec={"step": "none"})
+        await kex.merge({"spec": {"step": step}})
+    else:
+        await kex.create(spec={"step": step})
+    await asyncio.sleep(10)
+    before = await list_maps(api)
+    await pause(peering, logs)
+    going_on.set()
+    await asyncio.sleep(100)
+    assert await list_maps(api) == before
+    count = len(calls)
+    await peering.remove("other")
+    await calls.wait_length(count + 1)
+    await asyncio.sleep(10)
+    assert set(await list_maps(api)) == ({"a"} if step == "delete" else {"a", "b"})
+
+
+# ------------------------------------------------------------------ other handlers
+
+
+async def test_handlers_that_are_declared_later_do_not_end_the_intervals(
+    operator: Operator, kex: Objects, calls: Calls
+) -> None:
+    kopf.reconcile("kopfexamples", interval=100)(calls.noting(lambda name, **_: name))
+    await operator.start()
+    await kex.create_and_wait("old")
+    await asyncio.sleep(250)
+    assert len(calls) == 3
+    kopf.on.event("kopfexamples")(do_nothing)
+    await asyncio.sleep(1000)
+    assert 12 <= len(calls) <= 14
+    await kex.create_and_wait("new")
+    await asyncio.sleep(50)
+    assert calls.items.count("new") == 1
+
+
+async def test_handlers_that_are_declared_later_do_not_end_the_retries(
+    operator: Operator, kex: Objects, calls: Calls
+) -> None:
+    @kopf.reconcile("kopfexamples")
+    async def fn(retry: int, **_: Any) -> None:
+        calls.append(retry)
+        if len(calls) == 2:
+            raise kopf.TemporaryError("later", delay=100)
+
+    await operator.start()
+    await kex.create_and_wait()
+    await operator.restart()
+    await calls.wait_length(2)
+    kopf.on.event("kopfexamples")(do_nothing)
+    await calls.wait_length(3)
+
+
+async def test_handlers_that_are_declared_later_do_not_end_the_references(
+    operator: Operator, kex: Objects, calls: Calls, api: API
+) -> None:
+    uses = kopf.ref("configmaps", lambda spec, **_: spec.get("config"))
+    kopf.reconcile("kopfexamples", uses=uses)(calls.noting("called"))
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await kex.create_and_wait(spec={"config": "a"})
+    kopf.on.event("kopfexamples")(do_nothing)
+    await asyncio.sleep(10)
+    count = len(calls)
+    await api.request("POST", PATH, make_map("a"))
+    await calls.wait_length(count + 1)
