@@ -49,6 +49,16 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "standalone": False,
         "clusterwide": False,
     },
+    "coordination": {
+        "mode": None,
+        "name": "kopf",
+        "namespace": None,
+        "identity": None,
+        "lease_duration": 15,
+        "renew_deadline": 10.0,
+        "retry_period": 2.0,
+        "drain_timeout": 30.0,
+    },
     "watching": {
         "server_timeout": None,
         "client_timeout": None,

@@ -27,6 +27,7 @@ from kopf._operator.running import Operator, OperatorSetup
 from kopf._operator.signals import stopping_by_signals
 from kopf._operator.tasks import cancel
 from kopf._serving.endpoints import parse_endpoint
+from kopf._settings.coordination import set_coordination
 from kopf._settings.settings import OperatorSettings, set_peering
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,8 @@ class OperatorOptions(TypedDict, total=False):
     standalone: bool | None
     priority: int | None
     peering_name: str | None
+    leader_election: bool | str | None
+    shards: bool | str | None
     clusterwide: bool
     namespaces: Collection[NamespacePattern]
     namespace: NamespacePattern | None
@@ -88,6 +91,8 @@ async def operator(
     record_limit: int = DEFAULT_RECORD_LIMIT,
     record_random: bool = False,
     preflight: bool = False,
+    leader_election: bool | str | None = None,
+    shards: bool | str | None = None,
     memories: Any = None,
     insights: Any = None,
     indexers: Any = None,
@@ -116,6 +121,10 @@ async def operator(
     ``record_limit`` bytes, the oldest half is dropped. With ``record_random``, what handlers get by the module
     ``random`` can be replayed, too; and derived by whoever has the file.
 
+    With ``leader_election`` or ``shards``, it is one of several replicas, of which one works, or all share the objects.
+    A string is the name of their Lease, which is otherwise that of the settings. They replace the peering, unless
+    ``peering_name`` or ``priority`` is there, too.
+
     With ``preflight``, all missing permissions are named at once, as with ``kopf run``: one request more for each
     namespace.
 
@@ -127,7 +136,7 @@ async def operator(
     Large because the existing applications call it with these arguments.
 
     Raises :class:`DeclarationError` if some handlers can never work; :class:`ValueError` if the patterns of namespaces
-    make no sense; :class:`LoginError` if the cluster refuses
+    or the options make no sense; :class:`LoginError` if the cluster refuses
     the operator; :class:`ActivityError` if a startup handler fails; and other errors that make it impossible to go on.
     """
     with _releasing(ready_flag):
@@ -136,6 +145,7 @@ async def operator(
         check_registry(registry)
         settings = settings if settings is not None else OperatorSettings()
         set_peering(settings, standalone=standalone, priority=priority, name=peering_name)
+        set_coordination(settings.coordination, leader_election=leader_election, shards=shards)
         if metrics_endpoint is not None:
             settings.metrics.endpoint = metrics_endpoint
         patterns = check_patterns([*namespaces, *([] if namespace is None else [namespace])])

@@ -45,7 +45,7 @@ from kopf._operator.readiness_summary import ReadinessSummary, is_heard
 from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.tasks import cancel, either, fail_together
 from kopf._serving.endpoints import Endpoint
-from kopf._settings.settings import OperatorSettings
+from kopf._settings.settings import OperatorSettings, settle_coordination
 from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
@@ -122,6 +122,7 @@ class Operator:
             try:
                 await self._run_activity(Activity.STARTUP)
                 self._check_admission()
+                settle_coordination(self._setup.settings)
                 if (flag := self._setup.ready_flag) is not None:
                     giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, flag)
                     stack.callback(giving_up.cancel)

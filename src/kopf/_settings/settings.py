@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from kopf._settings.coordination import CoordinationSettings, check_coordination
 from kopf._settings.threads import HandlerThreads
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage, DiffBaseStorage
 from kopf._storage.progress import ProgressStorage, SmartProgressStorage
@@ -325,6 +326,7 @@ class OperatorSettings:
     process: ProcessSettings = dataclasses.field(default_factory=ProcessSettings)
     posting: PostingSettings = dataclasses.field(default_factory=PostingSettings)
     peering: PeeringSettings = dataclasses.field(default_factory=PeeringSettings)
+    coordination: CoordinationSettings = dataclasses.field(default_factory=CoordinationSettings)
     watching: WatchingSettings = dataclasses.field(default_factory=WatchingSettings)
     queueing: QueueingSettings = dataclasses.field(default_factory=QueueingSettings)
     scanning: ScanningSettings = dataclasses.field(default_factory=ScanningSettings)
@@ -360,6 +362,17 @@ def set_peering(settings: OperatorSettings, *, standalone: bool | None, priority
         settings.peering.priority = priority
     if name is not None:
         settings.peering.name, settings.peering.mandatory = name, True
+
+
+def settle_coordination(settings: OperatorSettings) -> None:
+    """
+    Check the coordination of the replicas when all settings are known; with it, there is no peering by default.
+
+    Whoever names a peering object, or has a priority, wants it. Raises :class:`OperatorError` with what is wrong.
+    """
+    check_coordination(settings.coordination)
+    if settings.coordination.mode is not None and not settings.peering.mandatory and not settings.peering.priority:
+        settings.peering.standalone = True
 
 
 def iter_delays(delays: Delays) -> Collection[float] | Iterable[float]:

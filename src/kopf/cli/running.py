@@ -22,6 +22,7 @@ from kopf._operator.namespace_patterns import check_patterns
 from kopf._serving.endpoints import parse_endpoint
 from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
 from kopf._values.operator_error import OperatorError
+from kopf.cli.coordinating import CommandWithModes, name_lease, parse_mode
 from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
 from kopf.cli.memory import collect_rarely, give_back_freed_memory, trim_heap_regularly
 from kopf.cli.options import DEBUG_KEY, DEV_PRIORITY, CLIControls, logging_options
@@ -72,7 +73,7 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
 
 # The environment variables are named after the options, as documented; those of the arguments exist, too.
-@click.command()
+@click.command(cls=CommandWithModes)
 @logging_options
 @click.option(
     "-A",
@@ -108,6 +109,19 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY),
     metavar="N",
     help="Of several operators, the one with the highest priority works. [default: 0]",
+)
+@click.option(
+    "--leader-election",
+    metavar="[=NAME]",
+    callback=parse_mode,
+    help="Of several replicas, one works, the others wait; they know of each other by the Lease of this name. "
+    "By default, it is that of the first file or module.",
+)
+@click.option(
+    "--shards",
+    metavar="[=NAME]",
+    callback=parse_mode,
+    help="All replicas work, each on its part of the objects; the name is as of --leader-election.",
 )
 @click.option("--dev", is_flag=True, help=f"The development mode: --priority={DEV_PRIORITY}.")
 @click.option(
@@ -182,6 +196,8 @@ def run(
     standalone: bool | None,
     peering_name: str | None,
     priority: int | None,
+    leader_election: str | None,
+    shards: str | None,
     dev: bool,
     liveness_endpoint: str | None,
     metrics_endpoint: str | None,
@@ -202,6 +218,8 @@ def run(
     """
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
+    if leader_election is not None and shards is not None:
+        raise click.UsageError("Either --leader-election or --shards can be used, not both.")
     # Before the users' files, which can be named as these: their folders are looked into first from then on.
     loop_factory = find_loop_factory() if controls.loop is None else None
     settings = controls.settings if controls.settings is not None else OperatorSettings()
@@ -242,6 +260,8 @@ def run(
         "standalone": standalone,
         "peering_name": peering_name,
         "priority": DEV_PRIORITY if dev and not _is_explicit(ctx, "priority") else priority,
+        "leader_election": name_lease(leader_election, paths, modules),
+        "shards": name_lease(shards, paths, modules),
         "clusterwide": clusterwide,
         "namespaces": namespaces,
         "liveness_endpoint": liveness_endpoint,

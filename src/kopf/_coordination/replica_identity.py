@@ -1,0 +1,38 @@
+"""Replicas: how this one is called, and in which namespace they know of each other."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import socket
+
+from kopf._client.auth.service_account import SERVICE_ACCOUNT_PATH
+from kopf._settings.coordination import CoordinationSettings
+
+_MAX_NAME = 63
+
+
+def get_replica_name(settings: CoordinationSettings) -> str:
+    """
+    Decide how this replica is called: by the settings, or by its pod, or by the host and the process.
+
+    It is fit to be a part of the names of objects: of lowercase letters, digits, dashes; 63 of them at most.
+    """
+    pod = os.environ.get("POD_NAME") or os.environ.get("POD_ID")
+    if pod is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        pod = socket.gethostname()  # pods are hosts of their own names
+    name = settings.identity or pod or f"{socket.gethostname()}-{os.getpid()}"
+    fitting = re.sub(r"[^a-z0-9]+", "-", name.lower())[-_MAX_NAME:].strip("-")  # the end is what tells pods apart
+    return fitting or f"replica-{os.getpid()}"
+
+
+def get_lease_namespace(settings: CoordinationSettings, default_namespace: str | None) -> str:
+    """
+    Decide in which namespace the Leases are: by the settings, that of the pod, or that of the credentials.
+
+    ``default_namespace`` is of the credentials, i.e. of the current context of the kubeconfig.
+    """
+    path = pathlib.Path(SERVICE_ACCOUNT_PATH, "namespace")
+    mounted = path.read_text(encoding="utf-8").strip() if path.exists() else None
+    return settings.namespace or os.environ.get("POD_NAMESPACE") or mounted or default_namespace or "default"
