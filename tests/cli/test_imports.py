@@ -59,6 +59,8 @@ UNNEEDED = [
     "kopf._virtual_time",
     "kopf._coordination.membership",
     "kopf._coordination.peers",
+    "kopf._coordination.replica_identity",
+    "kopf._values.replica_state",
     "kopf._health.health",
     "kopf._client.auth.exec_plugins",
     "kopf._client.auth.kubeconfig",

@@ -6,9 +6,12 @@ import socket
 
 import pytest
 
+from kopf._client.auth.credentials import ConnectionInfo
+from kopf._client.auth.vault import Vault
 from kopf._coordination import replica_identity
-from kopf._coordination.replica_identity import get_lease_namespace, get_replica_name
+from kopf._coordination.replica_identity import get_lease_namespace, get_replica_name, settle_lease_namespace
 from kopf._settings.coordination import CoordinationSettings
+from kopf._settings.settings import OperatorSettings
 
 
 @pytest.fixture(autouse=True)
@@ -57,3 +60,12 @@ def test_namespace(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> N
     monkeypatch.setenv("POD_NAMESPACE", "of-pod")
     assert get_lease_namespace(CoordinationSettings(), "of-context") == "of-pod"
     assert get_lease_namespace(CoordinationSettings(namespace="of-settings"), "of-context") == "of-settings"
+
+
+async def test_namespace_is_settled_by_the_credentials() -> None:
+    settings = CoordinationSettings()
+    vault = Vault(OperatorSettings())
+    vault.populate([ConnectionInfo(server="https://localhost", default_namespace="of-context")])
+    await settle_lease_namespace(settings, vault)
+    assert settings.namespace == "of-context"
+    await vault.close()

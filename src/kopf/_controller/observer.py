@@ -33,6 +33,7 @@ from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 
 if TYPE_CHECKING:
+    from kopf._values.replica_state import ReplicaState  # most operators are alone
     from kopf._values.reviews import Response  # most operators have no webhooks
 
 logger = logging.getLogger(__name__)
@@ -158,6 +159,13 @@ class Observer(ClientObserver, AttemptObserver):
 
     def pause_changed(self, pause: Pause) -> None:
         """The operator has given way to others, or goes on."""
+
+    def share_changed(self, state: ReplicaState) -> None:
+        """
+        The operator is one of several replicas, and its role or its slots are these now.
+
+        It is told first when the replica has joined the others, and whenever anything of that has changed.
+        """
 
     def peers_seen(self, place: str, identity: str, records: Mapping[str, Any]) -> None:
         """

@@ -8,6 +8,7 @@ import re
 import socket
 
 from kopf._client.auth.service_account import SERVICE_ACCOUNT_PATH
+from kopf._client.auth.vault import Vault
 from kopf._settings.coordination import CoordinationSettings
 
 _MAX_NAME = 63
@@ -36,3 +37,10 @@ def get_lease_namespace(settings: CoordinationSettings, default_namespace: str |
     path = pathlib.Path(SERVICE_ACCOUNT_PATH, "namespace")
     mounted = path.read_text(encoding="utf-8").strip() if path.exists() else None
     return settings.namespace or os.environ.get("POD_NAMESPACE") or mounted or default_namespace or "default"
+
+
+async def settle_lease_namespace(settings: CoordinationSettings, vault: Vault) -> None:
+    """Set the namespace of the Leases once and for all who look, by the credentials that are used now."""
+    connection = await vault.acquire()
+    vault.release(connection)
+    settings.namespace = get_lease_namespace(settings, connection.credentials.default_namespace)

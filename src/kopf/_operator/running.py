@@ -226,6 +226,10 @@ class Operator:
         return Webhooks(runtime, self._setup.registry, peering.settle)
 
     async def _make_runtime(self, clock: Clock) -> Runtime:
+        if self._setup.settings.coordination.mode is not None:
+            from kopf._coordination.replica_identity import settle_lease_namespace  # most operators are alone
+
+            await settle_lease_namespace(self._setup.settings.coordination, self._vault)
         return Runtime(
             indexers=self._indexers,
             index_readiness=IndexReadiness(),
