@@ -37,7 +37,7 @@ from kopf_cluster.http.client_connections import PlainPort
 from kopf_cluster.http.memory import MemoryNetwork
 from kopf_cluster.http.server import Orders
 from kopf_cluster.requests import ADMINISTRATOR
-from kopf_cluster.server import BOOKMARK_INTERVAL, ClusterServer, Observer, ServerOptions
+from kopf_cluster.server import BOOKMARK_INTERVAL, FEATURE_GATES, ClusterServer, Observer, ServerOptions
 from kopf_cluster.store.archive import Archive, ArchiveError, Snapshot
 from kopf_cluster.store.storage import DEFAULT_HISTORY
 
@@ -67,6 +67,8 @@ class LocalCluster(Client):
       only for those objects that are applied on the server side, which makes all writes a bit faster.
     * ``administrator``: the name of the user to whom the token of the cluster belongs, as ``kubectl auth whoami``
       tells.
+    * ``feature_gates``: which features are on or off, as ``--feature-gates`` of kube-apiserver tells;
+      ``ShardedListAndWatch`` (off by default) is the only one that makes a difference here.
     * ``data_dir``: where to keep the data and the credentials, for the next local cluster with the same directory to go
       on with them; only in memory by default.
     """
@@ -94,6 +96,7 @@ class LocalCluster(Client):
         authorization: Authorization = "always-allow",
         managed_fields: bool = True,
         administrator: str = ADMINISTRATOR.name,
+        feature_gates: Mapping[str, bool] | None = None,
         data_dir: str | pathlib.Path | None = None,
     ) -> None:
         super().__init__(Door(self._find_server), dataclasses.replace(ADMINISTRATOR, name=administrator))
@@ -101,8 +104,13 @@ class LocalCluster(Client):
         self._host = host
         self._port = port
         self._data_dir = pathlib.Path(data_dir) if data_dir is not None else None
+        gates = {**FEATURE_GATES, **(feature_gates or {})}
+        if unknown := gates.keys() - FEATURE_GATES.keys():
+            raise ValueError(
+                f"unrecognized feature gate: {', '.join(sorted(unknown))}; known: {', '.join(FEATURE_GATES)}"
+            )
         self._options = ServerOptions(
-            history, bookmark_interval, simulate, bare, authorization, managed_fields, administrator
+            history, bookmark_interval, simulate, bare, authorization, managed_fields, administrator, gates
         )
         self._services: Services = {}
         self._tokens = Tokens()

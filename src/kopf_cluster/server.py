@@ -9,7 +9,7 @@ import collections
 import contextlib
 import contextvars
 import functools
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
@@ -39,6 +39,7 @@ from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.faults.faults import Faults
 from kopf_cluster.http.server import HTTPServer, Orders
 from kopf_cluster.http.shortcuts import Ask
+from kopf_cluster.kinds import shards
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.objects import open_record
 from kopf_cluster.kinds.registry import Registry
@@ -52,6 +53,8 @@ T = TypeVar("T")
 
 BOOKMARK_INTERVAL: Final = 60.0
 """How often bookmarks are sent to those who want them, in seconds; as in kube-apiserver."""
+FEATURE_GATES: Final = {shards.GATE: False}
+"""The gates that make a difference here, and whether they are open by default in this version of Kubernetes."""
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
@@ -64,6 +67,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     authorization: Authorization
     managed_fields: bool
     administrator: str
+    feature_gates: Mapping[str, bool]
 
 
 class ClusterServer:
@@ -108,7 +112,12 @@ class ClusterServer:
         self._store.observers.append(self._access.observe)
         self._writer.guard = self._access.guard
         self._api = API(
-            self._store, self.registry, self._writer, self._access, bookmark_interval=options.bookmark_interval
+            self._store,
+            self.registry,
+            self._writer,
+            self._access,
+            bookmark_interval=options.bookmark_interval,
+            sharded=options.feature_gates[shards.GATE],
         )
         self._http = HTTPServer(
             self, faults, audit, credentials.make_ssl_context(), compact=self._store.compact, orders=orders

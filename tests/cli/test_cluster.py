@@ -199,6 +199,19 @@ def test_cluster_with_late_events_and_conflicts(start: Starter) -> None:
     assert (rule["status"], rule["guarded"], rule["rate"], rule["latency"]) == (409, True, 0.1, 0.3)
 
 
+def test_cluster_with_feature_gates(start: Starter) -> None:
+    selector = "shardRange(object.metadata.uid,%20'0x0000000000000000',%20'0x8000000000000000')"
+    with start("cluster", "--feature-gates", "ShardedListAndWatch=true") as process:
+        listed = ask(process, f"/api/v1/configmaps?shardSelector={selector}")
+    assert listed["metadata"]["shardInfo"] == {"selector": selector.replace("%20", " ")}
+
+
+def test_unknown_feature_gates(start: Starter) -> None:
+    with start("cluster", "--feature-gates", "Magic=true") as process:
+        assert process.wait() == 1
+        assert "Cannot start the local cluster: unrecognized feature gate: Magic" in process.output
+
+
 @pytest.mark.parametrize(
     "option",
     [
@@ -208,6 +221,8 @@ def test_cluster_with_late_events_and_conflicts(start: Starter) -> None:
         "--late-conflicts=2",
         "--late-conflicts=0.1,-1",
         "--late-conflicts=a,b",
+        "--feature-gates=ShardedListAndWatch",
+        "--feature-gates=ShardedListAndWatch=yes",
     ],
 )
 def test_wrong_trouble(start: Starter, option: str) -> None:

@@ -76,6 +76,14 @@ def _parse_conflicts(value: str) -> tuple[float, float]:
     return conflicts
 
 
+def _parse_gates(value: str) -> dict[str, bool]:
+    """Read feature gates as kube-apiserver does: ``ShardedListAndWatch=true,AnotherOne=false``."""
+    gates = dict(item.partition("=")[::2] for item in value.split(","))
+    if not set(gates.values()) <= {"true", "false"}:
+        raise click.BadParameter(f"{value!r} is not like NAME=true,NAME=false")
+    return {name: switch == "true" for name, switch in gates.items()}
+
+
 def _parse_token(value: str) -> tuple[str, str, tuple[str, ...]]:
     """Read a user with a token, e.g. ``jane:devs=secret``."""
     who, _, token = value.partition("=")
@@ -127,6 +135,12 @@ _CLUSTER_OPTIONS = (
         show_default=True,
         metavar="NAME",
         help="Whose name it is that the kubeconfig stands for.",
+    ),
+    click.option(
+        "--feature-gates",
+        type=_parse_gates,
+        metavar="NAME=true|false,...",
+        help="Turn features of the API on or off: ShardedListAndWatch=true, which is off by default.",
     ),
     click.option(
         "--user",
@@ -233,7 +247,7 @@ async def start_cluster(
             local = await stack.enter_async_context(
                 LocalCluster(simulate=simulate or (simulate_controllers and "controllers"), **options)
             )
-        except (OSError, ArchiveError) as e:
+        except (OSError, ArchiveError, ValueError) as e:
             raise click.ClickException(f"Cannot start the local cluster: {e}") from e
         if watch_lag is not None:
             local.faults.lag_watches(*watch_lag)

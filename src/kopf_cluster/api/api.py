@@ -45,6 +45,7 @@ class API:
         access: Access,
         *,
         bookmark_interval: float,
+        sharded: bool,
     ) -> None:
         self._registry = registry
         self._writer = writer
@@ -52,7 +53,7 @@ class API:
         self._virtual = VirtualResources(store, access)
         self._scaling = Scaling(writer)
         self._pods = Pods(store, registry, writer)
-        self._reader = Reader(store, bookmark_interval)
+        self._reader = Reader(store, bookmark_interval, sharded=sharded)
         self.address = ""
         """Where it is served: the host and the port, as soon as these are known."""
         discovery = Discovery(registry)

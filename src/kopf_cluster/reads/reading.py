@@ -19,6 +19,7 @@ from kopf_cluster import sessions, statuses
 from kopf_cluster.encodings import STREAMED
 from kopf_cluster.kinds import objects, selectors
 from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.shards import parse_shards
 from kopf_cluster.reads.representations import negotiate
 from kopf_cluster.reads.watching import Selection, Watch, WatchOptions
 from kopf_cluster.requests import Answer, Call, Request
@@ -54,9 +55,10 @@ class ContinueToken(msgspec.Struct):
 class Reader:
     """All reads from the store."""
 
-    def __init__(self, store: Store, bookmark_interval: float) -> None:
+    def __init__(self, store: Store, bookmark_interval: float, *, sharded: bool) -> None:
         self._store = store
         self._bookmark_interval = bookmark_interval
+        self._is_sharded = sharded
 
     @property
     def revision(self) -> int:
@@ -87,10 +89,12 @@ class Reader:
                 raise statuses.expired(_EXPIRED_TOKEN) from None
             raise statuses.expired(f"too old resource version: {revision} ({error.oldest})") from None
         metadata: Obj = {"resourceVersion": str(revision)}
+        if selection.shards is not None:
+            metadata["shardInfo"] = {"selector": str(selection.shards)}
         if limit and len(records) > limit:
             records = records[:limit]
             metadata["continue"] = ContinueToken(revision, *records[-1].key).encode()
-            if selection.labels is None and selection.fields is None:
+            if not selection.has_selectors:
                 bucket = self._store.bucket(kind.bucket)
                 metadata["remainingItemCount"] = bucket.count(selection.namespace, records[-1].key)
         return Answer(200, form.many(kind, records, metadata))
@@ -124,7 +128,8 @@ class Reader:
         if call.name is not None:
             fields = selectors.parse_fields(f"metadata.name={call.name}", kind.fields)
         labels = selectors.parse_labels(request.query.get("labelSelector", ""))
-        return Selection(call.namespace, labels, fields)
+        shards = parse_shards(request.query.get("shardSelector", "")) if self._is_sharded else None
+        return Selection(call.namespace, labels, fields, shards)
 
     def selected(self, kind: Kind, selection: Selection) -> list[Record]:
         """Give the current records of the selection."""
@@ -140,7 +145,7 @@ class Reader:
     ) -> list[Record]:
         """Give one record more than the limit, if there are so many, to tell whether there are more."""
         records = self._store.bucket(kind.bucket).snapshot(revision, selection.namespace, after)
-        if selection.labels is not None or selection.fields is not None:
+        if selection.has_selectors:
             if selection.fields is not None and kind.converter is not None:
                 kind.converter.require(kind, candidates := list(records))
                 records = iter(candidates)

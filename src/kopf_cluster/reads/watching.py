@@ -21,6 +21,7 @@ from kopf_cluster.encodings import Frames
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind
 from kopf_cluster.kinds.selectors import Predicate
+from kopf_cluster.kinds.shards import Shards
 from kopf_cluster.reads.representations import Representation
 from kopf_cluster.requests import with_warnings
 from kopf_cluster.sessions import Session
@@ -41,16 +42,22 @@ class Selection(msgspec.Struct, frozen=True):
     namespace: str | None = None
     labels: Predicate | None = None
     fields: Predicate | None = None
+    shards: Shards | None = None
+
+    @property
+    def has_selectors(self) -> bool:
+        return self.labels is not None or self.fields is not None or self.shards is not None
 
     @property
     def everything(self) -> bool:
-        return self.namespace is None and self.labels is None and self.fields is None
+        return self.namespace is None and not self.has_selectors
 
     def accepts(self, record: Record) -> bool:
         return (
             (self.namespace is None or record.key[0] == self.namespace)
             and (self.labels is None or self.labels(record))
             and (self.fields is None or self.fields(record))
+            and (self.shards is None or self.shards(record))
         )
 
     def classify(self, change: Change) -> str | None:

@@ -165,7 +165,7 @@ async def list_pages(
         if "shardSelector" in params and not listing.metadata.shardInfo:
             raise ShardingError(
                 f"The server ignores settings.watching.shard_selectors for {resource.name!r}: it needs Kubernetes 1.36 "
-                "or newer, with the feature ServerSideShardedListWatch enabled."
+                "or newer, with the feature ShardedListAndWatch enabled."
             )
         kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
         objects: list[KubeObject] = []
