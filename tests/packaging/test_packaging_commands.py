@@ -192,8 +192,81 @@ def test_manifests(kopf_command: Kopf, handlers: pathlib.Path) -> None:
     assert kopf_command(*args).stdout == result.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "replicas", "arguments"),
+    [
+        (["--leader-election"], 2, ["--leader-election=kex"]),
+        (["--shards"], 3, ["--shards=kex"]),
+        (["--shards", "--replicas", "5"], 5, ["--shards=kex"]),
+        (["--shards", "--replicas", "1", "--peering", "default"], 1, ["--peering=default", "--shards=kex"]),
+    ],
+)
+def test_manifests_of_replicas(
+    kopf_command: Kopf, handlers: pathlib.Path, options: list[str], replicas: int, arguments: list[str]
+) -> None:
+    result = kopf_command("manifests", handlers, "--crds", CRD, *IMAGE, "--into", "ops", *options)
+    assert result.returncode == 0, result.stderr
+    objects = parse(result.stdout)
+    spec = objects["Deployment", "kex"]["spec"]
+    assert spec["replicas"] == replicas
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    pod = spec["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == 142
+    [container] = pod["containers"]
+    assert {item["name"]: item["valueFrom"]["fieldRef"]["fieldPath"] for item in container["env"]} == {
+        "POD_NAMESPACE": "metadata.namespace",
+        "POD_NAME": "metadata.name",
+    }
+    assert [arg for arg in container["command"] if "default" in arg or "kex" in arg] == arguments
+    assert "--standalone" not in container["command"]
+    assert (("PodDisruptionBudget", "kex") in objects) is (replicas > 1)
+    leases = next(rule for rule in objects["Role", "kex"]["rules"] if rule["resources"] == ["leases"])
+    assert leases["verbs"] == ["get", "list", "watch", "create", "update", "patch"]
+    assert objects["Role", "kex"]["metadata"]["namespace"] == "ops"
+
+
+def test_replicas_are_ready_when_they_know_of_each_other(kopf_command: Kopf, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "pod_handlers.py").write_text("import kopf\nkopf.on.event('pods')(lambda **_: None)")
+    objects = parse(kopf_command("manifests", "pod_handlers.py", *IMAGE, "--shards").stdout)
+    [container] = objects["Deployment", "kex"]["spec"]["template"]["spec"]["containers"]
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
+    assert "leases" not in kopf_command("rbac", "pod_handlers.py").stdout
+    assert "leases" in kopf_command("rbac", "pod_handlers.py", "--leader-election").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--replicas", "2"], "for --replicas, there must be --leader-election or --shards"),
+        (["--replicas", "0", "--shards"], "--replicas"),
+        (["--leader-election", "--shards"], "Either --leader-election or --shards can be used, not both."),
+    ],
+)
+def test_replicas_that_make_no_sense(
+    kopf_command: Kopf, handlers: pathlib.Path, options: list[str], message: str
+) -> None:
+    result = kopf_command("manifests", handlers, "--crds", CRD, *IMAGE, *options)
+    assert result.returncode == 2
+    assert message in " ".join(result.stderr.split())
+    assert not result.stdout
+
+
+def test_replicas_of_the_settings(kopf_command: Kopf, tmp_path: pathlib.Path) -> None:
+    code = "import kopf\nkopf.on.event('pods')(lambda **_: None)\n@kopf.on.startup()\ndef fn(settings, **_):\n"
+    (tmp_path / "pod_handlers.py").write_text(f"{code}    settings.coordination.mode = 'shards'")
+    objects = parse(kopf_command("manifests", "pod_handlers.py", *IMAGE).stdout)
+    spec = objects["Deployment", "kex"]["spec"]
+    assert spec["replicas"] == 3
+    assert not any("shards" in arg for arg in spec["template"]["spec"]["containers"][0]["command"])
+    (tmp_path / "pod_handlers.py").write_text(f"{code}    settings.coordination.mode = 'master'")
+    result = kopf_command("manifests", "pod_handlers.py", *IMAGE)
+    assert result.returncode == 1
+    assert "settings.coordination.mode must be" in result.stderr
+
+
 def test_manifests_are_accepted(kopf_command: Kopf, handlers: pathlib.Path, kubectl: str) -> None:
-    args = ["manifests", handlers, "--crds", CRD, *IMAGE, "--with", "pdb", "--with", "network-policy"]
+    args = ["manifests", handlers, "--crds", CRD, *IMAGE, "--shards", "--with", "network-policy"]
     text = kopf_command(*args).stdout
     with LocalCluster(simulate=True) as cluster:
         command = [kubectl, "--kubeconfig", str(cluster.kubeconfig)]

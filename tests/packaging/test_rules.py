@@ -54,6 +54,26 @@ def show(registry: OperatorRegistry, settings: OperatorSettings) -> Show:
     return show
 
 
+@pytest.mark.parametrize("mode", ["leader", "shards"])
+@pytest.mark.parametrize(
+    ("namespace", "own_namespace", "expected"),
+    [(None, "own", ["own"]), ("other", "own", ["other"]), ("other", None, ["other"]), (None, None, [])],
+)
+def test_leases(
+    registry: OperatorRegistry,
+    settings: OperatorSettings,
+    mode: Any,
+    namespace: str | None,
+    own_namespace: str | None,
+    expected: list[str],
+) -> None:
+    assert infer_rules(registry, settings, KNOWN, Situation(own_namespace="own")) == []
+    settings.coordination.mode, settings.coordination.namespace = mode, namespace
+    rules = infer_rules(registry, settings, KNOWN, Situation(own_namespace=own_namespace))
+    verbs = ("get", "list", "watch", "create", "update", "patch")
+    assert rules == [Rule(place, "coordination.k8s.io", "leases", (), verbs) for place in expected]
+
+
 def returning(**_: Any) -> Any:
     return "result"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from kopf._handlers.handlers import DaemonHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._packaging.roles import Account, make_bindings, make_roles
 from kopf._packaging.rules import Rule
+from kopf._serving.endpoints import READINESS_PATH
+from kopf._settings.coordination import CoordinationSettings
 from kopf._settings.settings import OperatorSettings
 from kopf._values.reasons import Activity
 from kopf._values.records import FrozenRecord
@@ -22,6 +25,7 @@ EXTRAS = ("pdb", "network-policy", "service-monitor")
 
 NAMESPACE_VARIABLE = "POD_NAMESPACE"
 """By this, the code can know that it runs in a pod, and where."""
+_NAME_VARIABLE = "POD_NAME"
 
 _PORT = 8080
 """Where the health and the metrics are served."""
@@ -31,6 +35,7 @@ _GRACE_PERIOD = 60
 """How long the handlers can take to finish, by default, in seconds."""
 _OWN_EXIT_TIME = 12
 """How long the framework can take to exit after the handlers, in seconds; see docs/command-line.md."""
+_ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
 
 
 class Package(FrozenRecord, frozen=True, kw_only=True):
@@ -45,19 +50,21 @@ class Package(FrozenRecord, frozen=True, kw_only=True):
     registry: OperatorRegistry
     settings: OperatorSettings
     extras: frozenset[str] = frozenset()
+    replicas: int = 1
 
 
 def make_objects(package: Package) -> Files:
     """Make all objects, in the order in which they are to be applied."""
     account = package.account
     roles = make_roles(package.rules, account.name)
+    has_budget = "pdb" in package.extras or package.replicas > 1
     files = {
         "crds": [*package.definitions],
         "serviceaccount": [_make(package, "v1", "ServiceAccount", {})],
         "rbac": [*roles, *make_bindings(roles, account)],
         "deployment": [_make(package, "apps/v1", "Deployment", {"spec": _make_deployment(package)})],
         "service": _make_services(package),
-        "poddisruptionbudget": [_make_budget(package)] if "pdb" in package.extras else [],
+        "poddisruptionbudget": [_make_budget(package)] if has_budget else [],
         "networkpolicy": [_make_network_policy(package)] if "network-policy" in package.extras else [],
         "servicemonitor": [_make_monitor(package)] if "service-monitor" in package.extras else [],
     }
@@ -85,7 +92,7 @@ def _make_deployment(package: Package) -> Obj:
         "name": "operator",
         "image": package.image,
         "command": arguments,
-        "env": [{"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
+        "env": [_make_variable(NAMESPACE_VARIABLE, "metadata.namespace")],
         "ports": ports,
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, **probe},
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
@@ -99,9 +106,14 @@ def _make_deployment(package: Package) -> Obj:
     if (webhooks := _find_webhook_server(package)) is not None:
         ports.append({"name": "webhooks", "containerPort": webhooks[2]})
         container["readinessProbe"] = {"tcpSocket": {"port": "webhooks"}, **probe}
+    is_replicated = package.settings.coordination.mode is not None
+    if is_replicated:
+        container["env"].append(_make_variable(_NAME_VARIABLE, "metadata.name"))
+        # Unless it is for the webhooks: a replica that cannot renew its Lease can answer these.
+        container.setdefault("readinessProbe", {"httpGet": {"path": READINESS_PATH, "port": "health"}, **probe})
     pod = {
         "serviceAccountName": name,
-        "terminationGracePeriodSeconds": get_grace_period(package.registry),
+        "terminationGracePeriodSeconds": get_grace_period(package.registry, package.settings.coordination),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _NOBODY,
@@ -112,20 +124,30 @@ def _make_deployment(package: Package) -> Obj:
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
     }
     return {
-        "replicas": 1,
-        # Two operators would handle everything twice: the old one must be gone before the new one comes.
-        "strategy": {"type": "Recreate"},
+        "replicas": package.replicas,
+        # Two operators would handle everything twice: the old one must be gone before the new one comes. Replicas know
+        # of each other; the old ones stay until the new ones can take over.
+        "strategy": _ROLLING if is_replicated else {"type": "Recreate"},
         "selector": {"matchLabels": _make_labels(package)},
         "template": {"metadata": {"labels": _make_labels(package)}, "spec": pod},
     }
 
 
-def get_grace_period(registry: OperatorRegistry) -> int:
-    """Tell how many seconds a pod can take to stop: as the slowest daemon and the cleanup handlers, at least."""
+def _make_variable(name: str, path: str) -> Obj:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def get_grace_period(registry: OperatorRegistry, coordination: CoordinationSettings) -> int:
+    """
+    Tell how many seconds a pod can take to stop: as the slowest daemon and the cleanup handlers, at least.
+
+    A replica hands its objects over before that.
+    """
     daemons = [handler for handler in registry.resources if isinstance(handler, DaemonHandler)]
     cancelling = [(item.cancellation_backoff or 0) + (item.cancellation_timeout or 0) for item in daemons]
     cleaning = sum(handler.timeout or 0 for handler in registry.get_activities(Activity.CLEANUP))
-    return max(_GRACE_PERIOD, round(_OWN_EXIT_TIME + max(cancelling, default=0) + cleaning))
+    draining = 0 if coordination.mode is None else coordination.drain_timeout
+    return max(_GRACE_PERIOD, math.ceil(_OWN_EXIT_TIME + max(cancelling, default=0) + cleaning + draining))
 
 
 def _find_webhook_server(package: Package) -> tuple[str, int, int] | None:

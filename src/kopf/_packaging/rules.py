@@ -17,7 +17,7 @@ from kopf._storage.diffbase import AnnotationsDiffBaseStorage
 from kopf._storage.progress import AnnotationsProgressStorage, SmartProgressStorage
 from kopf._values.permissions import make_rule
 from kopf._values.records import FrozenRecord
-from kopf._values.resources import CRDS, EVENTS, NAMESPACES, Resource
+from kopf._values.resources import CRDS, EVENTS, LEASES, NAMESPACES, Resource
 from kopf._values.selectors import EVERYTHING, Selector
 from kopf._values.user_functions import can_return_value, get_function
 
@@ -120,6 +120,8 @@ def infer_rules(
         rules.add([None], NAMESPACES, ["list"] if settings.scanning.disabled else ["list", "watch"])
     if settings.peering.mandatory and not settings.peering.standalone:
         _add_peering(rules, situation, settings.peering.name, resources)
+    if settings.coordination.mode is not None and (place := settings.coordination.namespace or situation.own_namespace):
+        rules.add([place], LEASES, ["get", "list", "watch", "create", "update", "patch"])
     if registry.webhooks or registry.conversions or settings.admission.managed is not None:
         _add_admission(rules, registry, settings.admission, situation)
     return rules.list()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import urllib.parse
 from typing import NamedTuple
 
+READINESS_PATH = "/readyz"
+"""Where replicas say if they are ready, next to the health; there is nothing to choose: few look there."""
+
 
 class Endpoint(NamedTuple):
     """Where to serve."""

@@ -26,7 +26,9 @@ from kopf._packaging.manifests import EXTRAS, NAMESPACE_VARIABLE, Package, make_
 from kopf._packaging.observed import list_defined, merge_observed
 from kopf._packaging.roles import Account, make_roles
 from kopf._packaging.rules import Rule, Situation, find_resources, infer_rules
-from kopf._settings.settings import OperatorSettings, set_peering
+from kopf._settings.coordination import set_coordination
+from kopf._settings.settings import OperatorSettings, set_peering, settle_coordination
+from kopf._values.operator_error import OperatorError
 from kopf._values.reasons import Activity
 from kopf._values.resources import Resource
 from kopf.cli.crd import make_all
@@ -35,6 +37,9 @@ from kopf.cli.options import CLIControls
 
 _STARTUP_TIMEOUT = 10.0
 """How long the startup handlers may take to say what the settings are, in seconds."""
+
+_REPLICAS = {None: 1, "leader": 2, "shards": 3}
+"""How many pods there are by default: as few as can go on when one of them is gone."""
 
 _LABEL = re.compile(r"(?!.{64})[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 """By RFC 1123: the names of namespaces, and what can be the name of all objects, and the value of their label."""
@@ -87,6 +92,8 @@ _OPTIONS = (
         help="In which namespace it runs.  [default: default, or the one of -n]",
     ),
     click.option("-P", "--peering", "peering_name", metavar="NAME", help="The peering object; none by default."),
+    click.option("--leader-election", is_flag=True, help="Of several replicas, one works."),
+    click.option("--shards", is_flag=True, help="Several replicas share the objects."),
     click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; repeatable."),
     click.option(
         "--crds",
@@ -149,6 +156,12 @@ def rbac(controls: CLIControls, /, name: str, is_json: bool, **options: Any) -> 
     metavar="DIR",
     help="Where in the image the files (PATHS) are.",
 )
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many pods there are.  [default: 1; with --leader-election 2, with --shards 3]",
+)
 @click.option("--format", "format", type=click.Choice(NAMES), default="plain", show_default=True, help="For what tool.")
 @click.option(
     "--with", "extras", multiple=True, type=click.Choice(EXTRAS), help="What else is to be there; can be repeated."
@@ -169,6 +182,7 @@ def manifests(
     name: str,
     image: str,
     directory: str,
+    replicas: int | None,
     format: str,
     extras: tuple[str, ...],
     output: pathlib.Path | None,
@@ -181,7 +195,13 @@ def manifests(
     """
     if format != "plain" and output is None and check is None:
         raise click.UsageError(f"Say by --output where to write the files: the format {format!r} has several.")
-    findings = _find_out(controls, is_chart=format == "helm", **options)
+    findings = _find_out(controls, is_chart=format == "helm", lease_name=name, **options)
+    mode = findings.settings.coordination.mode
+    if replicas is not None and replicas > 1 and mode is None:
+        raise click.UsageError(
+            "Several pods would handle everything several times: for --replicas, there must be --leader-election or "
+            "--shards, too, or settings.coordination.mode in the code."
+        )
     package = Package(
         account=Account(name, findings.own_namespace),
         image=image,
@@ -191,6 +211,7 @@ def manifests(
         registry=findings.registry,
         settings=findings.settings,
         extras=frozenset(extras),
+        replicas=_REPLICAS[mode] if replicas is None else replicas,
     )
     files = render(make_objects(package), format, name=name, image=image)
     if check is not None:
@@ -215,6 +236,9 @@ def _find_out(
     crds: tuple[pathlib.Path, ...],
     observed: tuple[pathlib.Path, ...],
     no_startup: bool,
+    leader_election: bool,
+    shards: bool,
+    lease_name: str = "operator",
     is_chart: bool = False,
 ) -> Findings:
     """
@@ -231,7 +255,14 @@ def _find_out(
     own = into or (namespaces[0] if exact == {*namespaces} and len(exact) == 1 else "default")
     names = {own: RELEASE_NAMESPACE} if is_chart else {}
     os.environ[NAMESPACE_VARIABLE] = names.get(own, own)  # the settings can depend on that
-    registry, settings = _load(controls, paths, modules, peering_name, has_startup=not no_startup)
+    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    set_peering(settings, standalone=None, priority=None, name=peering_name)
+    if leader_election and shards:
+        raise click.UsageError("Either --leader-election or --shards can be used, not both.")
+    set_coordination(
+        settings.coordination, leader_election=leader_election and lease_name, shards=shards and lease_name
+    )
+    registry = _load(controls, settings, paths, modules, has_startup=not no_startup)
     is_exact = bool(namespaces) and exact == {*namespaces}
     situation = Situation(
         scopes=frozenset(names.get(name, name) for name in exact) if is_exact else frozenset({None}),
@@ -248,7 +279,8 @@ def _find_out(
     scope = [f"--namespace={names.get(name, name)}" for name in namespaces] or ["--all-namespaces"]
     is_alone = not settings.peering.mandatory
     peering = ["--standalone"] if is_alone else [f"--peering={peering_name}"] if peering_name else []
-    arguments = [*scope, *peering, "--log-format=json"]
+    option = [f"--leader-election={lease_name}"] if leader_election else [f"--shards={lease_name}"] if shards else []
+    arguments = [*scope, *(peering if not (is_alone and option) else []), *option, "--log-format=json"]
     return Findings(registry, settings, rules, definitions, names.get(own, own), arguments)
 
 
@@ -258,10 +290,13 @@ def _list_sources(directory: str, *, paths: Sequence[str], modules: Sequence[str
 
 
 def _load(
-    controls: CLIControls, paths: Sequence[str], modules: Sequence[str], peering_name: str | None, *, has_startup: bool
-) -> tuple[OperatorRegistry, OperatorSettings]:
-    settings = controls.settings if controls.settings is not None else OperatorSettings()
-    set_peering(settings, standalone=None, priority=None, name=peering_name)
+    controls: CLIControls,
+    settings: OperatorSettings,
+    paths: Sequence[str],
+    modules: Sequence[str],
+    *,
+    has_startup: bool,
+) -> OperatorRegistry:
     with contextlib.redirect_stdout(sys.stderr):  # whatever the files print, it is not a part of the answer
         try:
             load(paths, modules)
@@ -277,7 +312,11 @@ def _load(
             raise LoadingError(explain_declarations(e)) from e
         if has_startup:
             asyncio.run(configure(registry, settings))
-    return registry, settings
+    try:
+        settle_coordination(settings)
+    except OperatorError as e:
+        raise click.ClickException(str(e)) from e
+    return registry
 
 
 async def configure(registry: OperatorRegistry, settings: OperatorSettings) -> None:
