@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile mutants logins data clean
+.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile mutants logins docs data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -37,7 +37,7 @@ install: $(STAMP)  ## make the virtual environment: the project with all it need
 demo: $(STAMP)  ## watch an operator at work on a local cluster, step by step; nothing else is needed
 	$(BIN)/python examples/ephemeral-volume-claims/demo.py
 
-test: lint types pytest pytest-uvloop budgets  ## check everything: style, types, the layers of imports, the tests, the budgets
+test: lint types docs pytest pytest-uvloop budgets  ## check everything: style, types, the docs, the tests, the budgets
 
 lint: $(STAMP)  ## check the style and the layers of imports
 	$(BIN)/ruff check src tests examples benchmarks tools
@@ -46,6 +46,9 @@ lint: $(STAMP)  ## check the style and the layers of imports
 
 types: $(STAMP)  ## check the types
 	$(BIN)/mypy
+
+docs: $(STAMP)  ## build the site into build/site, and check all links; open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 pytest: $(STAMP)  ## run the tests only
 	@$(MAKE) --no-print-directory original 2>/dev/null || echo "The original framework cannot be installed: it is not compared to."

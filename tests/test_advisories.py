@@ -15,8 +15,8 @@ from packaging.version import Version
 ROOT = pathlib.Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ADVISORIES: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "tools" / "advisories.toml").read_text())
-#: The versions of the clients are up to users, as their logins are borrowed; those of the tests are ours.
-EXTRAS = PROJECT["optional-dependencies"].keys() - {"test", "full-auth"}
+#: The versions of the clients are up to users, as their logins are borrowed; those of tests and docs are ours.
+EXTRAS = PROJECT["optional-dependencies"].keys() - {"docs", "test", "full-auth"}
 REQUIREMENTS = [
     requirement
     for lines in (PROJECT["dependencies"], *(PROJECT["optional-dependencies"][extra] for extra in sorted(EXTRAS)))
