@@ -12,16 +12,18 @@ import logging
 from contextlib import AbstractContextManager
 from typing import Any
 
+from kopf._client.fencing import Fence
 from kopf._handlers.attempt_observer import AttemptObserver
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
 from kopf._handlers.handler_errors import HandlerTimeoutError, UnfitObjectError
-from kopf._handlers.handlers import Handler, ResourceHandler, SpawningHandler
+from kopf._handlers.handlers import Handler, IndexingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome, make_content
 from kopf._handlers.retry_policy import Judgement, check_limits, judge
 from kopf._handlers.running_attempts import RunningAttempts
 from kopf._handlers.thread_pools import ThreadPools, get_abandoned_call
+from kopf._handlers.thread_usage import TracedCall
 from kopf._logging.loggers import Logger
 from kopf._logging.once import Once
 from kopf._settings.settings import ExecutionSettings
@@ -56,7 +58,18 @@ class HandlerExecutor:
         """Where the synchronous functions run."""
         self.running = RunningAttempts()
         """What is executed right now."""
+        self._fence: Fence | None = None
+        self._abandoned: dict[TracedCall, str] = {}
         self._warnings = Once(limit=MAX_WARNED)
+
+    def put_behind(self, fence: Fence) -> None:
+        """Call nothing for those objects that can belong to another replica of the operator by now."""
+        self._fence = self.threads.fence = fence
+
+    def list_abandoned(self) -> list[str]:
+        """Get the keys of the objects whose functions still run in threads, though they are cancelled; if fenced."""
+        self._abandoned = {call: key for call, key in self._abandoned.items() if not call.is_over}
+        return [*self._abandoned.values()]
 
     async def execute(
         self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
@@ -67,6 +80,8 @@ class HandlerExecutor:
         Only cancellation and the exits of the interpreter go through as exceptions.
         """
         logger, observer, outcome = cause.logger, self._observer, None
+        if self._fence is not None and not isinstance(handler, IndexingHandler):  # all replicas index all objects
+            self._fence.check()
         number = self.running.enter(handler, logger)
         started = observer.clock()
         observer.attempt_begun(number, handler, cause, attempt)
@@ -82,7 +97,10 @@ class HandlerExecutor:
                 limit = handler.timeout - attempt.runtime.total_seconds()
                 result = await self._call_in_time(handler, cause, kwargs, around, limit)
         except asyncio.CancelledError as e:
-            _report_cancellation(handler, e, logger)
+            call = get_abandoned_call(e)
+            if self._fence is not None and call is not None and isinstance(cause, ResourceCause):
+                self._abandoned[call] = cause.body.object.head.key
+            _report_cancellation(handler, call, logger)
             raise
         except Exception as e:
             outcome = self._fail(handler, cause, attempt, e)
@@ -171,8 +189,7 @@ class HandlerExecutor:
             raise HandlerTimeoutError(f"{handler} has timed out after {handler.timeout} seconds.") from e
 
 
-def _report_cancellation(handler: Handler, error: asyncio.CancelledError, logger: Logger) -> None:
-    call = get_abandoned_call(error)
+def _report_cancellation(handler: Handler, call: TracedCall | None, logger: Logger) -> None:
     if call is None:
         logger.warning("%s is cancelled. Will escalate.", handler)
         return

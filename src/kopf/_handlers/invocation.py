@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kopf._client.fencing import FencedError
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler
 from kopf._handlers.thread_pools import ThreadPools
 
@@ -36,6 +37,8 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: Thread
         return result
     try:
         return await result
+    except FencedError:
+        raise
     except asyncio.CancelledError as e:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

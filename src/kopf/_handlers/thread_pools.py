@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from kopf._client.fencing import Fence
 from kopf._handlers.thread_jobs import LoopThreads, ThreadJob, settle
 from kopf._handlers.thread_usage import ThreadCall, ThreadUsage, TracedCall
 from kopf._settings.settings import ExecutionSettings
@@ -40,7 +41,11 @@ def get_abandoned_call(error: asyncio.CancelledError) -> TracedCall | None:
 
 
 class ThreadPools:
-    """The threads of one operator. They are started when they are needed, and end when they are released."""
+    """
+    The threads of one operator. They are started when they are needed, and end when they are released.
+
+    Large because it has three pools, and what all of them have in common.
+    """
 
     def __init__(self, settings: ExecutionSettings) -> None:
         self._settings = settings
@@ -51,6 +56,8 @@ class ThreadPools:
         self._brief_calls: BriefCalls | None = None
         self._is_warned = False
         self._loop_threads: dict[HandlerThreads, LoopThreads] = {}
+        self.fence: Fence | None = None
+        """It is looked at when a thread is free: that can take long."""
         self.usage = ThreadUsage()
         """Who occupies the threads right now."""
 
@@ -62,6 +69,8 @@ class ThreadPools:
     async def call(self, name: str, fn: Callable[[], Any], *, is_long: bool) -> Any:
         """Call the function in a thread. It is ``is_long`` if it does not end soon, and must not hold the others."""
         executor = self._choose(self._long if is_long else None)
+        if self.fence is not None:
+            fn = functools.partial(_call_if_open, self.fence, fn)
         # The context is copied, so that the thread knows what is being handled; see the context variables.
         job = functools.partial(contextvars.copy_context().run, fn)
         call = ThreadCall(name, job, executor, self.usage, is_long=is_long)
@@ -115,6 +124,11 @@ class ThreadPools:
                 self._settings.executor = HandlerThreads(self._settings.max_workers)
         self._long.shutdown(wait=False, cancel_futures=True)
         self._brief.shutdown(wait=False, cancel_futures=True)
+
+
+def _call_if_open(fence: Fence, fn: Callable[[], Any]) -> Any:
+    fence.check()
+    return fn()
 
 
 class BriefCalls:

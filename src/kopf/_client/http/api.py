@@ -35,6 +35,7 @@ from kopf._client.errors import (
     APIUnauthorizedError,
     make_error,
 )
+from kopf._client.fencing import Fence
 from kopf._client.http import retries
 from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
@@ -46,6 +47,7 @@ from kopf._settings.settings import Delays, OperatorSettings, iter_delays
 from kopf._values import codec
 from kopf._values.foreign_values import MAX_WARNED
 from kopf._values.patches import MERGE_PATCH
+from kopf._values.records import replace
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +103,10 @@ class APIClient:
     Responses are the bytes of the body, not parsed.
 
     Raises :class:`APIError` (see the subclasses) if the server has refused; :class:`APINetworkError` if there
-    is no response; :class:`LoginError` if there are no valid credentials.
+    is no response; :class:`LoginError` if there are no valid credentials; :class:`FencedError` if it is a change that
+    must not be made anymore.
+
+    Large because it is the only door: all that watches over requests is at it.
     """
 
     def __init__(self, vault: Vault, settings: OperatorSettings, observer: ClientObserver | None = None) -> None:
@@ -111,6 +116,8 @@ class APIClient:
         """The client for what is not asked by the operator itself, but by those who look at it: never recorded."""
         self.warnings = Once(limit=MAX_WARNED)
         """What was said already of changes that are made again and again."""
+        self.fence: Fence | None = None
+        """What is behind it, changes nothing. There is none if nobody shares the work."""
         self._vault = vault
         self._settings = settings
         self._reachability = Reachability()
@@ -260,6 +267,8 @@ class APIClient:
         and the query. Raises the errors of the class. Recordings are made and replayed around this and :meth:`stream`.
         """
         observer = self.observer
+        if self.fence is not None and method != "GET":
+            limits = replace(limits, check=self.fence.check)
         while True:
             connection = await self._vault.acquire()
             token = connection.token
@@ -270,6 +279,8 @@ class APIClient:
             sent_headers = observer.request_begun(method, target, server, headers)
             started = observer.clock()
             try:
+                if limits.check is not None:  # here, too: not all sessions do it
+                    limits.check()
                 async with connection.session.request(method, target, body, sent_headers, limits) as response:
                     status = response.status
                     self._reachability.note_response(server)

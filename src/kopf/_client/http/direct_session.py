@@ -211,6 +211,8 @@ class Exchange:
         if self._deadline is not None:
             self._session.deadlines.follow(self, self._deadline)
         try:
+            if self._limits.check is not None:
+                self._limits.check()
             await wire.ask(self._head, self._body)
         except BaseException:
             self._end()

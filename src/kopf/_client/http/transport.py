@@ -7,7 +7,7 @@ There are two kinds of sessions: those of our own (``direct_session.py``), and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -23,6 +23,8 @@ class Limits(FrozenRecord, frozen=True):
     """For a new connection to be open, the TLS handshake included."""
     inactivity: float | None = None
     """For the server to be silent."""
+    check: Callable[[], None] | None = None
+    """It is asked right before anything is sent, and raises an error if it must not be: the connecting takes time."""
 
 
 class TransportError(OSError):
