@@ -28,7 +28,8 @@ from __future__ import annotations
 from kopf_cluster.admission.reviewing import AdmissionCall
 from kopf_cluster.audit import AuditRecord
 from kopf_cluster.cluster import LocalCluster
-from kopf_cluster.faults.faults import FaultRule, Faults
+from kopf_cluster.faults.fault_rules import FaultRule
+from kopf_cluster.faults.faults import Faults
 from kopf_cluster.server import Observation
 from kopf_cluster.statuses import APIStatus
 from kopf_cluster.store.archive import ArchiveError

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf_cluster.faults.faults import FaultRule
+from kopf_cluster.faults.fault_rules import FaultRule
 from tests.behaviour.objects import Objects, Refused, get_progress
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 

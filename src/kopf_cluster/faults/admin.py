@@ -9,7 +9,8 @@ The administration of a server from other processes, at ``/_kopf/``: faults and 
 ``GET /_kopf/faults``       the current faults
 ``PUT /_kopf/faults``       set any of: ``rules``, ``seed``, ``watch_lifetime``, ``watch_lag`` (the shortest and
                             the longest one, in seconds), ``silent``, ``paused``; for some clients only:
-                            ``watch_lifetime_of``, ``watch_lag_of`` (``user``, ``agent``)
+                            ``watch_lifetime_of``, ``watch_lag_of`` (``user``, ``agent``), and lists of these:
+                            ``frozen``, ``partitioned``
 ``DELETE /_kopf/faults``    end all faults
 ``POST /_kopf/watches/cut`` break all current watches; with ``?clean=1`` end them properly
 ``POST /_kopf/compact``     forget the history
@@ -31,7 +32,8 @@ import msgspec
 from kopf_cluster import codec, statuses
 from kopf_cluster.audit import Audit
 from kopf_cluster.faults.clients import EVERYBODY, Clients
-from kopf_cluster.faults.faults import FaultRule, Faults, WatchDrops
+from kopf_cluster.faults.fault_rules import FaultRule
+from kopf_cluster.faults.faults import Faults, WatchDrops
 from kopf_cluster.faults.lagging import WatchLag
 from kopf_cluster.requests import Answer, Request
 
@@ -54,6 +56,8 @@ class FaultSettings(msgspec.Struct, forbid_unknown_fields=True):
     watch_lag_of: Clients | msgspec.UnsetType = msgspec.UNSET
     silent: bool | msgspec.UnsetType = msgspec.UNSET
     paused: bool | msgspec.UnsetType = msgspec.UNSET
+    frozen: tuple[Clients, ...] | msgspec.UnsetType = msgspec.UNSET
+    partitioned: tuple[Clients, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Admin:
@@ -128,6 +132,8 @@ class Admin:
             watch_lag_of=_mention(lag),
             silent=faults.silent,
             paused=faults.paused,
+            frozen=faults.frozen or msgspec.UNSET,
+            partitioned=faults.partitioned or msgspec.UNSET,
         )
 
     def _move_clock(self, seconds: str) -> None:
@@ -153,6 +159,12 @@ class Admin:
                 self._faults.silence_watches(settings.silent)
             if not isinstance(settings.paused, msgspec.UnsetType):
                 self._faults.pause() if settings.paused else self._faults.resume()
+            if settings.frozen is not msgspec.UNSET or settings.partitioned is not msgspec.UNSET:
+                faults = self._faults
+                faults.isolate(
+                    faults.frozen if isinstance(settings.frozen, msgspec.UnsetType) else settings.frozen,
+                    faults.partitioned if isinstance(settings.partitioned, msgspec.UnsetType) else settings.partitioned,
+                )
         except (msgspec.MsgspecError, ValueError) as error:
             raise statuses.bad_request(f"wrong fault settings: {error}") from None
 

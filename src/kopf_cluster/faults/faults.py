@@ -10,130 +10,22 @@ from __future__ import annotations
 
 import collections
 import random
-import re
 import threading
-from collections.abc import Callable
-from typing import Final, Literal
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import msgspec
 
-from kopf_cluster import statuses
 from kopf_cluster.ages import Clock
-from kopf_cluster.faults.clients import EVERYBODY, Clients, check_pattern, is_guarded, is_of
+from kopf_cluster.faults.clients import EVERYBODY, Clients
+from kopf_cluster.faults.fault_rules import Action, FaultRule
 from kopf_cluster.faults.lagging import Reteller, WatchLag
 from kopf_cluster.requests import Call, Request
 
-Action = Literal["answer", "disconnect", "lose-answer", "delay"]
-
-VERBS: Final = frozenset(
-    {
-        "get",
-        "list",
-        "watch",
-        "create",
-        "update",
-        "patch",
-        "delete",
-        "deletecollection",
-        "head",
-        "options",
-    }
-)
-
 _MAX_CLOCK_OFFSET: Final = 100 * 365 * 24 * 3600.0
-
-
-class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do with which requests.
-
-    ``answer`` refuses the request with the status; ``disconnect`` breaks the connection before the request is done,
-    ``lose-answer`` after it is done; ``delay`` only slows it down. A latency (in seconds) goes with any action.
-    """
-
-    action: Action = "answer"
-    status: int = 500
-    rate: float = 1.0
-    """The share of the matching requests, from 0 to 1."""
-    times: int | None = None
-    """How many times at most; unlimited by default."""
-    latency: float = 0.0
-    retry_after: int | None = None
-    message: str = ""
-    verb: str | None = None
-    """The verb of the API: get, list, watch, create, update, patch, delete, deletecollection."""
-    resource: str | None = None
-    """The plural name, with the subresource if there is one: ``pods``, ``pods/status``; or with the group, too:
-    ``deployments.apps``, ``deployments.apps/status``.
-    """
-    method: str | None = None
-    path: str | None = None
-    """A regular expression to be found in the path."""
-    guarded: bool | None = None
-    """Whether the write names the version of the object that it is for: those writes expect conflicts."""
-    user: str | None = None
-    """The name of the user: ``kubernetes-admin``, ``system:serviceaccount:default:operator``."""
-    agent: str | None = None
-    """A regular expression to be found in what the client calls itself: in the header ``User-Agent``."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rate <= 1:
-            raise ValueError(f"the rate must be from 0 to 1, not {self.rate}")
-        if not 400 <= self.status <= 599:
-            raise ValueError(f"the status must be from 400 to 599, not {self.status}")
-        if self.latency < 0 or (self.times is not None and self.times < 0):
-            raise ValueError("neither the latency nor the number of times can be negative")
-        if self.verb is not None and self.verb not in VERBS:
-            raise ValueError(f"there is no verb {self.verb!r}; it is one of {', '.join(sorted(VERBS))}")
-        check_pattern(self.path)
-        check_pattern(self.agent)
-
-    def matches(self, call: Call, request: Request, path: str) -> bool:
-        return (
-            (self.verb is None or self.verb == call.verb)
-            and (self.resource is None or self.resource in (call.resource, _full_resource(call)))
-            and (self.method is None or self.method.upper() == request.method)
-            and (self.path is None or re.search(self.path, path) is not None)
-            and is_of(request, self.user, self.agent)
-            and (self.guarded is None or self.guarded == is_guarded(request))
-        )
-
-    def make_status(self) -> statuses.APIStatus:
-        """Make the refusal as the real server makes it for this code."""
-        reason, message = _REASONS.get(self.status, ("", "the server has refused the request on demand"))
-        retry_after = 1 if self.retry_after is None and self.status == 429 else self.retry_after
-        headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-        details = {} if retry_after is None else {"retryAfterSeconds": retry_after}
-        return APIFault(self.status, reason, self.message or message, details=details, headers=headers)
-
 
 Adviser = Callable[[Call, Request], FaultRule | None]
 """A function that looks at a request, and tells what to do with it if it is not to be answered as usual."""
-
-
-def _full_resource(call: Call) -> str:
-    """Give the resource with its group, as it is named in refusals: ``deployments.apps/status``."""
-    full = f"{call.plural}.{call.group}" if call.group else call.plural
-    return f"{full}/{call.subresource}" if call.subresource else full
-
-
-class APIFault(statuses.APIStatus):
-    """A refusal on demand."""
-
-
-_REASONS: Final[dict[int, tuple[str, str]]] = {
-    400: ("BadRequest", "the server rejected our request for an unknown reason"),
-    401: ("Unauthorized", "Unauthorized"),
-    403: ("Forbidden", "forbidden: this request is refused on demand"),
-    404: ("NotFound", statuses.SERVER_COULD_NOT_FIND),
-    409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
-    410: ("Expired", "The resourceVersion for the provided watch is too old."),
-    413: ("RequestEntityTooLarge", "Request entity too large: limit is 3145728"),
-    422: ("Invalid", "the server rejected our request due to an error in our request"),
-    429: ("TooManyRequests", "Too many requests, please try again later."),
-    500: ("InternalError", "Internal error occurred: this request fails on demand"),
-    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
-    504: ("Timeout", "the server was unable to return a response in the time allotted"),
-}
 
 
 class WatchDrops(msgspec.Struct, frozen=True):
@@ -180,6 +72,10 @@ class Faults:
         """Whether watches tell of everything twice."""
         self.paused = False
         """Whether requests are accepted but not answered until resumed."""
+        self.frozen: tuple[Clients, ...] = ()
+        """Whose requests are not answered, and whose watches are told nothing."""
+        self.partitioned: tuple[Clients, ...] = ()
+        """Whose connections are broken."""
         self.watch_lag: WatchLag | None = None
         """How late watches tell of changes; at once by default."""
         self.clock = Clock()
@@ -247,7 +143,7 @@ class Faults:
         self.replace([])
         self.watch_drops, self.watch_lag = None, None
         self.silent = self.paused = self.duplicating = False
-        self._control.changed()
+        self.isolate((), ())
 
     def reseed(self, seed: int) -> None:
         """Begin the sequence of random decisions anew."""
@@ -328,6 +224,45 @@ class Faults:
     def resume(self) -> None:
         self.paused = False
         self._control.changed()
+
+    def freeze(self, *, user: str | None = None, agent: str | None = None) -> None:
+        """Take requests of some clients, but do not answer them, and tell their watches nothing, until they are healed.
+
+        Then what they have asked for is done, if they still wait for it, and they are told what they have missed.
+        """
+        self.isolate([*self.frozen, Clients(user, agent)], self.partitioned)
+
+    def partition(self, *, user: str | None = None, agent: str | None = None) -> None:
+        """Break connections of some clients, the current and the new ones, with nothing done, until they are healed."""
+        self.isolate(self.frozen, [*self.partitioned, Clients(user, agent)])
+
+    def heal(self, *, user: str | None = None, agent: str | None = None) -> None:
+        """End both for the clients that were named so, or for all if none are named."""
+        healed = Clients(user, agent)
+        frozen, partitioned = (
+            [clients for clients in isolated if healed not in (clients, EVERYBODY)]
+            for isolated in (self.frozen, self.partitioned)
+        )
+        self.isolate(frozen, partitioned)
+
+    def isolate(self, frozen: Iterable[Clients], partitioned: Iterable[Clients]) -> None:
+        """Set at once who is frozen and who is partitioned; all others are healed."""
+        self.frozen, self.partitioned = tuple(frozen), tuple(partitioned)
+        for clients in self.partitioned:
+            self._control.cut(False, clients)
+        self._control.changed()
+
+    def is_held(self, request: Request) -> bool:
+        """Whether the request has to wait until it is answered."""
+        return self.paused or any(clients.include(request) for clients in self.frozen)
+
+    def is_silent_for(self, request: Request) -> bool:
+        """Whether the stream tells nothing at the moment that is the answer to the request."""
+        return self.silent or any(clients.include(request) for clients in self.frozen)
+
+    def is_partitioned(self, request: Request) -> bool:
+        """Whether the connection is broken on which the request has come."""
+        return any(clients.include(request) for clients in self.partitioned)
 
     def compact(self) -> None:
         """Forget the history: whoever goes on from an older version gets the error 410."""

@@ -30,7 +30,8 @@ from kopf_cluster import encodings, statuses
 from kopf_cluster.audit import Audit
 from kopf_cluster.faults.admin import PREFIX, Admin, KubeconfigIssuer
 from kopf_cluster.faults.clients import Clients
-from kopf_cluster.faults.faults import FaultRule, Faults, ServerControl
+from kopf_cluster.faults.fault_rules import FaultRule
+from kopf_cluster.faults.faults import Faults, ServerControl
 from kopf_cluster.faults.lagging import Delay, retell
 from kopf_cluster.http.client_connections import (
     UNLIMITED,
@@ -191,8 +192,10 @@ class HTTPServer:
             rule = self._faults.decide(call, request, http.path) if self._faults.is_active else None
             if rule is not None:
                 await _disturb(rule, http)
-            while self._faults.paused:
+            while self._faults.is_held(request):
                 await self._changed.wait()
+            if self._faults.is_partitioned(request):
+                _disconnect(http)
             answer = self._application.answer(call, request)
             if isinstance(answer, Awaitable):
                 answer = await answer
@@ -280,7 +283,7 @@ class HTTPServer:
         """Send the stream, by way of whatever is wrong with watches."""
 
         async def write(piece: bytes) -> None:
-            while self._faults.silent:
+            while self._faults.is_silent_for(request):
                 await self._changed.wait()
             piece = piece * 2 if self._faults.duplicating else piece
             retellers = self._faults.retellers if stream.content_type == encodings.JSON else ()

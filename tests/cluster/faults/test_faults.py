@@ -272,6 +272,8 @@ async def test_faults_of_some_clients_are_set_from_outside(client: Client, clust
         {"rules": [{"agent": "("}]},
         {"rules": [{"path": "["}]},
         {"watch_lag": [0, 1], "watch_lag_of": {"agent": "("}},
+        {"frozen": [{"agent": "("}]},
+        {"partitioned": {"user": "jane"}},
     ],
 )
 async def test_wrong_administration_is_bad(client: Client, settings: dict[str, Any]) -> None:
