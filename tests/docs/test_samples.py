@@ -128,7 +128,7 @@ def test_all_mentioned_names_exist(page: pathlib.Path) -> None:
     importlib.import_module("kopf.testing")  # it is not there until somebody imports it
     for name in re.findall(r"`@?kopf\.((?:on\.|testing\.|lifecycles\.)?\w+)", page.read_text()):
         target: Any = inspect.getmodule(kopf)
-        if name in ("dev", "testing", "cli"):
+        if name in ("dev", "testing", "cli", "zalando"):
             continue
         for part in name.split("."):
             assert hasattr(target, part) or part == "testing", f"kopf.{name}"
