@@ -60,6 +60,7 @@ UNNEEDED = [
     "kopf._coordination.membership",
     "kopf._coordination.peers",
     "kopf._coordination.replica_identity",
+    "kopf._operator.replica_status",
     "kopf._values.replica_state",
     "kopf._health.health",
     "kopf._client.auth.exec_plugins",

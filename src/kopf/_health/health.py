@@ -33,6 +33,8 @@ from kopf._values.records import FrozenRecord
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from kopf._values.replica_state import ReplicaState
+
 _POLLING_INTERVAL = 0.2
 """How often to check if the event loop is blocked while it is expected to call the probe handlers, in seconds."""
 
@@ -124,12 +126,15 @@ class Health:
         watchdog: Watchdog,
         prober: Prober | None,
         settings: OperatorSettings,
+        *,
+        get_replica: Callable[[], ReplicaState | None] = lambda: None,
     ) -> None:
         self._liveness = liveness
         self._get_pause_reasons = get_pause_reasons
         self._watchdog = watchdog
         self._prober = prober
         self._settings = settings
+        self._get_replica = get_replica
         self._loop = asyncio.get_running_loop()
 
     async def report(self) -> HealthReport:
@@ -149,6 +154,7 @@ class Health:
         own = {
             **({"paused": "; ".join(reasons)} if (reasons := self._get_pause_reasons()) else {}),
             **({"peers": peers} if (peers := self._liveness.describe_seniors()) else {}),
+            **({"replica": replica.as_json()} if (replica := self._get_replica()) is not None else {}),
             **({"problems": problems} if problems else {}),
         }
         content = {**values, _OWN_KEY: own} if own else values
@@ -161,6 +167,24 @@ class Health:
         while not waiter.done() and self._watchdog.blockage is None:
             await asyncio.wait([waiter], timeout=_POLLING_INTERVAL)
         return waiter.done()
+
+
+def make_readiness(get_replica: Callable[[], ReplicaState | None]) -> Answer:
+    """
+    Make what answers if the replica is ready, with 200 or 503: it knows of the others, and renews its Lease.
+
+    It is not the health: a replica that cannot reach the cluster is not helped by a restart.
+    """
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web  # it is loaded by now
+
+        replica = get_replica()
+        is_ready = replica is not None and not replica.is_fenced
+        content = {_OWN_KEY: {"replica": {"role": "joining"} if replica is None else replica.as_json()}}
+        return web.json_response(content, status=200 if is_ready else 503, headers={"Cache-Control": "no-store"})
+
+    return answer
 
 
 class HealthServer(ThreadedServer):

@@ -22,7 +22,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._health.liveness import Liveness
 from kopf._health.watchdog import Watchdog
 from kopf._operator.namespace_patterns import NamespacePattern, matches_any
-from kopf._serving.endpoints import Endpoint, parse_endpoint
+from kopf._serving.endpoints import READINESS_PATH, Endpoint, parse_endpoint
 from kopf._settings.settings import OperatorSettings
 from kopf._values.ids import HandlerId
 from kopf._values.operator_error import OperatorError
@@ -132,13 +132,26 @@ def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
 async def _serve_health(
     sources: InsightSources, endpoint: Endpoint, stack: contextlib.AsyncExitStack, neighbours: Mapping[str, Answer]
 ) -> None:
-    from kopf._health.health import Health, HealthServer, Prober
+    from kopf._health.health import Health, HealthServer, Prober, make_readiness
 
     prober = None
     if sources.probe is not None:
         prober = Prober(sources.probe, sources.settings.health)
         stack.push_async_callback(prober.close)
-    health = Health(sources.liveness, lambda: sources.pause.reasons, sources.watchdog, prober, sources.settings)
+    status = None
+    if sources.settings.coordination.mode is not None:
+        from kopf._operator.replica_status import ReplicaStatus
+
+        sources.observers.add(status := ReplicaStatus())
+        neighbours = {READINESS_PATH: make_readiness(status.get), **neighbours}
+    health = Health(
+        sources.liveness,
+        lambda: sources.pause.reasons,
+        sources.watchdog,
+        prober,
+        sources.settings,
+        get_replica=(lambda: None) if status is None else status.get,
+    )
     await stack.enter_async_context(HealthServer(endpoint, health.report, neighbours))
 
 

@@ -8,8 +8,10 @@ nothing; whatever goes wrong with that, the name is left out. Source: Kubernetes
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIError, APINetworkError
@@ -22,11 +24,16 @@ from kopf._operator.namespaces import Namespaces
 from kopf._values import codec
 from kopf._values.resources import Resource
 
+if TYPE_CHECKING:
+    from kopf._operator.replica_status import ReplicaStatus
+
 logger = logging.getLogger(__name__)
 
 _MAX_NAMES = 5
 _REVIEW_URL = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+_JOINING_TIMEOUT = 5.0
+"""How long to wait until it is known which of several replicas this one is, in seconds."""
 _REVIEW_TIMEOUT = 2.0
 """How long it may take to find out the name of the user, in seconds."""
 
@@ -39,12 +46,20 @@ def is_heard() -> bool:
 class ReadinessSummary:
     """Says it when the resources are known, everything is indexed, and it is clear if the operator works alone."""
 
-    def __init__(self, runtime: Runtime, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        registry: OperatorRegistry,
+        namespaces: Namespaces,
+        peering: Peering,
+        replica: ReplicaStatus | None,
+    ) -> None:
         self._runtime = runtime
         self._registry = registry
         self._namespaces = namespaces
         self._peering = peering
         self._resources: asyncio.Future[Collection[Resource]] = asyncio.get_running_loop().create_future()
+        self._replica = replica
 
     def accept_resources(self, discovery: Discovery, resources: Collection[Resource]) -> None:
         """Take what is watched now."""
@@ -63,8 +78,17 @@ class ReadinessSummary:
         count = len(self._registry.resources) + len(self._registry.webhooks) + len(self._registry.conversions)
         parts = [f"{count} handler{'s' * (count != 1)}", _describe_place(resources, self._namespaces.names)]
         parts += [] if user is None else [f"as {user}"]
-        logger.info("ready: %s", ", ".join([*parts, self._peering.describe()]))
+        logger.info("ready: %s", ", ".join([*parts, await self._describe_coordination()]))
         await asyncio.Event().wait()
+
+    async def _describe_coordination(self) -> str:
+        if self._replica is None:
+            return self._peering.describe()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._replica.is_known.wait(), _JOINING_TIMEOUT)
+        state, settings = self._replica.get(), self._runtime.settings
+        text = f"joining the replicas of {settings.coordination.name!r}" if state is None else state.describe()
+        return text if settings.peering.standalone else f"{text}, {self._peering.describe()}"
 
 
 def _describe_place(resources: Collection[Resource], scopes: Collection[str | None]) -> str:

@@ -202,7 +202,12 @@ class Operator:
     def _start_summary(
         self, runtime: Runtime, observer: ResourceObserver, namespaces: Namespaces, peering: Peering
     ) -> asyncio.Task[None]:
-        summary = ReadinessSummary(runtime, self._setup.registry, namespaces, peering)
+        replica = None
+        if runtime.settings.coordination.mode is not None:
+            from kopf._operator.replica_status import ReplicaStatus  # most operators are alone
+
+            self._setup.observers.add(replica := ReplicaStatus())
+        summary = ReadinessSummary(runtime, self._setup.registry, namespaces, peering, replica)
         observer.subscribe(summary.accept_resources)
         return asyncio.create_task(summary.run(), name="summary of the readiness")
 

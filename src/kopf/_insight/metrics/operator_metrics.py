@@ -21,6 +21,7 @@ from kopf._insight.metrics.reconciling import ReconcilingMetrics
 from kopf._insight.metrics.requesting import RequestMetrics, StreamingMetrics
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference
+from kopf._values.replica_state import ReplicaState
 from kopf._values.reviews import Response
 
 _WEBHOOK = ("webhook",)
@@ -97,9 +98,22 @@ class OperatorMetrics(Observer):
         self._get_lag = get_lag
         self._is_paused = False
         self._controllers: list[ControllerView] = []
+        self._replica: ReplicaState | None = None
+        self._moves = Counter("kopf_replica_slots_moved", "Slots that this replica got or left.", ("direction",))
+        self._fences = Counter(
+            "kopf_replica_fences", "How often all was stopped, as the Lease was not renewed in time."
+        )
 
     def pause_changed(self, pause: Pause) -> None:
         self._is_paused = pause.is_on
+
+    def share_changed(self, state: ReplicaState) -> None:
+        before, self._replica = self._replica, state
+        held = before.held if before is not None else frozenset()
+        for direction, slots in (("in", state.held - held), ("out", held - state.held)):
+            self._moves.get(direction).value += len(slots)
+        if state.is_fenced and not (before is not None and before.is_fenced):
+            self._fences.add()
 
     def controller_started(self, controller: ControllerView) -> None:
         self._controllers.append(controller)
@@ -121,9 +135,23 @@ class OperatorMetrics(Observer):
     def _measure_indices(self) -> dict[Labels, float]:
         return {(id,): len(index) for item in [*self._controllers] for id, index in item.indices.items()}
 
+    def _get_leadership(self) -> dict[Labels, float]:
+        replica = self._replica
+        if replica is None:
+            return {(self._peering.name,): 0 if self._is_paused else 1}
+        return {(replica.name,): int(replica.is_leading and not replica.is_fenced)}
+
+    def _get_replica_families(self, replica: ReplicaState) -> Sequence[Family]:
+        slots = {"held": replica.held, "wanted": replica.wanted, "draining": replica.draining}
+        help = "Slots that this replica holds, is to hold, has to hand over."
+        counts: dict[Labels, float] = {(key,): len(value) for key, value in slots.items()}
+        return Gauge("kopf_replica_slots", help, ("state",), lambda: counts), self._moves, self._fences
+
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
+        replicated = () if self._replica is None else self._get_replica_families(self._replica)
         return (
+            *replicated,
             Gauge(
                 "kopf_daemons_running",
                 "Daemons that run right now.",
@@ -139,9 +167,9 @@ class OperatorMetrics(Observer):
             Gauge("kopf_index_size", "Keys in the index.", ("index",), self._measure_indices),
             Gauge(
                 "leader_election_master_status",
-                "Whether it works (1), or gives way to other operators (0).",
+                "Whether it works or leads the replicas (1), or not (0).",
                 ("name",),
-                lambda: {(self._peering.name,): 0 if self._is_paused else 1},
+                self._get_leadership,
                 kind="max",
             ),
             Gauge(
