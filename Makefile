@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile mutants logins docs data clean
+.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile mutants logins docs wheel sbom oldest data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -94,6 +94,26 @@ mutants: $(STAMP)  ## check that the tests of the pure rules notice when these a
 
 logins: $(STAMP)  ## log in by the client libraries of many versions, the lowest ones too; downloads them all
 	KOPF_LOGINS=$(abspath $(LOGINS)) $(BIN)/python -m pytest tests/behaviour/test_logins.py $(ARGS)
+
+wheel: $(STAMP)  ## build the distributions into dist, the same for each build of a commit, and try the wheel
+	@[ -x $(BIN)/pyproject-build ] || $(BIN)/pip install --quiet --disable-pip-version-check 'build>=1.2'
+	@rm -rf dist build/wheel
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pyproject-build --outdir dist
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[dev]" pytest pytest-asyncio
+	cd build/wheel && venv/bin/kopf init trial >/dev/null && cd trial && ../venv/bin/python -m pytest -q -p no:cacheprovider
+
+sbom: wheel  ## list what is in the environment of the wheel, in build/sbom.json (CycloneDX)
+	@[ -x $(BIN)/cyclonedx-py ] || $(BIN)/pip install --quiet --disable-pip-version-check 'cyclonedx-bom>=7'
+	$(BIN)/cyclonedx-py environment build/wheel/venv --output-file build/sbom.json
+
+oldest: $(STAMP)  ## run the tests of the client and of the behaviour with the oldest dependencies that are permitted
+	@[ -x $(BIN)/uv ] || $(BIN)/pip install --quiet --disable-pip-version-check 'uv>=0.5'
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/oldest
+	$(BIN)/uv pip install --quiet --python build/oldest --resolution lowest-direct --editable '.[dev,socks,uvloop,metrics]'
+	$(BIN)/uv pip freeze --quiet --exclude-editable --python build/oldest > build/oldest.txt
+	$(BIN)/uv pip install --quiet --python build/oldest --editable '.[test,uvloop,metrics,tracing]' --constraint build/oldest.txt
+	build/oldest/bin/python -m pytest -n $(WORKERS) tests/client tests/behaviour $(ARGS)
 
 data: $(STAMP)  ## make the data of the built-in kinds anew; downloads the packages they come from
 	$(BIN)/python tools/generate_builtin_kinds.py

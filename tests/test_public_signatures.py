@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import enum
 import inspect
+import pathlib
 import typing
 from typing import Any
 
@@ -15,6 +16,7 @@ import kopf.cli
 import kopf.on
 import kopf.testing
 from kopf._operator.embedding import OperatorOptions
+from tests.public_api import describe_surface
 
 # As the API reference has them. What is not there can be added, but only as optional.
 _NAME = "group_or_groupversion_or_name=None, version_or_name=None, name=None, /"
@@ -403,3 +405,9 @@ def test_default_hosts_of_webhook_servers(cls: type[kopf.WebhookServer], host: s
 
 def test_the_default_lifecycle() -> None:
     assert kopf.get_default_lifecycle() is kopf.lifecycles.asap
+
+
+def test_the_surface_is_as_it_was_reviewed() -> None:
+    """If the change is meant: ``python -m tests.public_api > tests/public_api.txt``, and an entry in the changelog."""
+    reviewed = pathlib.Path(__file__).with_name("public_api.txt").read_text()
+    assert describe_surface().splitlines() == reviewed.splitlines()
