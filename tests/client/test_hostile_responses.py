@@ -308,7 +308,7 @@ async def test_tls_cut_without_a_goodbye(is_proper: bool) -> None:
         if is_proper:
             assert await fetch(session) == b"{}"
         else:
-            with pytest.raises(DisconnectedError, match="The response is not complete|Server disconnected"):  # old uvloop
+            with pytest.raises(DisconnectedError, match="The response is not complete|Server disconnected"):
                 await fetch(session)
 
 
