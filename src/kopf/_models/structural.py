@@ -11,6 +11,7 @@ import collections.abc
 import datetime
 import decimal
 import enum
+import re
 import types
 import typing
 import uuid
@@ -109,6 +110,8 @@ class _Maker:
                 {"enum": [*schema["enum"], None]} if "enum" in schema else {}
             )  # API servers look there for nulls, too
             return {**schema, **allowed, "nullable": True}
+        if plain is bytes and is_of_pydantic(self._within[-1]) and not any(map(_is_encoding, metadata)):
+            raise self._fail("pydantic takes the text for the bytes, but it is in base64; use pydantic.Base64Bytes.")
         schema = self._make(plain, rest)
         schema |= self._constrain(plain, metadata, schema)
         for marker in metadata:
@@ -193,6 +196,8 @@ class _Maker:
                 decode(field.hint, field.default, name="its default", kind=repr(field.default))
             except ModelMismatchError as e:
                 raise self._fail(f"the default value is wrong by its own type: {e}") from None
+            if problem := _find_problem_of_default(field.default, schema):
+                raise self._fail(problem)
         if field.attribute in descriptions and not _is_described(field.hint):
             schema = {**schema, "description": descriptions[field.attribute]}
         return schema if field.default is MISSING else {**schema, "default": field.default}
@@ -242,6 +247,19 @@ def _find_problem(marker: Schema, schema: JSON) -> str | None:
         if key not in items.get("required", ()) and "default" not in item:
             return f"the field {key!r} is one of list_map_keys=, so it must be required or have a default."
     return None
+
+
+def _find_problem_of_default(default: Any, schema: JSON) -> str | None:
+    """Tell what of the value the cluster does not accept, though it is of the type."""
+    if schema.get("format") == "byte" and default == "":
+        return "the default value is empty, which API servers refuse for bytes; use bytes | None = None."
+    if schema.get("format") == "date-time" and not re.search(r"(Z|[+-]\d\d:\d\d)$", str(default)):
+        return f"the default value {default!r} has no time zone; give it tzinfo=datetime.UTC, or another one."
+    return None
+
+
+def _is_encoding(item: Any) -> bool:
+    return type(item).__name__ == "EncodedBytes"
 
 
 def _suggest(plain: Any, members: list[Any]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kopf_cluster import codec, statuses
 from kopf_cluster.cel.values import ABSENT, counterparts
 from kopf_cluster.codec import same
+from kopf_cluster.kinds.string_formats import find_check
 from kopf_cluster.kinds.structures import KNOWN_METADATA
 from kopf_cluster.patterns import compile_pattern
 from kopf_cluster.statuses import FieldError, invalid_value, quoted
@@ -28,6 +29,7 @@ _JSON_TYPES: Final[dict[type, str]] = {
     float: "number",
     type(None): "null",
 }
+_GO_FORMATS: Final[dict[type, str]] = {int: "int64", float: "float64"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +94,7 @@ def parse(raw: Mapping[str, Any]) -> Schema:
         additional_anything=raw.get("additionalProperties") is True,
         items=items,
         defaults={name: sub.raw["default"] for name, sub in properties.items() if "default" in sub.raw},
-        limits=embedded or any(limit in raw for limit in _LIMITS),
+        limits=embedded or any(limit in raw for limit in _LIMITS) or ("format" in raw and find_check(raw) is not None),
         embeds=embedded or any(sub.embeds for sub in inside),
     )
 
@@ -206,11 +208,14 @@ def _validate_type(value: Any, schema: Schema, path: str) -> Iterator[FieldError
             return
         if schema.type == "integer" and isinstance(value, float) and value.is_integer():
             return
-        yield _wrong_type(path, actual, schema.type)
+        if value is None or schema.type in ("integer", "number") or find_check(schema.raw) is None:
+            yield _wrong_type(path, actual, schema.type)
+        elif not isinstance(value, (str, list)):  # the server does not mind lists if there is a format
+            yield _wrong_type(path, _GO_FORMATS.get(type(value), ""), schema.raw["format"])
 
 
 def _wrong_type(path: str, actual: str, expected: str) -> FieldError:
-    text = f'Invalid value: "{actual}": {path} in body must be of type {expected}: "{actual}"'
+    text = f"Invalid value: {quoted(actual)}: {path} in body must be of type {expected}: {quoted(actual)}"
     return FieldError(path, "FieldValueTypeInvalid", text)
 
 
@@ -219,6 +224,8 @@ def _validate_limits(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[
     yield from _validate_combinations(value, raw, path)
     if isinstance(value, str):
         yield from _validate_string(value, raw, path)
+        if "format" in raw and (check := find_check(raw)) is not None and not check(value):
+            yield _wrong_type(path, value, raw["format"])
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _validate_number(value, raw, path)
     if "enum" in raw and not any(value == allowed and type(value) is type(allowed) for allowed in raw["enum"]):
