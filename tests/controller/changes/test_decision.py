@@ -101,14 +101,15 @@ def make(
 
 
 class Company:
-    """Daemons & timers of the object that run or have exited for good."""
+    """Daemons & timers of the object that run, be they optional or not, or have exited for good."""
 
-    def __init__(self, *, running: bool = False, over: bool = False) -> None:
+    def __init__(self, *, running: bool = False, optional: bool = False, over: bool = False) -> None:
         self.running = running
+        self.optional = optional
         self.over = over
 
     def has_running(self, *, blocking: bool = False) -> bool:
-        return self.running
+        return self.running and not (blocking and self.optional)
 
     def is_over(self, handler: Any) -> bool:
         return self.over and isinstance(handler, DaemonHandler)
@@ -336,6 +337,14 @@ def test_objects_are_resumed_once_by_every_operator(called: list[Any], expected:
     assert noted == {"resume"}
 
 
+@pytest.mark.parametrize(
+    ("woken", "expected"), [(None, ["one"]), ({"two": True}, ["one"]), ({"two": False}, ["one", "two"])]
+)
+def test_woken_handlers_are_called_once_more(woken: Any, expected: list[str]) -> None:
+    obj = make(2, handled=1, records={"two": record("update", success=True)})
+    assert get_ids(plan_for(obj, UPDATES, woken=woken).call) == expected
+
+
 def test_creations_happen_once_however_the_object_changes() -> None:
     records = {"one": record("create", digest=get_digest("first", "create"), success=True)}
     plan, situation = look(make("second", records=records), CREATES)
@@ -433,6 +442,12 @@ def test_what_is_remembered_corrects_what_is_detected(spec: Any, memory: Any, re
     assert recognise(detection, fingerprint, is_released=released).reason is reason
 
 
+@pytest.mark.parametrize(("last", "expected"), [(b'{"spec":1}', {"spec": 1}), (None, {})])
+def test_what_was_handled_last_is_what_lost_states_are_compared_to(last: bytes | None, expected: Any) -> None:
+    detection = detect(make(2), snapshots, finalizer=FINALIZER, initial=False)
+    assert recognise(detection, 123, is_released=False, last=last).last == expected
+
+
 @pytest.mark.parametrize("obj", [make(2, handled=1), make(1, handled=1)])
 def test_what_is_not_lost_is_not_corrected(obj: KubeObject) -> None:
     detection = detect(obj, snapshots, finalizer=FINALIZER, initial=False)
@@ -515,18 +530,19 @@ def test_objects_are_released_when_the_deletion_is_handled(
 
 
 @pytest.mark.parametrize(
-    ("running", "change", "saving"),
+    ("company", "change", "saving"),
     [
-        (True, None, Saving.PROGRESS),
-        (False, REMOVE, Saving.END),
+        (Company(running=True), None, Saving.PROGRESS),
+        (Company(running=True, optional=True), None, Saving.PROGRESS),
+        (Company(), REMOVE, Saving.END),
     ],
 )
 @pytest.mark.parametrize("handlers", [DAEMON, DELETE])
 def test_objects_are_not_released_while_something_runs_for_them(
-    handlers: HandlersOfResource, running: bool, change: FinalizerChange | None, saving: Saving
+    handlers: HandlersOfResource, company: Company, change: FinalizerChange | None, saving: Saving
 ) -> None:
     obj = make(1, handled=1, deleted=True, finalizers=[FINALIZER])
-    plan = finish(obj, handlers, {"delete": SUCCESS}, background=Company(running=running))
+    plan = finish(obj, handlers, {"delete": SUCCESS}, background=company)
     assert (plan.finalizer, plan.saving) == (change, saving)
 
 
@@ -572,6 +588,13 @@ def test_the_finalizer_comes_with_other_changes_if_nothing_is_to_be_called() -> 
         pytest.param(OPTIONAL, [FINALIZER], {}, REMOVE, id="optional"),
         pytest.param(OPTIONAL, [], {}, None, id="optional-and-absent"),
         pytest.param(CREATE, [FINALIZER], {"background": Company(running=True)}, None, id="accompanied"),
+        pytest.param(
+            CREATE,
+            [FINALIZER],
+            {"background": Company(running=True, optional=True)},
+            REMOVE,
+            id="accompanied-by-optional-ones",
+        ),
         pytest.param(DAEMON, [FINALIZER], {"background": Company(running=True)}, None, id="with-a-daemon"),
         pytest.param(DAEMON, [FINALIZER], {"background": Company(over=True)}, REMOVE, id="with-a-daemon-that-is-over"),
         pytest.param(DAEMON, [], {"background": Company(over=True)}, None, id="with-a-daemon-that-is-over-and-absent"),
