@@ -28,6 +28,7 @@ import kopf
 from tests.certificates import shared_certificates as shared_certificates
 from tests.collecting import import_share
 from tests.fastforward import make_loop
+from tests.forging import Forge, run_forge
 
 # What has been told to stop needs a moment to stop: threads to leave their functions, sockets to be closed.
 GRACE_SECONDS = 20.0
@@ -146,6 +147,20 @@ def _no_hypothesis_elsewhere() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
         yield
+
+
+@pytest.fixture(scope="session")
+def forge() -> Iterator[Forge | None]:
+    """Runs the commands of ``kopf``, which do not import everything anew; nothing if they shall do that."""
+    with run_forge("tests.cli.forked") as forge:
+        yield forge
+
+
+@pytest.fixture(scope="session")
+def pytests() -> Iterator[Forge]:
+    """Runs ``pytest`` as users do, with the test kit imported already."""
+    with run_forge("tests.testing.forked_pytest") as forge:
+        yield forge
 
 
 @pytest.fixture

@@ -19,7 +19,10 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Job: TypeAlias = dict[str, Any]
-"""The ``id``, the ``folder`` to be in, the file or terminal for the ``output``; the rest is for who lives there."""
+"""
+The ``id``, the ``folder`` to be in, the file or terminal for the ``output`` and for the ``errors`` (the same one, if it
+is not given); the rest is for who lives there.
+"""
 
 
 def serve(live: Callable[[Job], object]) -> None:
@@ -42,24 +45,29 @@ def serve(live: Callable[[Job], object]) -> None:
                 return
             *lines, pending = (pending + data).split(b"\n")
             for job in map(json.loads, lines):
-                output = os.open(job["output"], os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOCTTY)
+                outputs = [_open(job["output"]), _open(job.get("errors", job["output"]))]
                 if not (pid := os.fork()):
-                    _begin(job, output)
+                    _begin(job, outputs)
                     _live_to_the_end(live, job)
                     return
-                os.close(output)
+                for output in outputs:
+                    os.close(output)
                 os.setpgid(pid, pid)  # before anybody sends signals to it
                 _tell(job=job["id"], pid=pid)
 
 
-def _begin(job: Job, output: int) -> None:
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOCTTY)
+
+
+def _begin(job: Job, outputs: list[int]) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setpgid(0, 0)  # before it starts any others; as if started from a terminal: Ctrl+C is for the whole group
     os.chdir(job["folder"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
+    for number, output in enumerate(outputs, 1):
+        os.dup2(output, number)
 
 
 def _live_to_the_end(live: Callable[[Job], object], job: Job) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kopf_cluster import LocalCluster
-from tests.cli.processes import ROOT, Forge, Process, run_forge
+from tests.cli.processes import ROOT, Process
+from tests.forging import Forge
 
 EXAMPLE = ROOT / "examples" / "01-minimal"
 
@@ -19,13 +20,6 @@ def cluster() -> Iterator[LocalCluster]:
     with LocalCluster() as cluster:
         cluster.apply(EXAMPLE / "crd.yaml")
         yield cluster
-
-
-@pytest.fixture(scope="session")
-def forge() -> Iterator[Forge | None]:
-    """What commands are forked from, so that they do not import everything anew; nothing if they shall do that."""
-    with run_forge() as forge:
-        yield forge
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

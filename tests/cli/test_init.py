@@ -12,7 +12,8 @@ import pytest
 
 from kopf.cli import main
 from kopf.testing import LocalCluster
-from tests.cli.processes import ROOT, Forge, Process
+from tests.cli.processes import ROOT, Process
+from tests.forging import Forge
 from tests.patience import PATIENCE
 
 LONGEST = "a" + "-very-long-name" * 3 + "-here"
@@ -76,16 +77,9 @@ def test_the_layout_does_not_depend_on_names(folder: pathlib.Path, name: str) ->
 
 
 @pytest.mark.parametrize("args", [[LONGEST, "--group=some.company.example.com"], ["x"]])
-def test_the_definitions_are_those_of_the_models(folder: pathlib.Path, args: list[str]) -> None:
+def test_the_definitions_are_those_of_the_models(folder: pathlib.Path, args: list[str], forge: Forge) -> None:
     init(*args)
-    done = subprocess.run(
-        [sys.executable, "-m", "kopf", "crd", "handlers.py", "--check", "crd.yaml"],
-        cwd=args[0],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = forge.run("crd", "handlers.py", "--check", "crd.yaml", cwd=folder / args[0])
     assert (done.returncode, done.stdout) == (0, "")
 
 

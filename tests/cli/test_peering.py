@@ -10,9 +10,8 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ import pytest
 from kopf_cluster import LocalCluster
 from tests.cli.conftest import EXAMPLE, Starter
 from tests.cli.processes import ROOT
-from tests.patience import PATIENCE
+from tests.forging import Forge
 
 HANDLERS = str(EXAMPLE / "handlers.py")
 ME = f"{getpass.getuser()}@{socket.gethostname()}"
@@ -50,30 +49,32 @@ def get_records(cluster: LocalCluster, *, namespace: str | None = None, name: st
         return json.load(response).get("status") or {}
 
 
-def invoke(cluster: LocalCluster, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kopf", *args],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig), **env},
-    )
+Invoke = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def invoke(cluster: LocalCluster, forge: Forge) -> Invoke:
+    """Run a command for the cluster, with these variables."""
+
+    def invoke(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return forge.run(*args, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig), **env})
+
+    return invoke
 
 
 # ------------------------------------------------------------------ freezing & resuming
 
 
-def test_operators_are_frozen_and_resumed(start: Starter, cluster: LocalCluster) -> None:
+def test_operators_are_frozen_and_resumed(start: Starter, cluster: LocalCluster, invoke: Invoke) -> None:
     with start("run", "--verbose", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("Keep-alive in 'default' cluster-wide: ok.")
-        result = invoke(cluster, "freeze", "-m", "we deploy", "-t", "3600")
+        result = invoke("freeze", "-m", "we deploy", "-t", "3600")
         assert result.returncode == 0, result.stderr
         assert result.stderr == ""  # nothing but the answer
         assert f"The operators of the peering 'default' cluster-wide are paused by {ME} until " in result.stdout
         process.wait_for("Pausing operations in favour of .*'we deploy'")
         cluster.apply(OBJ)
-        result = invoke(cluster, "resume")
+        result = invoke("resume")
         assert result.returncode == 0, result.stderr
         assert "The operators of the peering 'default' cluster-wide are not paused by " in result.stdout
         process.wait_for("Resuming operations after the pause.")
@@ -82,26 +83,26 @@ def test_operators_are_frozen_and_resumed(start: Starter, cluster: LocalCluster)
     assert get_records(cluster) == {}
 
 
-def test_freezing_with_all_options(cluster: LocalCluster) -> None:
+def test_freezing_with_all_options(cluster: LocalCluster, invoke: Invoke) -> None:
     manifest = {"apiVersion": "kopf.dev/v1", "kind": "KopfPeering", "metadata": {"name": "example"}}
     for name in ("ns1", "ns2", "other"):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         cluster.apply({**manifest, "metadata": {"name": "example", "namespace": name}})
     options = ["-n", "ns?", "--peering", "example", "--id", "me"]
-    result = invoke(cluster, "freeze", *options, "--priority", "7", "--lifetime", "30", "--message", "hi")
+    result = invoke("freeze", *options, "--priority", "7", "--lifetime", "30", "--message", "hi")
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) == 2
     for name in ("ns1", "ns2"):
         record = get_records(cluster, namespace=name, name="example")["me"]
         assert {**record, "lastseen": ""} == {"priority": 7, "lifetime": 30, "message": "hi", "lastseen": ""}
     assert get_records(cluster, namespace="other", name="example") == {}
-    result = invoke(cluster, "resume", *options)
+    result = invoke("resume", *options)
     assert result.returncode == 0, result.stderr
     assert get_records(cluster, namespace="ns1", name="example") == {}
     assert get_records(cluster, namespace="ns2", name="example") == {}
 
 
-def test_freezing_by_environment_variables(cluster: LocalCluster) -> None:
+def test_freezing_by_environment_variables(cluster: LocalCluster, invoke: Invoke) -> None:
     env = {
         "KOPF_FREEZE_ID": "me",
         "KOPF_FREEZE_NAMESPACE": "default",
@@ -110,7 +111,7 @@ def test_freezing_by_environment_variables(cluster: LocalCluster) -> None:
         "KOPF_FREEZE_LIFETIME": "9",
         "KOPF_FREEZE_MESSAGE": "hi",
     }
-    result = invoke(cluster, "freeze", **env)
+    result = invoke("freeze", **env)
     assert result.returncode == 0, result.stderr
     record = get_records(cluster, namespace="default")["me"]
     assert (record["priority"], record["lifetime"], record["message"]) == (8, 9, "hi")
@@ -130,16 +131,16 @@ def test_freezing_by_environment_variables(cluster: LocalCluster) -> None:
         (["freeze", "-n", ""], 1, "The pattern of namespaces is empty"),
     ],
 )
-def test_mistakes_are_explained(cluster: LocalCluster, args: list[str], code: int, message: str) -> None:
-    result = invoke(cluster, *args)
+def test_mistakes_are_explained(args: list[str], code: int, message: str, invoke: Invoke) -> None:
+    result = invoke(*args)
     assert result.returncode == code
     assert message in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_missing_kinds_are_explained(tmp_path: pathlib.Path) -> None:
+def test_missing_kinds_are_explained(tmp_path: pathlib.Path, invoke: Invoke) -> None:
     with LocalCluster() as cluster:
-        result = invoke(cluster, "freeze")
+        result = invoke("freeze", KUBECONFIG=str(cluster.kubeconfig))
     assert result.returncode == 1
     assert "The kind ClusterKopfPeering is not defined in the cluster" in result.stderr
 
@@ -175,8 +176,8 @@ def test_custom_peering_is_mandatory(start: Starter, cluster: LocalCluster) -> N
         process.wait_for("Keep-alive in 'example' in 'default': ok.")
 
 
-def test_standalone(start: Starter, cluster: LocalCluster) -> None:
-    assert invoke(cluster, "freeze", "-t", "3600").returncode == 0
+def test_standalone(start: Starter, cluster: LocalCluster, invoke: Invoke) -> None:
+    assert invoke("freeze", "-t", "3600").returncode == 0
     with start("run", "--standalone", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
         process.wait_for("authentication has finished")
         cluster.apply(OBJ)

@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import pytest
 from kopf_cluster import LocalCluster
 from tests.cli.api import request
 from tests.cli.conftest import Starter
+from tests.forging import Forge
 from tests.patience import PATIENCE
 
 PATH = "/apis/kopf.dev/v1/namespaces/default/kopfexamples"
@@ -67,20 +67,12 @@ def handlers(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-def plan(cluster: LocalCluster, tmp_path: pathlib.Path) -> Plan:
+def plan(cluster: LocalCluster, tmp_path: pathlib.Path, forge: Forge) -> Plan:
     """Run the command; make sure that nothing is written."""
 
     def plan(*args: str) -> Planning:
         before = list_everything(cluster)
-        result = subprocess.run(
-            [sys.executable, "-m", "kopf", "plan", *args],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-            cwd=tmp_path,
-            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-        )
+        result = forge.run("plan", *args, cwd=tmp_path, env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
         assert list_everything(cluster) == before
         assert result.returncode == 2 or "Traceback" not in result.stderr
         return result

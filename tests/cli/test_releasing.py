@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
-import sys
 import urllib.error
+from collections.abc import Callable
 
 import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cli.api import request
-from tests.patience import PATIENCE
+from tests.forging import Forge
 
 FINALIZER = "kopf.zalando.org/KopfFinalizerMarker"
 THEIRS = "example.com/theirs"
@@ -30,15 +31,12 @@ def get_finalizers(cluster: LocalCluster, name: str, namespace: str = "default")
     return list(obj["metadata"].get("finalizers", []))
 
 
-def invoke(cluster: LocalCluster, *args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kopf", "release", *args],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-    )
+Release = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def release(cluster: LocalCluster, forge: Forge) -> Release:
+    return functools.partial(forge.run, "release", env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)})
 
 
 @pytest.fixture
@@ -64,8 +62,8 @@ def cluster(cluster: LocalCluster) -> LocalCluster:
     return cluster
 
 
-def test_everything_in_the_cluster(cluster: LocalCluster) -> None:
-    result = invoke(cluster, "kopfexamples.kopf.dev", "--all-namespaces")
+def test_everything_in_the_cluster(cluster: LocalCluster, release: Release) -> None:
+    result = release("kopfexamples.kopf.dev", "--all-namespaces")
     assert result.returncode == 0, result.stderr
     assert sorted(result.stdout.splitlines()) == [
         "3 objects are released.",
@@ -80,41 +78,41 @@ def test_everything_in_the_cluster(cluster: LocalCluster) -> None:
     assert get_finalizers(cluster, "custom") == ["example.com/ours"]
 
 
-def test_only_what_is_asked_for(cluster: LocalCluster) -> None:
-    result = invoke(cluster, "kex", "--namespace", "default", "--deleted")
+def test_only_what_is_asked_for(cluster: LocalCluster, release: Release) -> None:
+    result = release("kex", "--namespace", "default", "--deleted")
     assert result.stdout.splitlines() == ["kopfexamples.kopf.dev default/dying", "1 objects are released."]
     assert get_finalizers(cluster, "alive") == [THEIRS, FINALIZER]
-    result = invoke(cluster, "kopfexamples", "--all-namespaces", "--finalizer", "example.com/ours")
+    result = release("kopfexamples", "--all-namespaces", "--finalizer", "example.com/ours")
     assert result.stdout.splitlines() == ["kopfexamples.kopf.dev default/custom", "1 objects are released."]
     assert get_finalizers(cluster, "custom") == []
 
 
-def test_dry_runs_change_nothing(cluster: LocalCluster) -> None:
-    result = invoke(cluster, "kopfexamples", "-A", "--dry-run")
+def test_dry_runs_change_nothing(cluster: LocalCluster, release: Release) -> None:
+    result = release("kopfexamples", "-A", "--dry-run")
     assert result.stdout.splitlines()[-1] == "3 objects would be released."
     assert get_finalizers(cluster, "alive") == [THEIRS, FINALIZER]
     assert get_finalizers(cluster, "dying") == [FINALIZER]
 
 
-def test_mistakes(cluster: LocalCluster) -> None:
-    result = invoke(cluster, "kopfexamples")
+def test_mistakes(cluster: LocalCluster, release: Release) -> None:
+    result = release("kopfexamples")
     assert "Either --all-namespaces or --namespace is needed." in result.stderr
-    result = invoke(cluster, "nothings", "-A")
+    result = release("nothings", "-A")
     assert "Cannot choose the resource 'nothings' in the cluster: there is none." in result.stderr
     assert result.returncode != 0
 
 
-def test_conflicts_are_got_over(cluster: LocalCluster) -> None:
+def test_conflicts_are_got_over(cluster: LocalCluster, release: Release) -> None:
     cluster.faults.inject(409, method="PATCH", times=3)
-    result = invoke(cluster, "kopfexamples", "-A")
+    result = release("kopfexamples", "-A")
     assert result.returncode == 0, result.stderr
     assert get_finalizers(cluster, "alive") == [THEIRS]
 
 
-def test_refused_credentials_are_told_at_once(cluster: LocalCluster) -> None:
+def test_refused_credentials_are_told_at_once(cluster: LocalCluster, release: Release) -> None:
     path = cluster.kubeconfig
     path.write_text(path.read_text().replace(cluster.token, "stale"))
-    result = invoke(cluster, "kopfexamples.kopf.dev", "--all-namespaces")
+    result = release("kopfexamples.kopf.dev", "--all-namespaces")
     assert result.returncode == 1
     assert "Ran out of valid credentials" in result.stderr
     assert "401 Unauthorized" in result.stderr

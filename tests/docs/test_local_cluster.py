@@ -13,6 +13,7 @@ import time
 import pytest
 
 from tests.docs.conftest import ROOT, get_blocks
+from tests.forging import Forge
 from tests.patience import PATIENCE
 
 PAGE = ROOT / "docs" / "local-cluster.md"
@@ -29,18 +30,11 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path
 
 
-def test_all_tests_of_the_page_succeed(folder: pathlib.Path) -> None:
+def test_all_tests_of_the_page_succeed(folder: pathlib.Path, pytests: Forge) -> None:
     samples = "\n".join(get_blocks(PAGE, "python"))
     (folder / "test_page.py").write_text(samples)
     (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    result = pytests.run("-q", "-p", "no:cacheprovider", "test_page.py", cwd=folder)
     assert result.returncode == 0, result.stdout + result.stderr
     count = len(re.findall(r"^(?:async )?def test_", samples, re.MULTILINE))
     assert f"{count} passed" in result.stdout

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import pathlib
 import re
-import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import yaml
 import kopf
 from kopf_cluster import LocalCluster
 from tests.docs.conftest import ROOT, get_blocks
-from tests.patience import PATIENCE
+from tests.forging import Forge
 
 DOCS = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
 
@@ -85,25 +84,24 @@ def test_tests_of_operators(name: str) -> None:
 
 
 @pytest.mark.timeout(300)  # it explores twice
-def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path) -> None:
+def test_the_tutorial_of_testing_comes_out_as_told(tmp_path: pathlib.Path, pytests: Forge) -> None:
     path = ROOT / "docs" / "testing.md"
     handlers, *tests, remedy = get_blocks(path, "python")
     (tmp_path / "crd.yaml").write_text(get_blocks(path, "yaml")[0])
     (tmp_path / "handlers.py").write_text(handlers)
     (tmp_path / "test_operator.py").write_text("\n\n".join(tests))
     told = [line.strip() for line in get_blocks(path, "text")[0].splitlines()]
-    done = run_pytest(tmp_path)
+    done = run_pytest(pytests, tmp_path)
     assert [line for line in told if line not in done.splitlines()] == []
     assert "1 failed, 6 passed" in done
 
     begin = remedy.splitlines()[0]
     (tmp_path / "handlers.py").write_text(handlers[: handlers.index(begin)] + remedy)
-    assert "7 passed" in run_pytest(tmp_path)
+    assert "7 passed" in run_pytest(pytests, tmp_path)
 
 
-def run_pytest(folder: pathlib.Path) -> str:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:asyncio", "."]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+def run_pytest(pytests: Forge, folder: pathlib.Path) -> str:
+    done = pytests.run("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:asyncio", ".", cwd=folder)
     return "\n".join(line.removeprefix("E ").strip() for line in done.stdout.splitlines())
 
 

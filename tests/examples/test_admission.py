@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,7 @@ import yaml
 from kopf.testing import LocalCluster
 from tests.cli.processes import Process
 from tests.examples.conftest import EXAMPLES, wait_until, write_kubeconfig
+from tests.forging import Forge
 from tests.patience import PATIENCE
 
 EXAMPLE = EXAMPLES / "admission"
@@ -77,19 +77,8 @@ def test_on_a_laptop(cluster: LocalCluster, kubectl: str, tmp_path: pathlib.Path
     assert output == 'kopfexample.kopf.dev "good" deleted\n'
 
 
-def test_permissions_are_those_that_are_found_out() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "kopf",
-        "rbac",
-        str(EXAMPLE / "handlers.py"),
-        "--crds",
-        str(EXAMPLE / "crd.yaml"),
-        "--into",
-        NAMESPACE,
-    ]
-    output = subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout
+def test_permissions_are_those_that_are_found_out(forge: Forge) -> None:
+    output = forge.run("rbac", EXAMPLE / "handlers.py", "--crds", EXAMPLE / "crd.yaml", "--into", NAMESPACE).stdout
     written = (EXAMPLE / "in-cluster" / "rbac.yaml").read_text()
     found, expected = (
         {

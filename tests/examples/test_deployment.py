@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pathlib
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ import yaml
 from kopf.testing import LocalCluster
 from tests.cli.processes import Process
 from tests.examples.conftest import EXAMPLES, wait_until, write_kubeconfig
+from tests.forging import Forge
 from tests.patience import PATIENCE
 
 EXAMPLE = EXAMPLES / "deployment"
@@ -82,10 +82,9 @@ def test_permissions_are_those_needed(cluster: LocalCluster, tmp_path: pathlib.P
     assert not needless
 
 
-def test_permissions_are_those_that_are_found_out() -> None:
-    command = [sys.executable, "-m", "kopf", "rbac", str(EXAMPLE / "handlers.py"), "--crds", str(EXAMPLE / "crd.yaml")]
-    output = subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout
-    [role] = yaml.safe_load_all(output)
+def test_permissions_are_those_that_are_found_out(forge: Forge) -> None:
+    found_out = forge.run("rbac", EXAMPLE / "handlers.py", "--crds", EXAMPLE / "crd.yaml")
+    [role] = yaml.safe_load_all(found_out.stdout)
     found = {(verb, name) for rule in role["rules"] for verb in rule["verbs"] for name in rule["resources"]}
     assert found == list_granted()
 

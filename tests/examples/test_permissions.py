@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from kopf.testing import SyncSimulation
 from tests.examples.conftest import EXAMPLES
-from tests.patience import PATIENCE
+from tests.forging import Forge
 
 # The objects of each, and what is made for them.
 MADE: dict[str, list[tuple[str, ...]]] = {
@@ -23,18 +20,10 @@ MADE: dict[str, list[tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("name", MADE)
-def test_they_are_enough(name: str) -> None:
+def test_they_are_enough(name: str, forge: Forge) -> None:
     folder = EXAMPLES / name
     options = ["--crds", "crd.yaml"] if (folder / "crd.yaml").exists() else []
-    command = ["manifests", "handlers.py", *options, "--name", "example", "--image", "example:1"]
-    made = subprocess.run(
-        [sys.executable, "-m", "kopf", *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
+    made = forge.run("manifests", "handlers.py", *options, "--name", "example", "--image", "example:1", cwd=folder)
     with SyncSimulation(
         folder / "handlers.py",
         crds=made.stdout,

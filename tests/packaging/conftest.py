@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 
 import pytest
 
-from tests.cli.processes import ROOT
-from tests.patience import PATIENCE
+from tests.forging import ROOT, Forge
 
 Kopf = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -54,11 +53,6 @@ def handlers(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-def kopf_command(tmp_path: pathlib.Path) -> Kopf:
+def kopf_command(tmp_path: pathlib.Path, forge: Forge) -> Kopf:
     """Run a command as a process, as it loads files."""
-
-    def run(*args: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "kopf", *map(str, args)]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
-
-    return run
+    return functools.partial(forge.run, cwd=tmp_path)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.forging import Forge
 
 HANDLERS = """
 import kopf
@@ -80,18 +78,12 @@ async def test_other_coroutines():
 ASYNCIO = ["-p", "pytest_asyncio.plugin", "-o", "asyncio_default_fixture_loop_scope=function"]
 
 
-def run(folder: pathlib.Path, *args: str, mark: str = "", expected: str) -> str:
+def run(pytests: Forge, folder: pathlib.Path, *args: str, mark: str = "", expected: str) -> str:
     (folder / "handlers.py").write_text(HANDLERS)
     (folder / "test_it.py").write_text(TESTS.replace("MARK", mark))
     (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\nmarkers =\n    anyio\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args],
-        cwd=folder,
-        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    args = ("-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args)
+    done = pytests.run(*args, cwd=folder, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     assert expected in done.stdout, done.stdout + done.stderr
     return done.stdout
 
@@ -105,11 +97,11 @@ def run(folder: pathlib.Path, *args: str, mark: str = "", expected: str) -> str:
     ],
     ids=["auto", "strict", "anyio"],
 )
-def test_plugins_for_coroutines(tmp_path: pathlib.Path, args: list[str], mark: str) -> None:
-    output = run(tmp_path, *args, mark=mark, expected="1 failed, 8 passed")
+def test_plugins_for_coroutines(tmp_path: pathlib.Path, pytests: Forge, args: list[str], mark: str) -> None:
+    output = run(pytests, tmp_path, *args, mark=mark, expected="1 failed, 8 passed")
     assert "default/nosuch is not as expected in 60 seconds: it is not there." in output
 
 
-def test_no_plugins(tmp_path: pathlib.Path) -> None:
-    output = run(tmp_path, "-k", "not other", expected="1 failed, 7 passed")
+def test_no_plugins(tmp_path: pathlib.Path, pytests: Forge) -> None:
+    output = run(pytests, tmp_path, "-k", "not other", expected="1 failed, 7 passed")
     assert "the operator starts" in output

@@ -454,6 +454,18 @@ def test_what_is_not_lost_is_not_corrected(obj: KubeObject) -> None:
     assert recognise(detection, 123, is_released=False) is detection
 
 
+# --- what does not fit the models ---
+
+
+@pytest.mark.parametrize(("outcome", "requeue_after"), [(SUCCESS, None), (RETRY, 5)])
+def test_those_that_the_object_does_not_fit_wait_for_its_changes(outcome: Outcome, requeue_after: float | None) -> None:
+    plan, situation = look(make(2, handled=1), UPDATES)
+    plan.unfit = [UPDATES.changing[0].id]
+    plan.progress.note(UPDATES.changing[1], outcome, NOW, [], plan.seen)
+    conclude(plan, situation, NOW)
+    assert (plan.saving, plan.resumed, plan.requeue_after) == (Saving.PROGRESS, False, requeue_after)
+
+
 # --- what could not be saved ---
 
 

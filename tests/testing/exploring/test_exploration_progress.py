@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import pty
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
 
 from kopf._testing.exploring.exploration_progress import Budget, describe, display, watch
 from kopf._testing.exploring.reports import Trial
-from tests.patience import PATIENCE
+from tests.cli.processes import Process
+from tests.forging import Forge
+
+Run = Callable[..., str]
 
 TESTS = """
 import asyncio
@@ -48,32 +48,25 @@ async def test_own_mistake(simulation):
 def command(tmp_path: pathlib.Path) -> list[str]:
     (tmp_path / "test_operator.py").write_text(TESTS)
     plugins = [part for name in ("cacheprovider", "xdist", "asyncio") for part in ("-p", f"no:{name}")]
-    return [sys.executable, "-m", "pytest", *plugins, "--rootdir", str(tmp_path), str(tmp_path)]
+    return [*plugins, "--rootdir", str(tmp_path), str(tmp_path)]
 
 
-def run(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False).stdout
+@pytest.fixture
+def run(pytests: Forge, command: list[str]) -> Run:
+    return lambda *args: pytests.run(*command, *args).stdout
 
 
-def test_it_is_shown_at_a_terminal(command: list[str]) -> None:
+def test_it_is_shown_at_a_terminal(pytests: Forge, command: list[str], tmp_path: pathlib.Path) -> None:
     """Even where pytest hides what tests write."""
-    main, other = pty.openpty()
-    with subprocess.Popen([*command, "-k", "explored"], stdout=other, stderr=other) as process:
-        os.close(other)
-        shown = b""
-        while True:
-            try:
-                shown += os.read(main, 10_000)
-            except OSError:  # the end of terminals in Linux
-                break
-        assert process.wait(PATIENCE) == 0
-    os.close(main)
-    assert re.search(rb"\d+/\d+, 0 failed, ~\d+ s left", shown)
-    assert b"1 passed" in shown
+    args, log = [*command, "-k", "explored"], tmp_path / "log"
+    with Process(*args, cwd=tmp_path, log=log, terminal=True, forge=pytests) as process:
+        assert process.wait() == 0
+    assert re.search(r"\d+/\d+, 0 failed, ~\d+ s left", process.output)
+    assert "1 passed" in process.output
 
 
-def test_it_is_quiet_elsewhere(command: list[str]) -> None:
-    shown = run([*command, "-k", "explored"])
+def test_it_is_quiet_elsewhere(run: Run) -> None:
+    shown = run("-k", "explored")
     assert "1 passed" in shown
     assert "s left" not in shown
 
@@ -85,8 +78,8 @@ def test_it_is_quiet_elsewhere(command: list[str]) -> None:
         ("assertion", '>       assert (await simulation.get("configmap"', "AssertionError: assert 'one' == 'two'"),
     ],
 )
-def test_failures_begin_with_the_line_of_the_test(command: list[str], name: str, line: str, error: str) -> None:
-    shown = run([*command, "-k", name])
+def test_failures_begin_with_the_line_of_the_test(run: Run, name: str, line: str, error: str) -> None:
+    shown = run("-k", name)
     _, _, failure = shown.partition(f" test_{name} ")
     lines = [text for text in failure.splitlines() if text.startswith((">", "E"))]
     assert lines[0].startswith(line)
@@ -97,13 +90,13 @@ def test_failures_begin_with_the_line_of_the_test(command: list[str], name: str,
     assert "INFO     kopf" in failure
 
 
-def test_mistakes_of_calls_are_shown_to_the_last_frame(command: list[str]) -> None:
-    assert "simulation_core.py" in run([*command, "-k", "own_mistake"])
+def test_mistakes_of_calls_are_shown_to_the_last_frame(run: Run) -> None:
+    assert "simulation_core.py" in run("-k", "own_mistake")
 
 
-def test_all_is_shown_if_wanted(command: list[str]) -> None:
-    assert "facade.py" in run([*command, "-k", "expectation", "--full-trace"])
-    assert "DEBUG " in run([*command, "-k", "expectation", "--log-level=DEBUG"])
+def test_all_is_shown_if_wanted(run: Run) -> None:
+    assert "facade.py" in run("-k", "expectation", "--full-trace")
+    assert "DEBUG " in run("-k", "expectation", "--log-level=DEBUG")
 
 
 def test_estimates() -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.forging import Forge
 
 TESTS = """
 import asyncio
@@ -90,19 +90,13 @@ PLUGINS = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("plugin", PLUGINS)
-def test_explored_tests(tmp_path: pathlib.Path, plugin: str) -> None:
+def test_explored_tests(tmp_path: pathlib.Path, plugin: str, pytests: Forge) -> None:
     args, fixture = PLUGINS[plugin]
     args = [*args, "-o", "asyncio_default_fixture_loop_scope=function"] if args else args
     (tmp_path / "test_it.py").write_text(TESTS.replace("FIXTURE", fixture))
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args],
-        cwd=tmp_path,
-        env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    args = ["-q", "-p", "pytest_kopf", "-p", "no:cacheprovider", "-W", "error", *args]
+    done = pytests.run(*args, cwd=tmp_path, env={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
     assert "fixture 'nosuch' not found" in done.stdout, done.stdout + done.stderr
     assert "2 passed" in done.stdout, done.stdout
     assert "5 failed" in done.stdout, done.stdout
