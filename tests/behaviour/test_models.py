@@ -441,7 +441,7 @@ def test_annotations_of_all_forms_are_understood() -> None:
 
     assert Dict.find_decoders(fn, ()).keys() == {"spec", "new"}
 
-    async def quoted(spec: "DictSpec", new: Optional["Dict"], old: "Nobody", **_: Any) -> None: ...  # type: ignore[name-defined]  # noqa: UP037, UP045, F821
+    async def quoted(spec: "DictSpec", new: Optional["Dict"], **_: Any) -> None: ...  # noqa: UP037, UP045
 
     assert Dict.find_decoders(quoted, ()).keys() == {"spec", "new"}
 

@@ -132,6 +132,12 @@ def test_breaking_changes_are_told_from_harmless_ones(
             "other: 'Spec | None' = None",
             "models.py:5: Spec.other: Spec is inside of itself, but schemas are finite; use dict[str, Any] here.",
         ),
+        (
+            "field: int = 1",
+            "field: 'kopf.Quantiy' = '1'",
+            "models.py:5: Spec: module 'kopf' has no attribute 'Quantiy'",
+        ),
+        ("field: int = 1", "field: 'Itn' = 1", "models.py:5: Spec: name 'Itn' is not defined; declare it before"),
         ("storage=False", "storage=True", "models.py:17: Example: exactly one of its versions must have storage=True"),
         ('version="v1beta1"', 'version="v1"', "models.py:17: Example is declared twice as example.com/v1."),
         (
@@ -164,6 +170,17 @@ def test_what_cannot_be_is_said_with_its_place(
     problem: str,
 ) -> None:
     (folder / "models.py").write_text(MODELS.replace(old, new))
+    assert problem in run(start, "handlers.py", code=1)
+    with start("run", "handlers.py", log="run.log") as process:
+        assert process.wait() == 1
+        assert problem in process.output
+
+
+def test_mistakes_in_annotations_of_handlers_are_said_with_their_place(start: Starter, folder: pathlib.Path) -> None:
+    (folder / "handlers.py").write_text(
+        f"from __future__ import annotations\n{HANDLERS.replace('spec: Spec', 'spec: Spek')}"
+    )
+    problem = "handlers.py:6: create_fn() takes 'spec' as 'Spek', but name 'Spek' is not defined. Did you mean 'Spec'?"
     assert problem in run(start, "handlers.py", code=1)
     with start("run", "handlers.py", log="run.log") as process:
         assert process.wait() == 1

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from kopf._handlers.declarations import DeclarationError, find_class_place, find_function_place, put_place
 from kopf._handlers.registry import get_default_registry
-from kopf._models.decoding import decode, find_field, find_strangers, is_wanted, read_annotations
+from kopf._models.decoding import decode, find_field, find_strangers, is_wanted, name_classes, read_annotations
 from kopf._models.markers import Rule
 from kopf._models.resource_descriptions import ResourceDescription
 from kopf._models.structural import SchemaError
@@ -131,13 +131,14 @@ class CustomResource(Generic[SpecT, StatusT]):
         Find the arguments that the function wants to be decoded, by its annotations; with how to decode them.
 
         The old and the new values are of the ``field``, if it is not empty. Raises :class:`kopf.DeclarationError` if
-        the annotations are not of this model.
+        the annotations are not of this model, or are of nothing.
         """
         if not any(name in _TYPED for name in getattr(fn, "__annotations__", _TYPED)):
             return {}
-        spec, status = cls.resource.spec, cls.resource.status
-        known = {getattr(item, "__name__", ""): item for item in (spec, status, cls)}
-        annotations = read_annotations(fn, known)
+        known: dict[str, Any] = {cls.__name__: cls}
+        for hint in (cls.resource.spec, cls.resource.status, cls._get_hint("old", field)):
+            known |= name_classes(hint)
+        annotations = read_annotations(fn, _TYPED, known)
         found: dict[str, Decoder] = {}
         for name in _TYPED:
             annotation = annotations.get(name, Any)

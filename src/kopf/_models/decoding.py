@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
+import ast
 import functools
 import inspect
+import linecache
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
 
+from kopf._handlers.declarations import DeclarationError, find_function_place, put_place
 from kopf._models.quantities import Duration, Quantity
 from kopf._models.typed_fields import (
     is_class,
@@ -24,9 +26,10 @@ from kopf._models.typed_fields import (
 from kopf._values.bodies import StanzaError
 from kopf._values.fields import FieldPath
 from kopf._values.model_mismatch import ModelMismatchError
+from kopf._values.similar_names import find_similar_names
 from kopf._values.user_functions import get_function
 
-_UNTYPED = (str, int, float, bool, list, dict, Any, object)
+_UNTYPED = (str, int, float, bool, list, dict, dict[str, Any], Any, object)
 
 
 def decode(hint: Any, value: Any, *, name: str, kind: str) -> Any:
@@ -86,20 +89,77 @@ def find_strangers(annotation: Any) -> list[str]:
     return [item.__name__ for item in classes if not item.__module__.startswith("kopf.")]  # such as of bodies
 
 
-def read_annotations(fn: Callable[..., Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Get those annotations of the function that can be resolved, with these names known in any case.
+def name_classes(hint: Any) -> dict[str, Any]:
+    """Give the classes with fields that the type consists of, by their names."""
+    if is_class(hint):
+        return {hint.__name__: hint}
+    return {name: item for arg in typing.get_args(hint) for name, item in name_classes(arg).items()}
 
-    Its types can be local ones, or be imported for type checkers only.
+
+def read_annotations(fn: Callable[..., Any], wanted: Collection[str], names: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Get the annotations of those arguments, with these names known in any case.
+
+    Types can be local, be defined later, or be imported for type checkers only; they are ``Any`` then. Raises
+    :class:`kopf.DeclarationError` if a name is nowhere in the file, or if anything else is wrong.
     """
     function = inspect.unwrap(get_function(fn))
+    given = getattr(function, "__annotations__", {})
+    return {name: _resolve(name, given[name], function, names) for name in wanted if name in given}
+
+
+def _resolve(name: str, annotation: Any, function: Any, names: Mapping[str, Any]) -> Any:
     known, local = {**names, **getattr(function, "__globals__", {})}, _get_closure(function)
-    found: dict[str, Any] = {}
-    for key, annotation in getattr(function, "__annotations__", {}).items():
-        one = types.SimpleNamespace(__annotations__={key: annotation})  # those that are not resolved, are not for us
-        with contextlib.suppress(Exception):
-            found |= typing.get_type_hints(one, known, local, include_extras=True)
+    missing: dict[str, Any] = {}
+    while True:
+        one = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            return typing.get_type_hints(one, {**known, **missing}, local, include_extras=True)[name]
+        except Exception as e:
+            defined = _find_names(function)
+            absent = e.name if isinstance(e, NameError) else None
+            if defined is None or (absent is None and missing):
+                return Any
+            if absent not in defined:
+                raise _make_error(name, annotation, function, e, {*known, *defined}) from None
+            missing[absent] = names.get(defined[absent]) or _make_unknown(absent, names)
+
+
+def _find_names(function: Any) -> dict[str, str] | None:
+    """Find what is named anywhere in the file of the function, and how it is called where it comes from."""
+    code = getattr(function, "__code__", None)
+    linecache.checkcache(code.co_filename if code else None)
+    lines = linecache.getlines(code.co_filename, function.__globals__) if code else []
+    return _list_names("".join(lines)) if lines else None
+
+
+@functools.lru_cache(maxsize=10)
+def _list_names(source: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.alias):
+            found[node.asname or node.name.partition(".")[0]] = node.name.rpartition(".")[2]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found[node.id] = node.id
+        elif isinstance(node, ast.ClassDef):
+            found[node.name] = node.name
     return found
+
+
+def _make_unknown(name: str, names: Mapping[str, Any]) -> type[Any]:
+    """Make what stands for a type or a module that is not there; the model is known there, too."""
+    return type(name, (), {**names, "__class_getitem__": classmethod(lambda cls, _: cls)})
+
+
+def _make_error(
+    name: str, annotation: Any, function: Any, error: Exception, known: Collection[str]
+) -> DeclarationError:
+    absent = getattr(error, "name", None) if isinstance(error, NameError) else None
+    guesses = find_similar_names(absent, known) if absent else ()
+    cure = f"Did you mean {guesses[0]!r}?" if guesses else "Correct it, or leave it out."
+    text = annotation if isinstance(annotation, str) else repr(annotation)
+    problem = f"{function.__qualname__}() takes {name!r} as {text!r}, but {str(error).rstrip('.')}. {cure}"
+    return DeclarationError(put_place(find_function_place(function), problem))
 
 
 def _get_closure(function: Any) -> dict[str, Any]:

@@ -183,6 +183,8 @@ class _Maker:
             fields = list_fields(plain)
         except NameError as e:
             raise maker._fail(f"{e}; declare it before the resource, in the same module.") from None
+        except AttributeError as e:
+            raise maker._fail(f"{e}.") from None
         properties = {item.name: maker._inside(item.name)._make_property(item, descriptions) for item in fields}
         schema: JSON = {"type": "object", "description": describe_class(cls), "properties": properties}
         if required := [item.name for item in fields if item.is_required]:
