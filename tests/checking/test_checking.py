@@ -89,6 +89,41 @@ def test_files_that_exit_are_reported(tmp_path: pathlib.Path) -> None:
     assert "SystemExit: 3" in str(finding["text"])
 
 
+@pytest.mark.parametrize(
+    ("code", "imported", "place"),
+    [
+        ("import kopf\nimport imported_one\n", "import kopf\n\n\ndef f(:\n", ("imported_one.py", 4)),
+        ("import ast\n\nast.literal_eval('(')\n", "", ("importing.py", 3)),
+        ("import kopf\n\nx = '\x00'\n", "", ("importing.py", 0)),
+        ("import imported_one\n", "import kopf\n\nx = '\x00'\n", ("importing.py", 1)),
+    ],
+)
+def test_failures_are_reported_where_they_are(
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    imported: str,
+    place: tuple[str, int],
+) -> None:
+    (tmp_path / "importing.py").write_text(code)
+    (tmp_path / "imported_one.py").write_text(imported)
+    monkeypatch.chdir(tmp_path)
+    [finding] = find("importing.py")
+    assert (finding["file"], finding["line"], finding["rule"]) == (*place, "load")
+
+
+def test_what_needs_its_package_is_to_be_named_as_a_module(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "package_of_handlers").mkdir()
+    (tmp_path / "package_of_handlers" / "handlers.py").write_text("from . import others\n")
+    (tmp_path / "package_of_handlers" / "others.py").write_text("import kopf\n")
+    monkeypatch.chdir(tmp_path)
+    [finding] = find("package_of_handlers/handlers.py")
+    assert "-m package_of_handlers.handlers" in str(finding["cure"])
+    assert find("-m", "package_of_handlers.handlers") == []
+
+
 @pytest.mark.parametrize("path", PLANTED, ids=lambda path: path.stem)
 def test_mistakes_are_found_with_their_lines_and_cures(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)

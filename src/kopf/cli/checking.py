@@ -120,9 +120,9 @@ def find_all(
 
 
 def _explain_failure(cause: BaseException | None, message: str, path: str) -> Finding:
-    if isinstance(cause, SyntaxError):
+    if isinstance(cause, SyntaxError) and os.path.isfile(cause.filename or ""):  # it can be of an imported file
         return Finding(
-            path,
+            os.path.relpath(cause.filename or path),
             cause.lineno or 0,
             "load",
             f"There is a syntax error: {cause.msg}.",
@@ -132,7 +132,10 @@ def _explain_failure(cause: BaseException | None, message: str, path: str) -> Fi
     own = [frame for frame in frames if not is_library(frame.filename)]
     place, line = (os.path.relpath(own[-1].filename), own[-1].lineno or 0) if own else (path, 0)
     text = f"It fails when it is loaded: {type(cause).__name__}: {cause}" if own else message
-    return Finding(place, line, "load", text, "Correct it, or install what it needs to where this command is.")
+    cure = "Correct it, or install what it needs to where this command is."
+    if "relative import with no known parent package" in text:
+        cure = f"Name it as a module of its package: -m {os.path.splitext(place)[0].replace(os.sep, '.')}"
+    return Finding(place, line, "load", text, cure)
 
 
 def _read_texts(paths: Sequence[str], modules: set[str]) -> Iterator[tuple[str, str]]:
