@@ -304,6 +304,46 @@ def test_reloading(start: Starter, folder: pathlib.Path) -> None:
         assert process.output.count("Hello, kopf-example-1!") == 1
 
 
+MODEL = """
+import dataclasses
+import kopf
+
+@dataclasses.dataclass
+class Spec:
+    field: int = 0
+
+class Thing(kopf.CustomResource[Spec, Spec], group="example.com", version="v1"): ...
+
+@kopf.on.event(Thing)
+def fn(**_): ...
+"""
+
+
+def test_models_are_defined_at_each_reload(start: Starter, tmp_path: pathlib.Path, kubectl: str) -> None:
+    """What is refused can be cured by a deletion; and whatever else was done to the definitions meanwhile."""
+    handlers = tmp_path / "handlers.py"
+    handlers.write_text(MODEL)
+    with start("dev", "handlers.py") as process:
+        kubeconfig = process.wait_for("For a second terminal:   export KUBECONFIG=(.+)$")[1]
+        process.wait_for("Applied the models: CustomResourceDefinition things.example.com$")
+        process.wait_for("ready: 1 handler, watching things.example.com/v1 ")
+        save(handlers, MODEL.replace('"v1"', '"v1", scope="Cluster"'))
+        process.wait_for("Cannot apply the models: .* field is immutable")
+        process.wait_for("ready: 1 handler", times=2)
+        command = [kubectl, f"--kubeconfig={kubeconfig}", "delete", "crd", "things.example.com"]
+        subprocess.run(command, check=True, timeout=PATIENCE)
+        save(handlers, MODEL.replace('"v1"', '"v1", scope="Cluster"') + "\n")
+        process.wait_for("Applied the models: CustomResourceDefinition things.example.com$", times=2)
+        process.wait_for("ready: 1 handler, watching things.example.com/v1 ", times=3)
+        save(handlers, MODEL.replace('"v1"', '"v1", scope="Cluster"') + "\n\n")
+        process.wait_for("ready: 1 handler, watching things.example.com/v1 ", times=4)
+        assert process.output.count("Applied the models") == 2
+        subprocess.run(command, check=True, timeout=PATIENCE)
+        process.wait_for("No resource is found for plural='things'")
+        save(handlers, MODEL)
+        process.wait_for("Applied the models: CustomResourceDefinition things.example.com$", times=3)
+
+
 def test_broken_manifests_are_reported_and_can_be_mended(start: Starter, folder: pathlib.Path) -> None:
     good = (folder / "obj.yaml").read_text()
     (folder / "obj.yaml").write_text("kind: [")

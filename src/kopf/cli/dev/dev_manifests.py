@@ -30,7 +30,7 @@ class Manifests:
         self._say = say
         self._waiting: list[tuple[pathlib.Path, Any]] = []
         self._is_ready = False
-        self._definitions = ""
+        self._defined: set[tuple[str, int]] = set()
 
     @property
     def are_waiting(self) -> bool:
@@ -48,11 +48,9 @@ class Manifests:
                     self._waiting.append((path, document))
 
     async def apply_definitions(self, text: str) -> None:
-        """Apply the definitions that are made of the models of the operator, if they have changed."""
-        if text != self._definitions:
-            self._definitions = text
-            for document in yaml.safe_load_all(text):
-                await self._apply("the models", document)
+        """Apply the definitions that are made of the models of the operator: others could have removed them."""
+        for document in yaml.safe_load_all(text):
+            await self._apply("the models", document)
 
     async def apply_waiting(self) -> None:
         """Apply the other objects, as the operator is ready, and apply all objects at once from now on."""
@@ -79,6 +77,11 @@ class Manifests:
         except Exception as e:  # of any kind: of what is no object at all, of the API, of webhooks
             self._say(f"Cannot apply {path}: {e}", fg="red")
         else:
+            if isinstance(path, str):
+                state = meta["uid"], meta["generation"]
+                if state in self._defined:
+                    return  # it is the same as before the reload
+                self._defined.add(state)
             name = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
             self._say(f"Applied {path}: {obj['kind']} {name}")
 
