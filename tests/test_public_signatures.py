@@ -193,6 +193,7 @@ ENUMS: dict[str, dict[str, Any]] = {
         "DAEMON_SIGNALLED": 32,
         "DAEMON_CANCELLED": 64,
         "DAEMON_ABANDONED": 128,
+        "RESOURCE_HANDED_OVER": 256,
     },
     "LogFormat": {
         "PLAIN": "%(message)s",

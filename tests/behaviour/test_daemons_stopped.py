@@ -172,4 +172,5 @@ def test_the_values_of_reasons() -> None:
         "DAEMON_SIGNALLED": 32,
         "DAEMON_CANCELLED": 64,
         "DAEMON_ABANDONED": 128,
+        "RESOURCE_HANDED_OVER": 256,
     }

@@ -8,14 +8,16 @@ while there is something to do for the object; waiting is an entry in the timers
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._client.resources.watch_machine import LISTED, ForeignEvent, WatchEvent
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.controllers import Place, Wakeup
 from kopf._controller.observer import ControllerView, RunView
+from kopf._controller.pausing import Covers
 from kopf._controller.raw_events import RawEvents
 from kopf._controller.reconciler import Reconciler
 from kopf._controller.runtime import Runtime
@@ -27,6 +29,7 @@ from kopf._handlers.registry import HandlersOfResource
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
+from kopf._values.slots import Slots, get_slot
 
 if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
@@ -51,7 +54,7 @@ class Controller:
     ) -> None:
         self.queue = WorkQueue[str](
             has_room=functools.partial(has_room, runtime),
-            is_barred=runtime.pause.is_held,
+            is_barred=self._is_barred,
             on_due=self._on_due,
             # Not in the contexts of the workers: they would be kept in memory for as long as the objects wait.
             call_at=functools.partial(asyncio.get_running_loop().call_at, context=runtime.context),
@@ -70,10 +73,12 @@ class Controller:
         self.children = _make_ownership(runtime, handlers) if handlers.owners else None
         """Those objects that are owned by others who ask for them, if there are any."""
         self._is_used = handlers.is_used
+        self._work_ended = asyncio.Event()
         self._wakeable = frozenset(handler.id for handler in handlers.changing if handler.is_wakeable)
         self._inherited = self._wakeable if is_successor else ()
         """Those whose wake-ups, times, and references are lost with the previous controller: they are called again."""
         self._forgotten = [handler.id for handler in handlers.changing if isinstance(handler, ReconcilingHandler)]
+        self._is_foreign = None if runtime.share.fence is None else runtime.share.is_foreign
         runtime.pause.on_partial.append(self._follow_holds)
         runtime.controllers.add(resource, self)
         self._view = ControllerView(
@@ -104,15 +109,19 @@ class Controller:
     def _accept(self, event: WatchEvent, now: float) -> None:
         is_deleted = event.type == "DELETED"
         if is_deleted and event.object.pruned:
-            event = WatchEvent("DELETED", event.object.make_stub())
+            event = type(event)("DELETED", event.object.make_stub())
         head = event.object.head
         key = head.key
         scope = self.scope
-        scope.runtime.observer.object_seen(scope.resource, key, event.type, event.object)
+        is_foreign = self._is_foreign is not None and (isinstance(event, ForeignEvent) or self._is_foreign(key))
+        if not is_foreign:
+            scope.runtime.observer.object_seen(scope.resource, key, event.type, event.object)
         if self.children is not None:
             self.children.accept(event)
         if self._is_used:
             scope.runtime.controllers.enqueue_users(Place(scope.resource, head.namespace, head.name))
+        if is_foreign:
+            return
         tracked = self.objects.accept(event, now)
         if self.raw_events.could_match(head):
             tracked = tracked or self.objects.obtain(key)
@@ -128,9 +137,12 @@ class Controller:
     def _forget(self, tracked: TrackedObject | None) -> None:
         while tracked is not None and tracked.gone is not None:
             self._reconciler.log_gone(tracked.gone.obj)
-            for handler in self._forgotten:
-                self.scope.runtime.controllers.forget(Wakeup(self.scope.resource, tracked.key, handler))
+            self._forget_wakeups(tracked.key)
             tracked = self.objects.forget(tracked, asyncio.get_running_loop().time())
+
+    def _forget_wakeups(self, key: str) -> None:
+        for handler in self._forgotten:
+            self.scope.runtime.controllers.forget(Wakeup(self.scope.resource, key, handler))
 
     def _requeue(self, key: str, *, urgent: bool = True) -> None:
         """Something has happened to the object: bring the queue in line."""
@@ -176,20 +188,27 @@ class Controller:
         self.workers.wake()
         return True
 
+    def _is_barred(self, key: str) -> bool:
+        """Tell if nothing is to be done for the object; what is done already, is to be saved nevertheless."""
+        if not self.scope.runtime.pause.is_held(key):
+            return False
+        tracked = self.objects.get(key)
+        return tracked is None or not tracked.is_unsaved
+
     def _follow_holds(self) -> None:
         """Bring everything in line with what is held by itself: it is handled by somebody else."""
         for tracked in self.objects:
             background = tracked.memory.background
             if background is not None and self.scope.runtime.pause.is_held(tracked.key):
-                background.stop_as_paused()
-            elif background is not None:
+                background.stop_as_handed_over()
+            elif background is not None and background.is_to_go_on:
                 self.enqueue(background.body.object.for_users())
             self._requeue(tracked.key)
         self.workers.wake()
 
     async def _work(self, key: str) -> None:
         """Do one thing after another for the object as long as there is something to do."""
-        is_over = self.queue.is_held  # since the key was given to the worker, which begins only now
+        is_over = self.queue.is_held or self._is_barred(key)  # since the key was given to the worker
         if is_over:
             self.queue.add(key)
         while not is_over:
@@ -206,6 +225,7 @@ class Controller:
             is_over = not self.queue.renew(key)
         if (tracked := self.objects.get(key)) is not None:
             self.objects.release(tracked)
+        self._work_ended.set()
 
     def pause(self) -> None:
         """Start no handlers, and stop the daemons & timers; what is running, is not interrupted."""
@@ -220,6 +240,45 @@ class Controller:
             if self.background is not None:
                 self.background.resume()
             self.workers.wake()
+
+    async def leave(self, covers: Covers, timeout: float, *, is_saving: bool) -> None:
+        """
+        Wait until nothing runs for those objects, which are held by now; cancel it after so many seconds.
+
+        With ``is_saving``, what is being saved may take a bit longer.
+        """
+        leaving = [] if self.background is None else [self.background.leave(covers, timeout)]
+        await asyncio.gather(self._end_work(covers, timeout, is_saving=is_saving), *leaving)
+
+    async def _end_work(self, covers: Covers, timeout: float, *, is_saving: bool) -> None:
+        loop, get = asyncio.get_running_loop(), self.objects.get
+        deadline = loop.time() + timeout
+        await self.workers.settle(timeout, covers)
+        unsaved = [tracked for tracked in self.objects if is_saving and tracked.is_unsaved and covers(tracked.key)]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                while unsaved := [tracked for tracked in unsaved if tracked.is_unsaved]:
+                    self._work_ended.clear()
+                    await self._work_ended.wait()
+        await self.workers.leave(
+            covers,
+            max(0.0, deadline - loop.time()),
+            is_saving=lambda key: is_saving and (tracked := get(key)) is not None and tracked.is_saving,
+        )
+
+    def list_running(self) -> list[str]:
+        """Get the keys of the objects for which anything runs."""
+        return [*self.queue.active, *([] if self.background is None else self.background.list_running())]
+
+    def hand_over(self, slots: Slots) -> None:
+        """Forget those objects: they are of other replicas now."""
+        for tracked in self.objects:
+            if get_slot(tracked.key) in slots:
+                self.queue.discard(tracked.key)
+                self.raw_events.drop(tracked)
+                self.objects.hand_over(tracked)
+                self._forget_wakeups(tracked.key)
+        self.scope.rivals.forget()
 
     async def stop(self) -> None:
         """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""

@@ -26,6 +26,7 @@ from kopf._controller.unselected import Key, Reader, get_key
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.records import FrozenRecord, Record
 from kopf._values.resources import Resource
+from kopf._values.slots import Slots, get_slot
 
 _SOONEST, _LATEST = 10.0, 3600.0
 """In how many seconds to look at an object after it is deselected, and how rarely to do that later."""
@@ -82,6 +83,12 @@ class DeselectedObjects:
         self._changed = asyncio.Event()
         self._search: _Search | None = None
         """When to search for the blocked objects; ``None`` until the first listing."""
+
+    def take_over(self, slots: Slots) -> None:
+        """Look for those who are blocked as in the beginning, as the objects of these slots are ours now."""
+        self._search = None
+        for key in [key for key, item in self._deselected.items() if get_slot(item.uid or key) in slots]:
+            del self._deselected[key]
 
     async def settle(self, events: list[WatchEvent]) -> list[WatchEvent]:
         """

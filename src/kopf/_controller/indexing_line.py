@@ -13,11 +13,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
-from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._client.resources.watch_machine import LISTED, WatchEvent, disown
 from kopf._controller.index_feeding import IndexFeeder
 from kopf._controller.runtime import Runtime
 from kopf._handlers.handlers import IndexingHandler
 from kopf._values.resources import Resource
+from kopf._values.slots import Slots
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +95,8 @@ class _Exit:
     def __init__(self, accept: Callable[[Iterable[WatchEvent]], None]) -> None:
         self.accept = accept
         """Who takes the events next."""
-        self._line: deque[_Place] = deque()
+        self.line: deque[_Place] = deque()
+        """Those who leave in this order."""
         self._count = 0
         self._has_room = asyncio.Event()
 
@@ -112,7 +114,7 @@ class _Exit:
     def add(self, places: Collection[_Place]) -> None:
         """Have them leave after those that are there."""
         self._count += len(places)
-        self._line.extend(places)
+        self.line.extend(places)
 
     def leave(self, place: _Place) -> None:
         """Let the indexed event go on, and those that have waited for it."""
@@ -126,8 +128,8 @@ class _Exit:
     def advance(self) -> None:
         """Let those go on who wait for nobody."""
         ready: list[WatchEvent] = []
-        while self._line and (self._line[0].is_indexed or self._line[0].is_overtaken):
-            place = self._line.popleft()
+        while self.line and (self.line[0].is_indexed or self.line[0].is_overtaken):
+            place = self.line.popleft()
             if not place.is_overtaken:
                 ready.append(place.event)
         if ready:
@@ -145,6 +147,8 @@ class IndexingLine:
     The events of one resource on their way. If nothing is indexed, it is no way at all.
 
     ``accept`` is who takes the events when they are indexed.
+
+    Large because it has both ends of the line, and what is in between.
     """
 
     def __init__(
@@ -249,6 +253,12 @@ class IndexingLine:
                 place.is_overtaken = True
         self._exit.advance()
         self._add_workers()
+
+    def disown(self, slots: Slots) -> None:
+        """What has come of those objects by now, came when others have handled them."""
+        begun = (place for places in self._begun.values() for place in places)
+        for place in {*self._exit.line, *self._entrance.line, *begun}:
+            [place.event] = disown([place.event], slots)
 
     def call_when_indexed(self, callback: Callable[[], None]) -> None:
         """Call it when all events that are there now, are indexed: at once, if there are none."""

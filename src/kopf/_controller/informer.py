@@ -20,12 +20,13 @@ from typing import Any
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIForbiddenError, APINotFoundError
 from kopf._client.resources.targets import Target
-from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, WatchMachine
+from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, WatchMachine, disown
 from kopf._client.resources.watching import watch_batches
 from kopf._controller.observer import WatchedStream
 from kopf._controller.runtime import Runtime
 from kopf._controller.supervision import keep_running
 from kopf._values.resources import Resource
+from kopf._values.slots import Slots
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,9 @@ class Informer:
     ``explain`` gets the verb (``list`` or ``watch``) that is denied, and the error: once, until it is permitted again.
     Where only the listing is permitted, everything is listed again and again. ``on_obstacle`` is called every time when
     the objects cannot be looked at; it gets true if the resource is absent, and false if it is denied. A ``machine`` is
-    needed if more than the identities is to be remembered of the objects.
+    needed if more than the identities is to be remembered of the objects, or if they are shared with other replicas.
+
+    Large because it is asked about all that can be in the way of watching.
     """
 
     def __init__(
@@ -148,6 +151,10 @@ class Informer:
     def retry(self) -> None:
         """If it waits because the target was denied or absent, do not wait: something has changed."""
         self._retrying.set()
+
+    def disown(self, slots: Slots) -> None:
+        """What is not taken yet of these objects, came when others have handled them."""
+        self._untaken = disown(self._untaken, slots)
 
     def drain(self) -> list[WatchEvent]:
         """Let all objects go, as if they are deleted: the scope is not served anymore. To be called when it is over."""

@@ -36,6 +36,10 @@ class Pause:
         """Tell if the object is held by itself; whether the whole operator is paused, is another question."""
         return bool(self._partial) and any(covers(key) for covers in self._partial.values())
 
+    def stops(self, key: str) -> bool:
+        """Tell if nothing is to begin for the object: because of itself, or as the whole operator is paused."""
+        return self.is_on or self.is_held(key)
+
     def hold_some(self, key: Hashable, covers: Covers) -> None:
         """Hold some of the objects until the same key is released, or replace what was held by it."""
         self._partial[key] = covers

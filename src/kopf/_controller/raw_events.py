@@ -93,6 +93,11 @@ class RawEvents:
             self._room.set()
         return event
 
+    def drop(self, tracked: TrackedObject) -> None:
+        """Forget the events of an object that is of another replica now."""
+        while tracked.events is not None:
+            self._take(tracked)
+
     @property
     def is_full(self) -> bool:
         """Whether there are too many events that are not handled yet, although they could be."""
@@ -151,6 +156,8 @@ class RawEvents:
         # One by one: the filters of a handler see what the previous handlers have done.
         matching = self._unfiltered or deduplicate(handler for handler in self._handlers if _matches(handler, cause))
         for handler in matching:
+            if self._runtime.pause.is_held(tracked.key):
+                break  # whoever takes the object over, looks at it anew
             await _call(self._runtime, handler, cause, self._user_code)
         if patch and event.type != "DELETED":
             await self._deliver(tracked, event.object, patch, cause.logger)

@@ -48,9 +48,10 @@ class Rivals:
         self._resource = resource
         self._count = 0
         self._noticed_at = 0.0
-        runtime.pause.subscribe(self._forget)  # by design, others handle everything during the pauses
+        runtime.pause.subscribe(self.forget)  # by design, others handle everything during the pauses
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Others were to handle the objects until now."""
         self._count = 0
 
     def note(self, obj: KubeObject) -> None:

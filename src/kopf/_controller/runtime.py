@@ -14,6 +14,7 @@ from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memos
 from kopf._controller.observer import Observer
 from kopf._controller.pausing import Pause
+from kopf._controller.sharing import Share
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._health.liveness import Liveness
@@ -41,6 +42,8 @@ class Runtime(FrozenRecord, frozen=True, kw_only=True):
     """The running ones, for each other."""
     pause: Pause = field(default_factory=Pause)
     """On while other operators have the priority."""
+    share: Share = field(default_factory=Share)
+    """Which objects are handled here, and which by other replicas."""
     liveness: Liveness = field(default_factory=Liveness)
     """Signs of life of all parts."""
     warnings: Once = field(default_factory=Once)

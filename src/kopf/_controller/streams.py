@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Container
 from typing import TYPE_CHECKING
 
 from kopf._client.auth.credentials import LoginError
@@ -26,6 +26,7 @@ from kopf._controller.supervision import keep_running
 from kopf._handlers.registry import HandlersOfResource
 from kopf._values.records import FrozenRecord, replace
 from kopf._values.resources import Resource
+from kopf._values.slots import Slots, get_slot
 
 if TYPE_CHECKING:
     from kopf._controller.deselected_objects import DeselectedObjects
@@ -47,13 +48,17 @@ class Service(FrozenRecord, frozen=True, kw_only=True):
     """Through which the events go to the controller."""
     group: asyncio.TaskGroup
     """Who owns the tasks."""
-    is_known: bool
-    """Whether the objects were served before, by a watcher with other handlers."""
+    known: set[int]
+    """The slots of the objects that were served before, by a watcher with other handlers."""
     clearance: Clearance
 
 
 class ResourceWatcher:
-    """Watches one resource in the served namespaces, or in the whole cluster, and handles its objects."""
+    """
+    Watches one resource in the served namespaces, or in the whole cluster, and handles its objects.
+
+    Large because namespaces, pauses, and moves between replicas come and go at any time, and so do the streams.
+    """
 
     def __init__(
         self,
@@ -62,10 +67,10 @@ class ResourceWatcher:
         handlers: HandlersOfResource,
         group: asyncio.TaskGroup,
         *,
-        is_known: bool,
+        known: Slots,
         clearance: Clearance,
     ) -> None:
-        controller = Controller(runtime, resource, handlers, is_successor=is_known)
+        controller = Controller(runtime, resource, handlers, is_successor=bool(known))
         self._service = Service(
             runtime=runtime,
             resource=resource,
@@ -73,13 +78,18 @@ class ResourceWatcher:
             controller=controller,
             line=IndexingLine(runtime, resource, handlers.indexing, controller.accept),
             group=group,
-            is_known=is_known,
+            known={*known},
             clearance=clearance,
         )
         self._streams: dict[Scope, Stream] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._awaited: set[Scope] = set()
         self._is_paused = False
+
+    @property
+    def controller(self) -> Controller:
+        """Who handles the objects."""
+        return self._service.controller
 
     @property
     def handlers(self) -> HandlersOfResource:
@@ -92,8 +102,14 @@ class ResourceWatcher:
             self._leave(scope)
         for scope in sorted(set(scopes) - self._streams.keys(), key=str):
             self._streams[scope] = Stream(self._service, scope, on_listed=self._accept_listed)
-            if not self._is_paused:
+            if self._is_watching:
                 self._streams[scope].start()
+
+    @property
+    def _is_watching(self) -> bool:
+        """Whether there is anything to look at now."""
+        is_needed = self.handlers.is_seen_whole or not self._service.runtime.share.is_empty
+        return is_needed and not self._is_paused
 
     def _leave(self, scope: Scope) -> None:
         """Stop serving a namespace that is gone, together with everything in it."""
@@ -118,9 +134,9 @@ class ResourceWatcher:
     def resume(self) -> None:
         """Go on: look at what has changed meanwhile, and only then handle that, and what was left unhandled."""
         self._is_paused = False
-        self._awaited = set(self._streams)
-        for stream in self._streams.values():
-            stream.start()
+        self._awaited = set(self._streams) if self._is_watching else set()
+        for scope in self._awaited:
+            self._streams[scope].start()
         if not self._awaited:
             self._service.controller.resume()
 
@@ -131,6 +147,31 @@ class ResourceWatcher:
             self._awaited.discard(scope)
             if not self._awaited:
                 self._service.controller.resume()
+
+    @property
+    def unlisted(self) -> Slots:
+        """The slots that are taken over, but not listed yet: their objects are not known to the handlers."""
+        return Slots().union(*(stream.unlisted for stream in self._streams.values()))
+
+    def take_over(self, slots: Slots) -> None:
+        """Handle the objects of these slots, too: look at everything anew."""
+        self._service.known.difference_update(slots)
+        self._service.line.disown(slots)
+        for stream in self._streams.values():
+            stream.take_over(slots)
+            if self._is_watching:
+                stream.start()
+
+    def hand_over(self, slots: Slots) -> None:
+        """Forget the objects of these slots: they are of other replicas now."""
+        self._service.controller.hand_over(slots)
+        for stream in self._streams.values():
+            stream.hand_over(slots)
+            if not self._is_watching:
+                stream.interrupt()
+        if self._awaited and not self._is_watching:
+            self._awaited.clear()
+            self._service.controller.resume()
 
     async def settle(self, timeout: float) -> None:
         """Start no handlers anymore, and wait until the running ones have ended, for that many seconds at most."""
@@ -155,7 +196,11 @@ class ResourceWatcher:
 
 
 class Stream:
-    """One resource in one namespace, or in the whole cluster."""
+    """
+    One resource in one namespace, or in the whole cluster.
+
+    Large because it is told of all that happens to the watcher.
+    """
 
     def __init__(self, service: Service, scope: Scope, *, on_listed: Callable[[Scope], None]) -> None:
         self._service = service
@@ -172,12 +217,13 @@ class Stream:
 
             self._deselected = DeselectedObjects(service.runtime, target, pushed)
             target = replace(target, selectors=pushed.add_to(target.get_selectors(settings)))
+        self._machine = _make_machine(service)
         self._informer = Informer(
             service.runtime,
             target,
             explain=self._explain,
             on_obstacle=lambda is_absent: on_listed(scope),
-            machine=_make_machine(service),
+            machine=self._machine,
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._turn = asyncio.Lock()
@@ -221,6 +267,24 @@ class Stream:
         self._tasks.clear()
         self._tasks = []  # a new one: by that, it is known that it was interrupted
 
+    @property
+    def unlisted(self) -> Slots:
+        """The slots that are taken over, but not listed yet."""
+        return self._machine.gained
+
+    def take_over(self, slots: Slots) -> None:
+        """Interrupt it; when it goes on, those objects are seen as for the first time."""
+        self.interrupt()
+        self._machine.gain(slots)
+        self._informer.disown(slots)
+        if self._deselected is not None:
+            self._deselected.take_over(slots)
+
+    def hand_over(self, slots: Slots) -> None:
+        """Forget those objects."""
+        self._machine.lose(slots)
+        self._informer.disown(slots)
+
     async def wait(self) -> None:
         """Wait until it has stopped."""
         async with self._turn, self._taking:
@@ -253,7 +317,8 @@ class Stream:
                 self._service.line.call_when_indexed(functools.partial(self._report_listed, self._tasks))
 
     def _hand_over(self, events: list[WatchEvent]) -> None:
-        self._service.line.take(_as_known(events) if self._service.is_known else events)
+        known = self._service.known
+        self._service.line.take(_as_known(events, known) if known else events)
 
     def _report_listed(self, tasks: list[asyncio.Task[None]]) -> None:
         if tasks is self._tasks:  # otherwise, it was interrupted, and everything is listed again
@@ -278,15 +343,21 @@ class Stream:
 
 def _make_machine(service: Service) -> WatchMachine:
     """Remember of the objects what the handlers of raw events filter by: deletions can be seen with that only."""
-    handlers = service.handlers.watching
+    handlers, share = service.handlers.watching, service.runtime.share
     return WatchMachine(
         service.resource,
         labels={key for handler in handlers for key in handler.labels or ()},
         annotations={key for handler in handlers for key in handler.annotations or ()},
         comparable_versions=service.runtime.comparable_versions,
+        is_foreign=share.is_foreign if share.fence is not None and not service.handlers.is_seen_whole else None,
     )
 
 
-def _as_known(events: list[WatchEvent]) -> list[WatchEvent]:
+def _as_known(events: list[WatchEvent], slots: Container[int]) -> list[WatchEvent]:
     """A restarted watcher lists all objects anew, but they are not new to the operator: do not resume them again."""
-    return [event if event is LISTED or event.type else WatchEvent("ADDED", event.object) for event in events]
+    return [
+        event
+        if event is LISTED or event.type or get_slot(event.object.head.key) not in slots
+        else WatchEvent("ADDED", event.object)
+        for event in events
+    ]

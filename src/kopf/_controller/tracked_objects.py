@@ -86,6 +86,11 @@ class TrackedObject:
         """Whether what the handlers have done is being written to the object right now."""
         return self.reconciliation is not None and self.reconciliation.is_saving
 
+    @property
+    def is_unsaved(self) -> bool:
+        """Whether what the handlers have done is still to be written to the object."""
+        return self.state is not None and self.state.memory.unsaved is not None
+
     def take_snapshot(self) -> tuple[Carried, ObjectMemory]:
         """Get what is known of the object now, so that it can be looked at while the operator goes on."""
         carried = Carried(initial=self.memory.is_unresumed) if self.state is None else self.state.memory
@@ -209,6 +214,14 @@ class TrackedObjects:
         """What is to be handled next of the object, if anything."""
         entry = self._entries.get(key)
         return None if entry is None or entry.state is None else entry.state.pending
+
+    def hand_over(self, entry: TrackedObject) -> None:
+        """Keep nothing of the object, which is of another replica now."""
+        if self._background is not None and entry.memory.background is not None:
+            self._background.let_go(entry.memory.background)
+        self._runtime.memos.forget(entry.key)
+        self.handled.drop(entry.memory)
+        self._entries.pop(entry.key, None)
 
     def forget(self, entry: TrackedObject, now: float) -> TrackedObject | None:
         """Keep nothing of the object, which exists no more; begin with what has come by its key later, if anything."""

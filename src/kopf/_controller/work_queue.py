@@ -115,6 +115,11 @@ class WorkQueue(Generic[K]):
         if self.active.pop(key):
             self.add(key)
 
+    def discard(self, key: K) -> None:
+        """Forget the key: neither its time comes, nor its turn."""
+        self._lanes.entries.pop(key, None)
+        self._alarms.set(key, None)
+
     def hold(self) -> None:
         """Give nothing to workers until released. Everything else goes on: the keys are added, the alarms go off."""
         self.is_held = True

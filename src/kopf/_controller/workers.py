@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import AbstractContextManager
 from types import TracebackType
 
+from kopf._controller.pausing import Covers
 from kopf._controller.runtime import Runtime
 from kopf._controller.work_queue import WorkQueue
 from kopf._values.resources import Resource
@@ -114,9 +115,9 @@ class Workers:
             if len(waiting) >= left:
                 return
 
-    async def settle(self, timeout: float) -> None:
-        """Wait until the workers have ended that work now; for that many seconds at most."""
-        await _wait(self._tasks.values(), timeout)
+    async def settle(self, timeout: float, covers: Covers = lambda key: True) -> None:
+        """Wait until the workers have ended that work now (on those keys); for that many seconds at most."""
+        await _wait([task for key, task in self._tasks.items() if covers(key)], timeout)
 
     async def stop(self, *, is_saving: Callable[[str], bool]) -> None:
         """
@@ -126,16 +127,22 @@ class Workers:
         """
         timeout = self._runtime.settings.queueing.exit_timeout
         self._runtime.executor.threads.usage.unsubscribe(self.wake)
-        await _wait(self._tasks.values(), timeout)
-        for key, task in self._tasks.items():
+        await self.leave(lambda key: True, timeout, is_saving=is_saving)
+
+    async def leave(self, covers: Covers, timeout: float, *, is_saving: Callable[[str], bool]) -> None:
+        """Do the same for some of the keys; wait for that many seconds at most until they are cancelled."""
+        exit_timeout = self._runtime.settings.queueing.exit_timeout
+        tasks = {key: task for key, task in self._tasks.items() if covers(key)}
+        await _wait(tasks.values(), timeout)
+        for key, task in tasks.items():
             if not is_saving(key):
                 task.cancel()
-        await _wait(self._tasks.values(), timeout)
-        savers = [task for key, task in self._tasks.items() if is_saving(key)]
-        await _wait(savers, max(0.0, _SAVING_EXIT_TIMEOUT - timeout))
-        for task in self._tasks.values():
+        await _wait(tasks.values(), exit_timeout)
+        savers = [task for key, task in tasks.items() if is_saving(key)]
+        await _wait(savers, max(0.0, _SAVING_EXIT_TIMEOUT - exit_timeout))
+        for task in tasks.values():
             task.cancel()
-        await _wait(self._tasks.values(), timeout)
+        await _wait(tasks.values(), exit_timeout)
 
 
 class UserCode(AbstractContextManager[None]):

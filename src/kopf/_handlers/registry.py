@@ -186,6 +186,11 @@ class HandlersOfResource(FrozenRecord, frozen=True):
     is_used: bool
     """Whether objects of any resources refer to those here, and are to be handled when these have changed."""
 
+    @property
+    def is_seen_whole(self) -> bool:
+        """Whether all objects are to be known, whoever handles them: they are indexed, or matter for other objects."""
+        return bool(self.indexing or self.owners or self.is_used)
+
     @classmethod
     def build(
         cls, handlers: Iterable[ResourceHandler], owners: Owners = NO_OWNERS, is_used: bool = False

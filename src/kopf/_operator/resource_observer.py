@@ -42,7 +42,7 @@ class ResourceObserver:
         self._peering = peering
         self._warnings = DiscoveryWarnings(runtime.api, registry)
         self._definitions = Definitions(runtime, registry, peering, is_lacking=lambda: self._warnings.are_given)
-        self._watchers = Watchers(runtime, namespaces, clearance=peering.clear)
+        self.watchers = Watchers(runtime, namespaces, clearance=peering.clear)
         self._listeners: list[Callable[[Discovery, Collection[Resource]], None]] = []
 
     def subscribe(self, listener: Callable[[Discovery, Collection[Resource]], None]) -> None:
@@ -62,13 +62,13 @@ class ResourceObserver:
                 await self._run(group)
             finally:
                 self._registry.listeners.remove(follow_declarations)
-                self._watchers.is_over = True
+                self.watchers.is_over = True
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
         await self._namespaces.start(group)
         self._namespaces.subscribe(self._follow_namespaces)
         self._peering.serve(self._namespaces.names)
-        self._runtime.pause.subscribe(self._watchers.follow_pause)
+        self._runtime.pause.subscribe(self.watchers.follow_pause)
         is_complete = await self._update(group)
         changed = self._definitions.changed
         while True:
@@ -89,7 +89,7 @@ class ResourceObserver:
         self._warnings.look_at(discovery, group)
         self._runtime.indexers.extend(self._registry.get_indexing())
         plan = self._registry.plan([resource for resource in discovery.resources if is_watchable(resource)])
-        await self._watchers.update(plan, group, unavailable=discovery.unavailable)
+        await self.watchers.update(plan, group, unavailable=discovery.unavailable)
         for listener in self._listeners:
             listener(discovery, plan.keys())
         self._definitions.start(group)
@@ -97,10 +97,10 @@ class ResourceObserver:
 
     def _follow_namespaces(self) -> None:
         """Serve those namespaces that exist now."""
-        if not self._watchers.is_over:
+        if not self.watchers.is_over:
             self._peering.serve(self._namespaces.names)
-            self._watchers.follow_namespaces()
+            self.watchers.follow_namespaces()
 
     async def stop(self) -> None:
         """Stop watching and let the current handlers finish."""
-        await self._watchers.stop()
+        await self.watchers.stop()

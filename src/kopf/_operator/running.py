@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError
-from kopf._client.http.api import offering
+from kopf._client.fencing import Fence
+from kopf._client.http.api import APIClient, offering
 from kopf._controller.clock import Clock
 from kopf._controller.controllers import Controllers, get_current_controllers, offering_controllers
 from kopf._controller.indexing.indexers import Indexers
@@ -26,8 +27,10 @@ from kopf._controller.memos import Memos
 from kopf._controller.observer import Observers
 from kopf._controller.pausing import Pause
 from kopf._controller.runtime import Runtime
+from kopf._controller.sharing import Share
 from kopf._coordination.peering import Peering
 from kopf._events.recorder import EventRecorder, posting
+from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
@@ -53,6 +56,7 @@ from kopf._values.records import FrozenRecord, field
 
 if TYPE_CHECKING:
     from kopf._admission.webhooks import Webhooks
+    from kopf._operator.slot_moves import SlotMoves
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +68,10 @@ cluster for as long as that takes, and can be stopped; but not by those who wait
 """
 _FLUSH_TIMEOUT = 2.0
 """How long the posting of the last events may hold the exit, in seconds."""
+
+
+Coordinate = Callable[["SlotMoves", Share], Coroutine[Any, Any, None]]
+"""Says which objects are handled here, and which by other replicas."""
 
 
 class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
@@ -88,6 +96,8 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     """Who is told of all that happens."""
     tells_readiness: bool = False
     """Whether it logs what it does, where, and as whom, when it is ready: one request more."""
+    coordinate: Coordinate | None = None
+    """By whom the objects are shared among the replicas, if not as the settings say."""
     has_preflight: bool = False
     """Whether it says at the start which permissions are missing: one request more for each namespace."""
 
@@ -170,6 +180,8 @@ class Operator:
             webhooks = self._make_webhooks(runtime, peering)
             namespaces = Namespaces(runtime, self._setup.namespaces)
             observer = ResourceObserver(runtime, self._setup.registry, namespaces, peering)
+            if self._setup.coordinate is not None:
+                helpers.append(_start_coordination(self._setup.coordinate, runtime, observer))
             publishing = []
             if self._setup.tells_readiness and is_heard():
                 helpers.append(self._start_summary(runtime, observer, namespaces, peering))
@@ -248,6 +260,7 @@ class Operator:
             liveness=self._liveness,
             controllers=get_current_controllers(),
             pause=self._pause,
+            share=_make_share(self._setup, self._api, self._executor),
             observer=self._setup.observers,
             comparable_versions=await self._has_comparable_versions(),
         )
@@ -270,6 +283,20 @@ class Operator:
                 await self._vault.close()
             self._executor.running.stop()
             self._executor.threads.release()
+
+
+def _start_coordination(coordinate: Coordinate, runtime: Runtime, observer: ResourceObserver) -> asyncio.Task[None]:
+    from kopf._operator.slot_moves import SlotMoves  # most operators are alone
+
+    return asyncio.create_task(coordinate(SlotMoves(runtime, observer.watchers), runtime.share), name="coordination")
+
+
+def _make_share(setup: OperatorSetup, api: APIClient, executor: HandlerExecutor) -> Share:
+    if setup.coordinate is None and setup.settings.coordination.mode is None:
+        return Share()
+    fence = api.fence = Fence()
+    executor.put_behind(fence)
+    return Share(fence)
 
 
 def _start_preflight(

@@ -14,6 +14,7 @@ from kopf._handlers.registry import HandlersOfResource
 from kopf._operator.discovery_warnings import warn_of_clashes
 from kopf._operator.namespaces import Namespaces
 from kopf._values.resources import Resource
+from kopf._values.slots import Slots
 
 _PATIENCE = 60.0
 """How long the running handlers may hold back those that are declared meanwhile, in seconds, until cancelled."""
@@ -27,6 +28,7 @@ class Watchers:
         self._namespaces = namespaces
         self._clearance = clearance
         self._watchers: dict[Resource, ResourceWatcher] = {}
+        self._outgoing: list[ResourceWatcher] = []
         self._indices: set[str] = set()
         self.is_over = False
         """Whether nothing is to be started anymore."""
@@ -43,15 +45,18 @@ class Watchers:
 
         The resources of the API groups that are unavailable now, are watched as before.
         """
+        known: dict[Resource, Slots] = {}
         outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
         for resource in sorted(outdated, key=str):
             if resource.api_version not in unavailable:
                 outgoing = self._watchers[resource]
                 if resource in plan:
                     await outgoing.settle(_PATIENCE)
-                del self._watchers[resource]
+                self._outgoing.append(self._watchers.pop(resource))
                 await outgoing.stop()
                 outgoing.release()
+                known[resource] = self._runtime.share.slots - outgoing.unlisted
+                self._outgoing.remove(outgoing)
         for watcher in self._watchers.values():
             watcher.retry()
         added = plan.keys() - self._watchers.keys()
@@ -59,15 +64,11 @@ class Watchers:
             {resource: plan[resource] for resource in added}, is_first=not self._watchers and not outdated
         )
         for resource in sorted(added, key=str):  # the same way every time
-            self._add(resource, plan[resource], group, is_known=resource in outdated)
+            self._add(resource, plan[resource], group, known=known.get(resource, frozenset()))
 
-    def _add(
-        self, resource: Resource, handlers: HandlersOfResource, group: asyncio.TaskGroup, *, is_known: bool
-    ) -> None:
+    def _add(self, resource: Resource, handlers: HandlersOfResource, group: asyncio.TaskGroup, *, known: Slots) -> None:
         warn_of_clashes(resource, handlers)
-        watcher = ResourceWatcher(
-            self._runtime, resource, handlers, group, is_known=is_known, clearance=self._clearance
-        )
+        watcher = ResourceWatcher(self._runtime, resource, handlers, group, known=known, clearance=self._clearance)
         self._watchers[resource] = watcher
         if self._runtime.pause.is_on:
             watcher.pause()
@@ -88,7 +89,7 @@ class Watchers:
 
     def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
         """Hold the handling back until everything that exists now is indexed or known, where that is needed."""
-        indexed = [item for item, handlers in plan.items() if handlers.indexing or handlers.owners or handlers.is_used]
+        indexed = [item for item, handlers in plan.items() if handlers.is_seen_whole]
         self._runtime.index_readiness.close_for(
             (resource, namespace) for resource in indexed for namespace in self._get_scopes(resource)
         )
@@ -106,9 +107,25 @@ class Watchers:
         if self.is_over:
             return
         if not self._runtime.pause.is_on:
-            self._close_gate({resource: watcher.handlers for resource, watcher in self._watchers.items()})
+            self._close_gate_for_all()
         for watcher in self._watchers.values():
             watcher.pause() if self._runtime.pause.is_on else watcher.resume()
+
+    def _close_gate_for_all(self) -> None:
+        self._close_gate({resource: watcher.handlers for resource, watcher in self._watchers.items()})
+
+    def list_all(self) -> list[ResourceWatcher]:
+        """Get the watchers, and those that are being stopped."""
+        return [*self._watchers.values(), *self._outgoing]
+
+    def take_over(self, slots: Slots) -> None:
+        """The objects of these slots are ours from now on: look at everything anew, and handle them."""
+        if self.is_over:
+            return
+        if not self._runtime.pause.is_on:
+            self._close_gate_for_all()
+        for watcher in self._watchers.values():
+            watcher.take_over(slots)
 
     async def stop(self) -> None:
         """Stop watching and let the current handlers finish."""

@@ -20,6 +20,8 @@ Guarantees to those who consume the events:
   versions of the server can be compared. Otherwise, only the repetition of the latest state of an object is.
 * A repeated listing reports only what is new (``ADDED``) or has changed (``MODIFIED``). The type ``None`` is
   only for the initial listing. Every listing ends with a :data:`LISTED` event.
+* When objects are taken over from another replica, the next listing is the initial one for them: all are reported with
+  ``None``, even if they are known; those that are absent, with a :class:`ForeignEvent`.
 
 The memory is spared: for every object, only its name and one string with its identity & version are kept.
 """
@@ -27,7 +29,7 @@ The memory is spared: for every object, only its name and one string with its id
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -37,6 +39,7 @@ from kopf._values.bodies import RawEventType
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.resource_versions import is_newer
 from kopf._values.resources import Resource
+from kopf._values.slots import Slots, get_slot
 
 
 class KnownObjects:
@@ -78,6 +81,18 @@ class KnownObjects:
         content = {"apiVersion": self._resource.api_version, "kind": self._resource.kind, "metadata": metadata}
         return KubeObject.from_dict(content)
 
+    def renew(self, slots: Slots) -> None:
+        """Forget the versions of the objects in these slots: whatever they are now, is news."""
+        for key, identity in self.identities.items():
+            uid, _, *remembered = identity.split(" ", 2)
+            if get_slot(uid or key) in slots:
+                self.identities[key] = " ".join((uid, "", *remembered))
+
+    def is_renewed(self, key: str) -> bool:
+        """Tell if nothing has come of the object since then; or ever."""
+        identity = self.identities.get(key)
+        return identity is None or identity.split(" ", 2)[1] == ""
+
 
 class State(enum.Enum):
     """What the watcher should do next."""
@@ -99,6 +114,19 @@ class WatchEvent(msgspec.Struct, gc=False):
     object: KubeObject
 
 
+class ForeignEvent(WatchEvent, gc=False):
+    """The same, but of an object that was handled by another replica then: it is only for those who see everything."""
+
+
+def disown(events: Iterable[WatchEvent], slots: Slots) -> list[WatchEvent]:
+    """Of the objects in these slots, make the events foreign."""
+    return [ForeignEvent(event.type, event.object) if _is_in(slots, event) else event for event in events]
+
+
+def _is_in(slots: Slots, event: WatchEvent) -> bool:
+    return event is not LISTED and get_slot(event.object.head.key) in slots
+
+
 LISTED = WatchEvent(None, KubeObject.from_dict({}))
 """
 The mark that the initial listing or a repeated one is complete; of no object. It is to be compared by ``is``.
@@ -110,9 +138,21 @@ class WatchMachine:
     The state of watching over one resource in one namespace or in the cluster.
 
     Methods that take something in append the resulting events to the list passed: in the order they came.
+
+    Large because listings, streams, and moves between replicas meet in what is known of each object.
     """
 
-    __slots__ = ("_has_comparable_versions", "_is_initial", "_known", "_listed_version", "_unseen", "state", "version")
+    __slots__ = (
+        "_has_comparable_versions",
+        "_is_foreign",
+        "_is_initial",
+        "_known",
+        "_listed_version",
+        "_unseen",
+        "gained",
+        "state",
+        "version",
+    )
 
     def __init__(
         self,
@@ -121,10 +161,12 @@ class WatchMachine:
         labels: Collection[str] = (),
         annotations: Collection[str] = (),
         comparable_versions: bool = False,
+        is_foreign: Callable[[str], bool] | None = None,
     ) -> None:
         """
         The ``labels`` & ``annotations`` are the names of those to be remembered for the synthetic deletions. With
         ``comparable_versions``, the server guarantees that all versions of one resource can be compared.
+        ``is_foreign`` tells by the key of an object if it is of another replica: nothing is kept of it, or reported.
         """
         self._has_comparable_versions = comparable_versions
         self.state = State.EMPTY
@@ -134,6 +176,9 @@ class WatchMachine:
         self._unseen: set[str] = set()
         self._listed_version: str | None = None
         self._is_initial = True
+        self._is_foreign = is_foreign
+        self.gained: Slots = frozenset()
+        """The slots whose objects are to be reported as in the initial listing."""
 
     def __len__(self) -> int:
         return len(self._known.identities)
@@ -151,6 +196,8 @@ class WatchMachine:
         if self._listed_version is None:
             self._listed_version = version
         for obj in objects:
+            if self._is_foreign is not None and self._is_foreign(obj.head.key):
+                continue
             key = f"{obj.head.namespace or ''}/{obj.head.name}"
             self._unseen.discard(key)
             self._take(key, obj, None, events)
@@ -162,8 +209,9 @@ class WatchMachine:
         The version is that of the listing, unless specified: streams tell it in the end.
         """
         self._expect(State.LISTING)
-        events.extend(WatchEvent("DELETED", self._known.forget(key)) for key in sorted(self._unseen))
+        events.extend(self._forget(key) for key in sorted(self._unseen))
         self._unseen = set()
+        self.gained = frozenset()
         self.version = self._listed_version if version is None else version
         self.state = State.WATCHING
         self._is_initial = False
@@ -176,7 +224,9 @@ class WatchMachine:
         if self._has_comparable_versions and self._is_old(head.resourceVersion):
             return
         key = f"{head.namespace or ''}/{head.name}"
-        if type_ == "DELETED":
+        if self._is_foreign is not None and self._is_foreign(head.key):
+            pass
+        elif type_ == "DELETED":
             known = self._known.identities.get(key)
             if known is not None and known.startswith(f"{head.uid} "):
                 del self._known.identities[key]
@@ -206,6 +256,25 @@ class WatchMachine:
         if self.state is State.WATCHING:
             self.expire()
 
+    def gain(self, slots: Slots) -> None:
+        """The objects in these slots are ours from now on. To be called when it is interrupted."""
+        self.gained |= slots
+        self._known.renew(slots)
+
+    def lose(self, slots: Slots) -> None:
+        """The objects in these slots are of another replica from now on."""
+        self.gained -= slots
+        if self._is_foreign is not None:
+            identities = self._known.identities
+            lost = [key for key, item in identities.items() if get_slot(item.partition(" ")[0] or key) in slots]
+            for key in lost:
+                del identities[key]
+            self._unseen.difference_update(lost)
+
+    def _forget(self, key: str) -> WatchEvent:
+        is_foreign = bool(self.gained) and self._known.is_renewed(key)
+        return (ForeignEvent if is_foreign else WatchEvent)("DELETED", self._known.forget(key))
+
     def _expect(self, *states: State) -> None:
         if self.state not in states:
             raise RuntimeError(f"The watcher is in a wrong state: {self.state}, expected {states}.")
@@ -222,9 +291,10 @@ class WatchMachine:
         if known == identity and obj.head.resourceVersion:
             return  # the same state of the same object again: e.g. unchanged since the previous listing
         if known is not None and not known.startswith(f"{obj.head.uid} "):
-            events.append(WatchEvent("DELETED", self._known.forget(key)))
+            events.append(self._forget(key))
             known = None
+        is_gained = bool(self.gained) and get_slot(obj.head.key) in self.gained and self._known.is_renewed(key)
         self._known.identities[key] = identity
-        if type_ is None and not self._is_initial:
+        if type_ is None and not self._is_initial and not is_gained:
             type_ = "ADDED" if known is None else "MODIFIED"
         events.append(WatchEvent(type_, obj))

@@ -114,8 +114,9 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
         message = f"{self.handler} did not exit in time. Leaving it orphaned."
         self._background.logger.warning(message)
         if self._task is not None:
-            self._background.orphans.add(self._task)
-            self._task.add_done_callback(self._background.orphans.discard)
+            orphans = self._background.orphans
+            orphans[self._task] = self._background.body.object.head.key
+            self._task.add_done_callback(lambda task: orphans.pop(task, None))
         warnings.warn(message, ResourceWarning, stacklevel=1)
         if self.is_running:  # for all others, it is over; but it is not done, so it is not marked so
             self.is_running = False

@@ -33,7 +33,11 @@ from kopf._values.resources import Resource
 
 H = TypeVar("H", bound=SpawningHandler)
 
-_PASSING_REASONS = DaemonStoppingReason.FILTERS_MISMATCH | DaemonStoppingReason.OPERATOR_PAUSING
+_PASSING_REASONS = (
+    DaemonStoppingReason.FILTERS_MISMATCH
+    | DaemonStoppingReason.OPERATOR_PAUSING
+    | DaemonStoppingReason.RESOURCE_HANDED_OVER
+)
 
 
 class ObjectBackground:
@@ -64,7 +68,7 @@ class ObjectBackground:
         resource: Resource,
         obj: KubeObject,
         on_exit: Callable[[ObjectBackground], None],
-        orphans: set[asyncio.Task[None]],
+        orphans: dict[asyncio.Task[None], str],
     ) -> None:
         self.runtime = runtime
         self.orphans = orphans
@@ -106,6 +110,11 @@ class ObjectBackground:
         """Whether any of them has not exited yet; if ``blocking``, of those that are not optional only."""
         return any(run.is_running and (not blocking or run.handler.requires_finalizer) for run in self.runs.values())
 
+    @property
+    def is_to_go_on(self) -> bool:
+        """Whether anything has exited that is to be started again."""
+        return any(run.is_to_be_restarted for run in self.runs.values())
+
     def is_over(self, handler: SpawningHandler) -> bool:
         """Whether the handler has run for the object, and will not run again until the operator restarts."""
         run = self.runs.get(handler.id)
@@ -115,9 +124,9 @@ class ObjectBackground:
         """Ask all of them to exit, as the object is being deleted, or is gone."""
         self.stop(DaemonStoppingReason.RESOURCE_DELETED)
 
-    def stop_as_paused(self) -> None:
-        """Ask all of them to exit, as the object is not to be handled for now."""
-        self.stop(DaemonStoppingReason.OPERATOR_PAUSING)
+    def stop_as_handed_over(self) -> None:
+        """Ask all of them to exit, as the object is going to be handled by another replica."""
+        self.stop(DaemonStoppingReason.RESOURCE_HANDED_OVER)
 
     def stop(self, reason: DaemonStoppingReason) -> None:
         """Ask all of them to exit."""

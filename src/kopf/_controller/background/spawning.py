@@ -16,6 +16,7 @@ from kopf._controller.background.daemons import DaemonRun
 from kopf._controller.background.runs import BackgroundRun, ObjectBackground
 from kopf._controller.background.stopping import DaemonStoppingReason
 from kopf._controller.background.timers import TimerRun
+from kopf._controller.pausing import Covers
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.handlers import DaemonHandler, SpawningHandler, TimerHandler
@@ -42,7 +43,7 @@ class Background:
         self._on_exit = on_exit
         self.objects: dict[ObjectBackground, None] = {}
         """The backgrounds of the objects that exist, and of those that are gone, while anything of them still runs."""
-        self._orphans: set[asyncio.Task[None]] = set()
+        self._orphans: dict[asyncio.Task[None], str] = {}
         self._exits = asyncio.Event()
 
     def begin(self, obj: KubeObject) -> ObjectBackground:
@@ -79,7 +80,7 @@ class Background:
         """Stop everything; nothing is started then, as the objects are not looked at."""
         for background in [*self.objects]:
             if not background.is_gone:
-                background.stop_as_paused()
+                background.stop(DaemonStoppingReason.OPERATOR_PAUSING)
 
     def resume(self) -> None:
         """Look at all those objects again: what was stopped by the pause, is to be started anew."""
@@ -107,6 +108,27 @@ class Background:
         self.objects.clear()
         for background in objects:
             background.stop(DaemonStoppingReason.OPERATOR_EXITING)
+        await self._see_off(objects, self._orphans, timeout, "The operator exits, but does not wait for %s anymore.")
+
+    async def leave(self, covers: Covers, timeout: float) -> None:
+        """The same for some of the objects, which are handed over, and are asked to stop by now."""
+        objects = [item for item in self.objects if covers(item.body.object.head.key)]
+        orphans = [task for task, key in self._orphans.items() if covers(key)]
+        await self._see_off(objects, orphans, timeout, "The object is handed over, and %s is not waited for anymore.")
+
+    def list_running(self) -> list[str]:
+        """Get the keys of those objects of which anything still runs."""
+        keys = [item.body.object.head.key for item in self.objects if item.has_running()]
+        return [*keys, *self._orphans.values()]
+
+    def let_go(self, background: ObjectBackground) -> None:
+        """The object is of another replica now."""
+        background.is_gone = True
+        self.objects.pop(background, None)
+
+    async def _see_off(
+        self, objects: Sequence[ObjectBackground], orphans: Collection[asyncio.Task[None]], timeout: float, text: str
+    ) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 running = [run for background in objects for run in background.runs.values()]
@@ -116,11 +138,11 @@ class Background:
         leftovers = [(background, run) for background in objects for run in background.runs.values()]
         for background, run in leftovers:
             if run.is_running:
-                background.logger.warning("The operator exits, but does not wait for %s anymore.", run.handler)
+                background.logger.warning(text, run.handler)
         tasks = [task for _, run in leftovers for task in run.cancel()]
-        for task in self._orphans:
+        for task in orphans:
             task.cancel()
-        tasks += self._orphans
+        tasks += orphans
         if tasks:
             await asyncio.wait(tasks, timeout=_CANCELLATION_TIMEOUT)
 

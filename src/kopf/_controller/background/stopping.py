@@ -25,6 +25,7 @@ class DaemonStoppingReason(enum.Flag):
     DAEMON_SIGNALLED = enum.auto()
     DAEMON_CANCELLED = enum.auto()
     DAEMON_ABANDONED = enum.auto()
+    RESOURCE_HANDED_OVER = enum.auto()
 
 
 class DaemonStopper:

@@ -65,7 +65,7 @@ class Execution(Record, eq=False):
         chosen = self._order(self._runtime.lifecycle, pending, cause)
         self.delay = 0.0 if chosen else REFUSAL_DELAY
         for handler in chosen:
-            if self._runtime.pause.is_on:
+            if self._runtime.pause.stops(cause.body.object.head.key):
                 break  # the rest is for later, or for those who do it instead of us
             try:
                 now = await self._execute(cause, handler, now, parent=None)
@@ -76,7 +76,8 @@ class Execution(Record, eq=False):
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
                 break
-        if self.unfit and chosen and (rest := self._list_others(chosen, pending)) and not self._runtime.pause.is_on:
+        rest = self._list_others(chosen, pending) if self.unfit and chosen else ()
+        if rest and not self._runtime.pause.stops(cause.body.object.head.key):
             return await self.execute_pending(cause, rest, now)
         return now
 

@@ -26,6 +26,7 @@ from kopf._values.ids import HandlerId
 _REASONS: Mapping[DaemonStoppingReason, str] = {
     DaemonStoppingReason.RESOURCE_DELETED: "the object is deleted",
     DaemonStoppingReason.OPERATOR_EXITING: "the operator exits",
+    DaemonStoppingReason.RESOURCE_HANDED_OVER: "the object is handed over to another replica",
     DaemonStoppingReason.OPERATOR_PAUSING: "the operator is paused",
     DaemonStoppingReason.FILTERS_MISMATCH: "the object does not match the filters",
     DaemonStoppingReason.DONE: "it has exited by itself, and is not started again until the operator restarts",

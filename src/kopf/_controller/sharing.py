@@ -1,0 +1,39 @@
+"""
+Sharing: which of the objects are handled by this operator, and which by its other replicas.
+
+A replica that waits for its turn has no objects. When it gets some, they are handled as after a restart of the
+operator; when it loses them, everything is forgotten of them, as if the operator was stopped. In between, while they
+are being left, nothing begins for them, and what has begun is brought to its end.
+"""
+
+from __future__ import annotations
+
+from kopf._client.fencing import Fence
+from kopf._values.slots import ALL_SLOTS, Slots, get_slot
+
+
+class Share:
+    """What is handled here now: by default, everything and forever; with a fence, nothing in the beginning."""
+
+    def __init__(self, fence: Fence | None = None) -> None:
+        self.fence = fence
+        """Behind it, nothing is done for the objects; there is none if the operator has no replicas."""
+        self.slots: Slots = ALL_SLOTS if fence is None else frozenset()
+        """Whose objects are handled here, or are being left."""
+        self.leaving: Slots = frozenset()
+        """Those that are being left."""
+        self.is_selected_by_server = fence is not None
+        """Whether the server is asked for our objects only; not anymore if it has ignored that."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to be handled."""
+        return not self.slots
+
+    def is_foreign(self, key: str) -> bool:
+        """Tell if the object is not handled here."""
+        return len(self.slots) < len(ALL_SLOTS) and get_slot(key) not in self.slots
+
+    def is_being_left(self, key: str) -> bool:
+        """Tell if nothing is to begin for the object."""
+        return get_slot(key) in self.leaving

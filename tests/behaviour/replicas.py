@@ -1,0 +1,112 @@
+"""Replicas of one operator in one event loop, which share the objects as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import kopf
+from kopf._controller.memos import Memo
+from kopf._controller.sharing import Share
+from kopf._handlers.lifecycles import get_default_lifecycle
+from kopf._operator.running import Operator, OperatorSetup
+from kopf._operator.slot_moves import SlotMoves
+from kopf._values.slots import ALL_SLOTS, Slots, get_slot
+from tests.behaviour.objects import Obj, get_patience
+from tests.fastforward import fast_forwarding
+
+LEASE = 3600.0
+
+
+class Replica:
+    """One of the replicas: it begins with no objects."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.registry = kopf.OperatorRegistry()
+        self.settings = kopf.OperatorSettings()
+        self.settings.posting.enabled = False
+        self.settings.peering.standalone = True
+        self._parts: asyncio.Future[tuple[SlotMoves, Share]] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+        kopf.on.login(registry=self.registry)(_login)
+
+    async def start(self) -> None:
+        """Start, and wait until it can get objects."""
+        setup = OperatorSetup(
+            registry=self.registry,
+            settings=self.settings,
+            lifecycle=get_default_lifecycle(),
+            namespaces=(),
+            identity=self.name,
+            vault=None,
+            memo=Memo(),
+            ready_flag=None,
+            endpoint=None,
+            coordinate=self._coordinate,
+        )
+        self._task = asyncio.create_task(Operator(setup).run())
+        waited: list[asyncio.Future[Any]] = [self._task, self._parts]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _coordinate(self, moves: SlotMoves, share: Share) -> None:
+        self._parts.set_result((moves, share))
+        await asyncio.Event().wait()
+
+    @property
+    def share(self) -> Share:
+        return self._parts.result()[1]
+
+    @property
+    def moves(self) -> SlotMoves:
+        return self._parts.result()[0]
+
+    def take(self, slots: Slots = ALL_SLOTS) -> None:
+        """Get these slots, too."""
+        fence = self.share.fence
+        assert fence is not None
+        if fence.is_shut:
+            fence.open(fence.now() + LEASE)
+        self.moves.take_over(slots)
+
+    async def leave(self, slots: Slots = ALL_SLOTS, *, timeout: float = 60.0) -> Slots:
+        """Leave these slots; get those that could not be left."""
+        async with asyncio.timeout(get_patience()):
+            return await self.moves.hand_over(slots, timeout)
+
+    async def move(self, other: Replica, slots: Slots = ALL_SLOTS, *, timeout: float = 60.0) -> None:
+        """Hand the slots over to the other one."""
+        assert await self.leave(slots, timeout=timeout) == frozenset()
+        other.take(slots)
+
+    async def stop(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with fast_forwarding():
+            await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.result()
+
+
+@contextlib.asynccontextmanager
+async def running(declare: Callable[[Replica], Any], *names: str) -> AsyncIterator[list[Replica]]:
+    """Run the replicas with the same handlers."""
+    replicas = [Replica(name) for name in names]
+    for replica in replicas:
+        declare(replica)
+    async with contextlib.AsyncExitStack() as stack:
+        for replica in replicas:
+            await replica.start()
+            stack.push_async_callback(replica.stop)
+        yield replicas
+
+
+def slots_of(*objects: Obj) -> Slots:
+    """The slots of the objects."""
+    return frozenset(get_slot(obj["metadata"]["uid"]) for obj in objects)
+
+
+async def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_kubeconfig(**kwargs)

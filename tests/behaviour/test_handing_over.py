@@ -1,0 +1,389 @@
+"""Objects that move from one replica of the operator to another: nothing is done twice, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+import kopf
+from kopf._values.slots import ALL_SLOTS
+from kopf_cluster import LocalCluster
+from tests.behaviour.objects import Objects, get_patience
+from tests.behaviour.replicas import Replica, running, slots_of
+from tests.behaviour.running import Calls, Logs
+
+pytestmark = pytest.mark.fastforward
+
+KEX = "kopfexamples"
+Declare = Callable[[Replica], Any]
+
+
+class Gate:
+    """Holds a handler in its call until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def pass_through(self) -> None:
+        self.entered.set()
+        await self.opened.wait()
+
+
+@pytest.fixture
+async def gate() -> AsyncIterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+
+
+async def settle() -> None:
+    """Wait until all is done that can be done at all."""
+    await asyncio.sleep(120)
+
+
+async def test_a_move_is_a_resume(kex: Objects, calls: Calls, logs: Logs) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        @kopf.on.update(KEX, registry=replica.registry)
+        @kopf.on.resume(KEX, registry=replica.registry)
+        @kopf.on.delete(KEX, registry=replica.registry, optional=True)
+        async def fn(reason: str, **_: Any) -> None:
+            calls.append((replica.name, reason))
+
+    async with running(declare, "a", "b") as [a, b]:
+        await kex.create()
+        await settle()
+        assert not calls.items
+        a.take()
+        await kex.wait_handled()
+        await a.move(b)
+        await calls.wait_length(2)
+        await kex.change_and_wait(field="changed")
+        await settle()
+        await b.move(a)
+        await settle()
+        assert calls == [("a", "create"), ("b", "resume"), ("b", "update"), ("a", "resume")]
+    logs.check()
+
+
+async def test_parts_are_handled_by_their_owners(kex: Objects, calls: Calls) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        async def fn(name: str, **_: Any) -> None:
+            calls.append((replica.name, name))
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take(frozenset(range(100)))
+        b.take(ALL_SLOTS - frozenset(range(100)))
+        names = [f"obj{number}" for number in range(20)]
+        owners = set()
+        for name in names:
+            await kex.create(name)
+            [slot] = slots_of(await kex.wait_handled(name))
+            owners.add(("a" if slot < 100 else "b", name))
+        assert len(calls) == 20
+        assert set(calls) == owners
+        assert len({owner for owner, _ in owners}) == 2
+
+
+async def test_in_the_middle_of_a_creation(kex: Objects, calls: Calls, gate: Gate) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry, id="1")
+        @kopf.on.create(KEX, registry=replica.registry, id="2")
+        @kopf.on.create(KEX, registry=replica.registry, id="3")
+        async def fn(**_: Any) -> None:
+            calls.append(replica.name)
+            if len(calls) == 2:
+                await gate.pass_through()
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create()
+        await gate.entered.wait()
+        moving = asyncio.create_task(a.move(b))
+        await settle_partly()
+        assert not moving.done()
+        gate.opened.set()
+        await moving
+        await kex.wait_handled()
+        await settle()
+        assert calls == ["a", "a", "b"]
+
+
+async def settle_partly() -> None:
+    """Let everything go on that does not wait for the gate; the handing over waits for it for a minute."""
+    await asyncio.sleep(1)
+
+
+async def test_retries_go_on(kex: Objects, calls: Calls) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        async def fn(retry: int, **_: Any) -> None:
+            calls.append((replica.name, retry, asyncio.get_running_loop().time()))
+            if retry < 2:
+                raise kopf.TemporaryError("not yet", delay=30)
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create()
+        await calls.wait_length(1)
+        await asyncio.sleep(10)
+        await a.move(b)
+        await kex.wait_handled()
+        assert [call[:2] for call in calls] == [("a", 0), ("b", 1), ("b", 2)]
+        assert calls[1][2] - calls[0][2] == pytest.approx(30, abs=2)
+
+
+async def test_deletions(kex: Objects, calls: Calls, gate: Gate) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.delete(KEX, registry=replica.registry)
+        async def fn(name: str, **_: Any) -> None:
+            calls.append((replica.name, name))
+            if name == "begun":
+                await gate.pass_through()
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        for name in ("begun", "held", "later"):
+            await kex.create(name)
+            await kex.wait(lambda obj: obj["metadata"].get("finalizers"), name)
+        await kex.delete("begun")
+        await gate.entered.wait()
+        moving = asyncio.create_task(a.move(b))
+        await settle_partly()
+        await kex.delete("held")
+        await settle_partly()
+        gate.opened.set()
+        await moving
+        await kex.delete("later")
+        for name in ("begun", "held", "later"):
+            await kex.wait_gone(name)
+        await settle()
+        assert calls == [("a", "begun"), ("b", "held"), ("b", "later")]
+
+
+async def test_deletions_that_nobody_has_seen(kex: Objects, calls: Calls) -> None:
+    """The object is gone when the new owner looks: as with restarts, nothing is to be done."""
+
+    def declare(replica: Replica) -> None:
+        @kopf.on.event(KEX, registry=replica.registry)
+        async def fn(type: str | None, **_: Any) -> None:
+            calls.append((replica.name, type))
+
+        @kopf.index(KEX, registry=replica.registry)
+        async def index(name: str, **_: Any) -> dict[str, int]:
+            return {name: 1}
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create()
+        await calls.wait_length(1)
+        await a.leave()
+        await kex.delete_and_wait()
+        b.take()
+        await settle()
+        assert calls == [("a", "ADDED")]
+
+
+async def test_daemons(kex: Objects, calls: Calls) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1)
+        async def fn(stopped: kopf.Stopped, **_: Any) -> None:
+            calls.append((replica.name, None))
+            await stopped.wait()
+            calls.append((replica.name, stopped.reason))
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create()
+        await calls.wait_length(1)
+        await a.move(b)
+        await calls.wait_length(3)
+        await b.move(a)
+        await calls.wait_length(5)
+        assert [name for name, _ in calls] == ["a", "a", "b", "b", "a"]
+        for _, reason in calls.items[1:4:2]:
+            assert kopf.DaemonStoppingReason.RESOURCE_HANDED_OVER in reason
+
+
+async def test_daemons_that_do_not_stop_are_cancelled(kex: Objects, calls: Calls, logs: Logs) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.daemon(KEX, registry=replica.registry)
+        async def fn(**_: Any) -> None:
+            calls.append((replica.name, "begun"))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                calls.append((replica.name, "ended"))
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create()
+        await calls.wait_length(1)
+        await a.move(b, timeout=5)
+        await calls.wait_length(3)
+        await settle()
+        assert calls == [("a", "begun"), ("a", "ended"), ("b", "begun")]
+
+
+async def test_timers(kex: Objects, calls: Calls) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.timer(KEX, registry=replica.registry, interval=10, idle=20)
+        async def fn(**_: Any) -> None:
+            calls.append((replica.name, asyncio.get_running_loop().time()))
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create()
+        await calls.wait_length(3)
+        moved = asyncio.get_running_loop().time()
+        await a.move(b)
+        await calls.wait_length(6)
+        assert [name for name, _ in calls] == ["a"] * 3 + ["b"] * 3
+        assert calls[3][1] - moved == pytest.approx(20, abs=2)
+
+
+async def test_timers_do_not_begin_while_they_are_left(kex: Objects, calls: Calls, gate: Gate) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.timer(KEX, registry=replica.registry, interval=10)
+        async def fn(name: str, **_: Any) -> None:
+            calls.append((replica.name, name))
+            if name == "holding":
+                await gate.pass_through()
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create("other")
+        await calls.wait_length(1)
+        await kex.create("holding")
+        await gate.entered.wait()
+        moving = asyncio.create_task(a.move(b))
+        await asyncio.sleep(30)
+        assert calls == [("a", "other"), ("a", "holding")]
+        gate.opened.set()
+        await moving
+        await calls.wait_length(6)
+        assert {name for name, _ in calls.items[2:]} == {"b"}
+
+
+async def test_raw_events(kex: Objects, calls: Calls, gate: Gate) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.event(KEX, registry=replica.registry)
+        async def fn(type: str | None, spec: kopf.Spec, **_: Any) -> None:
+            calls.append((replica.name, type, spec["field"]))
+            if spec["field"] == "slow":
+                await gate.pass_through()
+                gate.opened.clear()
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create(spec={"field": "value"})
+        await calls.wait_length(1)
+        await kex.merge({"spec": {"field": "slow"}})
+        await gate.entered.wait()
+        await kex.merge({"spec": {"field": "waiting"}})
+        moving = asyncio.create_task(a.move(b))
+        await settle_partly()
+        await kex.merge({"spec": {"field": "last"}})
+        await settle_partly()
+        gate.opened.set()
+        await moving
+        await calls.wait_length(3)
+        await kex.merge({"spec": {"field": "new"}})
+        await settle()
+        assert calls.items == [
+            ("a", "ADDED", "value"),
+            ("a", "MODIFIED", "slow"),
+            ("b", None, "last"),
+            ("b", "MODIFIED", "new"),
+        ]
+
+
+async def test_updates_while_moving(kex: Objects, calls: Calls, gate: Gate) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        @kopf.on.update(KEX, registry=replica.registry)
+        async def fn(reason: str, spec: kopf.Spec, diff: kopf.Diff, **_: Any) -> None:
+            calls.append((replica.name, reason, spec["field"]))
+            if spec["field"] == "slow":
+                await gate.pass_through()
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create_and_wait()
+        await kex.merge({"spec": {"field": "slow"}})
+        await gate.entered.wait()
+        moving = asyncio.create_task(a.move(b))
+        await settle_partly()
+        await kex.merge({"spec": {"field": "during"}})
+        await settle_partly()
+        gate.opened.set()
+        await moving
+        await kex.wait_handled(field="during")
+        await settle()
+        assert calls == [("a", "create", "value"), ("a", "update", "slow"), ("b", "update", "during")]
+
+
+@pytest.mark.fastforward("exit")
+async def test_threads_hold_their_slots(kex: Objects, calls: Calls, logs: Logs) -> None:
+    released = threading.Event()
+
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        def fn(name: str, **_: Any) -> None:
+            calls.append((replica.name, name))
+            if name == "stuck":
+                released.wait(60)
+
+    try:
+        async with running(declare, "a", "b") as [a, b]:
+            a.take()
+            await kex.create_and_wait("other")
+            stuck = await kex.create("stuck")
+            await calls.wait_length(2)
+            left = await a.leave(ALL_SLOTS, timeout=0.1)
+            assert left == slots_of(stuck)
+            b.take(ALL_SLOTS - left)
+            assert a.share.slots == left
+            released.set()
+            async with asyncio.timeout(get_patience()):
+                while await a.leave(left, timeout=0.1):
+                    await asyncio.sleep(0.1)
+            b.take(left)
+            await kex.wait_handled("stuck")
+            assert calls == [("a", "other"), ("a", "stuck"), ("b", "stuck")]  # threads are abandoned with no result
+    finally:
+        released.set()
+
+
+async def test_results_that_could_not_be_saved(cluster: LocalCluster, kex: Objects, calls: Calls, logs: Logs) -> None:
+    logs.expected.append("could not be|Throttling|has failed")
+
+    def declare(replica: Replica) -> None:
+        replica.settings.networking.error_backoffs = ()
+
+        @kopf.on.create(KEX, registry=replica.registry, id="1")
+        @kopf.on.create(KEX, registry=replica.registry, id="2")
+        @kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1, optional=True)
+        async def fn(retry: int, stopped: kopf.Stopped | None = None, **_: Any) -> None:
+            if stopped is not None:
+                calls.append((replica.name, "daemon"))
+                await stopped.wait()
+            else:
+                calls.append((replica.name, retry))
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        cluster.faults.inject(500, verb="patch", resource=KEX, times=3)
+        await kex.create()
+        await calls.wait_length(2)
+        await settle_partly()
+        await a.move(b)
+        await kex.wait_handled()
+        await settle()
+        assert [call for call in calls if call[1] != "daemon"] == [("a", 0), ("b", 0)]
+        assert [call for call in calls if call[1] == "daemon"] == [("a", "daemon"), ("b", "daemon")]
