@@ -194,6 +194,17 @@ def test_it_is_for_programs_too(cluster: LocalCluster, plan: Plan, handlers: pat
     assert report["errors"] == []
 
 
+def test_replicas_are_planned_as_one(cluster: LocalCluster, plan: Plan, handlers: pathlib.Path) -> None:
+    """Otherwise, it would wait for its turn, as it cannot write any Leases."""
+    configuring = '@kopf.on.startup()\ndef configure(settings, **_):\n    settings.coordination.mode = "shards"\n'
+    handlers.write_text(handlers.read_text() + configuring)
+    cluster.apply({"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "x"}, "spec": {"size": 1}})
+    result = plan("handlers.py", "--call")
+    assert result.returncode == 1
+    assert "kopfexamples.kopf.dev default/x" in result.stdout
+    assert "ensure_fn is called" in result.stderr
+
+
 def test_namespaces(cluster: LocalCluster, plan: Plan, handlers: pathlib.Path) -> None:
     put(cluster, size=1)
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})

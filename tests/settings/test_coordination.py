@@ -64,6 +64,13 @@ def test_one_mode_at_a_time() -> None:
         set_coordination(CoordinationSettings(), leader_election=True, shards="web")
 
 
+def test_no_replicas_where_there_can_be_none() -> None:
+    settings = OperatorSettings(coordination=CoordinationSettings(mode="shards", renew_deadline=100))
+    settle_coordination(settings, has_replicas=False)
+    assert settings.coordination.mode is None
+    assert not settings.peering.standalone
+
+
 @pytest.mark.parametrize(
     ("mode", "peering", "is_alone"),
     [

@@ -42,6 +42,8 @@ class Instruments(FrozenRecord, frozen=True, kw_only=True):
     """What is around every attempt; the last one is the outermost."""
     has_webhooks: bool = True
     """Whether the webhooks are served and published, if there are any."""
+    has_replicas: bool = True
+    """Whether it shares its objects with its other replicas, if the settings say so; otherwise, it is alone."""
     on_start: Callable[[datetime.datetime], None] = _ignore_start
     """It is told when the operator starts, and of the time by its clock."""
     on_stop: Callable[[], None] = _ignore_stop

@@ -99,7 +99,9 @@ async def plan(
         memo=Memo(),
         ready_flag=None,
         endpoint=None,
-        instruments=Instruments(make_client=planner.make_client, interceptors=[planner.attempt], has_webhooks=False),
+        instruments=Instruments(
+            make_client=planner.make_client, interceptors=[planner.attempt], has_webhooks=False, has_replicas=False
+        ),
         observers=Observers(),
     )
     setup.observers.add(planner)

@@ -132,7 +132,7 @@ class Operator:
             try:
                 await self._run_activity(Activity.STARTUP)
                 self._check_admission()
-                settle_coordination(self._setup.settings)
+                settle_coordination(self._setup.settings, has_replicas=self._setup.instruments.has_replicas)
                 if (flag := self._setup.ready_flag) is not None:
                     giving_up = asyncio.get_running_loop().call_later(_READY_TIMEOUT, raise_flag, flag)
                     stack.callback(giving_up.cancel)

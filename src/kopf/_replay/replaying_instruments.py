@@ -48,7 +48,9 @@ class Replayer:
 
     def make_instruments(self) -> Instruments:
         """Make what the operator is to be made with."""
-        return Instruments(make_client=self._make_client, interceptors=[self._call], has_webhooks=False)
+        return Instruments(
+            make_client=self._make_client, interceptors=[self._call], has_webhooks=False, has_replicas=False
+        )
 
     def _make_client(self, vault: Vault, settings: OperatorSettings, observer: Observer) -> APIClient:
         return ReplayingClient(vault, settings, self)

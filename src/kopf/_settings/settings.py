@@ -364,12 +364,15 @@ def set_peering(settings: OperatorSettings, *, standalone: bool | None, priority
         settings.peering.name, settings.peering.mandatory = name, True
 
 
-def settle_coordination(settings: OperatorSettings) -> None:
+def settle_coordination(settings: OperatorSettings, *, has_replicas: bool = True) -> None:
     """
     Check the coordination of the replicas when all settings are known; with it, there is no peering by default.
 
-    Whoever names a peering object, or has a priority, wants it. Raises :class:`OperatorError` with what is wrong.
+    If there can be no replicas, e.g. in a replay, there is no coordination, whatever the settings say. Whoever names a
+    peering object, or has a priority, wants the peering. Raises :class:`OperatorError` with what is wrong.
     """
+    if not has_replicas:
+        settings.coordination.mode = None
     check_coordination(settings.coordination)
     if settings.coordination.mode is not None and not settings.peering.mandatory and not settings.peering.priority:
         settings.peering.standalone = True
