@@ -115,6 +115,7 @@ class SyncSimulation:
     events = _facade(Simulation.events)
     expect = _facade(Simulation.expect)
     timeline = _facade(Simulation.timeline)
+    replicas = _facade(Simulation.replicas)
     stop = _facade(Simulation.stop)
     crash = _facade(Simulation.crash)
     restart = _facade(Simulation.restart)

@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 import kopf_cluster
 from kopf._controller.instruments import NO_INSTRUMENTS
+from kopf._testing.ownership import Ownership
 from kopf._testing.simulated_process import ProcessOptions, SimulatedProcess
+from kopf._testing.simulated_replicas import Replicas
 from kopf._testing.simulation_core import SimulationCore
 from kopf._virtual_time.patience import NOT_BEGUN, SimulationError
 
@@ -21,6 +23,7 @@ Action = Callable[[], Coroutine[Any, Any, None] | kopf_cluster.FaultRule | None]
 Moment = Literal["write", "change", "step"]
 """What is counted: the requests of the operator to write, all changes in the cluster, or those made by the test."""
 
+_NOISE = frozenset({"events", "leases"})
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
@@ -38,13 +41,14 @@ class PlannedActions:
     Counts what happens, and does what is planned.
 
     :param user: the name of the user that the operator is for the cluster.
-    :param report: who is told if that what is planned has failed.
+    :param report: who is told if what is planned has failed.
     """
 
     def __init__(self, user: str, report: Callable[[SimulationError], None]) -> None:
         self.writes = 0
         """How many writes the operator has requested."""
-        self._user = user
+        self.users = {user}
+        """The operator, and its replicas if there are several."""
         self._report = report
         self._planned: list[PlannedAction] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,9 +70,9 @@ class PlannedActions:
         """
         Look at a request; tell what to do with it if that is planned.
 
-        Kubernetes events are not counted: they come and go in the background.
+        Kubernetes events and Leases are not counted: they come and go in the background.
         """
-        if request.user.name != self._user or call.verb not in _WRITES or call.plural == "events":
+        if request.user.name not in self.users or call.verb not in _WRITES or call.plural in _NOISE:
             return None
         self.writes += 1
         return self._come("write")
@@ -76,7 +80,7 @@ class PlannedActions:
     def note_change(self, author: str) -> None:
         """Notice a change in the cluster; nobody knows of it yet."""
         self._come("change")
-        if author != self._user and not author.startswith("system:"):
+        if author not in self.users and not author.startswith("system:"):
             self._come("step")
 
     def _come(self, moment: Moment) -> kopf_cluster.FaultRule | None:
@@ -124,6 +128,8 @@ class SimulatedOperator(SimulationCore):
         self._planned_downtime = 0.0
         self._birth: ProcessOptions | None = None
         self._process: SimulatedProcess | None = None
+        self._replicas: list[Replicas] = []
+        self._ownership = Ownership(self.journal)
 
     @property
     def writes(self) -> int:
@@ -209,6 +215,8 @@ class SimulatedOperator(SimulationCore):
         if process is not None and not process.is_running and not process.is_dead:
             self._process = None
             process.check()
+        for group in self._replicas:
+            group.raise_failure()
 
     async def end_process(self) -> None:
         process, self._process = self._process, None
@@ -221,6 +229,12 @@ class SimulatedOperator(SimulationCore):
             self.journal.note("the operator exits")
         else:
             process.check()
+
+    async def end_all(self) -> None:
+        """Let the operator and all replicas exit in order."""
+        for group in self._replicas:
+            await group.end()
+        await self.end_process()
 
     def cut_network(self) -> None:
         if self._process is not None:

@@ -57,12 +57,15 @@ _CERTIFICATES = re.compile(rb"-----BEGIN ([A-Z ]+)-----.*?-----END \1-----", re.
 class ProcessOptions:
     """What every process begins with."""
 
+    loop: VirtualTimeLoop
     cluster: LocalCluster
     registry: OperatorRegistry
     settings: OperatorSettings | Callable[[], OperatorSettings] | None
     namespaces: Collection[NamespacePattern]
     token: str
     journal: Journal
+    name: str = ""
+    """Which replica it is, if there are several."""
     context: contextvars.Context
     """Where it begins: nothing of the previous process is known there."""
     observers: Observers = dataclasses.field(default_factory=Observers)
@@ -78,23 +81,41 @@ class SimulatedProcess:
     The operator as a process of its own, from its start to its end.
 
     It talks to the cluster in memory, by a network of its own: it can be cut off without anybody else being hurt.
+
+    Large because so much can happen to a process.
     """
 
     def __init__(self, options: ProcessOptions, instruments: Instruments) -> None:
         self._options = options
         self._instruments = instruments
-        self._settings = _make_settings(options.settings)
+        self._settings = make_settings(options.settings)
         self._stopping = asyncio.Event()
         self.network = options.cluster.open_network()
         self.is_dead = False
         """Whether it was killed: whatever it does after that, nobody may learn of it."""
+        self.is_frozen = False
         self._task: asyncio.Task[None] | None = None
         self._tasks: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
+
+    @property
+    def name(self) -> str:
+        """Which replica it is, if there are several."""
+        return self._options.name
 
     @property
     def url(self) -> str:
         """The address of the cluster."""
         return self._options.cluster.url
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it can do nothing, or nobody learns of it."""
+        return self.is_frozen or self.network.is_cut
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to exit."""
+        return self._stopping.is_set()
 
     @property
     def is_running(self) -> bool:
@@ -106,7 +127,7 @@ class SimulatedProcess:
         context = self._options.context.copy()
         context.run(current_process.set, self)
         context.run(thread_owner.set, self)
-        self._task = asyncio.get_running_loop().create_task(self._run(ready), name="operator", context=context)
+        self._task = self._options.loop.create_task(self._run(ready), name="operator", context=context)
         waiting = asyncio.create_task(ready.wait())
         try:
             done, _ = await asyncio.wait([self._task, waiting], timeout=_STARTUP, return_when=asyncio.FIRST_COMPLETED)
@@ -141,21 +162,35 @@ class SimulatedProcess:
         """Cut it off from the cluster and from the journal, at this very moment; it is to be cleaned up then."""
         self.is_dead = True
         self.network.sever()
+        if self.is_frozen:
+            self._cancel([task for task in self._tasks if not task.done()])  # what is held back, gets no further
+            self.thaw()
+
+    def freeze(self) -> None:
+        """Let nothing of it run from now on, as on SIGSTOP."""
+        self.is_frozen = True
+        self._options.loop.freeze(self)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.is_frozen = False
+        self._options.loop.thaw(self)
 
     async def clean_up(self) -> None:
         """Get rid of what is left of a killed operator, with no time passing."""
-        loop = asyncio.get_running_loop()
-        if isinstance(loop, VirtualTimeLoop):
-            loop.abandon(self)
+        self._options.loop.abandon(self)
         for _ in range(_CLEANUP_TURNS):
             remaining = [task for task in self._tasks if not task.done()]
             if not remaining:
                 break
-            for task in sorted(remaining, key=self._tasks.__getitem__):
-                task.cancel()
+            self._cancel(remaining)
             await asyncio.sleep(0)
         if self._task is not None and self._task.done() and not self._task.cancelled():
             self._task.exception()  # it is taken notice of: whatever it has ended with, it never happened
+
+    def _cancel(self, tasks: Collection[asyncio.Task[Any]]) -> None:
+        for task in sorted(tasks, key=self._tasks.__getitem__):
+            task.cancel()
 
     def track(self, task: asyncio.Task[Any]) -> None:
         """Remember a task of the operator: if it is killed, all of them end, in whatever state they are."""
@@ -174,7 +209,7 @@ class SimulatedProcess:
             server=self._options.cluster.url,
             aiohttp_session=cast(aiohttp.ClientSession, self.network.shorten(session)),  # as far as we use them
         )
-        attempts = AttemptJournal(self._options.journal, credentials, lambda: not self.is_dead)
+        attempts = AttemptJournal(self, self._options.journal, credentials)
         given = self._instruments
         operator = Operator(
             OperatorSetup(
@@ -182,7 +217,7 @@ class SimulatedProcess:
                 settings=self._settings,
                 lifecycle=get_default_lifecycle(),
                 namespaces=check_patterns([*self._options.namespaces]),
-                identity="simulation",
+                identity=self._options.name or "simulation",
                 vault=vault,
                 memo=Memo(),
                 ready_flag=ready,
@@ -222,13 +257,13 @@ class AttemptJournal:
 
     :param credentials: what all logins bring, instead of their own: the connection in memory. They are called for what
         else they do: many configure the client libraries that the other handlers use.
-    :param is_alive: whether the operator still lives: a dead one calls nothing, and what it does never happened.
+    :param process: a dead one calls nothing, and what it does never happened.
     """
 
-    def __init__(self, journal: Journal, credentials: Credentials, is_alive: Callable[[], bool]) -> None:
+    def __init__(self, process: SimulatedProcess, journal: Journal, credentials: Credentials) -> None:
+        self._process = process
         self._credentials = credentials
         self._journal = journal
-        self._is_alive = is_alive
 
     async def intercept(
         self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
@@ -248,6 +283,9 @@ class AttemptJournal:
             if self._is_alive() and not (_is_login(cause) and outcome is not None and outcome.exception is None):
                 self._note(handler, cause, attempt, outcome, loop.time() - began, digest)
 
+    def _is_alive(self) -> bool:
+        return not self._process.is_dead
+
     def _note(
         self, handler: Handler, cause: Cause, attempt: Attempt, outcome: Outcome | None, duration: float, digest: str
     ) -> None:
@@ -264,6 +302,7 @@ class AttemptJournal:
                 delay=None if outcome is None else outcome.delay,
                 error="" if error is None else f"{type(error).__name__}: {error}".removesuffix(": "),
                 digest=digest,
+                replica=self._process.name,
             )
         )
 
@@ -292,14 +331,16 @@ def make_task(
 
 
 class SilencingFilter(logging.Filter):
-    """Drops what is logged by the operators that are dead."""
+    """Drops what is logged by the operators that are dead; tells which replica it is from, if there are several."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         process = current_process.get()
+        if process is not None:
+            record.replica = process.name
         return process is None or not process.is_dead
 
 
-def _make_settings(source: OperatorSettings | Callable[[], OperatorSettings] | None) -> OperatorSettings:
+def make_settings(source: OperatorSettings | Callable[[], OperatorSettings] | None) -> OperatorSettings:
     """Make the settings of one process: startup handlers change them, and the next process knows nothing of that."""
     if source is None:
         return OperatorSettings()

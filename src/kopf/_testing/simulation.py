@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import dataclasses
 import datetime
 import pathlib
 import random
@@ -20,12 +21,14 @@ import kopf_cluster
 from kopf._handlers.registry import OperatorRegistry
 from kopf._models.crds import list_models, make_definitions
 from kopf._operator.namespace_patterns import NamespacePattern
+from kopf._settings.coordination import CoordinationMode
 from kopf._settings.settings import OperatorSettings
 from kopf._testing.expectations import Expectation, Place, Wanted, locate
 from kopf._testing.simulated_faults import SimulatedFaults
 from kopf._testing.simulated_objects import Manifests, Obj, SimulatedObjects
 from kopf._testing.simulated_operator import Action, Moment, SimulatedOperator
-from kopf._testing.simulated_process import ProcessOptions, SilencingFilter, make_task
+from kopf._testing.simulated_process import ProcessOptions, SilencingFilter, make_settings, make_task
+from kopf._testing.simulated_replicas import Replicas
 from kopf._virtual_time.journal import Write, describe_changes
 from kopf._virtual_time.patience import NOT_BEGUN, PATIENCE, SimulationError
 from kopf._virtual_time.process_patches import virtual_process
@@ -137,12 +140,12 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         try:
             if self._problem is not None:  # whatever is stuck or blocked, would never let it exit in order
                 await self.crash_now()
-            await self.end_process()
+            await self.end_all()
         finally:
             await self._stack.aclose()
 
     async def _begin(self) -> None:
-        registry = load_anew(self._paths, self._modules, self._registry)
+        registry = self._load_registry()
         randomness = random.getstate()
         self._stack.callback(random.setstate, randomness)
         random.seed(self.seed)
@@ -156,9 +159,11 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._stack.enter_context(self.logs.taking())
         self._loop.on_busy, self._loop.overlaps = self._note_busyness, self.journal.overlaps
         self.cluster.observe(self._note_change)
+        self.cluster.observe(self._ownership.note_change)
         self.cluster.faults.advisers += [self._actions.advise]
         self.cluster.add_token("simulated-operator", self.user, self._groups)
         self._birth = ProcessOptions(
+            loop=self._loop,
             cluster=self.cluster,
             registry=registry,
             settings=self._settings,
@@ -177,6 +182,56 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         if self._is_operator_wanted:
             await self.restart()
             await self._loop.be_idle()  # it watches already: what the test does first, comes to it as events
+
+    async def replicas(
+        self,
+        count: int,
+        mode: CoordinationMode | None = None,
+        *,
+        name: str = "replica",
+        registry: OperatorRegistry | None = None,
+        configure: Callable[[OperatorSettings], object] = id,
+    ) -> Replicas:
+        """
+        Start several replicas of the operator: ``replica-0``, ``replica-1``, and so on. They are users of the cluster.
+
+        The operator of the simulation itself is not one of them: usually, it is not started, with ``operator=False``.
+
+        :param mode: ``leader``, ``shards``, or none for replicas that know nothing of each other, or by peering only.
+        :param name: what their names begin with.
+        :param registry: their handlers, if they are others than those of the simulation: of a new version, e.g.
+        :param configure: a function that changes the settings of each replica before its start.
+        """
+
+        def make_options(replica: str) -> ProcessOptions:
+            if self._birth is None:
+                raise SimulationError(NOT_BEGUN)
+
+            def make_replica_settings() -> OperatorSettings:
+                settings = make_settings(self._settings)
+                settings.coordination.mode = mode or settings.coordination.mode
+                settings.coordination.identity = replica
+                configure(settings)
+                return settings
+
+            self._actions.users.add(replica)
+            self.cluster.add_token(f"simulated-{replica}", replica, self._groups)
+            return dataclasses.replace(
+                self._birth,
+                name=replica,
+                registry=registry or self._registry or self._load_registry(),
+                settings=make_replica_settings,
+                token=f"simulated-{replica}",
+            )
+
+        group = Replicas(self, make_options, name, self._ownership)
+        self._replicas.append(group)
+        await group.scale(count)
+        return group
+
+    def _load_registry(self) -> OperatorRegistry:
+        """Load the handlers as a new process does: its modules have state of their own."""
+        return load_anew(self._paths, self._modules, self._registry)
 
     async def settle(self, *, calm: float = _CALM, timeout: float = _LIMIT) -> None:
         """

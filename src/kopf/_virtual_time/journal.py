@@ -70,6 +70,8 @@ class HandlerCall(Entry):
     error: str = ""
     digest: str = ""
     """A fingerprint of the object that the handler was called for: equal for equal objects."""
+    replica: str = ""
+    """Which of several replicas has called it."""
 
     def describe(self) -> str:
         again = f" in {self.delay:g}s" if self.outcome == "retried" and self.delay is not None else ""
@@ -77,7 +79,8 @@ class HandlerCall(Entry):
         retry = f" #{self.retry}" if self.retry else ""
         took = f" after {self.duration:g}s" if self.duration else ""
         place = f" of {self.place}" if self.place else ""
-        return f"{self.reason} handler {self.id!r}{retry}{place} {self.outcome}{again}{took}{error} [{self.digest}]"
+        what = f"{self.replica}: {self.reason}" if self.replica else self.reason
+        return f"{what} handler {self.id!r}{retry}{place} {self.outcome}{again}{took}{error} [{self.digest}]"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -144,9 +147,17 @@ class Journal:
         self.add(Note(time=self.now, text=text))
 
     def get_calls(
-        self, id: str | None = None, *, name: str | None = None, reason: str | None = None
+        self,
+        id: str | None = None,
+        *,
+        name: str | None = None,
+        reason: str | None = None,
+        replica: str | None = None,
     ) -> list[HandlerCall]:
-        """Give the attempts of handlers: of the one with this id, for objects of this name, for this reason."""
+        """
+        Give the attempts of handlers: of the one with this id, for objects of this name, for this reason; those of one
+        replica, by its name.
+        """
         return [
             entry
             for entry in self._entries
@@ -154,6 +165,7 @@ class Journal:
             and id in (None, entry.id)
             and name in (None, entry.name)
             and reason in (None, entry.reason)
+            and replica in (None, entry.replica)
         ]
 
     def get_writes(self, author: str | None = None, *, name: str | None = None) -> list[Write]:
@@ -219,10 +231,13 @@ class TimedLine:
     """The name of the object that it is about, if it is about an object."""
     is_routine: bool = False
     """Whether it is what the framework itself says for debugging; the journal tells the same in fewer words."""
+    replica: str = ""
+    """Which of several replicas has said it."""
 
     def __str__(self) -> str:
+        replica = f"{self.replica}: " if self.replica else ""
         error = f" {type(self.error).__name__}: {self.error}" if self.error is not None else ""
-        return f"{self.time:12.3f}  [{logging.getLevelName(self.level).lower()}] {self.message}{error}"
+        return f"{self.time:12.3f}  [{logging.getLevelName(self.level).lower()}] {replica}{self.message}{error}"
 
 
 class SimulatedLogs(logging.Handler):
@@ -261,6 +276,7 @@ class SimulatedLogs(logging.Handler):
                 ref.get("namespace") or "",
                 ref.get("name") or "",
                 is_routine=record.levelno <= logging.DEBUG and is_framework(record.pathname),
+                replica=getattr(record, "replica", ""),
             )
         )
 

@@ -21,6 +21,20 @@ _TWO_CLOCKS = (
 )
 
 
+class SkewedClock(TimeSource):
+    """The clock of a machine that is fast by some seconds, or slow if they are negative."""
+
+    def __init__(self, clock: TimeSource) -> None:
+        self.skew = 0.0
+        self._clock = clock
+
+    def now(self) -> datetime.datetime:
+        return self._clock.now() + datetime.timedelta(seconds=self.skew)
+
+    def make_event(self) -> threading.Event:
+        return self._clock.make_event()
+
+
 class SimulatedClock(TimeSource):
     """
     Tells the date and time in the simulation.

@@ -21,8 +21,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kopf._virtual_time.freezable_loop import FreezableLoop
 from kopf._virtual_time.patience import PATIENCE, Patience
-from kopf._virtual_time.threaded_loop import ThreadedLoop
 
 _BEGIN = 1000.0
 """What the clock shows in the beginning, in seconds. It is not zero, so that nobody takes it for an absent value."""
@@ -73,7 +73,7 @@ def make_numbered_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: An
     return _Task(coro, loop=loop, **options)
 
 
-class VirtualTimeLoop(ThreadedLoop):
+class VirtualTimeLoop(FreezableLoop):
     """
     An event loop with a virtual clock.
 

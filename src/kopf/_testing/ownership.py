@@ -1,0 +1,112 @@
+"""
+One owner: which replica has which object in hand, from the beginning of each attempt of a handler to its end.
+
+Replicas that are frozen, or dead, hold nothing. A replica that thaws in the middle of an attempt, may end it with no
+time passing: it cannot know better before its first step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+
+import kopf_cluster
+from kopf._controller.instruments import Execute
+from kopf._handlers.attempt_observer import name_reason
+from kopf._handlers.causes import Cause, ResourceCause
+from kopf._handlers.executor import Surroundings
+from kopf._handlers.handlers import Handler
+from kopf._handlers.outcomes import Attempt, Outcome
+from kopf._replay.calls import locate
+from kopf._testing.simulated_process import current_process
+from kopf._virtual_time.journal import Journal, describe_changes, describe_place
+
+_SHARED = ("index", "webhook")
+"""What every replica does for every object."""
+_PROGRESS = re.compile(r"[+-]?metadata\.(finalizers|annotations.*kopf\.zalando\.org/)")
+
+
+@dataclasses.dataclass(eq=False)
+class Hold:
+    """One attempt of a handler for an object."""
+
+    replica: str
+    handler: str
+    uid: str
+    place: str
+    idle_until: float = -math.inf
+    """Until when nothing can have been done in it, as the replica was frozen."""
+
+
+class Ownership:
+    """Watches over the attempts and the writes of all replicas."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.violations: dict[str, None] = {}
+        """What must not have happened, in its order."""
+        self._journal = journal
+        self._holds: dict[Hold, None] = {}
+
+    async def intercept(
+        self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
+    ) -> Outcome:
+        """Make the attempt."""
+        process = current_process.get()
+        if process is None or not isinstance(cause, ResourceCause) or name_reason(handler, cause) in _SHARED:
+            return await execute(handler, cause, attempt, around)
+        uid = cause.body.object.head.uid or ""
+        hold = Hold(process.name, handler.id, uid, describe_place(**locate(cause)))
+        self._holds[hold] = None
+        self._check(hold)
+        try:
+            return await execute(handler, cause, attempt, around)
+        finally:
+            self._check(hold)
+            self._holds.pop(hold, None)
+
+    def freeze(self, replica: str) -> None:
+        """Nothing is done by the replica from now on."""
+        self._idle(replica, math.inf)
+
+    def thaw(self, replica: str) -> None:
+        """The replica goes on."""
+        self._idle(replica, self._journal.now)
+
+    def end(self, replica: str) -> None:
+        """The replica is dead."""
+        self._holds = {hold: None for hold in self._holds if hold.replica != replica}
+
+    def check(self) -> None:
+        """Raise :class:`AssertionError` if an object was in two hands."""
+        for hold in [*self._holds]:
+            self._check(hold)
+        if self.violations:
+            raise AssertionError("\n".join(["Objects were in two hands:", *self.violations]))
+
+    def note_change(self, seen: kopf_cluster.Observation) -> None:
+        """Look at a change of an object: nobody writes the progress of what is in another hand."""
+        if not self._holds or seen.type != "MODIFIED" or seen.before is None:
+            return
+        for other in self._list_rivals(seen.user, seen.before["metadata"]["uid"]):
+            if any(map(_PROGRESS.match, describe_changes(seen.before, seen.after))):
+                self._note(f"{seen.user} has written the progress of {other.place}", other)
+
+    def _idle(self, replica: str, until: float) -> None:
+        for hold in self._holds:
+            if hold.replica == replica:
+                hold.idle_until = until
+
+    def _check(self, hold: Hold) -> None:
+        if hold in self._holds and self._is_active(hold):
+            for other in self._list_rivals(hold.replica, hold.uid):
+                self._note(f"{hold.replica} was in {hold.handler!r} of {hold.place}", other)
+
+    def _list_rivals(self, replica: str, uid: str) -> list[Hold]:
+        return [hold for hold in self._holds if hold.uid == uid and hold.replica != replica and self._is_active(hold)]
+
+    def _is_active(self, hold: Hold) -> bool:
+        return self._journal.now > hold.idle_until
+
+    def _note(self, what: str, other: Hold) -> None:
+        self.violations[f"{self._journal.now:12.3f}  {what} while {other.replica} was in {other.handler!r}"] = None
