@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from kopf.testing import LocalCluster
+from tests.cli.processes import ROOT
+from tests.docs.conftest import get_blocks
 from tests.downloads import get_helm
 from tests.packaging.conftest import CRD, Kopf
 from tests.patience import PATIENCE
@@ -287,6 +289,21 @@ def test_manifests_are_accepted(kopf_command: Kopf, handlers: pathlib.Path, kube
             timeout=PATIENCE,
         )
         assert "successfully rolled out" in result.stdout, result.stderr
+
+
+def test_manifests_of_the_docs_are_accepted(kubectl: str) -> None:
+    documents = get_blocks(ROOT / "docs" / "replicas.md", "yaml")
+    assert [yaml.safe_load(text)["kind"] for text in documents] == ["Deployment", "Role", "HorizontalPodAutoscaler"]
+    with LocalCluster() as cluster:
+        result = subprocess.run(
+            [kubectl, "--kubeconfig", str(cluster.kubeconfig), "apply", "--validate=strict", "-f", "-"],
+            input="\n---\n".join(documents),
+            text=True,
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+    assert result.returncode == 0, result.stderr
 
 
 def test_files_are_checked(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path) -> None:
