@@ -29,6 +29,7 @@ class Replica:
         self.settings = kopf.OperatorSettings()
         self.settings.posting.enabled = False
         self.settings.peering.standalone = True
+        self.namespaces: tuple[str, ...] = ()
         self._parts: asyncio.Future[tuple[SlotMoves, Share]] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         kopf.on.login(registry=self.registry)(_login)
@@ -39,7 +40,7 @@ class Replica:
             registry=self.registry,
             settings=self.settings,
             lifecycle=get_default_lifecycle(),
-            namespaces=(),
+            namespaces=self.namespaces,
             identity=self.name,
             vault=None,
             memo=Memo(),
