@@ -1,5 +1,6 @@
 """
-Measure reconcilers: ``python -m benchmarks.reconciling [--parents 1000]``, against a local cluster in the same process.
+Measure reconcilers against a local cluster in the same process:
+``python -m benchmarks.reconciling [--parents 1000] [--conditions]``.
 
 Their own code for a child that is as it is to be, by the time between two yields; what is written when an operator
 starts with nothing to be changed; how soon a deleted child is back; what the cache of children takes.
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import gc
 import json
 import os
@@ -18,7 +20,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import kopf
 from benchmarks.simulations import CRD
@@ -58,8 +60,19 @@ def make_children(name: str) -> list[Obj]:
     ]
 
 
+@dataclasses.dataclass
+class Status:
+    conditions: kopf.ConditionList = dataclasses.field(default_factory=list)
+
+
+class Example(kopf.CustomResource[dict[str, Any], Status], group="kopf.dev", version="v1", kind="KopfExample"):
+    """With it, the parents have conditions."""
+
+
 class Measured:
     """A reconciler of three children, and what it has seen."""
+
+    name: ClassVar[Any] = "kopfexamples"
 
     def __init__(self, **options: Any) -> None:
         self.calls = 0
@@ -67,7 +80,7 @@ class Measured:
         """Between two yields of one call, in seconds of CPU."""
         self.registry = kopf.OperatorRegistry()
         owns = ["deployments.apps", "services", "configmaps"]
-        kopf.reconcile("kopfexamples", owns=owns, registry=self.registry, **options)(self.reconcile)
+        kopf.reconcile(self.name, owns=owns, registry=self.registry, **options)(self.reconcile)
 
     async def reconcile(self, name: str, **_: Any) -> AsyncGenerator[Obj, Obj]:
         for child in make_children(name):
@@ -192,7 +205,10 @@ def report(title: str, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parents", type=int, default=1000)
+    parser.add_argument("--conditions", action="store_true", help="the reconciler sets the conditions of the parents")
     options = parser.parse_args()
+    if options.conditions:
+        Measured.name = Example
     asyncio.run(measure_own_code())
     asyncio.run(measure_life(options.parents))
 

@@ -52,6 +52,7 @@ if typing.TYPE_CHECKING:
     from kopf._controller.memos import Memo
     from kopf._events.reporting import event, exception, info, warn
     from kopf._handlers import lifecycles
+    from kopf._handlers.conditions import Condition, conditions
     from kopf._handlers.criteria import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._handlers.declarations import DeclarationError
     from kopf._handlers.handler_errors import (
@@ -66,7 +67,6 @@ if typing.TYPE_CHECKING:
     from kopf._handlers.needs import needs
     from kopf._handlers.registry import OperatorRegistry, get_default_registry, set_default_registry
     from kopf._kits.applying import ApplyConflictError, apply
-    from kopf._kits.conditions import Condition, conditions
     from kopf._kits.hierarchies import (
         adjust_namespace,
         adopt,
@@ -320,12 +320,12 @@ _HOMES = {
     "kopf._handlers.handler_errors": (
         "AdmissionError ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError"
     ),
+    "kopf._handlers.conditions": "Condition conditions",
     "kopf._handlers.criteria": "ABSENT PRESENT all_ any_ none_ not_",
     "kopf._handlers.lifecycles": "get_default_lifecycle set_default_lifecycle",
     "kopf._handlers.needs": "needs",
     "kopf._handlers.registry": "OperatorRegistry get_default_registry set_default_registry",
     "kopf._kits.applying": "ApplyConflictError apply",
-    "kopf._kits.conditions": "Condition conditions",
     "kopf._kits.hierarchies": (
         "adjust_namespace adopt append_owner_reference harmonize_naming label remove_owner_reference"
     ),

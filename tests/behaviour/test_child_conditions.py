@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from typing import Any, TypedDict
 
+import msgspec
 import pytest
 
 import kopf
@@ -149,11 +151,71 @@ async def test_what_users_say_has_precedence(operator: Operator, sub: Objects, c
     assert get_conditions(obj)["Ready"]["reason"] == "Said"
 
 
-async def test_nothing_is_said_by_default(operator: Operator, kex: Objects) -> None:
-    kopf.reconcile("kopfexamples", owns="jobs")(async_fn)
-    await operator.start(watching=("kopfexamples", "jobs"))
-    obj = await kex.create_and_wait()
-    assert "status" not in obj
+@dataclasses.dataclass
+class Status:
+    conditions: kopf.ConditionList = dataclasses.field(default_factory=list)
+
+
+class StructStatus(msgspec.Struct, rename="camel"):
+    conditions: kopf.ConditionList | None = None
+
+
+class OtherStatus(TypedDict, total=False):
+    conditions: list[dict[str, Any]]
+
+
+class Modelled(
+    kopf.CustomResource[dict[str, Any], Status],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfStatusExample",
+    plural="kopfstatusexamples",
+):
+    """It has conditions."""
+
+
+class StructModelled(
+    kopf.CustomResource[dict[str, Any], StructStatus],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfStatusExample",
+    plural="kopfstatusexamples",
+):
+    """It has them, too."""
+
+
+class OtherModelled(
+    kopf.CustomResource[dict[str, Any], OtherStatus],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfStatusExample",
+    plural="kopfstatusexamples",
+):
+    """It has something by that name."""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "expected"),
+    [
+        (Modelled, {}, True),
+        (Modelled, {"conditions": None}, True),
+        (StructModelled, {}, True),
+        (Modelled, {"conditions": False}, False),
+        (OtherModelled, {}, False),
+        (OtherModelled, {"conditions": True}, True),
+        ("kopfstatusexamples", {}, False),
+    ],
+)
+async def test_they_are_set_by_default_where_it_is_known_that_they_can_be(
+    operator: Operator, sub: Objects, name: Any, options: dict[str, Any], expected: bool
+) -> None:
+    kopf.reconcile(name, owns="jobs", **options)(async_fn)
+    await operator.start(watching=("kopfstatusexamples", "jobs"))
+    obj = await sub.create_and_wait()
+    if expected:
+        assert has(Ready="False", Reconciling="True")(obj)
+    else:
+        assert "status" not in obj
 
 
 EXPLORED = kopf.OperatorRegistry()

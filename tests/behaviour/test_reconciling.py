@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
 from typing import Any
@@ -33,7 +34,7 @@ async def edit(api: API, name: str, patch: Obj) -> Obj:
     return await api.request("PATCH", f"{PATH}/{name}", patch, MERGE_PATCH)  # type: ignore[no-any-return]
 
 
-def declare_yielding(form: str, calls: Calls, **options: Any) -> None:
+def declare_yielding(form: str, calls: Calls, name: Any = "kopfexamples", **options: Any) -> None:
     """Declare a reconciler in any of the forms that it can have."""
 
     def make(spec: Any) -> list[Obj]:
@@ -58,7 +59,7 @@ def declare_yielding(form: str, calls: Calls, **options: Any) -> None:
 
     fns: dict[str, Any] = {fn.__name__: fn for fn in (yielding, yielding_in_thread, returning, returning_in_thread)}
     fns |= {"wrapping_yielding": lambda **_: yielding(**_), "wrapping_returning": lambda **_: returning(**_)}
-    kopf.reconcile("kopfexamples", owns="configmaps", id="fn", **options)(fns[form])
+    kopf.reconcile(name, owns="configmaps", id="fn", **options)(fns[form])
 
 
 @pytest.mark.parametrize(
@@ -114,18 +115,36 @@ async def test_changes_by_others_are_undone_once(operator: Operator, kex: Object
     assert set(await list_maps(api)) == {"a", "b"}
 
 
-async def test_restarts_write_nothing(operator: Operator, kex: Objects, calls: Calls, api: API) -> None:
-    declare_yielding("yielding", calls)
-    await operator.start(watching=("kopfexamples", "configmaps"))
-    await kex.create_and_wait(spec={"items": {"a": "1", "b": "2"}})
-    before, parent = await list_maps(api), await kex.get()
+@dataclasses.dataclass
+class Status:
+    conditions: kopf.ConditionList = dataclasses.field(default_factory=list)
+
+
+class Modelled(
+    kopf.CustomResource[dict[str, Any], Status],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfStatusExample",
+    plural="kopfstatusexamples",
+):
+    """It has conditions, which are set by default."""
+
+
+@pytest.mark.parametrize("name", ["kopfstatusexamples", Modelled])
+async def test_restarts_write_nothing(operator: Operator, sub: Objects, calls: Calls, api: API, name: Any) -> None:
+    declare_yielding("yielding", calls, name)
+    await operator.start(watching=("kopfstatusexamples", "configmaps"))
+    await sub.create_and_wait(spec={"items": {"a": "1", "b": "2"}})
+    await asyncio.sleep(10)
+    before, parent = await list_maps(api), await sub.get()
+    assert ("status" in parent) is (name is Modelled)
     counters = operator.cluster.counters
     await operator.stop()
     patches = {key: count for key, count in counters.items() if key[0] not in ("get", "list", "watch")}
-    await operator.start(watching=("kopfexamples", "configmaps"))
+    await operator.start(watching=("kopfstatusexamples", "configmaps"))
     await calls.wait_length(2)
     await asyncio.sleep(10)
-    assert (await list_maps(api), await kex.get()) == (before, parent)
+    assert (await list_maps(api), await sub.get()) == (before, parent)
     assert {key: count for key, count in counters.items() if key[0] not in ("get", "list", "watch")} == patches
 
 

@@ -401,3 +401,57 @@ def wait_for(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+MODELS = """
+    import dataclasses
+    import kopf
+
+    @dataclasses.dataclass
+    class Spec:
+        size: int
+
+    @dataclasses.dataclass
+    class Status:
+        conditions: kopf.ConditionList = dataclasses.field(default_factory=list)
+
+    class Example(kopf.CustomResource[Spec, Status], group="kopf.dev", version="v1", kind="KopfExample"):
+        pass
+
+    @kopf.reconcile(Example, owns="configmaps", id="reconcile_fn")
+    async def reconcile_fn(spec: Spec, **_):
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "data": {"size": str(spec.size)}}
+
+    @kopf.on.create(Example, id="create_fn")
+    async def create_fn(spec: Spec, **_): ...
+"""
+
+
+def test_handlers_wait_for_objects_that_do_not_fit(
+    cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path, start: Starter
+) -> None:
+    """Their conditions are a part of the plan; the handlers are not."""
+    handlers = tmp_path / "handlers.py"
+    handlers.write_text(textwrap.dedent(MODELS))
+    put(cluster, size="text")
+    text = "waits: The object does not fit KopfExample of kopf.dev/v1: spec.size: Expected `int`, got `str`\n"
+    for args in [[], ["--call"], ["--no-call"]]:
+        result = plan("handlers.py", *args)
+        assert result.returncode == 1, result.stdout + result.stderr
+        assert result.stdout.count(f"    ! Handler 'reconcile_fn' {text}") == 1
+        assert result.stdout.count(f"    ! Handler 'create_fn' {text}") == 1
+        assert "would be called" not in result.stdout
+        assert "    +    reason: InvalidSpec\n" in result.stdout
+        assert "0 to create, 1 to change, 0 to delete; 0 calls" in result.stdout
+    with start("run", str(handlers), kubeconfig=cluster.kubeconfig) as process:
+        wait_for(lambda: "conditions" in request(cluster, "GET", f"{PATH}/obj").get("status", {}))
+        assert process.stop() == 0
+    result = plan("handlers.py")
+    assert result.returncode == 0, result.stdout
+    assert f"    ! Handler 'create_fn' {text}" in result.stdout
+    assert "There is nothing to be done." in result.stdout
+    calls = json.loads(plan("handlers.py", "--json").stdout)["calls"]
+    assert {(call["handler"], call["called"], bool(call["mismatch"])) for call in calls} == {
+        ("Handler 'reconcile_fn'", False, True),
+        ("Handler 'create_fn'", False, True),
+    }

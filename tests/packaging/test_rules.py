@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,21 @@ CRDS = ("", "customresourcedefinitions", "list watch")
 EVENTS = ("", "events", "create patch")
 
 Show = Callable[..., list[tuple[str, str, str]]]
+
+
+@dataclasses.dataclass
+class Status:
+    conditions: kopf.ConditionList = dataclasses.field(default_factory=list)
+
+
+class Modelled(
+    kopf.CustomResource[dict[str, Any], Status],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfExample",
+    plural="kopfexamples",
+):
+    """It has conditions."""
 
 
 @pytest.fixture
@@ -184,6 +200,23 @@ def test_reconcilers_delete_what_they_own_and_look_at_what_they_use(show: Show) 
 def test_conditions_are_in_the_status(show: Show) -> None:
     kopf.reconcile("kopfexamples", owns="deployments", conditions=True)(silent)
     assert STATUS in show()
+
+
+@pytest.mark.parametrize(
+    ("decorator", "options", "expected"),
+    [
+        (kopf.reconcile, {"owns": "deployments"}, True),
+        (kopf.on.create, {}, True),  # it is said there if the object does not fit
+        (kopf.timer, {"interval": 1}, True),
+        (kopf.on.event, {}, False),
+        (kopf.index, {}, False),
+    ],
+)
+def test_conditions_of_models_are_in_the_status(
+    show: Show, decorator: Any, options: dict[str, Any], expected: bool
+) -> None:
+    decorator(Modelled, **options)(silent)
+    assert (STATUS in show()) is expected
 
 
 def test_timers_own(show: Show) -> None:

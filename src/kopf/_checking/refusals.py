@@ -12,7 +12,7 @@ from typing import Any
 from kopf import on
 from kopf._checking.findings import Finding
 from kopf._handlers.declarations import DeclarationError, find_function_place
-from kopf._handlers.handlers import ResourceHandler
+from kopf._handlers.handlers import ReconcilingHandler, ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._handlers.signatures import check_registry
 from kopf._values.selectors import Selector
@@ -84,6 +84,8 @@ def _list_clashes(registry: OperatorRegistry) -> Iterator[str]:
             handlers.setdefault(handler.selector, []).append(handler)
     for group in handlers.values():
         for one, two in HandlersOfResource.build(group).find_clashes():
+            if isinstance(one, ReconcilingHandler) is not isinstance(two, ReconcilingHandler):
+                continue  # it is refused
             text = f"Another handler has the id {two.id!r}, {describe_function(one.fn)}: only one of them is called."
             yield f"{find_function_place(two.fn)}: {text} Use different ids: @kopf.on.create(…, id='…')."
 

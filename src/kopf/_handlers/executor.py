@@ -17,10 +17,10 @@ from kopf._handlers.attempt_observer import AttemptObserver
 from kopf._handlers.causes import Cause, Kwargs, ResourceCause
 from kopf._handlers.current_handler import SubhandlingContext, current_cause, current_subhandling
 from kopf._handlers.handler_errors import HandlerTimeoutError, UnfitObjectError
-from kopf._handlers.handlers import Handler, IndexingHandler, ResourceHandler, SpawningHandler
+from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.invocation import invoke
 from kopf._handlers.outcomes import Attempt, Outcome, make_content
-from kopf._handlers.retry_policy import Judgement, check_limits, judge
+from kopf._handlers.retry_policy import check_limits, judge
 from kopf._handlers.running_attempts import RunningAttempts
 from kopf._handlers.thread_pools import ThreadPools, get_abandoned_call
 from kopf._handlers.thread_usage import TracedCall
@@ -120,16 +120,20 @@ class HandlerExecutor:
     def _fail(self, handler: Handler, cause: Cause, attempt: Attempt, error: Exception) -> Outcome:
         uid = cause.body.object.head.key if isinstance(cause, ResourceCause) else ""
         judgement = judge(handler, attempt, error, default_backoff=self._settings.default_backoff, uid=uid)
-        if judgement.outcome.is_unfit and isinstance(cause, ResourceCause):
-            self._report_unfit(cause, judgement)
+        if isinstance(error, UnfitObjectError) and judgement.outcome.is_unfit and isinstance(cause, ResourceCause):
+            self._report_unfit(handler, cause, error.mismatch)
             return judgement.outcome
         exc_info = error if judgement.has_traceback else None
         cause.logger.log(judgement.level, judgement.message, handler, *judgement.details, exc_info=exc_info)
         return judgement.outcome
 
-    def _report_unfit(self, cause: ResourceCause, judgement: Judgement) -> None:
-        """Say it once for each state of the object: in the logs, and in the events of the object."""
-        head, text = cause.body.object.head, str(judgement.outcome.exception)
+    def _report_unfit(self, handler: Handler, cause: ResourceCause, mismatch: ModelMismatchError) -> None:
+        """Say it once for each state of the object: in the logs, in the events of the object, and in its conditions."""
+        head, text = cause.body.object.head, str(mismatch)
+        if isinstance(handler, ChangingHandler | SpawningHandler) and handler.model and handler.model.has_conditions:
+            from kopf._handlers.conditions import report_mismatch  # most operators have none
+
+            report_mismatch(handler, cause, mismatch)
         if self._warnings.is_new((head.key, text), head.generation):
             cause.logger.warning("%s. It is handled when that is changed.", text, extra={"k8s_reason": "ModelMismatch"})
 

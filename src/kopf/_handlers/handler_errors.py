@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 from kopf._values.bodies import StanzaError
+from kopf._values.model_mismatch import ModelMismatchError
 
 DEFAULT_RETRY_DELAY = 60.0
 
@@ -57,8 +58,9 @@ class HandlerRetriesError(PermanentError):
 class UnfitObjectError(TemporaryError):
     """The object does not fit its model, so the handler is not called until that is changed."""
 
-    def __init__(self, msg: object) -> None:
-        super().__init__(msg, delay=None)
+    def __init__(self, mismatch: ModelMismatchError) -> None:
+        super().__init__(mismatch, delay=None)
+        self.mismatch = mismatch
 
 
 class HandlerChildrenRetry(TemporaryError):

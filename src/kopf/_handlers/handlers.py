@@ -263,10 +263,17 @@ class ReconcilingHandler(ChangingHandler, frozen=True, kw_only=True, eq=False):
     """A handler that says what is to be there for the object, however the object has become what it is."""
 
     conditions: bool | None = None
-    """Whether it sets the conditions of the object by its children."""
+    """Whether it sets the conditions of the object by its children; ``None`` if that is not said."""
+    sets_conditions: bool = False  # it is found out, too
+    """The same; if it is not said, it does where the model has conditions."""
 
     success_level = logging.DEBUG  # it is called for everything that happens around the object
     stores_result = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        by_default = self.model is not None and self.model.has_conditions
+        force_setattr(self, "sets_conditions", by_default if self.conditions is None else bool(self.conditions))
 
     @property
     def is_wakeable(self) -> bool:

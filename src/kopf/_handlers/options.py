@@ -185,7 +185,10 @@ _TEXTS: Mapping[str, str] = {
     "owns": "names of resources that the object owns: the handler is also called when an owned object has changed",
     "initial_delay": "seconds to the first run, or a function of the kwargs that returns them; by default, 0",
     "uses": "what the object refers to, by ``kopf.ref(…)``: the handler is also called when that has changed",
-    "conditions": "whether to set ``Ready``, ``Reconciling``, ``Stalled`` of the object by its children, or not",
+    "conditions": (
+        "whether to set ``Ready``, ``Reconciling``, ``Stalled`` of the object by its children; by default, if its "
+        "model has ``kopf.ConditionList`` in the status"
+    ),
     "interval": "seconds between two runs; by default, timers run once, or once after each time of ``idle``",
     "sharp": "whether the interval is between the beginnings of the runs, not after their ends; by default, no",
     "idle": "seconds for which the object must stay unchanged before a run; by default, 0",

@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
 
+from kopf._handlers.contradictions import list_contradictions
 from kopf._handlers.declarations import DeclarationError, find_function_place, put_place
 from kopf._handlers.handlers import (
     ActivityHandler,
@@ -95,21 +96,23 @@ _SYNC_STOPPERS = frozenset({"SyncStopped", "SyncDaemonStopperChecker"})
 
 def check_registry(registry: OperatorRegistry) -> None:
     """
-    Check the functions of all handlers, and their callbacks.
+    Check the functions of all handlers, and their callbacks; and that the handlers go together.
 
     Raises :class:`DeclarationError` with all that cannot work.
     """
     indices = {handler.id for handler in registry.get_indexing()}
-    check_handlers((*registry.activities, *registry.resources, *registry.webhooks, *registry.conversions), indices)
+    handlers = (*registry.activities, *registry.resources, *registry.webhooks, *registry.conversions)
+    check_handlers(handlers, indices, others=list_contradictions(registry.resources))
 
 
-def check_handlers(handlers: Iterable[Handler], indices: Collection[str]) -> None:
+def check_handlers(handlers: Iterable[Handler], indices: Collection[str], others: Iterable[str] = ()) -> None:
     """
     Check the functions of these handlers, and their callbacks, with the indices by these names.
 
-    Raises :class:`DeclarationError` with all that cannot work.
+    Raises :class:`DeclarationError` with all that cannot work, and with the ``others`` of the problems.
     """
-    problems = dict.fromkeys(problem for handler in handlers for problem in _find_problems(handler, indices))
+    found = (problem for handler in handlers for problem in _find_problems(handler, indices))
+    problems = dict.fromkeys((*found, *others))
     if problems:
         raise DeclarationError(*problems)
 

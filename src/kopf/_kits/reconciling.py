@@ -20,6 +20,7 @@ from kopf._client.errors import APIConflictError, APINotFoundError
 from kopf._client.http.api import get_current_api, get_current_loop
 from kopf._controller.controllers import Controllers, Place, Wakeup, get_current_controllers
 from kopf._handlers.current_handler import current_subhandling
+from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import HandlerFn, ReconcilingHandler, Reference, is_async
 from kopf._handlers.outcomes import Attempt
@@ -53,7 +54,11 @@ def ref(resource: str, fn: HandlerFn, /) -> Reference:
 
     ``fn`` gets the arguments of handlers, and returns a name, or a tuple of the namespace and the name, or a list of
     these, or ``None``. By default, it is in the namespace of the object. The ``resource`` is named as in ``owns=``.
+
+    Raises :class:`kopf.DeclarationError` if ``fn`` is asynchronous: nothing is awaited there.
     """
+    if is_async(fn) or inspect.isasyncgenfunction(fn):
+        raise DeclarationError.at_caller("The function of kopf.ref() is called, not awaited: remove its 'async'.")
     return Reference(Selector(resource), fn)
 
 
@@ -126,7 +131,7 @@ class _Reconciliation:
     @contextlib.contextmanager
     def waiting(self, kwargs: Mapping[str, Any]) -> Iterator[None]:
         """End the call if something is not ready: it is called again when that has changed. Set the conditions."""
-        is_reporting = isinstance(self._handler, ReconcilingHandler) and self._handler.conditions
+        is_reporting = isinstance(self._handler, ReconcilingHandler) and self._handler.sets_conditions
         attempt = Attempt(kwargs["retry"], kwargs["started"], kwargs["runtime"])
         reported = reporting(self._cause, self._handler, attempt, self._yielded.values()) if is_reporting else None
         try:

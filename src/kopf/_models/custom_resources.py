@@ -11,12 +11,14 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from kopf._handlers.declarations import DeclarationError, find_class_place, find_function_place, put_place
 from kopf._handlers.registry import get_default_registry
 from kopf._models.decoding import decode, find_field, find_strangers, is_wanted, name_classes, read_annotations
-from kopf._models.markers import Rule
+from kopf._models.markers import ConditionItem, Rule
 from kopf._models.resource_descriptions import ResourceDescription
 from kopf._models.structural import SchemaError
+from kopf._models.typed_fields import strip_optional
 from kopf._models.versions import make_version
 from kopf._values.bodies import Meta
 from kopf._values.fields import FieldPath
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.selectors import Decoder
 from kopf._values.user_functions import get_function
 
@@ -40,6 +42,8 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     resource: ClassVar[ResourceDescription]
     """What was said of the kind."""
+    has_conditions: ClassVar[bool]
+    """Whether the status has ``conditions`` of the type :data:`kopf.ConditionList`."""
     _decoders: ClassVar[dict[str, Decoder]]
 
     metadata: Meta
@@ -49,9 +53,8 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     def __init__(self, body: Mapping[str, Any], /) -> None:
         self.metadata = Meta(body)
-        description = self.resource
-        for name, hint in (("spec", description.spec), ("status", description.status)):
-            setattr(self, name, decode(hint, body.get(name) or {}, name=name, kind=description.title))
+        for name in ("spec", "status"):
+            setattr(self, name, self._decode_stanza(body, name))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.metadata.name!r}, spec={self.spec!r}, status={self.status!r})"
@@ -118,12 +121,26 @@ class CustomResource(Generic[SpecT, StatusT]):
             raise DeclarationError(put_place(find_class_place(e.cls), str(e))) from None
         except ValueError as e:
             raise DeclarationError.at_caller(f"{cls.__name__}: {e}") from None
+        cls.has_conditions = strip_optional(find_field(status, ("conditions",))) == list[ConditionItem]
         get_default_registry().models.append(cls)
 
     @classmethod
     def get_resource_names(cls) -> tuple[str, str, str]:
         """The group, the version, and the plural name."""
         return cls.resource.group, cls.resource.version, cls.resource.plural
+
+    @classmethod
+    def fits(cls, body: Mapping[str, Any], stanza: str) -> bool:
+        """Tell if the spec or the status of an object is of its type."""
+        try:
+            cls._decode_stanza(body, stanza)
+        except ModelMismatchError:
+            return False
+        return True
+
+    @classmethod
+    def _decode_stanza(cls, body: Mapping[str, Any], name: str) -> Any:
+        return decode(getattr(cls.resource, name), body.get(name) or {}, name=name, kind=cls.resource.title)
 
     @classmethod
     def find_decoders(cls, fn: Callable[..., Any], field: tuple[str, ...]) -> Mapping[str, Decoder]:

@@ -44,16 +44,16 @@ def decode(hint: Any, value: Any, *, name: str, kind: str) -> Any:
             return msgspec.convert(plain, hint, dec_hook=_decode_own)
         return _make_adapter(hint).validate_python(plain)
     except StanzaError as e:
-        raise ModelMismatchError(f"The object does not fit {kind}: {name}: {e}") from e
+        raise ModelMismatchError(kind, name, str(e)) from e
     except msgspec.ValidationError as e:
         text, _, path = str(e).partition(" - at `$")
-        raise ModelMismatchError(f"The object does not fit {kind}: {name}{path.rstrip('`')}: {text}") from e
+        raise ModelMismatchError(kind, f"{name}{path.rstrip('`')}", text) from e
     except ValueError as e:  # of pydantic, which is not imported here
         if type(e).__name__ != "ValidationError":
             raise
         first = getattr(e, "errors")()[0]  # noqa: B009
         path = "".join(f"[{item}]" if isinstance(item, int) else f".{item}" for item in first["loc"])
-        raise ModelMismatchError(f"The object does not fit {kind}: {name}{path}: {first['msg']}") from e
+        raise ModelMismatchError(kind, f"{name}{path}", first["msg"]) from e
 
 
 def _decode_own(hint: type[Any], value: Any) -> Any:

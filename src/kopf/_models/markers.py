@@ -87,5 +87,5 @@ class ConditionItem(TypedDict):
     observedGeneration: NotRequired[int]
 
 
-ConditionList = Annotated[list[ConditionItem], Schema(list_type="map", list_map_keys=["type"])]
+ConditionList = Annotated[list[ConditionItem], Schema(list_type="map", list_map_keys=("type",))]
 """The type of ``status.conditions``, as :func:`kopf.conditions` writes them."""

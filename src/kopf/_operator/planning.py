@@ -19,7 +19,7 @@ from kopf._handlers.attempt_observer import name_reason
 from kopf._handlers.causes import Cause, ResourceCause
 from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, TimerHandler
+from kopf._handlers.handlers import ChangingHandler, Handler, IndexingHandler, ResourceHandler, TimerHandler
 from kopf._handlers.lifecycles import all_at_once
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.registry import OperatorRegistry
@@ -29,6 +29,7 @@ from kopf._operator.namespace_patterns import NamespacePattern
 from kopf._operator.running import Operator, OperatorSetup
 from kopf._operator.tasks import cancel
 from kopf._settings.settings import OperatorSettings, set_peering
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.objects import KubeObject
 from kopf._values.operator_error import OperatorError
 from kopf._values.reasons import Activity
@@ -59,6 +60,8 @@ class PlannedCall(FrozenRecord, frozen=True):
     """Whether it is because the object has changed, and not because the operator is started."""
     is_called: bool
     """Whether it was called now: then, its writes are known."""
+    mismatch: str | None = None
+    """Why it would not be called before the object is changed, if the object does not fit its model."""
     error: str | None = None
 
 
@@ -169,10 +172,14 @@ class _Planner(Observer):
         key = (cause.body.object.head.key, handler)
         is_repeated = key in self._seen and isinstance(handler, TimerHandler)
         self._seen.add(key)
-        if is_repeated or not call.is_called:
+        if is_repeated or (not call.is_called and _is_fit(handler, cause)):
             self.calls += [] if is_repeated else [call]
             return Outcome(final=True)
         outcome = await self._execute(execute, handler, cause, attempt, around)
+        if outcome.is_unfit:
+            call = replace(call, is_called=False, mismatch=str(outcome.exception))
+            self.calls += [call] if call not in self.calls else []
+            return outcome
         error = outcome.exception if not isinstance(outcome.exception, HandlerChildrenRetry) else None
         text = None if error is None else f"{type(error).__name__}: {error}"
         self.calls.append(replace(call, error=text))
@@ -211,6 +218,15 @@ class _Planner(Observer):
             queues = [view.queue for view in self._controllers]
             is_busy = self._busy or self.client.busy or any(queue.waiting or queue.active for queue in queues)
             quiet = 0.0 if is_busy or not self.client.is_connected else quiet + _STEP
+
+
+def _is_fit(handler: Handler, cause: ResourceCause) -> bool:
+    try:
+        if isinstance(handler, ResourceHandler):
+            cause.check_fit(handler)
+    except ModelMismatchError:
+        return False
+    return True
 
 
 def _get_place(resource: Resource, obj: KubeObject) -> Place:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._coordination.peering import PEERING_GROUPS
-from kopf._handlers.handlers import Handler, ReconcilingHandler
+from kopf._handlers.handlers import ChangingHandler, Handler, ReconcilingHandler, SpawningHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._settings.settings import AdmissionSettings, OperatorSettings
 from kopf._storage.diffbase import AnnotationsDiffBaseStorage
@@ -154,7 +154,9 @@ def _writes(handler: Handler) -> bool:
     code = getattr(get_function(handler.fn), "__code__", None)
     has_children = code is not None and not _SUBHANDLING.isdisjoint(code.co_names)
     can_have_result = handler.stores_result and can_return_value(handler.fn)
-    has_conditions = isinstance(handler, ReconcilingHandler) and bool(handler.conditions)
+    model = handler.model if isinstance(handler, ChangingHandler | SpawningHandler) else None
+    has_conditions = isinstance(handler, ReconcilingHandler) and handler.sets_conditions
+    has_conditions = has_conditions or (model is not None and model.has_conditions)
     return reads is None or "patch" in reads or has_children or can_have_result or has_conditions
 
 

@@ -36,8 +36,14 @@ Decoder = Callable[[Any], Any]
 class ResourceModel(Protocol):
     """What describes a kind of objects by types, and stands for it in the decorators: :class:`kopf.CustomResource`."""
 
+    has_conditions: bool
+    """Whether the status has the conditions, as :func:`kopf.conditions` writes them."""
+
     def get_resource_names(self) -> tuple[str, str, str]:
         """The group, the version, and the plural name."""
+
+    def fits(self, body: Mapping[str, Any], stanza: str) -> bool:
+        """Tell if the spec or the status of an object is of its type."""
 
     def find_decoders(self, fn: Callable[..., Any], field: tuple[str, ...]) -> Mapping[str, Decoder]:
         """

@@ -134,7 +134,7 @@ def _make_report(actions: PlannedActions) -> dict[str, Any]:
         if (states := _clean(place, draft))[0] != states[1]
     ]
     failures = [(call.place, f"{call.handler}: {call.error}") for call in actions.calls if call.error]
-    unknown = [call for call in actions.calls if call.is_change and not call.is_called]
+    unknown = [call for call in actions.calls if call.is_change and not call.is_called and not call.mismatch]
     return {
         "pending": bool(objects or unknown),
         "objects": objects,
@@ -145,6 +145,7 @@ def _make_report(actions: PlannedActions) -> dict[str, Any]:
                 "reason": call.reason,
                 "change": call.is_change,
                 "called": call.is_called,
+                "mismatch": call.mismatch,
             }
             for call in actions.calls
         ],
@@ -192,7 +193,10 @@ def _render(report: dict[str, Any]) -> Iterator[str]:
     for item in report["objects"]:
         signs[_name(item)] = _SIGNS[item["action"]]
         sections.setdefault(_name(item), []).extend(_diff(item["before"], item["after"]))
-    shown = [call for call in report["calls"] if not call["called"] and call["change"]]
+    waiting = [call for call in report["calls"] if call["mismatch"]]
+    for call in waiting:
+        sections.setdefault(_name(call), []).append(f"! {call['handler']} waits: {call['mismatch']}")
+    shown = [call for call in report["calls"] if not call["called"] and call["change"] and not call["mismatch"]]
     for call in shown:
         sections.setdefault(_name(call), []).append(f"! {call['handler']} would be called: {call['reason']}")
     for error in report["errors"]:
@@ -212,7 +216,7 @@ def _render(report: dict[str, Any]) -> Iterator[str]:
         if report["errors"]
         else "There is nothing to be done."
     )
-    if routine := len([call for call in report["calls"] if not call["called"]]) - len(shown):
+    if routine := len([call for call in report["calls"] if not call["called"]]) - len(shown) - len(waiting):
         yield f"Not shown: {routine} calls that are made at each start of the operator, see --json."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -25,6 +26,11 @@ from tests.testing.kopfexamples import CRD, make
 pytestmark = pytest.mark.simulation(crds=CRD, operator=False)
 
 Ask = Callable[[], Awaitable[Explanation]]
+
+
+@dataclasses.dataclass
+class Spec:
+    size: int = 0
 
 
 @pytest.fixture
@@ -269,6 +275,31 @@ async def test_only_a_few_words_are_remembered_of_each_look(simulation: Simulati
     assert max(len(decision["attempts"]) for decision in decisions) <= MAX_ATTEMPTS
     errors = [attempt["error"] for decision in decisions for attempt in decision["attempts"]]
     assert max(len(error or "") for error in errors) < 350
+
+
+class Modelled(
+    kopf.CustomResource[Spec, dict[str, Any]],
+    group="kopf.dev",
+    version="v1",
+    kind="KopfExample",
+    plural="kopfexamples",
+):
+    """The definition in the cluster is older: it accepts anything."""
+
+
+async def test_handlers_of_unfit_objects_are_not_called(simulation: Simulation, ask: Ask) -> None:
+    @kopf.on.create(Modelled, id="unfit_fn")
+    async def unfit_fn(spec: Spec, **_: Any) -> None: ...
+
+    kopf.on.create(Modelled, id="other_fn")(do_nothing)
+    await begin(simulation, make("obj", size="text"))
+    answer = await ask()
+    decisions = answer["decisions"]
+    assert ["other_fn"] in [decision["called"] for decision in decisions]
+    assert all("unfit_fn" not in decision["called"] for decision in decisions)
+    attempts = [item for decision in decisions for item in decision["attempts"] if item["handler"] == "unfit_fn"]
+    assert {(item["outcome"], item["next"]) for item in attempts} == {("pending", None)}
+    assert "unfit_fn was not called: UnfitObjectError: The object does not fit KopfExample" in render(answer)
 
 
 def test_the_journal_is_bounded() -> None:

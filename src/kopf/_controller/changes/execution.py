@@ -26,6 +26,7 @@ from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
 from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._values.codec import UnreadableError
 from kopf._values.ids import HandlerId
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.reasons import Reason
 from kopf._values.records import Record, field
 from kopf._values.user_functions import explaining
@@ -51,7 +52,7 @@ class Execution(Record, eq=False):
     _user_code: AbstractContextManager[None]
     delay: float = 0.0
     """The least delay until the handlers that are left can be executed, in seconds."""
-    unfit: dict[HandlerId, str] = field(default_factory=dict)
+    unfit: dict[HandlerId, ModelMismatchError] = field(default_factory=dict)
     """Those that cannot be called until the object is changed, as it does not fit its model: in which way."""
 
     async def execute_pending(
@@ -123,8 +124,8 @@ class Execution(Record, eq=False):
         if outcome.exception is not None:
             if isinstance(outcome.exception, UnreadableError):
                 cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
-            if outcome.is_unfit:
-                self.unfit[handler.id] = str(outcome.exception)
+            if isinstance(outcome.exception, UnfitObjectError):
+                self.unfit[handler.id] = outcome.exception.mismatch
                 return self._runtime.clock.now()
         deliver_result(handler, outcome, cause.patch)
         now = self._runtime.clock.now()

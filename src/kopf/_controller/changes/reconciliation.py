@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kopf._client.resources.patching import PatchSuperseded
 from kopf._controller.changes.carried import Carried, Result, Unsaved
-from kopf._controller.changes.decision import END, FINALIZER, Plan, Saving, conclude, decide
+from kopf._controller.changes.decision import END, FINALIZER, PROGRESS, Plan, Saving, conclude, decide
 from kopf._controller.changes.execution import Execution
 from kopf._controller.changes.observation import Observation
 from kopf._controller.changes.scope import ReconciliationScope
@@ -19,6 +19,7 @@ from kopf._values.objects import KubeObject
 from kopf._values.patches import ADD, REMOVE, Patch
 from kopf._values.reasons import DELETE, Reason
 from kopf._values.records import Record
+from kopf._values.selectors import ResourceModel
 
 
 class Reconciliation(Record, eq=False):
@@ -74,6 +75,8 @@ class Reconciliation(Record, eq=False):
             self._memory.is_unresumed = is_for_nobody and any(item.initial for item in scope.candidates.changing)
         if delay and plan.requeue_after is not None:
             plan.requeue_after = max(plan.requeue_after, delay)
+        if scope.candidates.model is not None and plan.saving in (END, PROGRESS) and not plan.unfit:
+            self._withdraw_mismatch(scope.candidates.model, observed, plan)
         if plan.saving is END:
             writing.report()
         self._note_finalizer(observed, plan)
@@ -98,6 +101,13 @@ class Reconciliation(Record, eq=False):
             observed.logger.debug("Deletion, but we are done with it, and we do not care.")
             observed.logger.debug("Handling cycle is finished, waiting for new changes.")
         return Result(self._obj, resumed=True)
+
+    def _withdraw_mismatch(self, model: ResourceModel, observed: Observation, plan: Plan) -> None:
+        """If the object fits its model again, it is not to say that it does not."""
+        from kopf._handlers.conditions import withdraw_mismatch  # most operators have none
+
+        if not observed.situation.blocking.is_deleted:
+            withdraw_mismatch(model, observed.patch, observed.body, plan.choice.accompanying)
 
     def _note(self, observed: Observation) -> None:
         """Note what was found out about those who write to the object besides us."""

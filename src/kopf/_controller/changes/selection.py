@@ -27,6 +27,9 @@ class Candidates:
         self.changing = handlers.changing
         self.spawning = handlers.spawning
         self.ids = tuple(dict.fromkeys(handler.id for handler in handlers.changing))
+        models = (item.model for item in (*handlers.changing, *handlers.spawning) if item.model is not None)
+        self.model = next((model for model in models if model.has_conditions), None)
+        """What the objects are to fit, if they say in their conditions that they do not."""
         self.is_filtered = any(map(is_filtered, (*handlers.changing, *handlers.spawning)))
         """Whether the objects matter for the selection, or the handlers are for all of them."""
         self.follows = frozenset[str]().union(

@@ -211,15 +211,19 @@ class DecisionJournal(Observer):
         if record is None or outcome is None:
             return
         attempt.outcome = "retrying" if not outcome.final else "succeeded" if outcome.exception is None else "failed"
+        if outcome.is_unfit:
+            attempt.outcome = "pending"
         error = outcome.exception or outcome.ignored
         if error is not None and not isinstance(error, HandlerChildrenRetry):
             attempt.error = _show_error(error, key[0])
-        attempt.next_at = None if outcome.final else self._find_time(outcome.delay or 0)
+        attempt.next_at = None if outcome.final or outcome.is_unfit else self._find_time(outcome.delay or 0)
         record.errors.pop(attempt.handler, None)
         if attempt.error is not None:
             record.errors[attempt.handler] = attempt
         if isinstance(handler, ChangingHandler) and record.decisions:
             decision = record.decisions[-1]
+            if outcome.is_unfit:
+                decision.called = tuple(item for item in decision.called if item != handler.id)
             if len(decision.attempts) < MAX_ATTEMPTS:
                 decision.attempts = (*decision.attempts, attempt)
 

@@ -8,14 +8,17 @@ list, so they are changed by a function of the patch: on the freshest state, wit
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from kopf._handlers.causes import ResourceCause
 from kopf._handlers.current_handler import current_cause
+from kopf._handlers.handlers import Handler, ReconcilingHandler
 from kopf._handlers.time_source import time_source
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.patches import Patch
 from kopf._values.records import FrozenRecord
+from kopf._values.selectors import ResourceModel
 
 Obj = dict[str, Any]
 
@@ -25,6 +28,9 @@ _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _MAX_TYPE, _MAX_REASON, _MAX_MESSAGE = 316, 1024, 32768
 _STATUSES: Mapping[bool | None, str] = {True: "True", False: "False", None: "Unknown"}
 _MEANINGS: Mapping[Any, bool | None] = {"True": True, "False": False}
+_UNFIT: Mapping[str, bool] = {"Ready": False, "Stalled": True}
+_STANZAS: Mapping[str, str] = {"InvalidSpec": "spec", "InvalidStatus": "status"}
+"""What does not fit the model, by the reasons of conditions."""
 
 
 class Condition(FrozenRecord, frozen=True):
@@ -152,6 +158,38 @@ class _Changes:
         result: dict[str, Obj | None] = {item["type"]: item for item in items if "type" in item}
         result |= {type: change(result.get(type)) for type, change in self.by_types.items()}
         return [item for item in result.values() if item is not None]
+
+
+def report_mismatch(handler: Handler, cause: ResourceCause, error: ModelMismatchError) -> None:
+    """Say that the handler is not called until the object fits its model."""
+    found = Conditions(cause.patch, cause.body, cause)
+    reason = next(reason for reason, stanza in _STANZAS.items() if error.field.startswith(stanza))
+    for type, status in _UNFIT.items():
+        found[type] = Condition(status, reason, str(error))
+    if _sets_conditions(handler):
+        found.pop("Reconciling", None)
+
+
+def withdraw_mismatch(model: ResourceModel, patch: Patch, body: Mapping[str, Any], handlers: Iterable[Handler]) -> None:
+    """
+    If it is said of the object that it does not fit the model, but it does, say so no more.
+
+    That is seen by the object alone: whoever handles it comes to the same conclusion, and nobody fights. If any of its
+    ``handlers`` is going to say how the object is, it must not look ready in between.
+    """
+    found = Conditions(patch, body, None)
+    group, version, _ = model.get_resource_names()
+    for type in _UNFIT.keys() & found.keys():
+        stanza = _STANZAS.get(found[type].reason)
+        text = f" of {group}/{version}: {stanza}"  # others can use these reasons, too
+        if stanza is not None and text in found[type].message and model.fits(body, stanza):
+            del found[type]
+            if type == "Ready" and any(map(_sets_conditions, handlers)):
+                found[type] = Condition(None, "NotReconciledYet")
+
+
+def _sets_conditions(handler: Handler) -> bool:
+    return isinstance(handler, ReconcilingHandler) and handler.sets_conditions
 
 
 def _list_items(body: Mapping[str, Any]) -> list[Obj]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf._handlers.conditions import conditions
 from kopf._handlers.time_source import TimeSource, time_source
-from kopf._kits.conditions import conditions
 from kopf._values.bodies import Body
 from tests.handlers.builders import executing
 
