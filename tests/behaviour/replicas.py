@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from typing import Any
 
 import kopf
+from kopf._client.auth.vault import Vault
+from kopf._client.http.api import APIClient
+from kopf._controller.instruments import Instruments
 from kopf._controller.memos import Memo
+from kopf._controller.observer import Observer
 from kopf._controller.sharing import Share
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._operator.running import Operator, OperatorSetup
@@ -30,6 +34,8 @@ class Replica:
         self.settings.posting.enabled = False
         self.settings.peering.standalone = True
         self.namespaces: tuple[str, ...] = ()
+        self.watches: list[tuple[str, Mapping[str, str]]] = []
+        """The paths & parameters of all watch-streams."""
         self._parts: asyncio.Future[tuple[SlotMoves, Share]] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         kopf.on.login(registry=self.registry)(_login)
@@ -47,10 +53,22 @@ class Replica:
             ready_flag=None,
             endpoint=None,
             coordinate=self._coordinate,
+            instruments=Instruments(make_client=self._make_client),
         )
         self._task = asyncio.create_task(Operator(setup).run())
         waited: list[asyncio.Future[Any]] = [self._task, self._parts]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+
+    def _make_client(self, vault: Vault, settings: kopf.OperatorSettings, observer: Observer) -> APIClient:
+        client = APIClient(vault, settings, observer)
+        stream, watches = client.stream, self.watches
+
+        def note(path: str, *, params: Mapping[str, str] | None = None, **options: Any) -> AsyncGenerator[list[bytes]]:
+            watches.append((path, params or {}))
+            return stream(path, params=params, **options)
+
+        client.stream = note  # type: ignore[method-assign]  # it is not changed, only listened to
+        return client
 
     async def _coordinate(self, moves: SlotMoves, share: Share) -> None:
         self._parts.set_result((moves, share))

@@ -10,6 +10,7 @@ from kopf._values.slots import (
     ALL_SLOTS,
     SLOT_COUNT,
     Slots,
+    bridge_gaps,
     describe_slots,
     get_slot,
     make_shard_selector,
@@ -82,3 +83,15 @@ def test_slots_are_merged_and_described(slots: Slots, ranges: list[range], text:
 )
 def test_slots_are_selected_on_the_server(slots: Slots, selector: str) -> None:
     assert make_shard_selector(slots) == selector
+
+
+@pytest.mark.parametrize(
+    ("limit", "added"), [(4, set()), (5, set()), (3, {2}), (2, {2, 5, 6}), (1, {2, 5, 6, *range(8, 200)})]
+)
+def test_gaps_are_bridged_from_the_smallest_on(limit: int, added: set[int]) -> None:
+    slots = frozenset({0, 1, 3, 4, 7, 200})
+    assert bridge_gaps(slots, limit) == slots | added
+
+
+def test_nothing_has_no_gaps() -> None:
+    assert bridge_gaps(frozenset(), 1) == frozenset()

@@ -19,6 +19,7 @@ from typing import Any
 
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIForbiddenError, APINotFoundError
+from kopf._client.resources.listing import ShardingError
 from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, WatchMachine, disown
 from kopf._client.resources.watching import watch_batches
@@ -70,6 +71,7 @@ class Informer:
         self._untaken: list[WatchEvent] = []
         self._obstacles: set[str] = set()
         self._retrying = asyncio.Event()
+        self._is_place_kept = False
 
     @property
     def resource(self) -> Resource:
@@ -92,6 +94,15 @@ class Informer:
                 await self._consume(take)
             except (APIForbiddenError, APINotFoundError) as e:
                 self._accept_obstacle(e)
+            except ShardingError:
+                if self._target.shard is None:
+                    raise
+                if self._runtime.share.is_selected_by_server:
+                    self._runtime.share.is_selected_by_server = False
+                    logger.info(
+                        "The server does not select by shards: the objects of other replicas are received, too."
+                    )
+                continue
             self._retrying.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._retrying.wait(), RETRYING_INTERVAL)
@@ -99,7 +110,9 @@ class Informer:
     async def _consume(self, take: Take) -> None:
         if self._untaken:
             await self._pass_on(self._untaken, take)
-        self._machine.interrupt()
+        if not self._is_place_kept:
+            self._machine.interrupt()
+        self._is_place_kept = False
         name = f"{self._target.resource!r} {self._target.place}"
         with contextlib.ExitStack() as stack:
             heartbeat = stack.enter_context(self._runtime.liveness.watching(name))
@@ -151,6 +164,10 @@ class Informer:
     def retry(self) -> None:
         """If it waits because the target was denied or absent, do not wait: something has changed."""
         self._retrying.set()
+
+    def keep_place(self) -> None:
+        """It is interrupted for a moment only: go on from where it is, and list nothing anew."""
+        self._is_place_kept = True
 
     def disown(self, slots: Slots) -> None:
         """What is not taken yet of these objects, came when others have handled them."""

@@ -9,7 +9,10 @@ are being left, nothing begins for them, and what has begun is brought to its en
 from __future__ import annotations
 
 from kopf._client.fencing import Fence
-from kopf._values.slots import ALL_SLOTS, Slots, get_slot
+from kopf._values.slots import ALL_SLOTS, Slots, bridge_gaps, get_slot, make_shard_selector
+
+_MAX_RANGES = 32
+"""How many ranges are in a selector of shards: it is a part of the URL, which servers limit."""
 
 
 class Share:
@@ -24,6 +27,12 @@ class Share:
         """Those that are being left."""
         self.is_selected_by_server = fence is not None
         """Whether the server is asked for our objects only; not anymore if it has ignored that."""
+
+    def make_selector(self) -> str:
+        """Select our objects on the server, and as few of others as possible; empty if that is for nothing."""
+        if not self.is_selected_by_server or len(self.slots) in (0, len(ALL_SLOTS)):
+            return ""
+        return make_shard_selector(bridge_gaps(self.slots, _MAX_RANGES))
 
     @property
     def is_empty(self) -> bool:

@@ -71,6 +71,9 @@ class ResourceWatcher:
         clearance: Clearance,
     ) -> None:
         controller = Controller(runtime, resource, handlers, is_successor=bool(known))
+        if runtime.share.fence is not None and handlers.is_seen_whole:
+            text = "All objects of %r are watched by each replica: they are indexed, or matter for other objects."
+            logger.info(text, resource)
         self._service = Service(
             runtime=runtime,
             resource=resource,
@@ -167,7 +170,9 @@ class ResourceWatcher:
         self._service.controller.hand_over(slots)
         for stream in self._streams.values():
             stream.hand_over(slots)
-            if not self._is_watching:
+            if self._is_watching:
+                stream.narrow()
+            else:
                 stream.interrupt()
         if self._awaited and not self._is_watching:
             self._awaited.clear()
@@ -217,6 +222,14 @@ class Stream:
 
             self._deselected = DeselectedObjects(service.runtime, target, pushed)
             target = replace(target, selectors=pushed.add_to(target.get_selectors(settings)))
+        share = service.runtime.share
+        self._is_selected = is_selected = (
+            share.fence is not None
+            and not service.handlers.is_seen_whole
+            and service.resource.name not in settings.watching.shard_selectors
+        )
+        if is_selected:
+            target = replace(target, shard=share.make_selector)
         self._machine = _make_machine(service)
         self._informer = Informer(
             service.runtime,
@@ -261,6 +274,11 @@ class Stream:
         self._informer.retry()
 
     def interrupt(self) -> None:
+        """Stop for now; everything is listed anew when it goes on."""
+        self._cancel()
+        self._machine.interrupt()
+
+    def _cancel(self) -> None:
         """Stop for now. The tasks are not kept: a cancelled one remembers all that it had at hand, e.g. the objects."""
         for task in self._tasks:
             task.cancel()
@@ -284,6 +302,13 @@ class Stream:
         """Forget those objects."""
         self._machine.lose(slots)
         self._informer.disown(slots)
+
+    def narrow(self) -> None:
+        """If the server selects our objects, let it select no more than that."""
+        if self._is_selected and self._service.runtime.share.is_selected_by_server:
+            self._cancel()
+            self._informer.keep_place()
+            self.start()
 
     async def wait(self) -> None:
         """Wait until it has stopped."""

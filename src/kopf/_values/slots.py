@@ -7,6 +7,7 @@ shards of Kubernetes 1.36.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 SLOT_COUNT = 256
@@ -53,6 +54,13 @@ def make_shard_selector(slots: Iterable[int]) -> str:
 
 def _make_bound(slot: int) -> str:
     return f"0x{slot << (64 - _SLOT_BITS):016x}"
+
+
+def bridge_gaps(slots: Slots, limit: int) -> Slots:
+    """Add those slots that are needed for no more ranges than that, as few of them as possible."""
+    ranges = merge_slots(slots)
+    gaps = sorted((range(a.stop, b.start) for a, b in itertools.pairwise(ranges)), key=len)
+    return slots.union(*gaps[: max(0, len(ranges) - limit)])
 
 
 def describe_slots(slots: Iterable[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kopf._settings.settings import OperatorSettings
 from kopf._values.records import FrozenRecord
@@ -22,6 +22,8 @@ class Target(FrozenRecord, frozen=True):
     Server-side restrictions, as the parameters of requests: ``labelSelector``, ``fieldSelector``, ``shardSelector``.
     By default, those of ``settings.watching``.
     """
+    shard: Callable[[], str] | None = None
+    """Which part of that is wanted at the moment, as a ``shardSelector``; empty for everything."""
 
     @property
     def path(self) -> str:
@@ -35,6 +37,12 @@ class Target(FrozenRecord, frozen=True):
 
     def get_selectors(self, settings: OperatorSettings) -> dict[str, str]:
         """Get the server-side restrictions as the parameters of requests."""
+        selectors = self._get_lasting_selectors(settings)
+        if self.shard is not None and (text := self.shard()):
+            selectors["shardSelector"] = text
+        return selectors
+
+    def _get_lasting_selectors(self, settings: OperatorSettings) -> dict[str, str]:
         if self.selectors is not None:
             return dict(self.selectors)
         watching = settings.watching
