@@ -19,10 +19,13 @@ from tests.patience import PATIENCE
 
 EXAMPLE = EXAMPLES / "asgi"
 
+# ``uvicorn``, but operators that lose their credentials do not hope for better ones for a minute.
+RUN = "import kopf._operator.login as login, uvicorn; login._RENEWAL_BACKOFFS = (0.1,); uvicorn.main()"
+
 
 @contextlib.contextmanager
 def serving(port: int, kubeconfig: pathlib.Path, log: pathlib.Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "uvicorn", "--app-dir", str(EXAMPLE), "app:app", "--port", str(port)]
+    command = [sys.executable, "-c", RUN, "--app-dir", str(EXAMPLE), "app:app", "--port", str(port)]
     env = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(log.parent)}
     with log.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output, env=env) as process:
         try:
