@@ -12,8 +12,10 @@ import msgspec
 import pytest
 
 import kopf
+from kopf.testing import Simulation, explore
 from kopf_cluster import LocalCluster
 from tests.behaviour.objects import Obj, Objects
+from tests.behaviour.resources import make_crd
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.behaviour.test_conditions import get_conditions
 
@@ -283,3 +285,41 @@ async def test_unfit_objects_can_be_deleted(operator: Operator, sub: Objects, lo
     await sub.wait_gone()
     assert calls == [1]
     assert not logs.get_messages(level=logging.ERROR)
+
+
+EXPLORED = kopf.OperatorRegistry()
+
+
+@kopf.on.create(Model, id="typed_fn", registry=EXPLORED)
+async def typed_fn(spec: Spec, patch: kopf.Patch, **_: Any) -> None:
+    patch.status["phase"] = f"created {spec.size}"
+
+
+@kopf.timer(Model, id="timer_fn", interval=60, registry=EXPLORED)
+async def timer_fn(spec: Spec, **_: Any) -> None: ...
+
+
+@kopf.reconcile(Model, owns="configmaps", registry=EXPLORED)
+async def reconcile_fn(spec: Any, **_: Any) -> Any:
+    yield MAP
+
+
+@explore(
+    registry=EXPLORED,
+    crds=[make_crd("KopfStatusExample", "kopfstatusexamples", status=True)],
+    troubles=["crash", "lost answer", "refusal", "downtime", "late event", "doubled event", "view"],
+)
+async def story(simulation: Simulation) -> None:
+    head = {"apiVersion": "kopf.dev/v1", "kind": "KopfStatusExample", "metadata": {"name": "obj"}}
+    await simulation.apply({**head, "spec": {"size": "text"}})
+    await simulation.settle()
+    assert is_unfit(await simulation.get("kopfstatusexamples", "obj"))
+    await simulation.patch("kopfstatusexamples", "obj", {"spec": {"size": 1}})
+    await simulation.settle()
+    obj = await simulation.get("kopfstatusexamples", "obj")
+    assert {type: item["reason"] for type, item in get_conditions(obj).items()} == {"Ready": "ChildrenReady"}
+    assert obj["status"]["phase"] == "created 1"
+
+
+def test_whatever_happens_they_come_out_right() -> None:
+    story()

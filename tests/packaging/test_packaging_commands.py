@@ -320,6 +320,47 @@ def test_files_are_checked(kopf_command: Kopf, handlers: pathlib.Path, tmp_path:
     assert (tmp_path / "out" / "rbac.yaml").read_text() == "---"
 
 
+@pytest.mark.parametrize(
+    ("format", "path"),
+    [
+        ("plain", "networkpolicy.yaml"),
+        ("kustomize", "networkpolicy.yaml"),
+        ("helm", "templates/networkpolicy.yaml"),
+    ],
+)
+def test_files_of_former_features_are_named(
+    kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path, format: str, path: str
+) -> None:
+    """They would be applied with the others; but they can be of somebody else, so they stay."""
+    args = ["manifests", handlers, "--crds", CRD, *IMAGE, "--format", format]
+    assert "Not needed" not in kopf_command(*args, "--with", "network-policy", "--output", "out").stderr
+    file = tmp_path / "out" / path
+    text = file.read_text()
+    file.with_name("other.yaml").write_text("it is of somebody else")
+    result = kopf_command(*args, "--output", "out")
+    assert result.returncode == 0
+    [line] = [line for line in result.stderr.splitlines() if "Not needed" in line]
+    assert line == f"Not needed (anymore): {pathlib.Path('out', path)}. Delete it, or rename it if it is yours."
+    assert file.read_text() == text
+    result = kopf_command(*args, "--check", "out")
+    assert (result.returncode, f"Not as they are to be: {path}." in result.stderr) == (1, True)
+    file.unlink()
+    assert kopf_command(*args, "--check", "out").returncode == 0
+    assert "Not needed" not in kopf_command(*args, "--output", "out").stderr
+    assert not file.exists()
+
+
+def test_files_of_one_name_are_one_file_in_the_image(
+    kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / handlers.name
+    other.write_text(handlers.read_text())
+    result = kopf_command("manifests", handlers, other, "--crds", CRD, *IMAGE)
+    assert result.returncode == 2
+    assert f"another one would be '/src/{handlers.name}' in the image: rename one" in " ".join(result.stderr.split())
+
+
 def test_kustomize(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path, kubectl: str) -> None:
     args = ["manifests", handlers, "--crds", CRD, *IMAGE, *EVERYTHING]
     assert kopf_command(*args, "--format", "kustomize").returncode == 2  # there are many files

@@ -84,10 +84,9 @@ def _list_clashes(registry: OperatorRegistry) -> Iterator[str]:
             handlers.setdefault(handler.selector, []).append(handler)
     for group in handlers.values():
         for one, two in HandlersOfResource.build(group).find_clashes():
-            if isinstance(one, ReconcilingHandler) is not isinstance(two, ReconcilingHandler):
-                continue  # it is refused
             text = f"Another handler has the id {two.id!r}, {describe_function(one.fn)}: only one of them is called."
-            yield f"{find_function_place(two.fn)}: {text} Use different ids: @kopf.on.create(…, id='…')."
+            if isinstance(one, ReconcilingHandler) is isinstance(two, ReconcilingHandler):  # otherwise, it is refused
+                yield f"{find_function_place(two.fn)}: {text} Use different ids: @kopf.on.create(…, id='…')."
 
 
 def make_finding(problem: str, path: str) -> Finding:

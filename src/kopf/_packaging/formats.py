@@ -36,14 +36,15 @@ class _Dumper(yaml.SafeDumper):
 
 
 def render(objects: Files, format: str, *, name: str, image: str) -> dict[str, str]:
-    """Give the texts of the files by their names."""
+    """Give the texts of the files by their names; those that are not to be there are empty."""
     if format == "helm":
         return _render_chart(objects, name, image)
     files = {f"{key}.yaml": dump(items) for key, items in objects.items()}
     if format == "kustomize":
         repository, tag = split_image(image)
         images = [{"name": repository, "newName": repository, "newTag": tag}]
-        content = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": [*files]}
+        names = [path for path, text in files.items() if text]
+        content = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
         files["kustomization.yaml"] = _dump({**content, **({"images": images} if tag else {})})
     return files
 

@@ -54,11 +54,11 @@ class Package(FrozenRecord, frozen=True, kw_only=True):
 
 
 def make_objects(package: Package) -> Files:
-    """Make all objects, in the order in which they are to be applied."""
+    """Make all objects, in the order in which they are to be applied; for some files, there can be none."""
     account = package.account
     roles = make_roles(package.rules, account.name)
     has_budget = "pdb" in package.extras or package.replicas > 1
-    files = {
+    return {
         "crds": [*package.definitions],
         "serviceaccount": [_make(package, "v1", "ServiceAccount", {})],
         "rbac": [*roles, *make_bindings(roles, account)],
@@ -68,7 +68,6 @@ def make_objects(package: Package) -> Files:
         "networkpolicy": [_make_network_policy(package)] if "network-policy" in package.extras else [],
         "servicemonitor": [_make_monitor(package)] if "service-monitor" in package.extras else [],
     }
-    return {name: objects for name, objects in files.items() if objects}
 
 
 def _make(package: Package, api_version: str, kind: str, content: Mapping[str, Any], name: str | None = None) -> Obj:

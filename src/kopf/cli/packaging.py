@@ -218,10 +218,13 @@ def manifests(
         _check(check, files)
     elif output is not None:
         for path, text in files.items():
-            (output / path).parent.mkdir(parents=True, exist_ok=True)
-            (output / path).write_bytes(text.encode())
+            if text:
+                (output / path).parent.mkdir(parents=True, exist_ok=True)
+                (output / path).write_bytes(text.encode())
+            elif (output / path).exists():
+                click.echo(f"Not needed (anymore): {output / path}. Delete it, or rename it if it is yours.", err=True)
     else:
-        click.echo("---\n".join(files.values()), nl=False)
+        click.echo("---\n".join(filter(None, files.values())), nl=False)
 
 
 def _find_out(
@@ -286,6 +289,9 @@ def _find_out(
 
 def _list_sources(directory: str, *, paths: Sequence[str], modules: Sequence[str], **_: Any) -> list[str]:
     files = [f"{directory.rstrip('/')}/{pathlib.Path(path).name}" for path in paths]
+    for path, file in zip(paths, files, strict=True):
+        if files.count(file) > 1:
+            raise click.UsageError(f"{path!r} and another one would be {file!r} in the image: rename one, or use -m.")
     return [*files, *[f"--module={module}" for module in modules]]
 
 
@@ -405,12 +411,15 @@ def _explain_unknown(names: Sequence[str]) -> str:
 
 
 def _check(folder: pathlib.Path, files: Mapping[str, str]) -> None:
-    """Compare with what is there. What else is there, is of somebody else."""
+    """Compare with what is there, or is not to be. What else is there, is of somebody else."""
     different = [name for name, text in files.items() if not _has_text(folder / name, text)]
     if different:
-        click.echo(f"Not as they are to be: {', '.join(different)}. Make them again with --output.", err=True)
+        click.echo(
+            f"Not as they are to be: {', '.join(different)}. Make them again with --output, or delete them.",
+            err=True,
+        )
         raise SystemExit(1)
 
 
 def _has_text(path: pathlib.Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
+    return path.is_file() and path.read_bytes() == text.encode() if text else not path.exists()
