@@ -355,7 +355,7 @@ async def test_threads_hold_their_slots(kex: Objects, calls: Calls, logs: Logs) 
                     await asyncio.sleep(0.1)
             b.take(left)
             await kex.wait_handled("stuck")
-            assert calls == [("a", "other"), ("a", "stuck"), ("b", "stuck")]  # threads are abandoned with no result
+            assert calls == [("a", "other"), ("a", "stuck")]
     finally:
         released.set()
 
@@ -387,3 +387,134 @@ async def test_results_that_could_not_be_saved(cluster: LocalCluster, kex: Objec
         await settle()
         assert [call for call in calls if call[1] != "daemon"] == [("a", 0), ("b", 0)]
         assert [call for call in calls if call[1] == "daemon"] == [("a", "daemon"), ("b", "daemon")]
+
+
+async def test_sub_handlers(kex: Objects, calls: Calls, gate: Gate) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        async def fn(**_: Any) -> None:
+            for number in range(3):
+
+                @kopf.subhandler(id=str(number))
+                async def sub(number: int = number, **_: Any) -> None:
+                    calls.append((replica.name, number))
+                    if number == 1:
+                        await gate.pass_through()
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        await kex.create()
+        await gate.entered.wait()
+        moving = asyncio.create_task(a.move(b))
+        await settle_partly()
+        gate.opened.set()
+        await moving
+        await kex.wait_handled()
+        await settle()
+        assert calls == [("a", 0), ("a", 1), ("b", 2)]
+
+
+async def test_taken_over_again_meanwhile(kex: Objects, calls: Calls, gate: Gate) -> None:
+    """Whoever assigns the slots, has changed its mind: all goes on as before, and nothing is resumed."""
+
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        @kopf.on.update(KEX, registry=replica.registry)
+        @kopf.on.resume(KEX, registry=replica.registry)
+        async def fn(reason: str, **_: Any) -> None:
+            calls.append(reason)
+            if reason == "update":
+                await gate.pass_through()
+
+        @kopf.daemon(KEX, registry=replica.registry, cancellation_timeout=1)
+        async def daemon(stopped: kopf.Stopped, **_: Any) -> None:
+            calls.append("daemon")
+            await stopped.wait()
+
+    async with running(declare, "a") as [a]:
+        a.take()
+        await kex.create()
+        await calls.wait_length(2)
+        await kex.merge({"spec": {"field": "changed"}})
+        await gate.entered.wait()
+        leaving = asyncio.create_task(a.leave())
+        await settle_partly()
+        a.take()
+        gate.opened.set()
+        assert await leaving == ALL_SLOTS
+        await settle()
+        assert sorted(calls) == ["create", "daemon", "daemon", "update"]
+        assert await a.leave() == frozenset()
+
+
+async def test_giving_up_meanwhile(kex: Objects, calls: Calls, gate: Gate) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        async def fn(**_: Any) -> None:
+            calls.append("called")
+            await gate.pass_through()
+
+    async with running(declare, "a") as [a]:
+        a.take()
+        await kex.create()
+        await gate.entered.wait()
+        leaving = asyncio.create_task(a.leave())
+        await settle_partly()
+        await a.moves.give_up()
+        assert await leaving == frozenset()
+        gate.opened.set()
+        a.take()
+        await kex.wait_handled()
+        assert calls == ["called", "called"]
+
+
+async def test_two_parts_at_once(kex: Objects, calls: Calls) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        async def fn(name: str, **_: Any) -> None:
+            await asyncio.sleep(int(name[3:]) % 5)
+            calls.append((replica.name, name))
+
+    async with running(declare, "a", "b", "c") as [a, b, c]:
+        a.take()
+        names = [f"obj{number}" for number in range(30)]
+        await kex.create_all(names)
+        half = frozenset(range(128))
+        await asyncio.gather(a.move(b, half), a.move(c, ALL_SLOTS - half))
+        await kex.wait_all_handled(names)
+        await settle()
+        assert sorted(name for _, name in calls) == sorted(names)
+
+
+@pytest.mark.fastforward("exit")
+@pytest.mark.parametrize("kind", ["daemon", "timer"])
+async def test_threads_of_daemons_and_timers(kex: Objects, calls: Calls, kind: str) -> None:
+    released = threading.Event()
+
+    def declare(replica: Replica) -> None:
+        def fn(**_: Any) -> None:
+            calls.append(replica.name)
+            released.wait(60)
+
+        if kind == "daemon":
+            kopf.daemon(KEX, registry=replica.registry)(fn)
+        else:
+            kopf.timer(KEX, registry=replica.registry, interval=1)(fn)
+
+    try:
+        async with running(declare, "a", "b") as [a, b]:
+            a.take()
+            obj = await kex.create()
+            await calls.wait_length(1)
+            assert await a.leave(timeout=0.1) == slots_of(obj)
+            assert await a.leave(timeout=0.1) == slots_of(obj)
+            released.set()
+            async with asyncio.timeout(get_patience()):
+                while await a.leave(timeout=0.1):
+                    await asyncio.sleep(0.1)
+            b.take()
+            await calls.wait_length(2)
+            assert calls == ["a", "b"]
+            await b.leave()
+    finally:
+        released.set()

@@ -418,3 +418,47 @@ async def test_random_moves(cluster: LocalCluster, kex: Objects, calls: Calls, l
         assert max(Counter(calls.items).values()) == 1
         for name, field in last.items():
             assert {call[3] for call in calls if call[:2] == (name, field)} == {1, 2}
+
+
+async def test_random_fences(cluster: LocalCluster, kex: Objects, calls: Calls) -> None:
+    """Whatever is given up amid it, is done by the next owner; nobody works beside it."""
+    dice = random.Random(20261127)
+    busy: Counter[str] = Counter()
+
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry, id="1")
+        @kopf.on.update(KEX, registry=replica.registry, id="1")
+        @kopf.on.create(KEX, registry=replica.registry, id="2")
+        @kopf.on.update(KEX, registry=replica.registry, id="2")
+        @kopf.timer(KEX, registry=replica.registry, interval=3)
+        async def fn(name: str, uid: str, spec: kopf.Spec, reason: str | None = None, **_: Any) -> None:
+            kind = "timer" if reason is None else "change"
+            assert not busy[name, kind]
+            busy[name, kind] += 1
+            try:
+                await asyncio.sleep(dice.uniform(0, 2))
+                assert slots_of({"metadata": {"uid": uid}}) <= replica.share.slots
+                calls.append((name, spec["field"]))
+            finally:
+                busy[name, kind] -= 1
+
+    async with running(declare, "a", "b") as replicas:
+        replicas[0].take(HALF)
+        replicas[1].take(ALL_SLOTS - HALF)
+        names = [f"obj{number}" for number in range(12)]
+        await kex.create_all(names)
+        for round_ in range(25):
+            source, target = dice.sample(replicas, 2)
+            given_up = source.share.slots
+            await source.moves.give_up()
+            for name in dice.sample(names, 3):
+                await kex.merge({"spec": {"field": f"{name}-{round_}"}}, name)
+                await asyncio.sleep(dice.uniform(0, 2))
+            parts = frozenset(dice.sample(sorted(given_up), len(given_up) // 2))
+            target.take(parts)
+            source.take(given_up - parts)
+            await asyncio.sleep(dice.uniform(0, 5))
+        for name in names:
+            await kex.wait_handled(name)
+        last = {name: (await kex.get(name))["spec"]["field"] for name in names}
+        assert set(last.items()) <= {*calls}

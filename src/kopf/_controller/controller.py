@@ -241,30 +241,31 @@ class Controller:
                 self.background.resume()
             self.workers.wake()
 
-    async def leave(self, covers: Covers, timeout: float, *, is_saving: bool) -> None:
+    async def leave(self, covers: Covers, timeout: float, *, is_urgent: bool) -> None:
         """
         Wait until nothing runs for those objects, which are held by now; cancel it after so many seconds.
 
-        With ``is_saving``, what is being saved may take a bit longer.
+        Unless it is urgent, what is done is saved, and functions in threads go on, as they cannot be cancelled.
         """
-        leaving = [] if self.background is None else [self.background.leave(covers, timeout)]
-        await asyncio.gather(self._end_work(covers, timeout, is_saving=is_saving), *leaving)
+        leaving = [] if self.background is None else [self.background.leave(covers, timeout, is_urgent=is_urgent)]
+        ending = self.workers.leave(covers, timeout, is_saving=None) if is_urgent else self._end_work(covers, timeout)
+        await asyncio.gather(ending, *leaving)
 
-    async def _end_work(self, covers: Covers, timeout: float, *, is_saving: bool) -> None:
-        loop, get = asyncio.get_running_loop(), self.objects.get
+    async def _end_work(self, covers: Covers, timeout: float) -> None:
+        loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         await self.workers.settle(timeout, covers)
-        unsaved = [tracked for tracked in self.objects if is_saving and tracked.is_unsaved and covers(tracked.key)]
+        unsaved = [tracked for tracked in self.objects if tracked.is_unsaved and covers(tracked.key)]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while unsaved := [tracked for tracked in unsaved if tracked.is_unsaved]:
                     self._work_ended.clear()
                     await self._work_ended.wait()
-        await self.workers.leave(
-            covers,
-            max(0.0, deadline - loop.time()),
-            is_saving=lambda key: is_saving and (tracked := get(key)) is not None and tracked.is_saving,
-        )
+        await self.workers.leave(covers, max(0.0, deadline - loop.time()), is_saving=self._is_saving)
+
+    def _is_saving(self, key: str) -> bool:
+        tracked = self.objects.get(key)
+        return tracked is not None and tracked.is_saving
 
     def list_running(self) -> list[str]:
         """Get the keys of the objects for which anything runs."""
@@ -287,8 +288,7 @@ class Controller:
         self.scope.runtime.pause.on_partial.remove(self._follow_holds)
         if self.background is not None:
             await self.background.stop(_DAEMONS_EXIT_TIMEOUT)
-        get = self.objects.get
-        await self.workers.stop(is_saving=lambda key: (tracked := get(key)) is not None and tracked.is_saving)
+        await self.workers.stop(is_saving=self._is_saving)
         self.scope.runtime.observer.controller_stopped(self._view)
 
 

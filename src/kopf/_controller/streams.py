@@ -305,7 +305,8 @@ class Stream:
 
     def narrow(self) -> None:
         """If the server selects our objects, let it select no more than that."""
-        if self._is_selected and self._service.runtime.share.is_selected_by_server:
+        is_running = not all(task.done() for task in self._tasks)
+        if is_running and self._is_selected and self._service.runtime.share.is_selected_by_server:
             self._cancel()
             self._informer.keep_place()
             self.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -127,22 +127,34 @@ class Workers:
         """
         timeout = self._runtime.settings.queueing.exit_timeout
         self._runtime.executor.threads.usage.unsubscribe(self.wake)
-        await self.leave(lambda key: True, timeout, is_saving=is_saving)
+        await _wait(self._tasks.values(), timeout)
+        await self._cancel(self._tasks, is_saving)
 
-    async def leave(self, covers: Covers, timeout: float, *, is_saving: Callable[[str], bool]) -> None:
-        """Do the same for some of the keys; wait for that many seconds at most until they are cancelled."""
-        exit_timeout = self._runtime.settings.queueing.exit_timeout
+    async def leave(self, covers: Covers, timeout: float, *, is_saving: Callable[[str], bool] | None) -> None:
+        """
+        Do the same for some of the keys; wait for that many seconds at most until they are cancelled.
+
+        Those who wait for functions in threads, which cannot be cancelled, go on; if nothing is saved, they do not.
+        """
         tasks = {key: task for key, task in self._tasks.items() if covers(key)}
         await _wait(tasks.values(), timeout)
+        if is_saving is None:
+            await self._cancel(tasks, lambda key: False)
+        else:
+            is_occupied = self._runtime.executor.threads.is_occupied_by
+            await self._cancel({key: task for key, task in tasks.items() if not is_occupied(task)}, is_saving)
+
+    async def _cancel(self, tasks: Mapping[str, asyncio.Task[None]], is_saving: Callable[[str], bool]) -> None:
+        timeout = self._runtime.settings.queueing.exit_timeout
         for key, task in tasks.items():
             if not is_saving(key):
                 task.cancel()
-        await _wait(tasks.values(), exit_timeout)
+        await _wait(tasks.values(), timeout)
         savers = [task for key, task in tasks.items() if is_saving(key)]
-        await _wait(savers, max(0.0, _SAVING_EXIT_TIMEOUT - exit_timeout))
+        await _wait(savers, max(0.0, _SAVING_EXIT_TIMEOUT - timeout))
         for task in tasks.values():
             task.cancel()
-        await _wait(tasks.values(), exit_timeout)
+        await _wait(tasks.values(), timeout)
 
 
 class UserCode(AbstractContextManager[None]):

@@ -17,6 +17,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from kopf._client.fencing import Fence
 from kopf._handlers.thread_jobs import LoopThreads, ThreadJob, settle
@@ -58,6 +59,7 @@ class ThreadPools:
         self._loop_threads: dict[HandlerThreads, LoopThreads] = {}
         self.fence: Fence | None = None
         """It is looked at when a thread is free: that can take long."""
+        self._calls: WeakKeyDictionary[asyncio.Task[Any], ThreadCall] = WeakKeyDictionary()
         self.usage = ThreadUsage()
         """Who occupies the threads right now."""
 
@@ -74,6 +76,8 @@ class ThreadPools:
         # The context is copied, so that the thread knows what is being handled; see the context variables.
         job = functools.partial(contextvars.copy_context().run, fn)
         call = ThreadCall(name, job, executor, self.usage, is_long=is_long)
+        if self.fence is not None and (task := asyncio.current_task()) is not None:
+            self._calls[task] = call
         try:
             return await asyncio.get_running_loop().run_in_executor(self._adapt(executor), call)
         except asyncio.CancelledError as e:
@@ -82,6 +86,11 @@ class ThreadPools:
             raise
         finally:
             call.release()
+
+    def is_occupied_by(self, task: asyncio.Task[Any]) -> bool:
+        """Tell if the task waits for a function that runs in a thread, which it cannot take with it; if fenced."""
+        call = self._calls.get(task)
+        return call is not None and call.is_running
 
     async def call_briefly(self, fn: Callable[[], Any]) -> Any:
         """Call the function in a thread, together with others of that kind: it is expected to compute something."""

@@ -41,14 +41,14 @@ class SlotMoves:
         """
         Leave the objects of these slots: begin nothing, wait for what runs, forget them; no deletions are seen.
 
-        What runs for more than the timeout (in seconds), is cancelled. Gives the slots that could not be left, as
-        something still runs there: a function in a thread, or one that ignores its cancellation. They are still ours,
-        and nothing begins there; those that were taken over again meanwhile, are ours as before.
+        What runs for more than the timeout (in seconds), is cancelled, except for functions in threads. Gives the slots
+        that could not be left, as such functions still run there, or those that ignore their cancellation. They are
+        still ours, and nothing begins there; those that were taken over again meanwhile, are ours as before.
         """
         share = self._share
         share.leaving |= slots & share.slots
         self._hold_leaving()
-        await self._leave(slots, timeout, is_saving=True)
+        await self._leave(slots, timeout, is_urgent=False)
         running = [key for watcher in self._watchers.list_all() for key in watcher.controller.list_running()]
         busy = {get_slot(key) for key in (*running, *self._runtime.executor.list_abandoned())}
         self._forget((slots & share.leaving) - busy)
@@ -61,15 +61,15 @@ class SlotMoves:
             share.fence.shut()
         share.leaving = share.slots
         self._hold_leaving()
-        await self._leave(share.slots, 0, is_saving=False)
+        await self._leave(share.slots, 0, is_urgent=True)
         self._forget(share.slots)
 
-    async def _leave(self, slots: Slots, timeout: float, *, is_saving: bool) -> None:
+    async def _leave(self, slots: Slots, timeout: float, *, is_urgent: bool) -> None:
         def covers(key: str) -> bool:
             return get_slot(key) in slots
 
         controllers = [watcher.controller for watcher in self._watchers.list_all()]
-        await asyncio.gather(*(item.leave(covers, timeout, is_saving=is_saving) for item in controllers))
+        await asyncio.gather(*(item.leave(covers, timeout, is_urgent=is_urgent) for item in controllers))
 
     def _forget(self, slots: Slots) -> None:
         self._share.slots -= slots

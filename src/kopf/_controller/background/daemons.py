@@ -19,11 +19,10 @@ from kopf._handlers.handlers import DaemonHandler
 class DaemonRun(BackgroundRun[DaemonHandler]):
     """One daemon of one object."""
 
-    __slots__ = ("_change", "_guard", "_next_call", "_task")
+    __slots__ = ("_change", "_guard", "_next_call")
 
     def __init__(self, background: ObjectBackground, handler: DaemonHandler) -> None:
         super().__init__(background, handler)
-        self._task: asyncio.Task[None] | None = None
         self._guard: asyncio.Task[None] | None = None
         self._next_call: float | None = None
         self._change: asyncio.Event | None = None

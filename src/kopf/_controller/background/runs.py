@@ -147,12 +147,17 @@ class ObjectBackground:
 
 
 class BackgroundRun(abc.ABC, Generic[H]):
-    """One daemon or timer of one object. The descendants know when to call the function."""
+    """
+    One daemon or timer of one object. The descendants know when to call the function.
 
-    __slots__ = ("_background", "handler", "is_running", "retries", "stopper")
+    Large because it is the face of both for those who start, stop, wake, and describe them.
+    """
+
+    __slots__ = ("_background", "_task", "handler", "is_running", "retries", "stopper")
 
     def __init__(self, background: ObjectBackground, handler: H) -> None:
         self._background = background
+        self._task: asyncio.Task[None] | None = None
         self.handler = handler
         self.retries = Retries()
         """The attempts that have failed in a row."""
@@ -164,6 +169,11 @@ class BackgroundRun(abc.ABC, Generic[H]):
         """Whether it has exited only because the object did not match, or the operator was paused, for some time."""
         reason = self.stopper.reason
         return not self.is_running and reason is not None and bool(reason & _PASSING_REASONS)
+
+    @property
+    def is_in_thread(self) -> bool:
+        """Whether its function runs in a thread right now; known only if the objects are shared with other replicas."""
+        return self._task is not None and self._background.runtime.executor.threads.is_occupied_by(self._task)
 
     @property
     def is_waiting(self) -> bool:

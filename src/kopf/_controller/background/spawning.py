@@ -110,11 +110,16 @@ class Background:
             background.stop(DaemonStoppingReason.OPERATOR_EXITING)
         await self._see_off(objects, self._orphans, timeout, "The operator exits, but does not wait for %s anymore.")
 
-    async def leave(self, covers: Covers, timeout: float) -> None:
-        """The same for some of the objects, which are handed over, and are asked to stop by now."""
+    async def leave(self, covers: Covers, timeout: float, *, is_urgent: bool) -> None:
+        """
+        The same for some of the objects, which are handed over, and are asked to stop by now.
+
+        Functions in threads, which cannot be cancelled, are left alone unless it is urgent.
+        """
         objects = [item for item in self.objects if covers(item.body.object.head.key)]
         orphans = [task for task, key in self._orphans.items() if covers(key)]
-        await self._see_off(objects, orphans, timeout, "The object is handed over, and %s is not waited for anymore.")
+        text = "The object is handed over, and %s is not waited for anymore."
+        await self._see_off(objects, orphans, timeout, text, spares_threads=not is_urgent)
 
     def list_running(self) -> list[str]:
         """Get the keys of those objects of which anything still runs."""
@@ -127,7 +132,13 @@ class Background:
         self.objects.pop(background, None)
 
     async def _see_off(
-        self, objects: Sequence[ObjectBackground], orphans: Collection[asyncio.Task[None]], timeout: float, text: str
+        self,
+        objects: Sequence[ObjectBackground],
+        orphans: Collection[asyncio.Task[None]],
+        timeout: float,
+        text: str,
+        *,
+        spares_threads: bool = False,
     ) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -135,7 +146,12 @@ class Background:
                 while running := [run for run in running if run.is_running]:
                     self._exits.clear()
                     await self._exits.wait()
-        leftovers = [(background, run) for background in objects for run in background.runs.values()]
+        leftovers = [
+            (background, run)
+            for background in objects
+            for run in background.runs.values()
+            if not (spares_threads and run.is_in_thread)
+        ]
         for background, run in leftovers:
             if run.is_running:
                 background.logger.warning(text, run.handler)

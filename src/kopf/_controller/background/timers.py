@@ -20,12 +20,11 @@ from kopf._handlers.outcomes import Outcome
 class TimerRun(BackgroundRun[TimerHandler]):
     """One timer of one object."""
 
-    __slots__ = ("_is_changed", "_is_waiting_for_change", "_planned", "_task", "_tick")
+    __slots__ = ("_is_changed", "_is_waiting_for_change", "_planned", "_tick")
 
     def __init__(self, background: ObjectBackground, handler: TimerHandler) -> None:
         super().__init__(background, handler)
         self._tick: asyncio.Handle | None = None
-        self._task: asyncio.Task[None] | None = None
         self._is_waiting_for_change = False
         self._is_changed = False
         """Whether the object has changed since the latest run has begun; even if no time has passed."""

@@ -158,8 +158,11 @@ class Execution(Record, eq=False):
         pending = get_pending(handlers, self._progress, now)
         chosen = self._order(lifecycle, pending, cause)
         is_refused = bool(pending) and not chosen
-        while chosen:
+        stops, key = self._runtime.pause.stops, cause.body.object.head.key
+        while chosen and not stops(key):
             for handler in chosen:
+                if stops(key):
+                    break
                 now = await self._execute(cause, handler, now, parent=context)
             chosen = self._order(lifecycle, self._list_others(chosen, pending), cause)
         waiting = [handler for handler in handlers if handler.id not in self.unfit] if self.unfit else handlers
