@@ -423,7 +423,7 @@ async def test_random_moves(cluster: LocalCluster, kex: Objects, calls: Calls, l
 async def test_random_fences(cluster: LocalCluster, kex: Objects, calls: Calls) -> None:
     """Whatever is given up amid it, is done by the next owner; nobody works beside it."""
     dice = random.Random(20261127)
-    busy: Counter[str] = Counter()
+    busy: Counter[tuple[str, str]] = Counter()
 
     def declare(replica: Replica) -> None:
         @kopf.on.create(KEX, registry=replica.registry, id="1")
