@@ -67,3 +67,14 @@ def describe_slots(slots: Iterable[int]) -> str:
     """Describe the slots for humans, e.g. ``0-63, 128``; ``none`` if there are none."""
     parts = merge_slots(slots)
     return ", ".join(f"{p.start}-{p.stop - 1}" if len(p) > 1 else str(p.start) for p in parts) or "none"
+
+
+def parse_slots(text: str) -> Slots:
+    """Parse what :func:`describe_slots` has made. Raises :class:`ValueError` if it is anything else."""
+    slots: set[int] = set()
+    for part in [] if text == "none" else text.split(", "):
+        first, _, last = part.partition("-")
+        slots.update(range(int(first), int(last or first) + 1))
+    if not slots <= ALL_SLOTS:
+        raise ValueError(f"slots are from 0 to {SLOT_COUNT - 1}")
+    return frozenset(slots)

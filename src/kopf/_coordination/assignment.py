@@ -1,0 +1,201 @@
+"""
+The assignment: which replica owns which slot, and where the slots move. No I/O, no clocks.
+
+A slot moves from its owner to another one only through its owner: the coordinator names the target, the owner reports
+that it has seen this and does not hold the slot anymore, and only then the target becomes the owner. The slots of
+those that are gone for sure are free; free slots get owners at once.
+
+The generation of an assignment grows with every change, also if the assignment was lost and is made anew: it is never
+less than the resource version of the Lease that it is written to. The generation in which an owner has got a slot is
+the fencing token of the slot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kopf._values import codec
+from kopf._values.slots import ALL_SLOTS, Slots, describe_slots, parse_slots
+
+
+@contextlib.contextmanager
+def _naming_problems() -> Iterator[None]:
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as e:
+        raise ValueError(f"it is malformed: {e!r}") from e
+
+
+class Place(NamedTuple):
+    """Where a slot is, by the names of replicas; they are empty if there is none."""
+
+    owner: str = ""
+    token: int = 0
+    """The generation in which the owner has got it."""
+    target: str = ""
+    """To whom it moves."""
+    since: int = 0
+    """The generation in which this was decided."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a replica says of itself in its Lease."""
+
+    mode: str = ""
+    """``leader`` or ``shards``; empty if it is not ours."""
+    beat: int = 0
+    """The number of the write, to find out which one has reached the server."""
+    held: Slots = frozenset()
+    """What it handles, can begin to handle, or does not handle anymore but has not finished with."""
+    seen: int = 0
+    """The newest generation that it knows, and that is obeyed in ``held``."""
+    is_leaving: bool = False
+    former: str = ""
+    """The replica that had the same Lease before, and is gone for sure."""
+    version: str = ""
+    """Of the operator, for humans."""
+    handlers: str = ""
+    """The fingerprint of the handlers."""
+
+    def dump(self) -> str:
+        """Write it as JSON, without what is usual."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values = {name: value for name, value in values.items() if value} | {"held": describe_slots(self.held)}
+        return codec.encode(values).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Report:
+        """Read it. Raises :class:`ValueError` if it makes no sense."""
+        with _naming_problems():
+            values = dict(codec.decode(text.encode()))
+            values["held"] = parse_slots(values["held"])
+            return cls(**{name: type(default)(values.get(name, default)) for name, default in vars(NO_REPORT).items()})
+
+
+NO_REPORT = Report()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """What the coordinator has decided."""
+
+    generation: int
+    places: Mapping[int, Place]
+    """Of all slots."""
+    born: int = 0
+    """The generation in which it was made anew, until it is sure that nobody acts by an earlier one; then, 0."""
+
+    def get_slots(self, owner: str) -> Slots:
+        """Tell what the replica is to handle: what it owns and what does not move away."""
+        return frozenset(slot for slot, place in self.places.items() if place.owner == owner and not place.target)
+
+    def dump(self) -> str:
+        """Write it as compact JSON: the names once, and equal places together."""
+        together: dict[Place, list[int]] = {}
+        for slot, place in self.places.items():
+            together.setdefault(place, []).append(slot)
+        together.pop(Place(), None)
+        names = sorted({name for place in together for name in (place.owner, place.target) if name})
+        parts: list[list[Any]] = []
+        for place, slots in together.items():
+            move = [names.index(place.target), place.since] if place.target else []
+            parts.append([names.index(place.owner), place.token, describe_slots(slots), *move])
+        born = {"born": self.born} if self.born else {}
+        return codec.encode({"generation": self.generation, **born, "replicas": names, "parts": parts}).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Assignment:
+        """Read it. Raises :class:`ValueError` if it makes no sense."""
+        with _naming_problems():
+            values = dict(codec.decode(text.encode()))
+            names = [str(name) for name in values["replicas"]]
+            places = dict.fromkeys(sorted(ALL_SLOTS), Place())
+            for index, token, slots, *move in values["parts"]:
+                target, since = (names[move[0]], int(move[1])) if move else ("", 0)
+                place = Place(names[index], int(token), target, since)
+                places.update(dict.fromkeys(sorted(parse_slots(slots)), place))
+            return cls(generation=int(values["generation"]), places=places, born=int(values.get("born", 0)))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What the coordinator knows of the replicas."""
+
+    members: Sequence[str]
+    """Who can get slots."""
+    reports: Mapping[str, Report]
+    """Of all that can have slots, also if they are not to get more."""
+    gone: Collection[str]
+    """Who does not act for sure."""
+    can_fill: bool = True
+    """Whether it is sure of the free slots that they are free."""
+    can_move: bool = True
+    """Whether slots are taken from the living for the balance."""
+
+
+def plan(old: Assignment, situation: Situation, generation: int) -> Assignment:
+    """Decide on the next assignment; give the old one if there is nothing to change."""
+    places = {slot: _release(slot, place, situation) for slot, place in old.places.items()}
+    destinations = _balance(places, situation)
+    for slot, place in places.items():
+        destination = destinations.get(slot, "")
+        if not place.owner:
+            places[slot] = Place(destination, generation) if destination and situation.can_fill else Place()
+        elif destination == place.owner:
+            places[slot] = Place(place.owner, place.token)
+        elif destination and destination != place.target:
+            places[slot] = Place(place.owner, place.token, destination, generation)
+    born = 0 if situation.can_fill else old.born
+    if places == old.places and born == old.born:
+        return old
+    return Assignment(generation=generation, places=places, born=born)
+
+
+def _release(slot: int, place: Place, situation: Situation) -> Place:
+    """Free the slot if its owner is gone, or has handed it over. The target is only a preference then."""
+    if not place.owner:
+        return Place()
+    report = situation.reports.get(place.owner)
+    if report is None:
+        return Place() if place.owner in situation.gone else place
+    is_left = place.target and report.seen >= place.since and slot not in report.held
+    return Place(target=place.target) if is_left else place
+
+
+def _balance(places: Mapping[int, Place], situation: Situation) -> Mapping[int, str]:
+    """Choose where each slot is to be in the end: as it is, as far as the shares are equal within one slot."""
+    members = situation.members
+    if not members:
+        return {}
+    chosen = {slot: name for slot, place in places.items() if (name := place.target or place.owner) in members}
+    for slot, place in places.items():
+        if slot not in chosen and place.owner in members:
+            chosen[slot] = place.owner  # the target is gone
+    counts = Counter(dict.fromkeys(members, 0))
+    counts.update(chosen.values())
+    ranking = sorted(members, key=lambda name: (-counts[name], name))
+    quota, extra = divmod(len(places), len(members))
+    quotas = {name: quota + (rank < extra) for rank, name in enumerate(ranking)}
+    if situation.can_move:
+        for name in members:
+            for slot in _choose_surplus(name, places, chosen, counts[name] - quotas[name]):
+                del chosen[slot]
+                counts[name] -= 1
+    unplaced = [slot for slot in places if slot not in chosen]
+    for name in reversed(ranking):
+        room = max(0, quotas[name] - counts[name])
+        chosen.update(dict.fromkeys(unplaced[:room], name))
+        unplaced = unplaced[room:]
+    return chosen
+
+
+def _choose_surplus(name: str, places: Mapping[int, Place], chosen: Mapping[int, str], count: int) -> Iterator[int]:
+    """Choose what the replica does not get or does not keep: first, what it does not have yet; then, the last ones."""
+    slots = [slot for slot, destination in chosen.items() if destination == name]
+    slots.sort(key=lambda slot: (places[slot].owner == name, -slot))
+    yield from slots[: max(0, count)]

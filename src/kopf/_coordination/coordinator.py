@@ -1,0 +1,59 @@
+"""The coordinator: what the replica that has been elected decides about the slots of all. No I/O, no clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kopf._coordination.assignment import Assignment, Place, Report, Situation, plan
+from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms
+from kopf._coordination.sightings import Sightings
+from kopf._values.slots import ALL_SLOTS
+
+
+class Coordinator:
+    """Plans assignments by what is seen of the replicas."""
+
+    def __init__(self, terms: Terms, sightings: Sightings) -> None:
+        self._terms = terms
+        self._sightings = sightings
+        self._members: Sequence[str] = ()
+        self._members_since = 0.0
+
+    def plan(self, lease: Lease, name: str, newest: int, now: float, is_leaving: bool) -> Assignment:
+        """
+        Decide who gets what: replace the assignment in the Lease of the coordinator, which has the name.
+
+        ``newest`` is the newest generation that it knows. All Leases must have been looked at since it was elected.
+        """
+        reports = {holder: seen.lease.report for holder, seen in self._sightings.replicas.items()}
+        generation = max(newest + 1, int(lease.version) if lease.version.isdecimal() else 0)
+        old = lease.assignment
+        if old is None:
+            return _begin_anew(reports, generation)
+        owners = {place.owner for place in old.places.values()} - {"", name}
+        self._sightings.expect(owners, now)
+        members = self._choose_members(name, now, is_leaving)
+        if members != self._members:
+            self._members, self._members_since = members, now
+        situation = Situation(
+            members=members,
+            reports=reports,
+            gone={owner for owner in owners if self._sightings.is_gone(owner, now)},
+            can_fill=not old.born or self._sightings.is_settled(old.born, now),
+            can_move=now >= self._members_since + self._terms.retry_period,  # several replicas often start at once
+        )
+        return plan(old, situation, generation)
+
+    def _choose_members(self, name: str, now: float, is_leaving: bool) -> Sequence[str]:
+        """Choose who can get slots."""
+        if self._terms.mode == LEADER:
+            return [] if is_leaving else [name]
+        alive = {holder: seen.lease.report for holder, seen in self._sightings.replicas.items() if now < seen.expiry}
+        return sorted(name for name, report in alive.items() if report.mode == SHARDS and not report.is_leaving)
+
+
+def _begin_anew(reports: dict[str, Report], generation: int) -> Assignment:
+    """Make an assignment where there is none, or not anymore: of what is not held, it is unsure."""
+    held = {slot: holder for holder, report in reports.items() for slot in report.held}
+    places = {slot: Place(held[slot], generation) if slot in held else Place() for slot in sorted(ALL_SLOTS)}
+    return Assignment(generation=generation, places=places, born=generation)

@@ -1,0 +1,302 @@
+"""
+Replicas: the operator as one of several, which share the objects, or of which one works. It talks and waits; what is
+to be done is decided by the state machine (:mod:`kopf._coordination.protocol`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, Protocol
+
+from kopf._client.auth.credentials import LoginError
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APINotFoundError
+from kopf._client.fencing import Fence
+from kopf._client.resources.watch_machine import LISTED, WatchEvent
+from kopf._controller.informer import Informer
+from kopf._controller.runtime import Runtime
+from kopf._coordination.lease_client import LeaseClient
+from kopf._coordination.leases import Lease, Terms
+from kopf._coordination.protocol import Replica, Step
+from kopf._coordination.replica_identity import get_replica_name
+from kopf._coordination.role_log import RoleLog
+from kopf._values.permissions import format_advice
+from kopf._values.replica_state import ReplicaState
+from kopf._values.resources import LEASES
+from kopf._values.slots import Slots
+
+logger = logging.getLogger(__name__)
+
+_VERBS = ("get", "list", "watch", "create", "update", "patch")
+
+_FREEZE = 1.0
+"""How late it must be until the process is said to have been frozen, in seconds: less happens on busy machines."""
+
+_LEAVING_TIMEOUT = 5.0
+"""How long the release of the Leases may hold the exit, in seconds, when everything is handed over."""
+
+_LEFTOVERS_INTERVAL = 1.0
+"""How often to look if the threads that nobody can stop have ended, in seconds."""
+
+_ERRORS = (APIError, APINetworkError, LoginError, TimeoutError, ValueError, LookupError, TypeError)
+"""Those of requests and of answers that make no sense."""
+
+
+class SlotHolder(Protocol):
+    """Who handles the objects."""
+
+    def take_over(self, slots: Slots) -> None:
+        """Handle the objects of these slots, too, as after a restart of the operator."""
+
+    async def hand_over(self, slots: Slots, timeout: float) -> Slots:
+        """Leave the objects of these slots in so many seconds; give the slots that could not be left."""
+
+    async def give_up(self) -> None:
+        """Stop everything at once, and forget everything."""
+
+
+class Replicas:
+    """
+    This operator among its replicas.
+
+    ``handlers`` is a fingerprint of the handlers, by which replicas of different operators are told apart; ``version``
+    is that of the operator, for humans. The settings are to be complete: with the mode and the namespace.
+
+    Large because it is between all: the server, those who handle the objects, the fence, the log, the observers.
+    """
+
+    def __init__(
+        self, runtime: Runtime, holder: SlotHolder, fence: Fence, *, handlers: str = "", version: str = ""
+    ) -> None:
+        self._runtime = runtime
+        self._holder = holder
+        self._fence = fence
+        self._settings = settings = runtime.settings.coordination
+        identity = get_replica_name(settings)
+        self._terms = terms = Terms(
+            mode=settings.mode or "",
+            name=settings.name,
+            identity=identity,
+            lease_duration=settings.lease_duration,
+            renew_deadline=settings.renew_deadline,
+            retry_period=settings.retry_period,
+            version=version,
+            handlers=handlers,
+        )
+        self._replica = Replica(terms, lambda: f"{identity}_{secrets.token_hex(4)}")
+        self._client = LeaseClient(runtime.api, terms, settings.namespace or "default", runtime.clock.now)
+        self._log = RoleLog(terms, f"{settings.namespace}/{settings.name}")
+        self._opened_by = ""
+        """The life of the replica that has opened the fence."""
+        self._is_fenced = False
+        self._state: ReplicaState | None = None
+        self._group: asyncio.TaskGroup | None = None
+        self._wakeup = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """What is to be cancelled when the replica has given up: requests and drains."""
+
+    # ------------------------------------------------------------------ for the operator
+
+    async def run(self) -> None:
+        """Take part, forever; also while leaving."""
+        informer = Informer(self._runtime, self._client.target, explain=self._explain)
+        async with asyncio.TaskGroup() as self._group:
+            self._group.create_task(informer.run(self._take_events), name="watcher of the Leases")
+            self._group.create_task(self._live(), name="replica")
+
+    async def leave(self) -> None:
+        """
+        Hand everything over, and release the Leases, so that others can go on at once; while it runs.
+
+        If something cannot be left, as it runs in a thread, or if the server does not answer, nothing is released, and
+        the others go on when the Lease has expired. This is said in the log.
+        """
+        self._replica.is_leaving = True
+        self._wakeup.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.drain_timeout + _LEAVING_TIMEOUT):
+                while not self._replica.is_out:
+                    self._changed.clear()
+                    await self._changed.wait()
+        if self._replica.is_out:
+            self._fence.shut()
+        else:
+            self._log.tell_unreleased(self._replica.draining)
+
+    @property
+    def state(self) -> ReplicaState | None:
+        """What the replica is now; ``None`` if it has not joined the others yet."""
+        return self._state
+
+    def describe(self) -> str:
+        """Say with whom the operator shares its work."""
+        return f"joining the replicas of {self._terms.name!r}" if self._state is None else self._state.describe()
+
+    def get_token(self, slot: int) -> int:
+        """Get the fencing token of the slot: it grows with each owner; 0 if the slot is not ours."""
+        return self._replica.get_token(slot)
+
+    # ------------------------------------------------------------------ the loop
+
+    async def _live(self) -> None:
+        while True:
+            self._wakeup.clear()
+            wake_at = self._step()
+            delay = max(0.0, wake_at - self._fence.now())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wakeup.wait(), delay)
+            lateness = self._fence.now() - wake_at
+            if lateness >= _FREEZE:
+                logger.warning("The process was frozen for %.1f s.", lateness)
+
+    def _step(self) -> float:
+        """Do what is to be done now; tell when to look again, by the clock of the fence."""
+        step = self._replica.step(self._fence.now())
+        if step.gave_up:
+            self._give_up(step.gave_up)
+        else:
+            self._keep_open()
+            self._perform(step)
+        self._tell_state()
+        self._changed.set()
+        return step.wake_at
+
+    def _perform(self, step: Step) -> None:
+        if step.taken:
+            self._holder.take_over(step.taken)
+        if step.left:
+            self._log.tell_moves(step.left, self._replica)
+            self._start(self._hand_over(step.left))
+        for lease in step.writes:
+            self._start(self._talk(lease.name, self._client.write(lease), self._accept_written))
+        for name in step.reads:
+            self._start(self._talk(name, self._client.read(name), self._replica.accept_read))
+        if step.is_listing:
+            self._start(self._talk("", self._client.list(), self._accept_listed))
+
+    def _keep_open(self) -> None:
+        """Let the fence follow the deadline of the replica; each life of the replica opens it once."""
+        replica = self._replica
+        if not replica.is_alive:
+            return
+        if self._opened_by != replica.name:
+            self._opened_by, self._is_fenced = replica.name, False
+            self._fence.open(replica.deadline)
+        elif not self._fence.extend(replica.deadline):
+            replica.deadline = 0.0
+            self._wakeup.set()
+
+    def _give_up(self, reason: str) -> None:
+        self._fence.shut()
+        self._is_fenced = True
+        self._cancel_tasks()
+        self._log.tell_fenced(reason)
+        self._start(self._stop())
+
+    async def _stop(self) -> None:
+        await self._holder.give_up()
+        self._replica.accept_stop()
+        self._wakeup.set()
+
+    async def _hand_over(self, slots: Slots) -> None:
+        timeout = self._settings.drain_timeout
+        while slots:
+            left = slots - await self._holder.hand_over(slots, timeout)
+            self._replica.accept_end(left)
+            self._wakeup.set()
+            slots -= left
+            if slots:
+                self._log.tell_stuck(slots)
+                await asyncio.sleep(_LEFTOVERS_INTERVAL)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        assert self._group is not None
+        task = self._group.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    # ------------------------------------------------------------------ what comes from the server
+
+    async def _take_events(self, events: Collection[WatchEvent]) -> None:
+        now = self._fence.now()
+        for event in events:
+            if event is LISTED:
+                continue
+            head = event.object.head
+            if event.type == "DELETED":
+                self._replica.observe_deletion(head.name, head.resourceVersion, now)
+            else:
+                self._observe(Lease.parse(event.object))
+        self._wakeup.set()
+
+    def _observe(self, lease: Lease) -> None:
+        self._log.check_handlers(lease)
+        self._replica.observe(lease, self._fence.now())
+
+    async def _talk(self, name: str, request: Awaitable[Any], accept: Callable[[str, Any, float], None]) -> None:
+        """Make the request, and tell the replica what has come of it."""
+        started = self._fence.now()
+        try:
+            answer = await request
+        except _ERRORS as e:
+            self._explain_failure(e)
+            self._replica.accept_failure(name, started)
+        else:
+            self._log.tell_recovery()
+            self._is_fenced = False
+            accept(name, answer, self._fence.now())
+        self._wakeup.set()
+
+    def _accept_written(self, name: str, lease: Lease | None, now: float) -> None:
+        if lease is None:
+            self._replica.accept_conflict(name)
+        else:
+            self._replica.accept_write(lease, now)
+
+    def _accept_listed(self, _: str, leases: list[Lease], now: float) -> None:
+        for lease in leases:
+            self._log.check_handlers(lease)
+        self._replica.accept_listing(leases, now)
+
+    def _explain_failure(self, error: Exception) -> None:
+        namespace = self._client.target.scope
+        if isinstance(error, APIForbiddenError):
+            self._explain("access", error)
+        elif isinstance(error, APINotFoundError):
+            self._log.tell_failure(f"there is no namespace {namespace!r} for the leases: {error}")
+        else:
+            self._log.tell_failure(str(error) or "no response in time")
+
+    def _explain(self, verb: str, error: APIForbiddenError) -> None:
+        if self._runtime.warnings.is_new((LEASES, "denied")):
+            advice = format_advice(LEASES, _VERBS, namespace=self._client.target.scope)
+            text = "Not permitted to %s leases, so the operator cannot join its replicas, and handles nothing: %s. %s"
+            logger.error(text, verb, error, advice)
+
+    # ------------------------------------------------------------------ what others are told
+
+    def _tell_state(self) -> None:
+        replica, terms = self._replica, self._terms
+        places = {} if replica.assignment is None else replica.assignment.places
+        state = ReplicaState(
+            mode=terms.mode,
+            name=terms.name,
+            identity=terms.identity,
+            is_leading=replica.is_coordinator,
+            is_fenced=self._is_fenced,
+            held=replica.acting,
+            wanted=frozenset(slot for slot, place in places.items() if place.target == replica.name),
+            draining=replica.draining,
+        )
+        if state != self._state and (replica.has_joined or self._state is not None):
+            self._state = state
+            self._runtime.observer.share_changed(state)
+            self._log.tell_role(state, replica)
