@@ -8,7 +8,6 @@ import copy
 import itertools
 from typing import Any
 
-import jsonschema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -128,6 +127,8 @@ def fill(value: Any, schema: dict[str, Any]) -> Any:
 
 
 def is_valid(value: Any, schema: dict[str, Any]) -> bool:
+    import jsonschema  # it takes a second, and every process of the tests imports this file
+
     # It is the draft 4, as exclusive limits are flags. The types of JSON are distinguished there as in Kubernetes.
     return bool(jsonschema.Draft4Validator(schema).is_valid(value))
 
