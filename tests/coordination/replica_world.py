@@ -85,9 +85,9 @@ class Process:
         wake = self.wakes
         step = self.replica.step(self.now)
         self.world.check(self, step)
+        assert step.wake_at > self.now, "it never sleeps"
         self.perform(step)
-        delay = max(0.001, (step.wake_at - self.now) / self.rate)
-        self.later(delay, lambda: self.step() if wake == self.wakes else None)
+        self.later((step.wake_at - self.now) / self.rate, lambda: self.step() if wake == self.wakes else None)
 
     def perform(self, step: Step) -> None:
         if step.gave_up:
@@ -221,6 +221,8 @@ class World:
             return None
         self.version += self.random.randint(1, 3)
         self.writes += 1
+        holders = [item.holder for name, item in self.store.items() if name not in ("op", lease.name)]
+        assert lease.name == "op" or not lease.holder or lease.holder not in holders, "it has two Leases"
         lease = self.store[lease.name] = replace(lease, version=str(self.version), acquired=lease.acquired or "now")
         for process in self.processes:
             process.watch(lease, is_deleted=False)
@@ -289,7 +291,8 @@ class World:
             assert not others, f"{slot} is in the hands of {process.replica.name} and {others} at {self.now}"
         for slot in step.taken:
             self.moves += 1
-            token, owner = process.replica.get_token(slot), process.replica.name
+            assert process.replica.assignment is not None
+            token, owner = process.replica.assignment.get_token(slot, process.replica.name), process.replica.name
             last, former = self.tokens.get(slot, (0, ""))
             assert token > last or (token == last and owner == former), (slot, token, owner, last, former)
             self.tokens[slot] = (token, owner)

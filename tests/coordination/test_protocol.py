@@ -1,7 +1,7 @@
 """
 The protocol of replicas in worlds full of trouble: see :mod:`tests.coordination.replica_world`.
 
-There are few worlds by default; 5,000 in `make replicas`.
+There are few worlds by default; more by the environment variable ``KOPF_REPLICA_WORLDS``.
 """
 
 from __future__ import annotations

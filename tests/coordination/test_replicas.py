@@ -22,7 +22,7 @@ from tests.runtimes import make_runtime
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.timeout(30)]
 
-LEASES = ("coordination.k8s.io/v1", "leases")
+LEASES = "leases.coordination.k8s.io"
 
 
 class Journal:
@@ -37,6 +37,7 @@ class Member:
     """One replica with somebody who would handle its objects."""
 
     def __init__(self, cluster: LocalCluster, journal: Journal, name: str, mode: CoordinationMode) -> None:
+        cluster.add_token(name, name)
         self.name = name
         self.journal = journal
         self.slots: Slots = frozenset()
@@ -46,7 +47,7 @@ class Member:
         self.runtime = make_runtime()
         settings = self.runtime.settings
         self.vault = Vault(settings)
-        self.vault.populate([ConnectionInfo(server=cluster.url, ca_data=cluster.ca_data, token=cluster.token)])
+        self.vault.populate([ConnectionInfo(server=cluster.url, ca_data=cluster.ca_data, token=name)])
         self.runtime = make_runtime(api=APIClient(self.vault, settings))
         coordination = self.runtime.settings.coordination
         coordination.mode, coordination.name, coordination.namespace = mode, "op", "default"
@@ -137,6 +138,13 @@ async def until(condition: Callable[[], object], patience: float = 60.0) -> floa
     return loop.time() - started
 
 
+async def until_done(work: Any) -> float:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    await work
+    return loop.time() - started
+
+
 async def test_slots_are_shared_and_handed_over(start: Start, journal: Journal) -> None:
     one = start("web-1")
     await until(lambda: one.slots == ALL_SLOTS)
@@ -146,13 +154,6 @@ async def test_slots_are_shared_and_handed_over(start: Start, journal: Journal) 
     assert await until(lambda: two.slots | three.slots == ALL_SLOTS) < 1
     await three.kill()
     assert await until(lambda: two.slots == ALL_SLOTS) < 20
-
-
-async def until_done(work: Any) -> float:
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    await work
-    return loop.time() - started
 
 
 @pytest.mark.parametrize("mode", ["leader"])
@@ -173,3 +174,133 @@ async def test_one_leads_and_the_others_stand_by(
     await until(lambda: three.states)
     await two.kill()
     assert await until(lambda: three.slots == ALL_SLOTS) < 16
+
+
+async def start_pair(start: Start) -> tuple[Member, Member]:
+    one = start("web-1")
+    await until(lambda: one.slots == ALL_SLOTS)
+    two = start("web-2")
+    await until(lambda: len(one.slots) == len(two.slots) == 128)
+    return one, two
+
+
+@pytest.mark.parametrize("trouble", ["freeze", "partition"])
+async def test_a_replica_that_is_cut_off_stops_before_the_others_take_over(
+    start: Start, cluster: LocalCluster, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = await start_pair(start)
+    getattr(cluster.faults, trouble)(user="web-1")
+    assert 7 <= await until(lambda: not one.slots) <= 10.5
+    assert one.fence.is_shut
+    assert one.states[-1].is_fenced
+    assert "could not be renewed in 10 s; everything is stopped." in caplog.text
+    assert 3 <= await until(lambda: two.slots == ALL_SLOTS) <= 10  # the journal tells if this is too early
+    cluster.faults.heal()
+    await until(lambda: len(one.slots) == len(two.slots) == 128)
+    assert not one.states[-1].is_fenced
+
+
+async def test_what_runs_in_threads_is_not_left_and_the_lease_is_not_released(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = await start_pair(start)
+    one.stuck = frozenset({min(one.slots)})
+    stopping = asyncio.create_task(one.stop())
+    assert 9 <= await until_done(stopping) <= 11
+    assert two.slots == ALL_SLOTS - one.stuck
+    assert "The lease of this replica is not released" in caplog.text
+    assert await until(lambda: two.slots == ALL_SLOTS) <= 16
+
+
+async def test_slots_are_left_as_soon_as_the_thread_has_ended(start: Start) -> None:
+    one, two = await start_pair(start)
+    one.stuck = frozenset({min(one.slots)})
+    stopping = asyncio.create_task(one.stop())
+    await asyncio.sleep(3)
+    one.stuck = frozenset()
+    assert await until_done(stopping) <= 2
+    assert await until(lambda: two.slots == ALL_SLOTS) <= 1
+
+
+@pytest.mark.parametrize("mode", ["leader", "shards"])
+@pytest.mark.parametrize("number", [0, 1])
+async def test_deleted_leases_stop_those_who_lived_by_them(
+    start: Start, cluster: LocalCluster, mode: CoordinationMode, number: int
+) -> None:
+    one = start("web-1")
+    await until(lambda: one.slots == ALL_SLOTS)
+    two = start("web-2")
+    await asyncio.sleep(5)
+    name = sorted(obj["metadata"]["name"] for obj in cluster.list(LEASES))[number if mode == "shards" else 0]
+    cluster.delete(LEASES, name, namespace="default")
+    await asyncio.sleep(1)
+    await until(lambda: one.slots | two.slots == ALL_SLOTS)  # the journal tells if this is too early
+
+
+async def test_leases_are_reused(start: Start, cluster: LocalCluster) -> None:
+    for number in range(5):
+        member = start(f"web-{number}")
+        await until(lambda member=member: member.slots == ALL_SLOTS)  # type: ignore[misc]
+        await member.stop()
+    leases = cluster.list(LEASES)
+    assert [obj["metadata"]["name"] for obj in leases] == ["op", "op-0"]
+    assert all(not obj["spec"]["holderIdentity"] for obj in leases)
+    assert [obj["spec"]["leaseTransitions"] for obj in leases] == [4, 4]
+
+
+async def test_from_a_leader_to_shards_and_back(start: Start, cluster: LocalCluster, journal: Journal) -> None:
+    leader = Member(cluster, journal, "old-1", "leader")
+    leader.start()
+    await until(lambda: leader.slots == ALL_SLOTS)
+    one, two = start("new-1"), start("new-2")
+    await until(lambda: one.states and two.states)
+    assert leader.slots == ALL_SLOTS
+    await leader.stop()
+    assert await until(lambda: one.slots | two.slots == ALL_SLOTS) <= 1
+    leader = Member(cluster, journal, "old-2", "leader")
+    leader.start()
+    await asyncio.sleep(5)
+    await one.stop()
+    await two.stop()
+    assert await until(lambda: leader.slots == ALL_SLOTS) <= 1
+    await leader.stop()
+
+
+async def test_different_handlers_are_said_once(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    one = start("web-1")
+    await until(lambda: one.slots == ALL_SLOTS)
+    two = start("web-2")
+    two.replicas = Replicas(two.runtime, two, two.fence, handlers="others", version="2.0")
+    await two.kill()
+    two.start()
+    await until(lambda: two.slots)
+    await asyncio.sleep(10)
+    told = [text for text in caplog.messages if "have different handlers" in text]
+    assert len(told) == 2  # by each one
+    assert "this one is web-1, there is also web-2 (2.0)" in "".join(told)
+
+
+async def test_missing_permissions_are_named_once(
+    cluster: LocalCluster, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.faults.inject(status=403, resource="leases")
+    member = Member(cluster, journal, "web-1", "shards")
+    member.start()
+    await asyncio.sleep(10)
+    (text,) = [text for text in caplog.messages if "Not permitted" in text]
+    assert "cannot join its replicas" in text
+    assert "get, list, watch, create, update, patch" in text
+    assert member.replicas.describe() == "joining the replicas of 'op'"
+    assert await until_done(member.stop()) <= 1
+
+
+async def test_an_absent_namespace_is_named(
+    cluster: LocalCluster, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = Member(cluster, journal, "web-1", "shards")
+    member.runtime.settings.coordination.namespace = "nowhere"
+    member.replicas = Replicas(member.runtime, member, member.fence)
+    member.start()
+    await asyncio.sleep(10)
+    assert len([text for text in caplog.messages if "there is no namespace 'nowhere' for the leases" in text]) == 1
+    await member.stop()

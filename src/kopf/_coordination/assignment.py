@@ -94,6 +94,11 @@ class Assignment:
         """Tell what the replica is to handle: what it owns and what does not move away."""
         return frozenset(slot for slot, place in self.places.items() if place.owner == owner and not place.target)
 
+    def get_token(self, slot: int, owner: str) -> int:
+        """Get the fencing token of the slot if the replica owns it; otherwise, 0."""
+        place = self.places[slot]
+        return place.token if place.owner == owner else 0
+
     def dump(self) -> str:
         """Write it as compact JSON: the names once, and equal places together."""
         together: dict[Place, list[int]] = {}

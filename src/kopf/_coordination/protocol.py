@@ -35,7 +35,7 @@ class Step:
     """Whether all Leases are to be read."""
     taken: Slots = frozenset()
     left: Slots = frozenset()
-    """What is to be handed over; it is to be told when this is done."""
+    """What is to be handed over, which is to be told."""
     gave_up: str = ""
     """Why everything is to be stopped at once, if so; it is to be told when this is done."""
 
@@ -104,7 +104,7 @@ class Replica:
 
     @property
     def has_joined(self) -> bool:
-        """Whether it lives among the others: as one that acts, or as one that stands by."""
+        """Whether it lives among the others, if only as one that stands by."""
         return self.is_alive or (self._is_synced and self.terms.mode == LEADER)
 
     @property
@@ -121,11 +121,6 @@ class Replica:
     @property
     def _generation(self) -> int:
         return 0 if self.assignment is None else self.assignment.generation
-
-    def get_token(self, slot: int) -> int:
-        """Get the fencing token of a slot that it has; 0 if it does not have it."""
-        place = None if self.assignment is None else self.assignment.places[slot]
-        return place.token if place is not None and place.owner == self.name else 0
 
     # ------------------------------------------------------------------ what has happened
 
@@ -291,7 +286,11 @@ class Replica:
         if not self.is_alive and self.is_leaving:
             return
         if not self.is_alive and not self._is_busy(self._lease_name):
-            self._lease_name = self._choose_lease(now, step)
+            chosen = self._choose_lease(now, step)
+            if self._sent and chosen != self._lease_name:  # that write can be made yet: nobody has two Leases
+                self._formers.add(self.name)
+                self._begin()
+            self._lease_name = chosen
         if self._lease_name:
             seen = self.sightings.get(self._lease_name)
             lease = Lease(name=self._lease_name) if seen is None else seen.lease
@@ -304,13 +303,14 @@ class Replica:
         """
         Choose one that is free, or a new one; so there are not more of them than there were replicas at once.
 
-        If the same pod has just died, it waits for the Lease of the former process, as it could crash again and again.
+        If the same pod has died, it waits for the Lease of the former process, as it can crash again and again.
         """
         for holder, seen in self.sightings.replicas.items():
             if holder in self._formers:
                 return seen.lease.name
             if holder.rpartition("_")[0] == self.terms.identity and not seen.is_renewed:
-                step.wake_up(seen.expiry)
+                if now < seen.expiry:
+                    step.wake_up(seen.expiry)
                 return seen.lease.name if now >= seen.expiry else ""
         numbers = (f"{self.terms.name}-{number}" for number in range(len(self.sightings.names) + 1))
         free = self.sightings.free_names
@@ -340,12 +340,12 @@ class Replica:
         lease = head.lease
         is_free = not lease.holder or lease.holder in self._formers or now >= head.expiry
         is_candidate = not self.is_leaving and (self.is_alive or self.terms.mode == LEADER)
-        if is_free and is_candidate:
+        if not is_free:
+            step.wake_up(head.expiry)
+        elif is_candidate:
             is_leader = lease.holder and lease.report.mode == LEADER
             report = self._report_as_head(lease.assignment, lease.holder if is_leader else lease.report.former)
             self._emit(self._hold(lease, report), now, step)
-        else:
-            step.wake_up(head.expiry)
 
     def _report_as_head(self, assignment: Assignment | None, former: str) -> Report:
         report = self._report(assignment, former)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Coroutine
@@ -31,9 +32,6 @@ from kopf._values.slots import Slots
 logger = logging.getLogger(__name__)
 
 _VERBS = ("get", "list", "watch", "create", "update", "patch")
-
-_FREEZE = 1.0
-"""How late it must be until the process is said to have been frozen, in seconds: less happens on busy machines."""
 
 _LEAVING_TIMEOUT = 5.0
 """How long the release of the Leases may hold the exit, in seconds, when everything is handed over."""
@@ -93,6 +91,8 @@ class Replicas:
         """The life of the replica that has opened the fence."""
         self._is_fenced = False
         self._state: ReplicaState | None = None
+        self._informer = Informer(runtime, self._client.target, explain=self._explain)
+        self._watching: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
         self._wakeup = asyncio.Event()
         self._changed = asyncio.Event()
@@ -103,9 +103,8 @@ class Replicas:
 
     async def run(self) -> None:
         """Take part, forever; also while leaving."""
-        informer = Informer(self._runtime, self._client.target, explain=self._explain)
         async with asyncio.TaskGroup() as self._group:
-            self._group.create_task(informer.run(self._take_events), name="watcher of the Leases")
+            self._watch()
             self._group.create_task(self._live(), name="replica")
 
     async def leave(self) -> None:
@@ -138,7 +137,8 @@ class Replicas:
 
     def get_token(self, slot: int) -> int:
         """Get the fencing token of the slot: it grows with each owner; 0 if the slot is not ours."""
-        return self._replica.get_token(slot)
+        assignment = self._replica.assignment
+        return 0 if assignment is None else assignment.get_token(slot, self._replica.name)
 
     # ------------------------------------------------------------------ the loop
 
@@ -148,9 +148,10 @@ class Replicas:
             wake_at = self._step()
             delay = max(0.0, wake_at - self._fence.now())
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wakeup.wait(), delay)
+                async with asyncio.timeout(delay):
+                    await self._wakeup.wait()
             lateness = self._fence.now() - wake_at
-            if lateness >= _FREEZE:
+            if lateness >= self._terms.retry_period:  # less happens on busy machines
                 logger.warning("The process was frozen for %.1f s.", lateness)
 
     def _step(self) -> float:
@@ -172,11 +173,11 @@ class Replicas:
             self._log.tell_moves(step.left, self._replica)
             self._start(self._hand_over(step.left))
         for lease in step.writes:
-            self._start(self._talk(lease.name, self._client.write(lease), self._accept_written))
+            self._start(self._talk(lease.name, functools.partial(self._client.write, lease), self._accept_written))
         for name in step.reads:
-            self._start(self._talk(name, self._client.read(name), self._replica.accept_read))
+            self._start(self._talk(name, functools.partial(self._client.read, name), self._replica.accept_read))
         if step.is_listing:
-            self._start(self._talk("", self._client.list(), self._accept_listed))
+            self._start(self._talk("", self._client.list, self._accept_listed))
 
     def _keep_open(self) -> None:
         """Let the fence follow the deadline of the replica; each life of the replica opens it once."""
@@ -225,6 +226,14 @@ class Replicas:
 
     # ------------------------------------------------------------------ what comes from the server
 
+    def _watch(self) -> None:
+        """Watch the Leases; anew if the server is back, as the watch would wait for longer than the Leases live."""
+        assert self._group is not None
+        if self._watching is not None:
+            self._watching.cancel()
+        watching = self._informer.run(self._take_events)
+        self._watching = self._group.create_task(watching, name="watcher of the Leases")
+
     async def _take_events(self, events: Collection[WatchEvent]) -> None:
         now = self._fence.now()
         for event in events:
@@ -241,16 +250,19 @@ class Replicas:
         self._log.check_handlers(lease)
         self._replica.observe(lease, self._fence.now())
 
-    async def _talk(self, name: str, request: Awaitable[Any], accept: Callable[[str, Any, float], None]) -> None:
+    async def _talk(
+        self, name: str, request: Callable[[], Awaitable[Any]], accept: Callable[[str, Any, float], None]
+    ) -> None:
         """Make the request, and tell the replica what has come of it."""
         started = self._fence.now()
         try:
-            answer = await request
+            answer = await request()
         except _ERRORS as e:
             self._explain_failure(e)
             self._replica.accept_failure(name, started)
         else:
-            self._log.tell_recovery()
+            if self._log.tell_recovery():
+                self._watch()
             self._is_fenced = False
             accept(name, answer, self._fence.now())
         self._wakeup.set()

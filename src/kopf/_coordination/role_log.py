@@ -34,6 +34,8 @@ class RoleLog:
         head, name = replica.sightings.head, self._terms.name
         if replica.is_leaving or head is None:
             return ""
+        if replica.assignment is not None and replica.assignment.born and not state.held:
+            return f"The lease {self._place} is new: waiting {self._terms.lease_duration:g} s for what was before it."
         if self._terms.mode != LEADER:
             if state.draining:
                 return ""
@@ -76,9 +78,10 @@ class RoleLog:
             level, "A request about the leases of %s has failed, other attempts will be made: %s", self._place, problem
         )
 
-    def tell_recovery(self) -> None:
-        """Note that the server answers again."""
-        self._is_failing = False
+    def tell_recovery(self) -> bool:
+        """Note that the server answers; tell if it did not before."""
+        was_failing, self._is_failing = self._is_failing, False
+        return was_failing
 
     def check_handlers(self, lease: Lease) -> None:
         """Warn if the replica is of another operator, or of another version of this one; once for each."""
