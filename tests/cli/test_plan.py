@@ -392,6 +392,37 @@ def test_failed_handlers_are_not_retried(cluster: LocalCluster, plan: Plan, tmp_
     assert result.stdout.count("TemporaryError: not yet") == 1
 
 
+WAITING = """
+    import kopf
+
+    @kopf.reconcile("kopfexamples", owns="configmaps")
+    async def fn(spec, **_):
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "first"}}
+        raise kopf.TemporaryError("not yet", delay=10000)
+
+    @kopf.on.create("kopfexamples")
+    def create_fn(**_):
+        raise kopf.TemporaryError("not yet", delay=10000)
+"""
+
+
+def test_retries_are_not_waited_for(cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path, start: Starter) -> None:
+    """What fails under the operator in the cluster, fails in the plan, and is not settled."""
+    handlers = tmp_path / "handlers.py"
+    handlers.write_text(textwrap.dedent(WAITING))
+    put(cluster)
+    with start("run", str(handlers), kubeconfig=cluster.kubeconfig) as process:
+        process.wait_for("Handler 'fn' failed temporarily")
+        process.wait_for("Handler 'create_fn' failed temporarily")
+        assert process.stop() == 0
+    result = plan("handlers.py")
+    assert result.returncode == 2, result.stdout
+    assert "! Handler 'fn': TemporaryError: not yet" in result.stdout
+    assert "! Handler 'create_fn' would be called: create" in result.stdout
+    handlers.write_text(handlers.read_text().replace('raise kopf.TemporaryError("not yet", delay=10000)', "yield", 1))
+    assert plan("handlers.py").returncode == 1
+
+
 def list_names(cluster: LocalCluster) -> list[str]:
     return [item["metadata"]["name"] for item in request(cluster, "GET", CONFIGS)["items"]]
 

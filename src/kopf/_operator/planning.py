@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator
 
 from kopf._client.auth.vault import Vault
 from kopf._client.resources.patching import PatchConflict
+from kopf._controller.changes.decision import Plan
+from kopf._controller.changes.detection import Detection
 from kopf._controller.instruments import Execute, Instruments
 from kopf._controller.memos import Memo
 from kopf._controller.observer import ControllerView, Observer, Observers
@@ -143,6 +145,12 @@ class _Planner(Observer):
 
     def controller_started(self, controller: ControllerView) -> None:
         self._controllers.append(controller)
+
+    def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
+        """Have those called at once, too, who wait for their retries since they failed under another operator."""
+        waiting = {key for key, state in plan.progress.items() if not state.finished}
+        waiting -= {item.id for item in plan.call}
+        plan.call = [*plan.call, *[x for x in plan.called if x.id in waiting and (key, x) not in self._seen]]
 
     def pass_ended(
         self,
