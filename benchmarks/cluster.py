@@ -30,16 +30,16 @@ DEFINITION = {
 }
 
 
-async def serve(kubeconfig: str) -> None:
-    """Serve until terminated, and tell when ready."""
+async def serve(kubeconfig: str, *gates: str) -> None:
+    """Serve until terminated, and tell when ready; with these features turned on."""
     stopped = asyncio.Event()
     for signum in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(signum, stopped.set)
-    async with LocalCluster(kubeconfig=kubeconfig) as cluster:
+    async with LocalCluster(kubeconfig=kubeconfig, feature_gates=dict.fromkeys(gates, True)) as cluster:
         cluster.apply(DEFINITION)
         print("ready", flush=True)
         await stopped.wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1]))
+    asyncio.run(serve(*sys.argv[1:]))

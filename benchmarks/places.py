@@ -13,7 +13,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -46,10 +46,10 @@ def read_info(kubeconfig: str) -> ConnectionInfo:
 
 
 @contextlib.asynccontextmanager
-async def local_place(folder: pathlib.Path) -> AsyncIterator[Place]:
-    """Run a new local cluster."""
+async def local_place(folder: pathlib.Path, gates: Sequence[str] = ()) -> AsyncIterator[Place]:
+    """Run a new local cluster, with these features turned on."""
     kubeconfig = folder / "kubeconfig.yaml"
-    async with running_cluster(kubeconfig) as meter, Client.connected(read_info(str(kubeconfig))) as client:
+    async with running_cluster(kubeconfig, gates) as meter, Client.connected(read_info(str(kubeconfig))) as client:
         yield Place(str(kubeconfig), client, meter)
 
 

@@ -79,10 +79,10 @@ class Pipe:
 
 
 @contextlib.asynccontextmanager
-async def running_cluster(kubeconfig: pathlib.Path) -> AsyncIterator[Meter]:
-    """Run a new local cluster; it serves when the context is entered."""
+async def running_cluster(kubeconfig: pathlib.Path, gates: Sequence[str] = ()) -> AsyncIterator[Meter]:
+    """Run a new local cluster, with these features turned on; it serves when the context is entered."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.cluster", str(kubeconfig), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "benchmarks.cluster", str(kubeconfig), *gates, stdout=asyncio.subprocess.PIPE
     )
     try:
         if process.stdout is None or not await asyncio.wait_for(process.stdout.readline(), _START_TIMEOUT):
@@ -101,18 +101,20 @@ async def running_operator(
     pipe: Pipe,
     log: pathlib.Path,
     options: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Meter]:
     """Run the operator as users do; its output goes to the log file."""
-    environ: Mapping[str, str] = {
+    variables: Mapping[str, str] = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "KOPF", "KUBE"))},
         "KUBECONFIG": str(kubeconfig),
         "BENCHMARK_PIPE": str(pipe.writing),
+        **(environ or {}),
     }
     with log.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             str(framework.python), "-m", "kopf", "run", "--all-namespaces", "--standalone", *framework.options,
             *options, str(file),
-            env=environ, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[pipe.writing],
+            env=variables, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=[pipe.writing],
         )  # fmt: skip
     try:
         yield Meter(process.pid)

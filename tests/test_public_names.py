@@ -57,7 +57,7 @@ ADDED: dict[ModuleType, str] = {
     kopf: """
         DeclarationError WebhookServiceServer __version__ __version_tuple__
         ConditionList CustomResource Duration ModelMismatchError Quantity Rule Schema
-        OperatorError ActivityError ApplyConflictError Condition apply conditions exponential needs
+        OperatorError ActivityError ApplyConflictError Condition apply conditions exponential fencing_token needs
         Activity Stopped SyncStopped
         ForeignObjectError NotReadyError is_ready reconcile ref require_ready
         convert

@@ -50,6 +50,7 @@ if typing.TYPE_CHECKING:
     from kopf._controller.changes.subhandlers import execute
     from kopf._controller.indexing.indices import Index, Store
     from kopf._controller.memos import Memo
+    from kopf._controller.sharing import fencing_token
     from kopf._events.reporting import event, exception, info, warn
     from kopf._handlers import lifecycles
     from kopf._handlers.conditions import Condition, conditions
@@ -261,6 +262,7 @@ __all__ = [
     "exception",
     "execute",
     "exponential",
+    "fencing_token",
     "get_default_lifecycle",
     "get_default_registry",
     "harmonize_naming",
@@ -315,6 +317,7 @@ _HOMES = {
     "kopf._controller.changes.subhandlers": "execute",
     "kopf._controller.indexing.indices": "Index Store",
     "kopf._controller.memos": "Memo",
+    "kopf._controller.sharing": "fencing_token",
     "kopf._events.reporting": "event exception info warn",
     "kopf._handlers.declarations": "DeclarationError",
     "kopf._handlers.handler_errors": (

@@ -6,10 +6,10 @@ import asyncio
 import concurrent.futures
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any
 
-from kopf._client.fencing import FencedError
+from kopf._client.fencing import Fence, FencedError
 from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler
 from kopf._handlers.thread_pools import ThreadPools
 
@@ -35,6 +35,8 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: Thread
         result = await threads.call(handler.id, call, is_long=isinstance(handler, DaemonHandler))
     if not handler.is_async and not inspect.isawaitable(result):
         return result
+    if threads.fence is not None and not isinstance(handler, IndexingHandler):  # all replicas index all objects
+        result = _StepsBeforeFence(result, threads.fence)
     try:
         return await result
     except FencedError:
@@ -45,6 +47,50 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: Thread
             raise
         # Not the handler is cancelled, but something that it waits for, e.g. a task of somebody else.
         raise RuntimeError(_describe("coroutine", e)) from e
+
+
+class _StepsBeforeFence:
+    """
+    Awaits something, and lets it make no step when the fence is shut, but for those of its clean-up.
+
+    A process that was frozen goes on where it was: with the coroutines that were about to make their next steps, before
+    anybody can look at the time and cancel them.
+    """
+
+    __slots__ = ("_awaitable", "_fence")
+
+    def __init__(self, awaitable: Awaitable[Any], fence: Fence) -> None:
+        self._awaitable = awaitable
+        self._fence = fence
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        steps, is_shut = self._awaitable.__await__(), False
+        error: BaseException | None = None
+        while True:
+            if not is_shut:
+                try:
+                    self._fence.check()
+                except FencedError as e:
+                    error, is_shut = e, True
+            try:
+                awaited = steps.send(None) if error is None else _get_thrower(steps)(error)
+            except StopIteration as e:
+                return e.value
+            finally:
+                error = None
+            try:
+                yield awaited
+            except BaseException as e:
+                error = e
+
+
+def _get_thrower(steps: Any) -> Callable[[BaseException], Any]:
+    """Not all iterators can take errors in: some await nothing but a future."""
+    return getattr(steps, "throw", _raise)
+
+
+def _raise(error: BaseException) -> Any:
+    raise error
 
 
 def _call(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -27,7 +28,7 @@ from kopf._controller.memos import Memos
 from kopf._controller.observer import Observers
 from kopf._controller.pausing import Pause
 from kopf._controller.runtime import Runtime
-from kopf._controller.sharing import Share
+from kopf._controller.sharing import Share, current_share
 from kopf._coordination.peering import Peering
 from kopf._events.recorder import EventRecorder, posting
 from kopf._handlers.executor import HandlerExecutor
@@ -53,9 +54,11 @@ from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.reasons import Activity
 from kopf._values.records import FrozenRecord, field
+from kopf._values.version import __version__
 
 if TYPE_CHECKING:
     from kopf._admission.webhooks import Webhooks
+    from kopf._coordination.replicas import Replicas
     from kopf._operator.slot_moves import SlotMoves
 
 logger = logging.getLogger(__name__)
@@ -176,12 +179,18 @@ class Operator:
         try:
             runtime = await either(self._make_runtime(clock), authenticating)
             helpers.append(asyncio.create_task(recorder.run(), name="recorder of events"))
-            peering = Peering(runtime, self._setup.identity)
+            coordination = self._setup.settings.coordination
+            # All replicas are one and the same peer: they do not stand in the way of each other.
+            peering = Peering(runtime, self._setup.identity if coordination.mode is None else coordination.name)
             webhooks = self._make_webhooks(runtime, peering)
             namespaces = Namespaces(runtime, self._setup.namespaces)
             observer = ResourceObserver(runtime, self._setup.registry, namespaces, peering)
             if self._setup.coordinate is not None:
                 helpers.append(_start_coordination(self._setup.coordinate, runtime, observer))
+            replicas = _make_replicas(self._setup, runtime, observer)
+            coordinating = None if replicas is None else asyncio.create_task(replicas.run(), name="coordination")
+            if coordinating is not None:
+                helpers.append(coordinating)
             publishing = []
             if self._setup.tells_readiness and is_heard():
                 helpers.append(self._start_summary(runtime, observer, namespaces, peering))
@@ -199,6 +208,8 @@ class Operator:
                 await fail_together([observing, participating, *publishing, *helpers])
             finally:
                 self._setup.instruments.on_stop()
+                if replicas is not None and coordinating is not None and not coordinating.done():
+                    await replicas.leave()  # while everything works
                 await cancel([observing, *publishing])
                 if webhooks is not None:
                     await webhooks.retire()
@@ -247,6 +258,8 @@ class Operator:
             from kopf._coordination.replica_identity import settle_lease_namespace  # most operators are alone
 
             await settle_lease_namespace(self._setup.settings.coordination, self._vault)
+        share = _make_share(self._setup, self._api, self._executor)
+        current_share.set(share)
         return Runtime(
             indexers=self._indexers,
             index_readiness=IndexReadiness(),
@@ -260,7 +273,7 @@ class Operator:
             liveness=self._liveness,
             controllers=get_current_controllers(),
             pause=self._pause,
-            share=_make_share(self._setup, self._api, self._executor),
+            share=share,
             observer=self._setup.observers,
             comparable_versions=await self._has_comparable_versions(),
         )
@@ -289,6 +302,29 @@ def _start_coordination(coordinate: Coordinate, runtime: Runtime, observer: Reso
     from kopf._operator.slot_moves import SlotMoves  # most operators are alone
 
     return asyncio.create_task(coordinate(SlotMoves(runtime, observer.watchers), runtime.share), name="coordination")
+
+
+def _make_replicas(setup: OperatorSetup, runtime: Runtime, observer: ResourceObserver) -> Replicas | None:
+    if runtime.share.fence is None or setup.coordinate is not None:
+        return None
+    from kopf._coordination.replicas import Replicas  # most operators are alone
+    from kopf._operator.slot_moves import SlotMoves
+
+    replicas = Replicas(
+        runtime,
+        SlotMoves(runtime, observer.watchers),
+        runtime.share.fence,
+        handlers=_get_fingerprint(setup.registry),
+        version=__version__,
+    )
+    runtime.share.get_token = replicas.get_token
+    return replicas
+
+
+def _get_fingerprint(registry: OperatorRegistry) -> str:
+    """Tell operators with different handlers from each other."""
+    handlers = sorted({f"{handler.selector} {type(handler).__name__} {handler.id}" for handler in registry.resources})
+    return hashlib.sha256("\n".join(handlers).encode()).hexdigest()[:12]
 
 
 def _make_share(setup: OperatorSetup, api: APIClient, executor: HandlerExecutor) -> Share:
