@@ -53,9 +53,9 @@ class Ownership:
     ) -> Outcome:
         """Make the attempt."""
         process = current_process.get()
-        if process is None or not isinstance(cause, ResourceCause) or name_reason(handler, cause) in _SHARED:
+        uid = cause.body.object.head.uid if isinstance(cause, ResourceCause) else None
+        if process is None or process.is_dead or uid is None or name_reason(handler, cause) in _SHARED:
             return await execute(handler, cause, attempt, around)
-        uid = cause.body.object.head.uid or ""
         hold = Hold(process.name, handler.id, uid, describe_place(**locate(cause)))
         self._holds[hold] = None
         self._check(hold)

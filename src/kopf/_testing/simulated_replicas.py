@@ -50,6 +50,11 @@ class Replica:
         """Whether there is a process, be it frozen or cut off."""
         return self._process is not None and self._process.is_running
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether it is frozen or cut off."""
+        return self._process is not None and self._process.is_stuck
+
     async def start(self) -> None:
         """Start a new process, and wait until it is ready."""
         await self._simulation.wait(self.start_now())
@@ -125,7 +130,7 @@ class Replica:
 
     async def end(self) -> None:
         """Leave nothing behind: if it cannot exit in order, it is killed."""
-        if self._process is not None and self._process.is_stuck:
+        if self.is_stuck:
             self.kill()
         await self.stop_now()
         if self._burial is not None:

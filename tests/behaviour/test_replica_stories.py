@@ -1,0 +1,158 @@
+"""
+Replicas in random trouble, whole operators in virtual time: they are killed, frozen, cut off, skewed, stopped, and
+scaled, while objects come, change, and go.
+
+What must hold, whatever happens: no object is in two hands; all objects are in one hand soon after the last trouble, as
+long as a single replica is well; every change is handled. More stories than by default::
+
+    KOPF_REPLICA_STORIES=500 python -m pytest tests/behaviour/test_replica_stories.py --timeout 0
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter, defaultdict
+from typing import Any, Literal
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+import kopf
+from kopf._testing.simulated_replicas import Replica, Replicas
+from kopf.testing import SyncSimulation
+from tests.testing.kopfexamples import CRD, make
+
+STORIES = int(os.environ.get("KOPF_REPLICA_STORIES", "0"))
+MOST_REPLICAS = 4
+ORPHANED = 15 + 5
+"""For how long an object can be in no hand after the last trouble, in seconds: the duration of a Lease, and a while."""
+
+REPLICAS = st.integers(0, MOST_REPLICAS - 1)
+NAMES = st.sampled_from("abcdefgh")
+TIMES = st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 9.9, 10.1, 14.0, 16.0, 30.0])
+STEPS = st.one_of(
+    st.tuples(st.sampled_from(["kill", "freeze", "partition", "start", "stop", "thaw", "heal"]), REPLICAS),
+    st.tuples(st.just("skew_clock"), REPLICAS, st.sampled_from([-3600.0, -20.0, 20.0, 3600.0])),
+    st.tuples(st.just("scale"), st.integers(1, MOST_REPLICAS)),
+    st.tuples(st.sampled_from(["apply", "apply", "delete"]), NAMES),
+    st.tuples(st.just("slow"), NAMES, st.sampled_from([1.0, 4.0, 12.0])),
+)
+STORY = st.lists(st.tuples(TIMES, STEPS), min_size=3, max_size=14)
+
+
+class Life:
+    """One story, as it goes on."""
+
+    def __init__(self, mode: Literal["leader", "shards"]) -> None:
+        self.ticks: dict[str, list[str]] = defaultdict(list)
+        """Which replicas have called the timer of which object, since somebody looks."""
+        self.versions: dict[str, int] = {}
+        """What the objects are now that exist, if nobody has lost a change."""
+        self.bearers: Counter[str] = Counter()
+        """How many objects had the name before: each one is called differently, as deletions take a while."""
+        self.mode = mode
+        self.registry = kopf.OperatorRegistry()
+        self._declare()
+
+    def _declare(self) -> None:
+        registry = self.registry
+
+        @kopf.on.startup(registry=registry)
+        async def remember_name(memo: kopf.Memo, settings: kopf.OperatorSettings, **_: Any) -> None:
+            memo.replica = settings.coordination.identity
+
+        @kopf.on.create("kopfexamples", registry=registry, id="handle")
+        @kopf.on.update("kopfexamples", registry=registry, id="handle")
+        @kopf.on.resume("kopfexamples", registry=registry, id="handle")
+        async def handle(spec: kopf.Spec, patch: kopf.Patch, **_: Any) -> None:
+            await asyncio.sleep(spec.get("delay", 0.2))
+            patch.status["seen"] = spec["version"]
+
+        @kopf.on.delete("kopfexamples", registry=registry, id="finish")
+        async def finish(**_: Any) -> None:
+            await asyncio.sleep(0.2)
+
+        @kopf.timer("kopfexamples", interval=1.0, registry=registry, id="tick")
+        async def tick(name: str, memo: kopf.Memo, **_: Any) -> None:
+            self.ticks[name].append(memo.replica)
+
+        @kopf.daemon("kopfexamples", registry=registry, id="stay")
+        async def stay(stopped: Any, **_: Any) -> None:
+            await stopped.wait()
+
+    def tell(self, story: list[tuple[float, tuple[Any, ...]]], seed: int) -> None:
+        with SyncSimulation(registry=self.registry, crds=CRD, operator=False, seed=seed) as simulation:
+            replicas = simulation.replicas(3, self.mode)
+            simulation.advance(seconds=5)
+            for pause, step in story:
+                simulation.advance(seconds=pause)
+                self._do(simulation, replicas, *step)
+            if not any(is_well(replica) for replica in replicas):
+                for replica in replicas:
+                    replica.thaw()
+                    replica.heal()
+                simulation.run(replicas.scale(len(replicas)))
+            self._check_owners(simulation, replicas)
+            simulation.advance(seconds=60)
+            seen = {
+                obj["metadata"]["name"]: obj.get("status", {}).get("seen") for obj in simulation.list("kopfexamples")
+            }
+            assert seen == self.versions, simulation.journal
+            replicas.assert_one_owner()
+
+    def _do(self, simulation: SyncSimulation, replicas: Replicas, kind: str, *args: Any) -> None:
+        match kind, *args:
+            case "apply" | "slow", name, *delay:
+                name = f"{name}{self.bearers[name]}"
+                self.versions[name] = version = self.versions.get(name, 0) + 1
+                simulation.apply(make(name, version=version, delay=delay[0] if delay else 0.2))
+            case "delete", name:
+                if self.versions.pop(f"{name}{self.bearers[name]}", None) is not None:
+                    simulation.delete("kopfexamples", f"{name}{self.bearers[name]}")
+                    self.bearers[name] += 1
+            case "scale", count:
+                for replica in [*replicas][count:]:
+                    if replica.is_stuck:  # it would not exit in time, and be killed
+                        replica.kill()
+                simulation.run(replicas.scale(count))
+            case _, index, *values if index < len(replicas):
+                replica = replicas[index]
+                if kind == "start" and not replica.is_running:
+                    simulation.run(replica.start())
+                elif kind == "stop" and not replica.is_stuck:
+                    simulation.run(replica.stop())
+                elif kind not in ("start", "stop"):
+                    getattr(replica, kind)(*values)
+
+    def _check_owners(self, simulation: SyncSimulation, replicas: Replicas) -> None:
+        """Each object has an owner, who calls the timer every second."""
+        simulation.advance(seconds=ORPHANED)
+        self.ticks.clear()
+        simulation.advance(seconds=3)
+        orphans = [name for name in self.versions if not self.ticks[name]]
+        assert not orphans, f"{orphans}\n{simulation.journal}"
+        replicas.assert_one_owner()
+
+
+def is_well(replica: Replica) -> bool:
+    return replica.is_running and not replica.is_stuck
+
+
+@pytest.mark.timeout(0 if STORIES else 300)
+@pytest.mark.parametrize("mode", ["leader", "shards"])
+def test_no_object_is_in_two_hands_or_lost(mode: Literal["leader", "shards"]) -> None:
+    @hypothesis.given(story=STORY, seed=st.integers(0, 3))
+    @hypothesis.settings(
+        max_examples=STORIES or 8,
+        derandomize=not STORIES,
+        database=None,
+        deadline=None,
+        suppress_health_check=[*hypothesis.HealthCheck],
+        phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],
+    )
+    def tell(story: list[tuple[float, tuple[Any, ...]]], seed: int) -> None:
+        Life(mode).tell(story, seed)
+
+    tell()
