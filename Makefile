@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile mutants logins replicas docs wheel sbom oldest data clean
+.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile replicas mutants logins replicas docs wheel sbom oldest data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -85,6 +85,10 @@ differential: $(STAMP) original  ## compare the behaviour to the original framew
 
 hostile: $(STAMP)  ## send 10,000 hostile inputs of every kind to the operator, its clients and servers
 	KOPF_HOSTILE_INPUTS=10000 $(BIN)/python -m pytest -n $(WORKERS) tests/hostile $(ARGS)
+
+replicas: $(STAMP)  ## live 5,000 lives of the protocol of replicas, and 500 of whole operators; takes half an hour
+	KOPF_REPLICA_WORLDS=5000 KOPF_REPLICA_STORIES=250 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
+		tests/coordination/test_protocol.py tests/behaviour/test_replica_stories.py $(ARGS)
 
 mutants: $(STAMP)  ## check that the tests of the pure rules notice when these are broken; takes minutes
 	@[ -x $(BIN)/mutmut ] || $(BIN)/pip install --quiet --disable-pip-version-check 'mutmut==3.8.1'
