@@ -38,6 +38,11 @@ class Roles:
             }
         )
 
+    def replace(self, *rules: Any) -> None:
+        """Grant these in the whole cluster, and nothing else."""
+        self._rules[None] = []
+        self.grant(*rules)
+
     def follow(self, message: str, namespace: str | None = None) -> None:
         """Add the rules that the message advises to add."""
         for rule in re.findall(r"- {.*?}", message):

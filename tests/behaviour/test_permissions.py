@@ -388,3 +388,35 @@ async def test_everything_that_is_documented_as_needed_is_enough(
     await operator.stop()
     assert not any(status == 403 for _, _, status in cluster.counters)
     assert not logs.get_messages(level=30)
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("lost", [{"list", "watch"}, {"patch", "delete"}, {"get", "list", "watch", "patch", "delete"}])
+async def test_children_of_reconcilers_are_mended_when_it_is_permitted_again(
+    operator: Operator, roles: Roles, kex: Objects, api: API, logs: Logs, lost: set[str]
+) -> None:
+    logs.expected.append("Cannot watch configmaps")
+    maps, path = {"apiGroups": [""], "resources": ["configmaps"]}, "/api/v1/namespaces/default/configmaps"
+    verbs = {"get", "list", "watch", "create", "patch", "delete"}
+
+    @kopf.reconcile("kopfexamples", owns="configmaps", interval=100)
+    async def fn(spec: Any, **_: Any) -> AsyncIterator[Any]:
+        for name in spec["names"]:
+            yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"key": name}}
+
+    roles.grant({**KEX, "verbs": ["list", "watch", "patch"]}, {**maps, "verbs": sorted(verbs)})
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await kex.create_and_wait(spec={"names": ["a", "b"]})
+    roles.replace({**KEX, "verbs": ["list", "watch", "patch"]}, {**maps, "verbs": sorted(verbs - lost)})
+    operator.cluster.faults.cut_watches()
+    await asyncio.sleep(10)
+    await api.request("DELETE", f"{path}/a")
+    await kex.merge({"spec": {"names": ["a", "c"]}})
+    await asyncio.sleep(300)
+    roles.replace({**KEX, "verbs": ["list", "watch", "patch"]}, {**maps, "verbs": sorted(verbs)})
+    await asyncio.sleep(200)
+    listing = await api.request("GET", path)
+    assert [item["metadata"]["name"] for item in listing["items"] if "data" in item and "key" in item["data"]] == [
+        "a",
+        "c",
+    ]
