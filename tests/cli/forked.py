@@ -12,7 +12,10 @@ from tests.cli.processes import is_slow
 from tests.forking import Job, serve
 
 # What most of the commands import only when they run, is not in the commands.
-LATE = ("kopf._operator.running", "kopf._client.auth.kubeconfig", "kopf.on", "ctypes", "encodings.idna", "uvloop")
+LATE = (
+    *("kopf._operator.running", "kopf._client.auth.kubeconfig", "kopf.on", "ctypes", "encodings.idna", "uvloop"),
+    *("kopf_cluster.cluster", "kopf_cluster.server"),
+)
 for name in (*(place.partition(":")[0] for place, _ in _COMMANDS.values()), *LATE):
     if importlib.util.find_spec(name) is not None:  # some are optional
         importlib.import_module(name)
