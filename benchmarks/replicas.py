@@ -95,26 +95,27 @@ class Table:
         print(f"| {phase} | {len(replicas)} | {answer} | {cpu} | {peak} | {received} | {calls} |", flush=True)
 
 
-async def measure(options: argparse.Namespace, count: int, *, selector: bool, table: Table) -> None:
-    """Measure so many replicas on a cluster of their own."""
+async def measure(options: argparse.Namespace, *, selector: bool, table: Table) -> None:
+    """Measure different numbers of replicas, in turn, on one cluster."""
     with tempfile.TemporaryDirectory(prefix="kopf-benchmark-") as name:
         folder, pipe = pathlib.Path(name), Pipe()
         async with local_place(folder, ["ShardedListAndWatch"] if selector else []) as place, pipe.reader():
             await create(place.client, options.size)
-            await place.client.reset_counters()
-            async with running_replicas(count, place, folder, pipe) as replicas:
-                await settle(replicas)
-                calls = sum((await place.client.read_counters() or {}).values())
-                table.add("start", selector, replicas, [0.0] * count, calls)
+            for count in map(int, options.replicas.split(",")):
                 await place.client.reset_counters()
-                before = [item.meter.cpu for item in replicas]
-                for item in replicas:
-                    item.link.received = 0
-                names = [f"created-{number:06}" for number in range(options.load)]
-                await create_steadily(place.client, names, options.rate)
-                await settle(replicas)
-                calls = sum((await place.client.read_counters() or {}).values())
-                table.add(f"{options.load} created", selector, replicas, before, calls)
+                async with running_replicas(count, place, folder, pipe) as replicas:
+                    await settle(replicas)
+                    calls = sum((await place.client.read_counters() or {}).values())
+                    table.add("start", selector, replicas, [0.0] * count, calls)
+                    await place.client.reset_counters()
+                    before = [item.meter.cpu for item in replicas]
+                    for item in replicas:
+                        item.link.received = 0
+                    names = [f"created-{count}-{number:06}" for number in range(options.load)]
+                    await create_steadily(place.client, names, options.rate)
+                    await settle(replicas)
+                    calls = sum((await place.client.read_counters() or {}).values()) - len(names)
+                    table.add(f"{options.load} created", selector, replicas, before, calls)
 
 
 async def main() -> None:
@@ -127,8 +128,7 @@ async def main() -> None:
     options = parser.parse_args()
     table = Table()
     for selector in [True, False] if options.selector == "both" else [options.selector == "yes"]:
-        for count in map(int, options.replicas.split(",")):
-            await measure(options, count, selector=selector, table=table)
+        await measure(options, selector=selector, table=table)
 
 
 if __name__ == "__main__":
