@@ -79,7 +79,7 @@ def test_help(command: list[str]) -> None:
     assert result.stdout.startswith(f"Usage: {' '.join(['kopf', *command])} [OPTIONS]")
 
 
-@pytest.mark.parametrize("name", ["run", "freeze", "resume", "release", "replay", "dev", "cluster"])
+@pytest.mark.parametrize("name", ["run", "freeze", "resume", "release", "replay", "shards", "dev", "cluster"])
 def test_every_option_is_documented(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None

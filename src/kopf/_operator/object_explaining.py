@@ -20,6 +20,7 @@ from kopf._client.resources.listing import list_pages
 from kopf._client.resources.targets import Target
 from kopf._coordination.peering import find_peering_resource
 from kopf._coordination.peers import Peers, name_peers
+from kopf._coordination.replica_survey import list_groups
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
 from kopf._insight.explaining.dry_run import Facts
@@ -34,7 +35,7 @@ from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.operator_error import OperatorError
 from kopf._values.permissions import format_rule
-from kopf._values.resources import EVENTS, Resource
+from kopf._values.resources import EVENTS, LEASES, Resource
 from kopf._values.selectors import Selector
 from kopf._values.similar_names import find_similar_names, suggest
 
@@ -78,6 +79,7 @@ class ClusterReader:
         events = await self._list_events(obj, namespace)
         answer["events"] = RedactedTexts(resource).make_scrubber(obj).scrub(events)
         answer["notes"] = [*self.notes, *[note async for note in self._describe_peers(namespace)]]
+        answer["notes"] += await self._describe_replicas(obj)
         return answer
 
     async def _discover(self, name: str, selectors: list[Selector]) -> frozenset[Resource]:
@@ -180,6 +182,21 @@ class ClusterReader:
             self.notes.append(f"The events cannot be looked at: {e}")
             return []
         return sorted(events, key=lambda event: event["at"] or "", reverse=True)[:MAX_EVENTS]
+
+    async def _describe_replicas(self, obj: KubeObject) -> list[str]:
+        """Tell which replicas of operators have the object, of all operators that have several of them."""
+        try:
+            groups = await list_groups(self._api, self._settings, None)
+        except APIForbiddenError as e:
+            return [
+                f"You are not permitted to look for replicas: {e}. The rule for that: {format_rule(LEASES, ['list'])}"
+            ]
+        except _API_ERRORS as e:
+            return [f"The replicas of operators cannot be looked at: {e}"]
+        uid = obj.head.uid or ""
+        return [
+            f"The replicas of {group.name!r} in {group.namespace!r}: {group.describe_owner(uid)}." for group in groups
+        ]
 
     async def _describe_peers(self, namespace: str | None) -> AsyncIterator[str]:
         """Tell which operators are there, as far as they meet at the usual places."""

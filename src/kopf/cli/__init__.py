@@ -1,7 +1,8 @@
 """
 The command line: ``kopf run`` for operators, ``kopf freeze`` & ``kopf resume`` to pause them,
 ``kopf explain`` for what they do with an object, ``kopf plan`` for what they would write, ``kopf release`` for what is
-left of them, ``kopf replay`` for what was recorded of them, ``kopf dev`` & ``kopf cluster`` for their development.
+left of them, ``kopf shards`` for their replicas, ``kopf replay`` for what was recorded of them, ``kopf dev`` &
+``kopf cluster`` for their development.
 
 Every option can also be set by an environment variable: e.g. ``KOPF_RUN_VERBOSE=true`` for ``kopf run --verbose``.
 
@@ -49,6 +50,7 @@ _COMMANDS = {
     "init": ("kopf.cli.initializing:init", "Make a new project: an operator with its tests, image, CI, and manifests."),
     "release": ("kopf.cli.releasing:release", "Remove the finalizers of an operator that is gone."),
     "dev": ("kopf.cli.dev.command:dev", "Develop an operator on a local cluster."),
+    "shards": ("kopf.cli.sharding:shards", "Tell how the replicas of an operator share the objects."),
     "replay": ("kopf.cli.replaying:replay_command", 'Replay what "kopf run --record" has recorded.'),
     "rbac": ("kopf.cli.packaging:rbac", "Print the roles that an operator needs."),
     "manifests": ("kopf.cli.packaging:manifests", "Make all that is needed to deploy an operator."),

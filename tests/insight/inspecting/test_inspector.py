@@ -16,6 +16,8 @@ from kopf._insight.explaining.explanation import Explanation, HandlerInfo, Query
 from kopf._insight.explaining.wording import render
 from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
 from kopf._insight.inspecting.inspector import InspectionError, Inspector
+from kopf._values.replica_state import ReplicaState
+from kopf._values.slots import ALL_SLOTS, get_slot
 from kopf.testing import Simulation
 from tests.behaviour.running import do_nothing
 from tests.insight.console.test_following import PEERING_CRD
@@ -99,6 +101,20 @@ async def test_nothing_is_next_while_the_operator_is_paused(simulation: Simulati
     assert "senior" in str(answer["operator"])
     assert (answer["state"]["name"], answer["state"]["next"]) == ("paused", None)
     assert "is tried again when the operator goes on, after 1 attempt" in render(answer)
+
+
+async def test_replicas_tell_if_the_object_is_theirs(simulation: Simulation, ask: Ask) -> None:
+    kopf.on.event("kopfexamples")(do_nothing)
+    await begin(simulation, make("obj"), seconds=5)
+    answer = await ask()
+    assert not [note for note in answer["notes"] if "slot" in note]
+    slot = get_slot(str(answer["object"]["uid"]))
+    for held, verb in ((ALL_SLOTS, "handles"), (ALL_SLOTS - {slot}, "does not handle")):
+        state = ReplicaState(mode="shards", name="web", identity="web-1", held=held)
+        get_observers(simulation).share_changed(state)
+        [note] = [note for note in (await ask())["notes"] if "slot" in note]
+        assert note.startswith(f"This is the member web-1 of 'web' with {len(held)} of 256 slots")
+        assert note.endswith(f"; it {verb} slot {slot} of the object.")
 
 
 async def test_next_attempts_when_the_object_is_left_alone(simulation: Simulation, ask: Ask) -> None:

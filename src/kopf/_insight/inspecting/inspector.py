@@ -30,7 +30,9 @@ from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.object_activity import ObjectActivity
 from kopf._values import codec
 from kopf._values.objects import KubeObject
+from kopf._values.replica_state import ReplicaState
 from kopf._values.resources import Resource
+from kopf._values.slots import get_slot
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -77,6 +79,7 @@ class Inspector(Observer):
         self._journal = DecisionJournal(backlog)
         backlog.add(self._journal)
         self._controllers: dict[Resource, Controller] = {}
+        self._replica: ReplicaState | None = None
         observers.add(self)
 
     def controller_started(self, controller: ControllerView) -> None:
@@ -86,6 +89,9 @@ class Inspector(Observer):
     def controller_stopped(self, controller: ControllerView) -> None:
         if self._controllers.get(controller.resource) is controller.controller:
             del self._controllers[controller.resource]
+
+    def share_changed(self, state: ReplicaState) -> None:
+        self._replica = state
 
     async def ask(self, query: Query) -> Explanation:
         """
@@ -155,6 +161,7 @@ class Inspector(Observer):
                     snapshots=scope.snapshots,
                     memo=memo,
                     indices=runtime.indices,
+                    notes=[] if self._replica is None else [_describe_share(self._replica, key)],
                     carried=carried,
                     memory=memory,
                     live=LiveFacts(
@@ -231,6 +238,12 @@ async def _find_object(runtime: Runtime, resource: Resource, namespace: str | No
     _, items = parse_list(await runtime.api.for_tools.get(path, backoffs=()))
     found = [KubeObject.salvage(item, api_version=resource.api_version, kind=resource.kind) for item in items]
     return next((obj for obj in found if obj.head.name == name), None)
+
+
+def _describe_share(replica: ReplicaState, key: str) -> str:
+    slot = get_slot(key)
+    verb = "handles" if slot in replica.held else "does not handle"
+    return f"This is the {replica.describe()}; it {verb} slot {slot} of the object."
 
 
 def _describe_operator(runtime: Runtime, *, blocked: str | None = None) -> OperatorInfo:

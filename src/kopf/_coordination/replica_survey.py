@@ -1,0 +1,159 @@
+"""The survey: which replicas there are, and who has which slots, as far as their Leases tell."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from kopf._client.http.api import APIClient
+from kopf._client.resources.listing import list_pages
+from kopf._client.resources.targets import Target
+from kopf._coordination.assignment import NO_REPORT, Place
+from kopf._coordination.leases import GROUP_LABEL, LEADER, SHARDS, Lease
+from kopf._settings.settings import OperatorSettings
+from kopf._values.objects import KubeObject
+from kopf._values.records import FrozenRecord
+from kopf._values.resources import LEASES
+from kopf._values.slots import SLOT_COUNT, Slots, describe_slots, get_slot
+
+
+class SurveyedReplica(FrozenRecord, frozen=True, kw_only=True):
+    """One replica, as its Lease and the assignment tell."""
+
+    name: str
+    """How it is called, e.g. by its pod."""
+    role: str
+    """``leader``, ``coordinator``, or ``member``; ``gone`` if it has slots, but no Lease."""
+    slots: Slots
+    """Those that it owns, also if they are to move."""
+    leaving: Slots
+    """Those of them that it is to hand over."""
+    arriving: Slots
+    """Those that the others are to hand over to it."""
+    since: str
+    """When it has got its Lease, by its own clock; empty if it is unknown, as all times here."""
+    renewed: str
+    duration: int
+    """For how long it is taken for alive since then, in seconds."""
+    version: str
+    is_leaving: bool
+    """Whether it exits."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Describe it for programs."""
+        return {
+            "name": self.name,
+            "role": self.role,
+            "share": len(self.slots) / SLOT_COUNT,
+            "slots": describe_slots(self.slots),
+            "leaving": describe_slots(self.leaving),
+            "arriving": describe_slots(self.arriving),
+            "since": self.since or None,
+            "renewed": self.renewed or None,
+            "duration": self.duration,
+            "version": self.version or None,
+            "exiting": self.is_leaving,
+        }
+
+
+class SurveyedGroup(FrozenRecord, frozen=True, kw_only=True):
+    """All replicas of one operator that are seen. Those that wait for a leader are not: they write nothing."""
+
+    name: str
+    namespace: str
+    mode: str
+    """``leader``, ``shards``, or empty if there is nobody to tell."""
+    generation: int
+    """Of the assignment; 0 if there is none."""
+    replicas: Sequence[SurveyedReplica]
+    places: Mapping[int, Place]
+    unowned: Slots
+    """The slots that nobody has."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Describe it for programs."""
+        return {
+            "name": self.name,
+            "namespace": self.namespace,
+            "mode": self.mode or None,
+            "generation": self.generation,
+            "unowned": describe_slots(self.unowned),
+            "replicas": [replica.as_json() for replica in self.replicas],
+        }
+
+    def describe_owner(self, uid: str) -> str:
+        """Say who handles the object with this UID."""
+        if self.mode == LEADER:
+            leaders = [replica.name for replica in self.replicas if replica.role == LEADER]
+            return f"the leader is {leaders[0]}" if leaders else "there is no leader now"
+        slot = get_slot(uid)
+        place = self.places.get(slot, Place())
+        if not place.owner:
+            return f"slot {slot} of the object has no owner now"
+        moving = f", and moves to {get_replica_name(place.target)}" if place.target else ""
+        return f"slot {slot} of the object belongs to {get_replica_name(place.owner)}{moving}"
+
+
+def get_replica_name(holder: str) -> str:
+    """Get the name of the replica that holds a Lease: without what tells its lives apart."""
+    return holder.rpartition("_")[0] or holder
+
+
+async def list_groups(
+    api: APIClient, settings: OperatorSettings, namespace: str | None, name: str | None = None
+) -> list[SurveyedGroup]:
+    """
+    Look at the Leases in the namespace, or in all of them; of one group, or of all of them.
+
+    Raises :class:`APIError`, :class:`APINetworkError`.
+    """
+    selector = GROUP_LABEL if name is None else f"{GROUP_LABEL}={name}"
+    found: dict[tuple[str, str], list[KubeObject]] = {}
+    async for page in list_pages(api, settings, Target(LEASES, namespace, {"labelSelector": selector})):
+        for obj in page.objects:
+            group = (obj.head.labels or {}).get(GROUP_LABEL, "")
+            found.setdefault((obj.head.namespace or "", group), []).append(obj)
+    return [make_group(*key, [Lease.parse(obj) for obj in objects]) for key, objects in sorted(found.items())]
+
+
+def make_group(namespace: str, name: str, leases: Collection[Lease]) -> SurveyedGroup:
+    """Put together what the Leases of one group tell."""
+    head = next((lease for lease in leases if lease.name == name), Lease(name=name))
+    own = {lease.holder: lease for lease in leases if lease.holder and lease is not head}
+    assignment = head.assignment
+    places = {} if assignment is None else assignment.places
+    if head.report.mode == LEADER and head.holder:
+        own[head.holder] = head
+    owners = {place.owner for place in places.values() if place.owner}
+    replicas = [
+        _make_replica(holder, own.get(holder), head, places)
+        for holder in sorted(own.keys() | owners, key=lambda holder: (holder != head.holder, holder))
+    ]
+    return SurveyedGroup(
+        name=name,
+        namespace=namespace,
+        mode=head.report.mode or (SHARDS if own else ""),
+        generation=0 if assignment is None else assignment.generation,
+        replicas=replicas,
+        places=places,
+        unowned=frozenset(slot for slot in range(SLOT_COUNT) if not places.get(slot, Place()).owner),
+    )
+
+
+def _make_replica(holder: str, lease: Lease | None, head: Lease, places: Mapping[int, Place]) -> SurveyedReplica:
+    role = (
+        "gone" if lease is None else LEADER if lease is head else "coordinator" if holder == head.holder else "member"
+    )
+    report = NO_REPORT if lease is None else lease.report
+    return SurveyedReplica(
+        name=get_replica_name(holder),
+        role=role,
+        slots=frozenset(slot for slot, place in places.items() if place.owner == holder),
+        leaving=frozenset(slot for slot, place in places.items() if place.owner == holder and place.target),
+        arriving=frozenset(slot for slot, place in places.items() if place.target == holder),
+        since="" if lease is None else lease.acquired,
+        renewed="" if lease is None else lease.renewed,
+        duration=0 if lease is None else lease.duration,
+        version=report.version,
+        is_leaving=report.is_leaving,
+    )
