@@ -106,6 +106,36 @@ async def test_calls_that_a_pause_comes_into_write_no_further(
     assert set(await list_maps(api)) == ({"a"} if step == "delete" else {"a", "b"})
 
 
+async def test_calls_that_a_pause_comes_into_have_not_failed(
+    operator: Operator,
+    sub: Objects,
+    calls: Calls,
+    api: API,
+    peering: PeeringObject,
+    logs: Logs,
+) -> None:
+    going_on = asyncio.Event()
+
+    @kopf.reconcile("kopfstatusexamples", owns="configmaps", conditions=True, retries=1)
+    async def fn(**_: Any) -> AsyncIterator[Obj]:
+        calls.append("called")
+        await going_on.wait()
+        yield make_map("a")
+
+    await operator.start(standalone=False, watching=("kopfstatusexamples", "configmaps"))
+    await sub.create()
+    await calls.wait_length(1)
+    await pause(peering, logs)
+    going_on.set()
+    await asyncio.sleep(100)
+    assert "conditions" not in (await sub.get()).get("status", {})
+    await peering.remove("other")
+    await sub.wait(lambda obj: obj.get("status", {}).get("conditions"))
+    assert [item["reason"] for item in (await sub.get())["status"]["conditions"]] == ["ChildrenReady"]
+    assert set(await list_maps(api)) == {"a"}
+    assert not logs.find("Handler .* failed.*")
+
+
 # ------------------------------------------------------------------ other handlers
 
 

@@ -18,6 +18,10 @@ from kopf._kits.readiness import NotReadyError, require_ready
 from kopf._values.bodies import Body
 
 
+class CallPausedError(Exception):
+    """The operator is paused in the middle of the call: nothing is said, as it is not known how it would end."""
+
+
 @contextlib.contextmanager
 def reporting(cause: ChangingCause, handler: Handler, attempt: Attempt, children: Collection[Body]) -> Iterator[None]:
     """Say how the attempt in this block has ended; ``children`` are those that it has applied by then."""
@@ -25,6 +29,8 @@ def reporting(cause: ChangingCause, handler: Handler, attempt: Attempt, children
     try:
         yield
         require_ready(*children)
+    except CallPausedError:
+        raise
     except NotReadyError as e:
         _report(found, Condition(False, "ChildrenNotReady", str(e)), "Reconciling")
         raise

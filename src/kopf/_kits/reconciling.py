@@ -25,7 +25,7 @@ from kopf._handlers.handler_errors import TemporaryError
 from kopf._handlers.handlers import HandlerFn, ReconcilingHandler, Reference, is_async
 from kopf._handlers.outcomes import Attempt
 from kopf._kits.applying import ApplyConflictError, Obj, apply_plain, find_resource
-from kopf._kits.child_conditions import reporting
+from kopf._kits.child_conditions import CallPausedError, reporting
 from kopf._kits.hierarchies import RECONCILER_LABEL
 from kopf._kits.manifests import K8sObject, list_objects, to_plain
 from kopf._kits.readiness import NotReadyError
@@ -139,6 +139,9 @@ class _Reconciliation:
                 yield
         except NotReadyError as e:
             self._cause.logger.debug("%s waits: %s", self._handler, e)
+        except CallPausedError:
+            self._cause.logger.debug("%s is ended by the pause of the operator.", self._handler)
+            self._controllers.enqueue(self._cause.resource, self._owner.key, {self._handler.id})
 
     async def take(self, result: AsyncGenerator[K8sObject | None, Any] | Awaitable[Any]) -> None:
         """Apply all that comes out of the function."""
@@ -265,7 +268,7 @@ async def _write(
 def _check_pause(controllers: Controllers, resource: Resource) -> None:
     """Do not write beside the operator that has the priority, even if the call began before the pause."""
     if controllers.is_paused(resource):
-        raise TemporaryError("The operator is paused; it is called again after that.", _GARBAGE_DELAY)
+        raise CallPausedError
 
 
 def _list_returned(result: Any) -> Sequence[K8sObject | None]:
