@@ -91,8 +91,11 @@ class Life:
         async def stay(stopped: Any, **_: Any) -> None:
             await stopped.wait()
 
-    def tell(self, story: list[tuple[float, tuple[Any, ...]]], seed: int) -> None:
-        with SyncSimulation(registry=self.registry, crds=CRD, operator=False, seed=seed) as simulation:
+    def tell(self, story: list[tuple[float, tuple[Any, ...]]], seed: int, is_sharded: bool) -> None:
+        gates = {"ShardedListAndWatch": is_sharded}
+        with SyncSimulation(
+            registry=self.registry, crds=CRD, operator=False, seed=seed, feature_gates=gates
+        ) as simulation:
             replicas = simulation.replicas(3, self.mode)
             simulation.advance(seconds=5)
             for pause, step in story:
@@ -152,7 +155,7 @@ def is_well(replica: Replica) -> bool:
 @pytest.mark.timeout(0 if STORIES else 300)
 @pytest.mark.parametrize("mode", ["leader", "shards"])
 def test_no_object_is_in_two_hands_or_lost(mode: Literal["leader", "shards"]) -> None:
-    @hypothesis.given(story=STORY, seed=st.integers(0, 3))
+    @hypothesis.given(story=STORY, seed=st.integers(0, 3), is_sharded=st.booleans())
     @hypothesis.settings(
         max_examples=STORIES or 5,
         derandomize=not STORIES,
@@ -161,8 +164,8 @@ def test_no_object_is_in_two_hands_or_lost(mode: Literal["leader", "shards"]) ->
         suppress_health_check=[*hypothesis.HealthCheck],
         phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],
     )
-    def tell(story: list[tuple[float, tuple[Any, ...]]], seed: int) -> None:
-        Life(mode).tell(story, seed)
+    def tell(story: list[tuple[float, tuple[Any, ...]]], seed: int, is_sharded: bool) -> None:
+        Life(mode).tell(story, seed, is_sharded)
 
     tell()
 
@@ -188,3 +191,55 @@ def test_objects_are_not_orphaned_for_long(
             first = min(call.time for call in calls if call.replica != owner.name and call.time > last)
             assert first - last <= longest + INTERVAL
         replicas.assert_one_owner()
+
+
+@pytest.mark.parametrize(("former", "next_"), [("leader", "shards"), ("shards", "leader"), ("shards", "shards")])
+def test_rolling_updates(former: Literal["leader", "shards"], next_: Literal["leader", "shards"]) -> None:
+    """The new ones start while the old ones work; these are stopped one by one."""
+    life = Life(former)
+    with SyncSimulation(registry=life.registry, crds=CRD, operator=False) as simulation:
+        old = simulation.replicas(2, former, name="old")
+        for number in range(20):
+            simulation.apply(make(f"obj{number}", version=1))
+        simulation.advance(seconds=30)
+        new = simulation.replicas(1, next_, name="new")
+        for count in (2, 3):
+            simulation.advance(seconds=5)
+            simulation.run(old[count - 2].stop())
+            simulation.run(new.scale(count))
+            simulation.patch("kopfexamples", f"obj{count}", {"spec": {"version": count}})
+        simulation.advance(seconds=10)
+        life.ticks.clear()
+        simulation.advance(seconds=3)
+        assert {name for names in life.ticks.values() for name in names} <= {"new-0", "new-1", "new-2"}
+        assert len(life.ticks) == 20
+        new.assert_one_owner()
+        for number in range(20):
+            expected = number if number in (2, 3) else 1
+            assert simulation.get("kopfexamples", f"obj{number}")["status"]["seen"] == expected
+        creations = simulation.journal.get_calls("handle", reason="create")
+        assert len(creations) == 20
+
+
+def test_an_update_from_one_operator_alone() -> None:
+    """That one is stopped before."""
+    life = Life("shards")
+    with SyncSimulation(registry=life.registry, crds=CRD, operator=False) as simulation:
+        alone = simulation.replicas(
+            1, name="alone", configure=lambda settings: setattr(settings.peering, "standalone", True)
+        )
+        for number in range(20):
+            simulation.apply(make(f"obj{number}", version=1))
+        simulation.advance(seconds=10)
+        simulation.run(alone.stop())
+        replicas = simulation.replicas(2, "shards")
+        simulation.advance(seconds=30)
+        assert len(simulation.journal.get_calls("handle", reason="create")) == 20
+        resumed = simulation.journal.get_calls("handle", reason="resume")
+        assert len({call.name for call in resumed}) == 20
+        assert {call.replica for call in resumed} == {"replica-0", "replica-1"}
+        simulation.run(replicas.stop())
+        simulation.run(alone.scale(1))
+        simulation.patch("kopfexamples", "obj7", {"spec": {"version": 2}})
+        simulation.expect("kopfexamples", "obj7", field="status.seen", value=2)
+        alone.assert_one_owner()
