@@ -518,3 +518,23 @@ async def test_threads_of_daemons_and_timers(kex: Objects, calls: Calls, kind: s
             await b.leave()
     finally:
         released.set()
+
+
+async def test_leaving_at_the_exit(kex: Objects, calls: Calls, logs: Logs) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.on.create(KEX, registry=replica.registry)
+        async def fn(**_: Any) -> None:
+            calls.append(replica.name)
+            await asyncio.sleep(1)
+
+    async with running(declare, "b") as [b]:
+        async with running(declare, "a") as [a]:
+            a.take()
+            await kex.create()
+            await calls.wait_length(1)
+            leaving = asyncio.create_task(a.leave())
+        assert await leaving == frozenset()
+        b.take()
+        await kex.wait_handled()
+        assert calls == ["a"]
+    logs.check()

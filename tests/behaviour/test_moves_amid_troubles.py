@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections import Counter
 from typing import Any
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.fastforward
 
 KEX, SUB = "kopfexamples", "kopfstatusexamples"
 HALF = frozenset(range(128))
+SEED = os.environ.get("KOPF_TEST_SEED", "20261127")
 
 
 async def settle() -> None:
@@ -371,9 +373,11 @@ async def test_listings_that_fail(cluster: LocalCluster, kex: Objects, calls: Ca
 
 @pytest.mark.parametrize("lag", [0, 2])
 @pytest.mark.parametrize("is_indexed", [False, True])
-async def test_random_moves(cluster: LocalCluster, kex: Objects, calls: Calls, lag: float, *, is_indexed: bool) -> None:
+async def test_random_moves(
+    cluster: LocalCluster, kex: Objects, calls: Calls, logs: Logs, lag: float, *, is_indexed: bool
+) -> None:
     """Every change is handled by its owner, once; parts go to and fro, while handlers run and objects change."""
-    dice = random.Random(20261127)
+    dice = random.Random(SEED)
     busy: Counter[str] = Counter()
 
     def declare(replica: Replica) -> None:
@@ -418,11 +422,13 @@ async def test_random_moves(cluster: LocalCluster, kex: Objects, calls: Calls, l
         assert max(Counter(calls.items).values()) == 1
         for name, field in last.items():
             assert {call[3] for call in calls if call[:2] == (name, field)} == {1, 2}
+    assert not logs.find("Another operator .*")
+    logs.check()
 
 
-async def test_random_fences(cluster: LocalCluster, kex: Objects, calls: Calls) -> None:
+async def test_random_fences(cluster: LocalCluster, kex: Objects, calls: Calls, logs: Logs) -> None:
     """Whatever is given up amid it, is done by the next owner; nobody works beside it."""
-    dice = random.Random(20261127)
+    dice = random.Random(SEED)
     busy: Counter[tuple[str, str]] = Counter()
 
     def declare(replica: Replica) -> None:
@@ -462,3 +468,5 @@ async def test_random_fences(cluster: LocalCluster, kex: Objects, calls: Calls) 
             await kex.wait_handled(name)
         last = {name: (await kex.get(name))["spec"]["field"] for name in names}
         assert set(last.items()) <= {*calls}
+    assert not logs.find("Another operator .*")
+    logs.check()

@@ -256,6 +256,7 @@ class Controller:
         deadline = loop.time() + timeout
         await self.workers.settle(timeout, covers)
         unsaved = [tracked for tracked in self.objects if tracked.is_unsaved and covers(tracked.key)]
+        unsaved = [] if self.queue.is_held else unsaved  # in pauses, it is a matter of others
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while unsaved := [tracked for tracked in unsaved if tracked.is_unsaved]:
