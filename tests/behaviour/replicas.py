@@ -33,6 +33,7 @@ class Replica:
         self.settings = kopf.OperatorSettings()
         self.settings.posting.enabled = False
         self.settings.peering.standalone = True
+        self.lifecycle = get_default_lifecycle()
         self.namespaces: tuple[str, ...] = ()
         self.watches: list[tuple[str, Mapping[str, str]]] = []
         """The paths & parameters of all watch-streams."""
@@ -45,7 +46,7 @@ class Replica:
         setup = OperatorSetup(
             registry=self.registry,
             settings=self.settings,
-            lifecycle=get_default_lifecycle(),
+            lifecycle=self.lifecycle,
             namespaces=self.namespaces,
             identity=self.name,
             vault=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 from typing import Any
@@ -239,3 +240,25 @@ async def test_foreign_objects_take_no_memory(cluster: LocalCluster, kex: Object
         [known] = [len(item) for item in machines if item._is_foreign == a.share.is_foreign]
         assert set(tracked) <= {0}
         assert known == len(tracked)
+
+
+async def test_what_ends_late_begins_nothing(kex: Objects, calls: Calls) -> None:
+    """Daemons whose end is a reason to look at their object again: it is of another replica by now."""
+
+    def declare(replica: Replica) -> None:
+        @kopf.daemon(KEX, registry=replica.registry)
+        async def fn(**_: Any) -> None:
+            calls.append("begun")
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+            await asyncio.sleep(10)
+            calls.append("ended")
+
+    async with running(declare, "a") as [a]:
+        a.take()
+        obj = await kex.create()
+        await calls.wait_length(1)
+        await a.moves.give_up()
+        a.take(ALL_SLOTS - slots_of(obj))
+        await asyncio.sleep(120)
+        assert calls == ["begun", "ended"]

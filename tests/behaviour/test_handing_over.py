@@ -90,8 +90,11 @@ async def test_parts_are_handled_by_their_owners(kex: Objects, calls: Calls) -> 
         assert len({owner for owner, _ in owners}) == 2
 
 
-async def test_in_the_middle_of_a_creation(kex: Objects, calls: Calls, gate: Gate) -> None:
+@pytest.mark.parametrize("lifecycle", [kopf.lifecycles.one_by_one, kopf.lifecycles.all_at_once])
+async def test_in_the_middle_of_a_creation(kex: Objects, calls: Calls, gate: Gate, lifecycle: Any) -> None:
     def declare(replica: Replica) -> None:
+        replica.lifecycle = lifecycle
+
         @kopf.on.create(KEX, registry=replica.registry, id="1")
         @kopf.on.create(KEX, registry=replica.registry, id="2")
         @kopf.on.create(KEX, registry=replica.registry, id="3")

@@ -341,6 +341,11 @@ async def test_handlers_that_are_declared_meanwhile(kex: Objects, calls: Calls) 
 
         await settle()
         assert calls == [("a", "create", "old"), ("b", "resume", "old"), ("b", "create", "new")]
+        await b.move(a)
+        await settle()
+        await a.move(b)  # it is not new to its watcher, but it was of somebody else meanwhile
+        await settle()
+        assert sorted(calls.items[3:]) == sorted((who, "resume", name) for who in "ab" for name in ("new", "old"))
 
 
 @pytest.mark.parametrize("status", [403, 410, 500])
