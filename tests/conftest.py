@@ -29,6 +29,7 @@ from tests.certificates import shared_certificates as shared_certificates
 from tests.collecting import import_share
 from tests.fastforward import make_loop
 from tests.forging import Forge, run_forge
+from tests.ports import find_free_port
 
 # What has been told to stop needs a moment to stop: threads to leave their functions, sockets to be closed.
 GRACE_SECONDS = 20.0
@@ -161,6 +162,12 @@ def pytests() -> Iterator[Forge]:
     """Runs ``pytest`` as users do, with the test kit imported already."""
     with run_forge("tests.testing.forked_pytest") as forge:
         yield forge
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that is free."""
+    return find_free_port()
 
 
 @pytest.fixture

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import yaml
 
+import kopf
 from kopf_cluster import LocalCluster
+from tests.behaviour.resources import define_namespaces, make_crd
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -47,3 +51,33 @@ class Roles:
         """Add the rules that the message advises to add."""
         for rule in re.findall(r"- {.*?}", message):
             self.grant(*yaml.safe_load(rule), namespace=namespace)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[LocalCluster]:
+    """A cluster in which the operator may do nothing but what is granted."""
+    async with LocalCluster(authorization="rbac") as cluster:
+        cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
+        cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
+        define_namespaces(cluster, "ns1", "ns2")
+        cluster.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator", "namespace": "default"}}
+        )
+        yield cluster
+
+
+@pytest.fixture
+def registry(cluster: LocalCluster) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        token = cluster.create_token("default", "operator", lifetime=1e9)
+        return kopf.ConnectionInfo(server=cluster.url, ca_data=cluster.ca_data, token=token)
+
+    return registry
+
+
+@pytest.fixture
+def roles(cluster: LocalCluster) -> Roles:
+    return Roles(cluster)

@@ -14,45 +14,17 @@ import pytest
 
 import kopf
 from kopf_cluster import LocalCluster
-from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers
 from tests.behaviour.peerings import create_peering
 from tests.behaviour.resources import create, create_in, define, define_namespaces
 from tests.behaviour.roles import Roles
+from tests.behaviour.roles import cluster as cluster
+from tests.behaviour.roles import registry as registry
+from tests.behaviour.roles import roles as roles
 from tests.behaviour.running import Calls, Logs, Operator
 
 KEX = {"apiGroups": ["kopf.dev"], "resources": ["kopfexamples"]}
 SEEING_NAMESPACES = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]}
-
-
-@pytest.fixture
-async def cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LocalCluster]:
-    """A cluster in which the operator may do nothing but what is granted."""
-    async with LocalCluster(authorization="rbac") as cluster:
-        cluster.apply(make_crd("KopfExample", "kopfexamples", status=False))
-        cluster.apply(make_crd("KopfStatusExample", "kopfstatusexamples", status=True))
-        define_namespaces(cluster, "ns1", "ns2")
-        cluster.apply(
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator", "namespace": "default"}}
-        )
-        yield cluster
-
-
-@pytest.fixture
-def registry(cluster: LocalCluster) -> kopf.OperatorRegistry:
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.login(registry=registry)
-    async def login(**_: Any) -> kopf.ConnectionInfo:
-        token = cluster.create_token("default", "operator", lifetime=1e9)
-        return kopf.ConnectionInfo(server=cluster.url, ca_data=cluster.ca_data, token=token)
-
-    return registry
-
-
-@pytest.fixture
-def roles(cluster: LocalCluster) -> Roles:
-    return Roles(cluster)
 
 
 def note_created(calls: Calls, resource: str = "kopfexamples") -> None:

@@ -13,12 +13,6 @@ from kopf._client.auth.vault import Vault
 from kopf._client.errors import APINetworkError
 from kopf._client.http.api import APIClient
 from tests.client.scripted import ScriptedServer, drop, reply
-from tests.ports import find_free_port
-
-
-@pytest.fixture
-def port() -> int:
-    return find_free_port()
 
 
 @pytest.mark.fastforward

@@ -7,21 +7,13 @@ import pathlib
 import time
 from collections.abc import Callable
 
-import pytest
 import yaml
 
 from kopf.testing import LocalCluster
 from tests.cli.processes import ROOT
 from tests.patience import PATIENCE
-from tests.ports import find_free_port
 
 EXAMPLES = ROOT / "examples"
-
-
-@pytest.fixture
-def port() -> int:
-    """A port that is free."""
-    return find_free_port()
 
 
 def wait_until(condition: Callable[[], object], explain: Callable[[], object] = lambda: "") -> None:

@@ -12,7 +12,6 @@ from kopf._health.health import HealthReport, HealthServer
 from kopf._serving.endpoints import Endpoint, parse_endpoint
 from kopf._serving.threaded_server import ServingError
 from tests.patience import PATIENCE
-from tests.ports import find_free_port
 
 
 @pytest.mark.parametrize(
@@ -59,11 +58,6 @@ async def report_healthy() -> HealthReport:
 
 async def report_unhealthy() -> HealthReport:
     return HealthReport(is_healthy=False, content=b'{"a": 1}')
-
-
-@pytest.fixture
-def port() -> int:
-    return find_free_port()
 
 
 async def request(url: str, method: str = "GET") -> tuple[int, str, bytes]:

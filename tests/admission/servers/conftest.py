@@ -7,6 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.admission.servers import fake_ngrok
+from tests.authorities import Authority
+
+
+@pytest.fixture
+def authority() -> Authority:
+    return Authority()
 
 
 @pytest.fixture

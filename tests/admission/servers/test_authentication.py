@@ -18,7 +18,6 @@ from tests.authorities import Authority
 from tests.behaviour.conftest import make_crd
 from tests.behaviour.running import Calls, Operator
 from tests.patience import PATIENCE
-from tests.ports import find_free_port
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -41,11 +40,6 @@ async def run(*command: str | pathlib.Path, cwd: pathlib.Path) -> str:
         stdout, stderr = await process.communicate()
     assert process.returncode == 0, stderr.decode()
     return stdout.decode()
-
-
-@pytest.fixture
-def port() -> int:
-    return find_free_port()
 
 
 @pytest.fixture

@@ -310,11 +310,6 @@ async def test_the_missing_library_is_not_needed_otherwise(
 
 
 @pytest.fixture
-def authority() -> Authority:
-    return Authority()
-
-
-@pytest.fixture
 def files(authority: Authority, tmp_path: pathlib.Path) -> Files:
     return authority.write(tmp_path / "tls", "localhost")
 

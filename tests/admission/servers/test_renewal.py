@@ -124,11 +124,6 @@ async def test_generated_certificates_are_renewed_under_load(tmp_path: pathlib.P
 
 
 @pytest.fixture
-def authority() -> Authority:
-    return Authority()
-
-
-@pytest.fixture
 def files(tmp_path: pathlib.Path, authority: Authority) -> Files:
     return authority.write(tmp_path / "tls", "localhost")
 
