@@ -142,6 +142,24 @@ def test_everything_has_an_owner_at_once_after_a_graceful_stop(seed: int, count:
     assert world.run_until(lambda: world.is_whole, 2) < 1.0
 
 
+@pytest.mark.parametrize("mode", [SHARDS, LEADER])
+def test_rolling_updates_leave_nothing_without_an_owner_for_long(mode: str) -> None:
+    world = World(1)
+    start_all(world, [mode] * 3)
+    settle(world)
+    last_seen = dict.fromkeys(SLOTS, world.now)
+    for number, old in enumerate(list(world.processes)):
+        world.start(make_terms(10 + number, mode))
+        for moment in range(200):
+            if moment == 100:
+                world.stop(old)
+            world.run(world.now + 0.05)
+            last_seen |= dict.fromkeys(world.owners, world.now)
+            assert world.now - min(last_seen.values()) < 1
+    assert len(world.working) == 3
+    assert world.is_balanced
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
 def test_shares_are_equal_and_little_moves_when_a_replica_comes_or_goes(count: int) -> None:
     world = World(count)

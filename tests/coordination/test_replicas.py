@@ -174,6 +174,15 @@ async def test_one_leads_and_the_others_stand_by(
     await until(lambda: three.states)
     await two.kill()
     assert await until(lambda: three.slots == ALL_SLOTS) < 16
+    assert [record.message for record in caplog.records if record.name.endswith(".role_log")] == [
+        "The lease default/op is new: waiting 15 s for what was before it.",
+        "Leading as web-1: the lease default/op is ours.",
+        "Standing by: op is led by web-1.",
+        "Handing over 256 slots to the other replicas.",
+        "Leading as web-2: the lease default/op is ours.",
+        "Standing by: op is led by web-2.",
+        "Leading as web-3: the lease default/op is ours.",
+    ]
 
 
 async def start_pair(start: Start) -> tuple[Member, Member]:

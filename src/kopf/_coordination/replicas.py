@@ -308,7 +308,9 @@ class Replicas:
             wanted=frozenset(slot for slot, place in places.items() if place.target == replica.name),
             draining=replica.draining,
         )
-        if state != self._state and (replica.has_joined or self._state is not None):
+        if self._state is None and not replica.has_joined:
+            return
+        if state != self._state:
             self._state = state
             self._runtime.observer.share_changed(state)
-            self._log.tell_role(state, replica)
+        self._log.tell_role(state, replica)

@@ -31,7 +31,7 @@ class RoleLog:
             logger.info("%s", text)
 
     def _describe(self, state: ReplicaState, replica: Replica) -> str:
-        head, name = replica.sightings.head, self._terms.name
+        head = replica.sightings.head
         if replica.is_leaving or head is None:
             return ""
         if replica.assignment is not None and replica.assignment.born and not state.held:
@@ -43,9 +43,10 @@ class RoleLog:
         if state.is_leading and len(state.held) == SLOT_COUNT:
             return f"Leading as {state.identity}: the lease {self._place} is ours."
         if state.is_leading:
-            what = "until the replicas before it have left, or their leases expired"
-            return f"The lease {self._place} is ours; waiting {what}."
-        return f"Standing by: {name} is led by {_get_identity(head.lease.holder) or 'nobody'}."
+            what = "waiting until the replicas before it have left, or their leases have expired"
+            return f"The lease {self._place} is ours; {what}." if state.wanted else ""
+        holder = _get_identity(head.lease.holder)
+        return f"Standing by: {self._terms.name} is led by {holder}." if holder else ""
 
     def tell_moves(self, slots: Slots, replica: Replica) -> None:
         """Say which slots are left, and in whose favour."""
