@@ -10,7 +10,7 @@ What is not converted yet, is asked as a question of the session, see `sessions`
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -67,14 +67,11 @@ class WebhookConverter:
 
     def require(self, kind: Kind, records: Iterable[Record]) -> None:
         """Ask for all conversions at once that are needed to show the records in the version of the kind."""
-        missing = [
-            record
-            for record in records
-            if record.form not in ("", kind.version) and _key(kind, record) not in self._read
-        ]
+        wanted = {_key(kind, record): record for record in records if record.form not in ("", kind.version)}
+        missing = {key: record for key, record in wanted.items() if key not in self._read}
         if missing:
-            question = ("convert", kind.version, tuple(_key(kind, record) for record in missing))
-            raise sessions.Unresolved(question, lambda: self._convert_records(kind, missing))
+            question = ("convert", kind.version, tuple(missing))
+            raise sessions.Unresolved(question, lambda: self._convert_records(kind, [*missing.values()], wanted))
 
     def read(self, kind: Kind, record: Record) -> bytes:
         """Give the encoded object, with no version and kind, as it is in the version of the kind."""
@@ -96,7 +93,8 @@ class WebhookConverter:
         """Take what is known already: the new state as it was written."""
         self._read[_key(kind, record)] = data
 
-    async def _convert_records(self, kind: Kind, records: Sequence[Record]) -> None:
+    async def _convert_records(self, kind: Kind, records: Sequence[Record], wanted: Container[object]) -> None:
+        """Convert them, and forget old states for that; but none of those that are wanted together with these."""
         objs = [
             codec.decode(
                 b'{"apiVersion":"%s/%s","kind":"%s",' % (kind.group.encode(), record.form.encode(), kind.kind.encode())
@@ -105,7 +103,8 @@ class WebhookConverter:
             for record in records
         ]
         converted = await self._convert(kind.version, objs)
-        for key in list(self._read)[: max(len(self._read) + len(records) - _REMEMBERED, 0)]:
+        spare = [key for key in self._read if key not in wanted]
+        for key in spare[: max(len(self._read) + len(records) - _REMEMBERED, 0)]:
             del self._read[key]
         for record, obj in zip(records, converted, strict=True):
             body = {"metadata": obj["metadata"]} | {

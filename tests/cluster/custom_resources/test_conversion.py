@@ -156,6 +156,22 @@ async def test_lists_are_converted_at_once(client: Client, converted: Hooks) -> 
     assert len(review["request"]["objects"]) == 5
 
 
+async def test_lists_that_are_larger_than_what_is_remembered(
+    client: Client, converted: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the others need, does not take from a list what it needs itself; that went on forever."""
+    monkeypatch.setattr("kopf_cluster.custom_resources.converting._REMEMBERED", 5)
+    for number in range(10):
+        await client.create(V1, kex(number, f"obj{number}"))
+    assert len((await client.get(V2))["items"]) == 10
+    await client.create(V1, kex(10, "obj10"))
+    await client.get(f"{V2}/obj10")
+    async with asyncio.timeout(PATIENCE):
+        items = (await client.get(V2))["items"]
+    assert {item["spec"]["size"] for item in items} == {f"{number}Mi" for number in range(11)}
+    assert [len(review["request"]["objects"]) for _, review in converted.reviews] == [10, 1, 6]
+
+
 async def test_tables_are_made_of_converted_objects(client: Client, hooks: Hooks, cluster: LocalCluster) -> None:
     made = definition(hooks.on("/", convert))
     made["spec"]["versions"][1]["additionalPrinterColumns"] = [
