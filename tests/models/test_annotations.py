@@ -134,6 +134,8 @@ def test_wrapped_functions_are_refused_with_their_own_place(tmp_path: pathlib.Pa
 def test_functions_without_their_source_are_accepted(tmp_path: pathlib.Path) -> None:
     """Nobody knows then what is for type checkers only."""
     names = load(tmp_path, "def fn(spec: Spek, **_): ...")
+    (tmp_path / "handlers.py").write_text("it is being edited")
+    assert names["Example"].find_decoders(names["fn"], ()) == {}
     (tmp_path / "handlers.py").unlink()
     assert names["Example"].find_decoders(names["fn"], ()) == {}
     assert names["Example"].find_decoders(functools.partial(names["fn"]), ()) == {}

@@ -134,9 +134,13 @@ def _find_names(function: Any) -> dict[str, str] | None:
 
 
 @functools.lru_cache(maxsize=10)
-def _list_names(source: str) -> dict[str, str]:
+def _list_names(source: str) -> dict[str, str] | None:
     found: dict[str, str] = {}
-    for node in ast.walk(ast.parse(source)):
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # somebody has edited the file since it was loaded
+        return None
+    for node in ast.walk(tree):
         if isinstance(node, ast.alias):
             found[node.asname or node.name.partition(".")[0]] = node.name.rpartition(".")[2]
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
