@@ -104,6 +104,26 @@ async def test_restricted_operators(
     assert cluster.counters[REVIEWS] == 2
 
 
+@pytest.mark.fastforward
+async def test_leases_of_replicas(operator: Operator, roles: Roles, logs: Logs) -> None:
+    """Without them, nothing is handled; as they are in one namespace, a Role is enough."""
+    kopf.on.event("kopfexamples")(look)
+    logs.expected += ["Not permitted to .* leases", "A request about the leases"]
+    for name, value in (("mode", "shards"), ("name", "web"), ("namespace", "ns1"), ("identity", "web-0")):
+        operator.set(f"coordination.{name}", value)
+    operator.set("scanning.disabled", True)
+    operator.set("posting.enabled", False)
+    roles.grant({"apiGroups": ["kopf.dev"], "resources": ["*"], "verbs": ["*"]})
+    await operator.launch(preflight=True)
+    message = (await logs.wait(MISSING)).getMessage()
+    assert message.splitlines()[1:] == [
+        "a ClusterRole, or a Role in the namespace 'ns1':",
+        "  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, watch, create, update, patch]}",
+    ]
+    roles.follow(message)
+    await logs.wait("Holding 256 of 256 slots.*")
+
+
 async def test_what_only_helps_is_not_a_warning(
     operator: Operator,
     roles: Roles,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +20,7 @@ from tests.cli.processes import Process
 from tests.examples.conftest import wait_until, write_kubeconfig
 from tests.packaging.conftest import Kopf
 from tests.patience import PATIENCE
+from tests.ports import find_free_port
 
 HANDLERS = '''
 from typing import Any
@@ -100,6 +104,57 @@ def test_manifests_are_enough(
     assert len(requests) > 10
     assert "not permitted" not in operator.output
     assert {*list_permissions(objects["ClusterRole"]["rules"])} == {*NEEDED}
+
+
+def ask_readiness(port: int) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as response:
+            status: int = response.status
+            return status
+    except urllib.error.HTTPError as e:
+        return e.code
+    except urllib.error.URLError:
+        return 0
+
+
+def test_manifests_of_replicas_are_enough(
+    path: pathlib.Path, tmp_path: pathlib.Path, kopf_command: Kopf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two replicas share the slots with the permissions of the manifests, become ready, and are seen by commands."""
+    options = ["--name", "web", "--image", "web:1", "--directory", str(tmp_path), "--shards"]
+    objects = [*yaml.safe_load_all(kopf_command("manifests", path, *options).stdout)]
+    [deployment] = [item for item in objects if item["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    _, *args = [arg for arg in container["command"] if not arg.startswith("--liveness=")]
+    with LocalCluster(authorization="rbac-with-owners") as cluster, contextlib.ExitStack() as stack:
+        for item in objects:
+            cluster.apply(item)
+        kubeconfig = write_kubeconfig(cluster, "default", "web", tmp_path / "kubeconfig.yaml")
+        ports = [find_free_port(), find_free_port()]
+        operators = []
+        for name, port in zip(("web-0", "web-1"), ports, strict=True):
+            env = {"KUBECONFIG": str(kubeconfig), "POD_NAME": name, "POD_NAMESPACE": "default"}
+            liveness = f"--liveness=http://127.0.0.1:{port}/healthz"
+            operator = Process(*args, liveness, cwd=tmp_path, log=tmp_path / f"{name}.log", env=env)
+            operators.append(stack.enter_context(operator))
+        for operator in operators:
+            operator.wait_for("Holding 128 of 256 slots")
+        for port in ports:
+            wait_until(lambda port=port: ask_readiness(port) == 200)  # type: ignore[misc]
+        cluster.apply(OBJ)
+        operators[0].wait_for("ready:")
+        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+        [group] = json.loads(kopf_command("shards", "web", "--json").stdout)
+        assert (group["mode"], group["unowned"]) == ("shards", "none")
+        assert {item["name"]: item["share"] for item in group["replicas"]} == {"web-0": 0.5, "web-1": 0.5}
+        assert "of the object belongs to web-" in kopf_command("explain", "webapps", "app").stdout
+        for operator in operators:
+            assert operator.stop() == 0
+        requests = [record for record in cluster.audit if record.user.endswith(":web")]
+    assert not [record for record in requests if record.code in (401, 403)]
+    used = {record.verb for record in requests if record.resource == "leases"}
+    assert used >= {"list", "watch", "create", "patch"}
+    assert all("not permitted" not in operator.output for operator in operators)
 
 
 def find_rules() -> list[Any]:
