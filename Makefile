@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile replicas mutants logins replicas docs wheel sbom oldest data clean
+.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile replicas mutants logins siege docs wheel sbom oldest data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -70,7 +70,7 @@ budgets: $(STAMP)  ## check that our own code has not become dearer than it was 
 soak: $(STAMP)  ## run operators in trouble for an hour, and look for losses and leaks
 	$(BIN)/python -m tests.soak $(ARGS)
 
-replicas: $(STAMP)  ## kill, freeze, and cut off replicas of an operator for half an hour, and judge their journal
+siege: $(STAMP)  ## kill, freeze, and cut off replicas of an operator for half an hour, and judge their journal
 	$(BIN)/python -m tests.replicas $(ARGS)
 
 original:  # the original framework, in an environment of its own

@@ -149,6 +149,7 @@ COMMANDS = [
     "replay",
     "resume",
     "run",
+    "shards",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The long siege of the replicas: ``make replicas``, half an hour by default."""
+"""The long siege of the replicas: ``make siege``, half an hour by default."""
 
 from __future__ import annotations
 

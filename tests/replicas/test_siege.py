@@ -1,4 +1,4 @@
-"""A short siege, for every day; see ``make replicas`` for the long one."""
+"""A short siege, for every day; see ``make siege`` for the long one."""
 
 from __future__ import annotations
 
