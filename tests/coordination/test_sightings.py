@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from kopf._coordination.assignment import Assignment, Report
+from kopf._coordination.leases import LEADER, SHARDS, Lease
+from kopf._coordination.sightings import Sightings
+
+
+@pytest.fixture
+def sightings() -> Sightings:
+    return Sightings("op", 15)
+
+
+def make_lease(version: int, name: str = "op-0", holder: str = "a", mode: str = SHARDS, **report: int | str) -> Lease:
+    fields: dict[str, object] = {"mode": mode, **report}
+    return Lease(name=name, version=str(version), holder=holder, duration=15, report=Report(**fields))  # type: ignore[arg-type]
+
+
+def test_older_versions_are_ignored(sightings: Sightings) -> None:
+    assert sightings.observe(make_lease(10), 0)
+    assert not sightings.observe(make_lease(10), 1)
+    assert not sightings.observe(make_lease(9, holder="b"), 2)
+    assert sightings.replicas["a"].expiry == 15
+    sightings.observe_absence("op-0", "9", 3)
+    assert "a" in sightings.replicas
+    sightings.observe_absence("op-0", "11", 4)
+    assert not sightings.replicas
+
+
+def test_replicas_with_leases_are_not_gone_however_old_these_are(sightings: Sightings) -> None:
+    sightings.observe(make_lease(10), 0)
+    assert not sightings.is_gone("a", 1000)
+
+
+def test_replicas_are_gone_at_once_if_somebody_says_so(sightings: Sightings) -> None:
+    sightings.observe(make_lease(10), 0)
+    sightings.observe(make_lease(11, holder="", former="a"), 1)
+    assert sightings.is_gone("a", 1)
+
+
+def test_replicas_are_gone_some_time_after_their_leases_are(sightings: Sightings) -> None:
+    sightings.observe(make_lease(10), 0)
+    sightings.observe_absence("op-0", "11", 100)
+    assert not sightings.is_gone("a", 114)
+    assert sightings.is_gone("a", 115)
+
+
+def test_replicas_that_were_never_seen_are_gone_some_time_after_it_was_looked_for_them(sightings: Sightings) -> None:
+    assert not sightings.is_gone("a", 1000)
+    sightings.expect(["a"], 1000)
+    sightings.expect(["a"], 1010)
+    assert not sightings.is_gone("a", 1014)
+    assert sightings.is_gone("a", 1015)
+
+
+@pytest.mark.parametrize(("mode", "is_gone"), [(LEADER, True), (SHARDS, False)])
+def test_the_lease_of_the_coordinator_is_the_life_of_leaders_only(
+    sightings: Sightings, mode: str, is_gone: bool
+) -> None:
+    sightings.observe(make_lease(10, name="op", mode=mode), 0)
+    sightings.observe(make_lease(11, name="op", mode=mode, holder="b"), 10)
+    sightings.observe(make_lease(12), 12)
+    sightings.observe_absence("op-0", "13", 20)
+    sightings.observe(make_lease(14, name="op", mode=mode, holder="c"), 30)
+    assert sightings.is_gone("b", 45) is is_gone
+
+
+def test_a_new_assignment_is_settled_when_all_know_it_and_the_former_one_is_over(sightings: Sightings) -> None:
+    assignment = Assignment(generation=11, born=11, places={})
+    head = Lease(name="op", version="12", holder="a", duration=15, assignment=assignment)
+    sightings.observe(head, 100)
+    sightings.observe(make_lease(13, seen=11), 101)
+    sightings.observe(make_lease(14, name="op-1", holder="b", seen=10), 102)
+    assert not sightings.is_settled(11, 200)
+    sightings.observe(make_lease(15, name="op-1", holder="b", seen=11), 103)
+    assert not sightings.is_settled(11, 114)
+    assert sightings.is_settled(11, 115)
