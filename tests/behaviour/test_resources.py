@@ -285,6 +285,21 @@ async def test_similar_resources_are_suggested(
 
 
 @pytest.mark.fastforward
+@pytest.mark.parametrize("option", ["owns", "uses"])
+async def test_absent_resources_of_others_are_named_with_their_place(
+    operator: Operator, logs: Logs, option: str
+) -> None:
+    names = {"owns": ["deploymnets"]} if option == "owns" else {"uses": [kopf.ref("deploymnets", lambda **_: "x")]}
+
+    @kopf.reconcile("kopfexamples", **names)
+    async def reconcile(**_: Any) -> None: ...
+
+    await operator.launch()
+    place = rf"{option}= of .*reconcile \(.*test_resources\.py:\d+\)"
+    await logs.wait(rf"No resource is found for 'deploymnets', which is in {place}\. Did you mean 'deployments'.*")
+
+
+@pytest.mark.fastforward
 async def test_nothing_is_suggested_if_the_cluster_does_not_say_what_it_has(
     operator: Operator,
     calls: Calls,

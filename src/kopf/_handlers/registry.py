@@ -29,6 +29,7 @@ from kopf._values.reasons import Activity
 from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 from kopf._values.selectors import ResourceModel, Selector
+from kopf._values.user_functions import describe_function
 
 H = TypeVar("H", bound=ResourceHandler)
 Owners = Mapping[Resource, frozenset[HandlerId]]
@@ -116,6 +117,14 @@ class OperatorRegistry:
     def get_unmatched(self, resources: Collection[Resource]) -> Collection[Selector]:
         """The selectors that match no resource."""
         return [selector for selector in self.get_selectors() if not selector.select(resources)]
+
+    def find_mention(self, selector: Selector) -> str:
+        """Find the handler that owns or uses the resource: it is not obvious, unlike whose resource it is."""
+        for handler in self.resources:
+            for option, selectors in (("owns", _list_owned(handler)), ("uses", _list_used(handler))):
+                if selector in selectors and selector != handler.selector:
+                    return f"{option}= of {describe_function(handler.fn)}"
+        return ""
 
     def plan(self, resources: Collection[Resource]) -> Mapping[Resource, HandlersOfResource]:
         """Spread the handlers over the resources they are for; unhandled resources are left out."""

@@ -76,7 +76,9 @@ class DiscoveryWarnings:
             async with asyncio.timeout(_SUGGESTING_TIMEOUT):
                 resources = (await discover(self._api, [Selector(EVERYTHING)])).resources
         for selector in selectors:
-            parts = [f"No resource is found for {selector}.", suggest(selector, resources)]
+            mention = self._registry.find_mention(selector)
+            place = f", which is in {mention}" if mention else ""
+            parts = [f"No resource is found for {selector}{place}.", suggest(selector, resources)]
             logger.warning(" ".join([*filter(None, parts), "It will be served as soon as it appears."]))
 
     def _warn_once(self, message: str) -> None:
