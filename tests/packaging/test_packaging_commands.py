@@ -223,7 +223,7 @@ def test_manifests_of_replicas(
     assert "--standalone" not in container["command"]
     assert (("PodDisruptionBudget", "kex") in objects) is (replicas > 1)
     leases = next(rule for rule in objects["Role", "kex"]["rules"] if rule["resources"] == ["leases"])
-    assert leases["verbs"] == ["get", "list", "watch", "create", "update", "patch"]
+    assert leases["verbs"] == ["get", "list", "watch", "create", "patch"]
     assert objects["Role", "kex"]["metadata"]["namespace"] == "ops"
 
 

@@ -86,7 +86,7 @@ def test_leases(
     assert infer_rules(registry, settings, KNOWN, Situation(own_namespace="own")) == []
     settings.coordination.mode, settings.coordination.namespace = mode, namespace
     rules = infer_rules(registry, settings, KNOWN, Situation(own_namespace=own_namespace))
-    verbs = ("get", "list", "watch", "create", "update", "patch")
+    verbs = ("get", "list", "watch", "create", "patch")
     assert rules == [Rule(place, "coordination.k8s.io", "leases", (), verbs) for place in expected]
 
 

@@ -31,7 +31,7 @@ from kopf._values.slots import Slots
 
 logger = logging.getLogger(__name__)
 
-_VERBS = ("get", "list", "watch", "create", "update", "patch")
+_VERBS = ("get", "list", "watch", "create", "patch")
 
 _LEAVING_TIMEOUT = 5.0
 """How long the release of the Leases may hold the exit, in seconds, when everything is handed over."""

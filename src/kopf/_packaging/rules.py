@@ -121,7 +121,7 @@ def infer_rules(
     if settings.peering.mandatory and not settings.peering.standalone:
         _add_peering(rules, situation, settings.peering.name, resources)
     if settings.coordination.mode is not None and (place := settings.coordination.namespace or situation.own_namespace):
-        rules.add([place], LEASES, ["get", "list", "watch", "create", "update", "patch"])
+        rules.add([place], LEASES, ["get", "list", "watch", "create", "patch"])
     if registry.webhooks or registry.conversions or settings.admission.managed is not None:
         _add_admission(rules, registry, settings.admission, situation)
     return rules.list()
