@@ -138,8 +138,8 @@ class ResourceWatcher:
         """Go on: look at what has changed meanwhile, and only then handle that, and what was left unhandled."""
         self._is_paused = False
         self._awaited = set(self._streams) if self._is_watching else set()
-        for scope in self._awaited:
-            self._streams[scope].start()
+        for stream in self._streams.values() if self._awaited else ():  # in the order of their namespaces
+            stream.start()
         if not self._awaited:
             self._service.controller.resume()
 
