@@ -1,0 +1,115 @@
+"""The how-to pages are short, and their operators do what the pages say."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import pytest
+
+from kopf.testing import SyncSimulation
+from tests.docs.conftest import ROOT, get_blocks
+
+FOLDER = ROOT / "docs" / "how-to"
+PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md")
+EXAMPLE = "{apiVersion: kopf.dev/v1, kind: KopfExample, metadata: {name: NAME}, spec: {size: 3}}"
+CRD = get_blocks(ROOT / "docs" / "getting-started.md", "yaml")[0]
+
+
+def run_page(name: str, tmp_path: pathlib.Path, more: str = "") -> SyncSimulation:
+    (tmp_path / "handlers.py").write_text(get_blocks(FOLDER / f"{name}.md", "python")[0] + more)
+    return SyncSimulation(tmp_path / "handlers.py", crds=CRD)
+
+
+def create(simulation: SyncSimulation, name: str = "obj") -> None:
+    simulation.apply(EXAMPLE.replace("NAME", name))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_pages_are_short(page: pathlib.Path) -> None:
+    assert len(page.read_text().splitlines()) <= 40
+    assert "**Pitfall.**" in page.read_text()
+
+
+def test_all_pages_are_in_the_index() -> None:
+    linked = re.findall(r"\]\(([\w-]+\.md)\)", (FOLDER / "README.md").read_text())
+    assert sorted(linked) == [path.name for path in PAGES]
+
+
+def test_children_are_kept(tmp_path: pathlib.Path) -> None:
+    with run_page("child-objects", tmp_path) as simulation:
+        create(simulation)
+        simulation.expect("cm", "obj-config", field="data.size", value="3")
+        simulation.patch("cm", "obj-config", {"data": {"size": "5"}})
+        simulation.expect("cm", "obj-config", field="data.size", value="3", within=60)
+        simulation.delete("cm", "obj-config")
+        simulation.advance(seconds=5)
+        simulation.expect("cm", "obj-config", field="data.size", value="3")
+
+
+def test_children_are_followed(tmp_path: pathlib.Path) -> None:
+    with run_page("child-changes", tmp_path) as simulation:
+        create(simulation)
+        simulation.settle()
+        simulation.patch("cm", "obj-config", {"metadata": {"labels": {"app": "web"}}})
+        simulation.expect("kopfexample", "obj", field="status.labels.app", value="web")
+        assert [call.reason for call in simulation.journal.get_calls("follow_fn")] == ["create", "resume"]
+
+
+def test_timers_are_spread(tmp_path: pathlib.Path) -> None:
+    with run_page("spread-timers", tmp_path) as simulation:
+        for n in range(5):
+            create(simulation, f"obj{n}")
+        simulation.advance(seconds=58)
+        assert len({round(call.time) for call in simulation.journal.get_calls("check_fn")}) >= 4
+
+
+def test_deletion_is_held(tmp_path: pathlib.Path) -> None:
+    with run_page("hold-deletion", tmp_path) as simulation:
+        create(simulation, "full")
+        create(simulation, "empty")
+        simulation.settle()
+        simulation.delete("kopfexample", "full")
+        simulation.delete("kopfexample", "empty")
+        simulation.advance(hours=1)
+        assert simulation.find("kopfexample", "full")
+        assert not simulation.find("kopfexample", "empty")
+
+
+def test_results_are_elsewhere(tmp_path: pathlib.Path) -> None:
+    with run_page("results", tmp_path) as simulation:
+        create(simulation)
+        simulation.settle()
+        simulation.patch("kopfexample", "obj", {"spec": {"size": 4}})
+        simulation.settle()
+        obj = simulation.get("kopfexample", "obj")
+        assert obj["status"] == {"endpoint": "https://obj.example.com", "update": {"done": True}}
+        assert obj["metadata"]["annotations"]["example.com/endpoint"] == "https://obj.example.com"
+
+
+def test_delays_grow(tmp_path: pathlib.Path) -> None:
+    with run_page("growing-delay", tmp_path) as simulation:
+        create(simulation)
+        simulation.advance(days=1)
+        times = [call.time for call in simulation.journal.get_calls("create_fn")]
+        assert len(times) == 10
+        assert times[1] - times[0] == pytest.approx(5, rel=0.2)
+        assert times[2] - times[1] == pytest.approx(15, rel=0.2)
+
+
+def test_concurrency_is_limited(tmp_path: pathlib.Path) -> None:
+    with run_page("limit-concurrency", tmp_path) as simulation:
+        for n in range(20):
+            create(simulation, f"obj{n}")
+        simulation.advance(seconds=2.5)
+        assert len(simulation.journal.get_calls("create_fn")) == 10  # two rounds of five have ended
+
+
+def test_names_are_own(tmp_path: pathlib.Path) -> None:
+    handler = "\n\n@kopf.on.create('kopfexamples')\n@kopf.on.delete('kopfexamples')\ndef fn(**_): ...\n"
+    with run_page("two-operators", tmp_path, handler) as simulation:
+        create(simulation)
+        simulation.settle()
+        meta = simulation.get("kopfexample", "obj")["metadata"]
+        assert meta["finalizers"] == ["backups.example.com/finalizer"]
+        assert {name.partition("/")[0] for name in meta["annotations"]} == {"backups.example.com"}
