@@ -303,13 +303,15 @@ async def test_missing_permissions_are_named_once(
     assert await until_done(member.stop()) <= 1
 
 
-async def test_an_absent_namespace_is_named(
-    cluster: LocalCluster, journal: Journal, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("mode", ["leader", "shards"])
+async def test_an_absent_namespace_is_named_and_the_replica_is_not_ready(
+    cluster: LocalCluster, journal: Journal, mode: CoordinationMode, caplog: pytest.LogCaptureFixture
 ) -> None:
-    member = Member(cluster, journal, "web-1", "shards")
+    member = Member(cluster, journal, "web-1", mode)
     member.runtime.settings.coordination.namespace = "nowhere"
     member.replicas = Replicas(member.runtime, member, member.fence)
     member.start()
     await asyncio.sleep(10)
     assert len([text for text in caplog.messages if "there is no namespace 'nowhere' for the leases" in text]) == 1
+    assert member.replicas.state is None
     await member.stop()

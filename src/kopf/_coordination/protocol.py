@@ -104,8 +104,9 @@ class Replica:
 
     @property
     def has_joined(self) -> bool:
-        """Whether it lives among the others, if only as one that stands by."""
-        return self.is_alive or (self._is_synced and self.terms.mode == LEADER)
+        """Whether it lives among the others, if only as one that stands by for a leader that it knows."""
+        head = self.sightings.head
+        return self.is_alive or (self.terms.mode == LEADER and head is not None and bool(head.lease.holder))
 
     @property
     def is_coordinator(self) -> bool:
