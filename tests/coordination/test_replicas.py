@@ -185,6 +185,24 @@ async def test_one_leads_and_the_others_stand_by(
     ]
 
 
+@pytest.mark.parametrize("mode", ["leader"])
+async def test_standing_by_is_said_once_if_the_leader_waits_yet(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="kopf._coordination.role_log")
+    one = start("web-1")
+    await until(lambda: one.states)
+    two = start("web-2")
+    await until(lambda: one.slots == ALL_SLOTS)
+    await asyncio.sleep(5)
+    assert two.states[-1].role == "standby"
+    assert caplog.messages == [
+        "The lease default/op is new: waiting 15 s for what was before it.",
+        "Standing by: op is led by web-1.",
+        "Leading as web-1: the lease default/op is ours.",
+    ]
+
+
 async def start_pair(start: Start) -> tuple[Member, Member]:
     one = start("web-1")
     await until(lambda: one.slots == ALL_SLOTS)

@@ -34,7 +34,8 @@ class RoleLog:
         head = replica.sightings.head
         if replica.is_leaving or head is None:
             return ""
-        if replica.assignment is not None and replica.assignment.born and not state.held:
+        is_concerned = self._terms.mode != LEADER or state.is_leading
+        if is_concerned and replica.assignment is not None and replica.assignment.born and not state.held:
             return f"The lease {self._place} is new: waiting {self._terms.lease_duration:g} s for what was before it."
         if self._terms.mode != LEADER:
             if state.draining:
