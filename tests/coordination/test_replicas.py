@@ -186,9 +186,7 @@ async def test_one_leads_and_the_others_stand_by(
 
 
 @pytest.mark.parametrize("mode", ["leader"])
-async def test_standing_by_is_said_once_if_the_leader_waits_yet(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_standing_by_is_said_once_if_the_leader_waits_yet(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="kopf._coordination.role_log")
     one = start("web-1")
     await until(lambda: one.states)
