@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import pathlib
 import re
 
@@ -113,3 +114,50 @@ def test_names_are_own(tmp_path: pathlib.Path) -> None:
         meta = simulation.get("kopfexample", "obj")["metadata"]
         assert meta["finalizers"] == ["backups.example.com/finalizer"]
         assert {name.partition("/")[0] for name in meta["annotations"]} == {"backups.example.com"}
+
+
+def test_items_are_on_their_own(tmp_path: pathlib.Path) -> None:
+    with run_page("subhandlers", tmp_path) as simulation:
+        simulation.apply(EXAMPLE.replace("NAME", "obj").replace("size: 3", "items: [one, broken, two]"))
+        simulation.advance(minutes=5)
+        outcomes = {
+            item: [call.outcome for call in simulation.journal.get_calls(f"create_fn/{item}")]
+            for item in ("one", "broken", "two")
+        }
+        assert outcomes == {"one": ["succeeded"], "broken": ["failed"], "two": ["succeeded"]}
+
+
+def test_changes_are_ignored(tmp_path: pathlib.Path) -> None:
+    with run_page("ignore-changes", tmp_path) as simulation:
+        create(simulation)
+        simulation.settle()
+        simulation.patch("kopfexample", "obj", {"spec": {"replicas": 5}})
+        simulation.settle()
+        assert not simulation.journal.get_calls("update_fn")
+        simulation.patch("kopfexample", "obj", {"spec": {"duration": "1m"}})
+        simulation.settle()
+        assert len(simulation.journal.get_calls("update_fn")) == 1
+        assert not simulation.journal.get_calls("resize_fn/spec.size")
+        simulation.patch("kopfexample", "obj", {"spec": {"size": 4}})
+        simulation.settle()
+        assert len(simulation.journal.get_calls("resize_fn/spec.size")) == 1
+
+
+def test_used_objects_are_followed(tmp_path: pathlib.Path) -> None:
+    def get_size() -> str:
+        secret = simulation.find("secret", "obj-copy") or {}
+        return base64.b64decode(secret.get("data", {}).get("size", "")).decode()
+
+    with run_page("used-objects", tmp_path) as simulation:
+        simulation.apply(EXAMPLE.replace("NAME", "obj").replace("size: 3", "config: mine"))
+        simulation.settle()
+        assert get_size() == ""
+        simulation.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: mine}, data: {size: '1'}}")
+        simulation.settle()
+        assert get_size() == "1"
+        simulation.patch("configmap", "mine", {"data": {"size": "2"}})
+        simulation.settle()
+        assert get_size() == "2"
+        simulation.delete("configmap", "mine")
+        simulation.settle()
+        assert not simulation.find("secret", "obj-copy")
