@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from kopf._coordination.leases import SHARDS, Lease, Terms
+from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms
 from kopf._coordination.protocol import Replica, Step
 
 SLOTS = frozenset(range(8))
@@ -28,6 +28,10 @@ class Network:
     lag: float = 0.1
     loss: float = 0.0
     is_cut: bool = False
+    is_deaf: bool = False
+    """Whether the watch is silent, though requests are answered."""
+    refused: str = ""
+    """The Lease of which no requests arrive."""
 
 
 class Process:
@@ -44,7 +48,9 @@ class Process:
         self.is_frozen = False
         self.is_stopping = False
         self.postponed: list[Callable[[], None]] = []
-        self.draining_tasks = 0
+        self.drains: list[Callable[[], None]] = []
+        self.over: set[str] = set()
+        """The lives that were past their deadline."""
         self.life = 0
         self.events: collections.deque[Callable[[], None]] = collections.deque()
         self.watched_at = 0.0
@@ -70,7 +76,11 @@ class Process:
             if self.is_frozen:
                 self.postponed.append(run)
             elif self.is_running:
+                if self.replica.is_alive and self.now >= self.replica.deadline:
+                    self.over.add(self.replica.name)
                 fn()
+                is_back = self.now < self.replica.deadline and self.replica.name in self.over
+                assert not is_back, "what is over, remains over"
 
         self.world.later(delay, run)
 
@@ -92,17 +102,20 @@ class Process:
     def perform(self, step: Step) -> None:
         if step.gave_up:
             self.life += 1
+            self.drains.clear()
             self.later(self.world.random.uniform(0, 0.5), self.tell(self.replica.accept_stop))
             return
         life = self.life
         if step.left:
 
             def end(left: frozenset[int] = step.left) -> None:
-                if life == self.life:
+                if end in self.drains and life == self.life:
+                    self.drains.remove(end)
                     self.replica.accept_end(left)
                     self.step()
 
-            self.later(self.drain * self.world.random.random(), end)
+            self.drains.append(end)
+            self.later(self.drain * self.world.random.uniform(0.5, 1), end)
         for lease in step.writes:
             self.request(lease.name, lambda lease=lease: self.world.write(lease), self.accept_write)  # type: ignore[misc]
         for name in step.reads:
@@ -144,7 +157,7 @@ class Process:
 
         deadline = self.world.now + TIMEOUT
         self.later(TIMEOUT, fail)
-        if rnd.random() >= network.loss and not network.is_cut:
+        if rnd.random() >= network.loss and not network.is_cut and name != (network.refused or None):
             self.world.later(rnd.random() * network.delay, arrive)
 
     def accept_write(self, name: str, answer: object) -> None:
@@ -174,7 +187,7 @@ class Process:
             self.step()
 
         def come() -> None:
-            if self.events and not self.network.is_cut:
+            if self.events and not (self.network.is_cut or self.network.is_deaf):
                 self.events.popleft()()
 
         self.events.append(take)
@@ -226,6 +239,7 @@ class World:
         lease = self.store[lease.name] = replace(lease, version=str(self.version), acquired=lease.acquired or "now")
         for process in self.processes:
             process.watch(lease, is_deleted=False)
+        self.check_reports()
         return lease
 
     def delete(self, name: str) -> None:
@@ -235,6 +249,14 @@ class World:
                 process.watch(replace(lease, version=str(self.version)), is_deleted=True)
 
     # ------------------------------------------------------------------ the processes
+
+    def check_reports(self) -> None:
+        """Nothing is handled that is not reported in the Lease, also if a write has arrived late."""
+        lives = [item for name, item in self.store.items() if (name == "op") == (item.report.mode == LEADER)]
+        held = {lease.holder: lease.report.held for lease in lives}
+        for process in self.processes:
+            name = process.replica.name
+            assert process.hands <= held.get(name, process.hands), f"{name} does not report what it handles"
 
     def start(self, terms: Terms) -> Process:
         process = Process(self, len(self.processes), terms)
@@ -262,6 +284,10 @@ class World:
             for fn in postponed:
                 self.later(self.random.random() * 0.01, fn)
 
+    def get_lease_name(self, process: Process) -> str:
+        """Get the name of the Lease that a replica with shards lives by."""
+        return next(name for name, item in self.store.items() if name != "op" and item.holder == process.replica.name)
+
     @property
     def working(self) -> list[Process]:
         return [p for p in self.processes if p.is_running and not p.is_stopping]
@@ -286,6 +312,7 @@ class World:
 
     def check(self, process: Process, step: Step) -> None:
         """No slot is in two hands, also not for a moment; tokens grow with every owner."""
+        self.check_reports()
         for slot in process.hands:
             others = [p.replica.name for p in self.processes if p is not process and slot in p.hands]
             assert not others, f"{slot} is in the hands of {process.replica.name} and {others} at {self.now}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
 import hypothesis
@@ -67,6 +68,13 @@ def test_slots_are_not_given_out_while_it_is_not_sure_that_they_are_free() -> No
     fresh = Assignment(generation=1, born=1, places=NOTHING.places)
     assert plan(fresh, situate(3, can_fill=False), 2) is fresh
     assert plan(fresh, situate(3), 2).born == 0
+
+
+def test_slots_that_somebody_still_holds_are_not_given_out() -> None:
+    situation = situate(3)
+    reports = {**situation.reports, NAMES[8]: Report(mode="shards", held=frozenset({7, 8}))}
+    places = plan(NOTHING, dataclasses.replace(situation, reports=reports), 2).places
+    assert {slot for slot, place in places.items() if not place.owner} == {7, 8}
 
 
 def test_moves_to_one_that_is_gone_are_called_off() -> None:

@@ -147,10 +147,13 @@ def plan(old: Assignment, situation: Situation, generation: int) -> Assignment:
     """Decide on the next assignment; give the old one if there is nothing to change."""
     places = {slot: _release(slot, place, situation) for slot, place in old.places.items()}
     destinations = _balance(places, situation)
+    # If an assignment is made anew, a free slot can be one that was taken, but not reported yet; it is drained then.
+    held = frozenset[int]().union(*(report.held for report in situation.reports.values()))
     for slot, place in places.items():
         destination = destinations.get(slot, "")
         if not place.owner:
-            places[slot] = Place(destination, generation) if destination and situation.can_fill else Place()
+            is_free = situation.can_fill and slot not in held
+            places[slot] = Place(destination, generation) if destination and is_free else Place()
         elif destination == place.owner:
             places[slot] = Place(place.owner, place.token)
         elif destination and destination != place.target:

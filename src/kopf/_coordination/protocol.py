@@ -186,7 +186,7 @@ class Replica:
 
     def _accept(self, lease: Lease, now: float) -> None:
         sent = self._sent.get(lease.report.beat)
-        if sent is not None and (self._accepted is None or now < self.deadline):  # what is over, remains over
+        if sent is not None and (self._accepted is None or now < self.deadline):  # the fence was shut: that is final
             self.deadline = max(self.deadline, sent.started + self.terms.renew_deadline)
         self._accepted = lease
         self._sent = {beat: sent for beat, sent in self._sent.items() if sent.guard == lease.version}
@@ -259,6 +259,7 @@ class Replica:
 
     def _move(self, step: Step) -> None:
         """Take what is ours, is reported, and is not about to be reported otherwise; leave what is not ours."""
+        # Moves are safe without reports, too, as only newer ones count; an assignment made anew knows no other owners.
         if self._accepted is None:
             return
         wanted = self._get_wanted(self.assignment)

@@ -93,7 +93,11 @@ class Sightings:
             self._lose(known.lease, now)
 
     def _lose(self, lease: Lease, now: float) -> None:
-        """The holder has lost its Lease; but a coordinator lives by another one."""
+        """
+        The holder has lost its Lease; but a coordinator lives by another one.
+
+        This matters only if that other one was never seen: it would be waited for from too early on.
+        """
         if lease.name != self._group or lease.report.mode == LEADER:
             self._vanished[lease.holder] = now
 
