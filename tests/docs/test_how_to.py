@@ -161,3 +161,19 @@ def test_used_objects_are_followed(tmp_path: pathlib.Path) -> None:
         simulation.delete("configmap", "mine")
         simulation.settle()
         assert not simulation.find("secret", "obj-copy")
+
+
+def test_secrets_are_mirrored(tmp_path: pathlib.Path) -> None:
+    text = "{apiVersion: v1, kind: Secret, metadata: {annotations: {example.com/mirror: x}, name: s}, data: {k: dg==}}"
+    with run_page("mirror-secrets", tmp_path) as simulation:
+        simulation.apply(text)
+        simulation.settle()
+        assert simulation.get("secret", "s", namespace="kube-system")["data"] == {"k": "dg=="}
+        simulation.apply(text.replace("dg==", "eA=="))
+        simulation.settle()
+        assert simulation.get("secret", "s", namespace="kube-system")["data"] == {"k": "eA=="}
+        simulation.patch("secret", "s", {"data": {"k": "dg=="}}, namespace="kube-system")
+        simulation.apply("{apiVersion: v1, kind: Namespace, metadata: {name: new}}")
+        simulation.advance(seconds=65)
+        assert simulation.get("secret", "s", namespace="kube-system")["data"] == {"k": "eA=="}
+        assert simulation.get("secret", "s", namespace="new")["data"] == {"k": "eA=="}
