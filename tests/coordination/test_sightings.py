@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kopf._coordination.assignment import Assignment, Report
-from kopf._coordination.leases import LEADER, SHARDS, Lease
+from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms
+from kopf._coordination.protocol import Replica
 from kopf._coordination.sightings import Sightings
 
 
@@ -76,3 +79,34 @@ def test_a_new_assignment_is_settled_when_all_know_it_and_the_former_one_is_over
     sightings.observe(make_lease(15, name="op-1", holder="b", seen=11), 103)
     assert not sightings.is_settled(11, 114)
     assert sightings.is_settled(11, 115)
+
+
+@pytest.mark.parametrize("mode", [LEADER, SHARDS])
+def test_leases_that_are_restored_from_a_backup_are_taken_anew(mode: str) -> None:
+    names = iter("abc")
+    replica = Replica(Terms(mode=mode, name="op", identity="web-1"), lambda: next(names))
+
+    def write(now: float, version: int) -> list[Lease]:
+        step = replica.step(now)
+        written = [dataclasses.replace(lease, version=f"{version}") for lease in step.writes]
+        for lease in written:
+            replica.accept_write(lease, now)
+        return written
+
+    replica.accept_listing([], 0)
+    backup = write(0, 100)[0]
+    assert backup.holder == "a"
+    write(3, 200)
+    write(6, 300)
+
+    now = 9.0
+    for lease in replica.step(now).writes:
+        replica.accept_conflict(lease.name)
+    assert backup.name in replica.step(now).reads
+    replica.accept_read(backup.name, backup, now)
+    assert replica.step(now).gave_up
+    replica.accept_stop()
+    assert backup.name in replica.step(now).reads
+    replica.accept_read(backup.name, backup, now)
+    (lease,) = [lease for lease in replica.step(now).writes if lease.name == backup.name]
+    assert (lease.version, lease.holder) == ("100", "b")

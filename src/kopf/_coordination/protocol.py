@@ -20,6 +20,7 @@ from kopf._coordination.assignment import Assignment, Report
 from kopf._coordination.coordinator import Coordinator
 from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms, round_up
 from kopf._coordination.sightings import Sighting, Sightings
+from kopf._values.resource_versions import is_newer
 from kopf._values.slots import Slots
 
 
@@ -76,19 +77,15 @@ class Replica:
         self._listing: dict[str, str] | None = None  # the versions that were known when the listing was begun
         self._reading: dict[str, str] = {}  # the same for single Leases
         self._writing: set[str] = set()
-        self._doubts: set[str] = set()
-        """The Leases that are to be read before they are written again."""
-        self._not_before: dict[str, float] = {}
-        """When to talk to the server again after a failure, by the Lease."""
+        self._doubts: set[str] = set()  # the Leases that are to be read before they are written again
+        self._not_before: dict[str, float] = {}  # when to talk to the server again after a failure, by the Lease
         self._renew_at: dict[str, float] = {}
         self._begin()
 
     def _begin(self) -> None:
-        self.name = self._make_name()
-        """Of the replica in this life."""
+        self.name = self._make_name()  # of the replica in this life
         self._lease_name = self.terms.name if self.terms.mode == LEADER else ""
-        self._accepted: Lease | None = None
-        """Our Lease as the server has it."""
+        self._accepted: Lease | None = None  # our Lease as the server has it
         self._sent: dict[int, _Sent] = {}
         self.acting: Slots = frozenset()
         self.draining: Slots = frozenset()
@@ -154,10 +151,12 @@ class Replica:
         """The Lease is read, or it is not there."""
         version = self._reading.pop(name, "")
         self._doubts.discard(name)
-        if lease is not None:
-            self.observe(lease, now)
-        else:
+        is_restored = lease is not None and is_newer(version, lease.version)
+        if lease is None or is_restored:
             self.sightings.observe_absence(name, version, now)
+            self._doubts |= {name} if is_restored else set()  # by a backup, e.g.: what we know is gone, look again
+        else:
+            self.observe(lease, now)
 
     def accept_write(self, lease: Lease, now: float) -> None:
         """The Lease is written; this is what has come of it."""
