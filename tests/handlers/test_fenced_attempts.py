@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kopf._client.fencing import Fence, FencedError
+from kopf._controller.background.stopping import AsyncDaemonStopperChecker, DaemonStopper, DaemonStoppingReason
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Attempt, Outcome
@@ -125,3 +126,46 @@ async def test_abandoned_threads_are_known_by_their_objects(
     async with asyncio.timeout(60):
         while executor.list_abandoned():  # nobody tells of that
             await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["running", "asked to stop"])
+async def test_coroutines_make_no_step_when_the_fence_is_shut(
+    executor: HandlerExecutor, fence: Fence, is_asked: bool
+) -> None:
+    """A process that was frozen: everything is due at once, and coroutines are about to make their next steps."""
+    stopper, steps = DaemonStopper(), []
+
+    async def fn(**_: Any) -> None:
+        steps.append("begun")
+        await AsyncDaemonStopperChecker(stopper).wait(0.01)
+        steps.append("gone on")
+
+    task = call(executor, fence, make_handler(fn=fn))
+    while not steps:
+        await asyncio.sleep(0)
+    fence.shut()
+    if is_asked:
+        stopper.set(DaemonStoppingReason.RESOURCE_HANDED_OVER)
+    with pytest.raises(FencedError):
+        await task
+    assert steps == ["begun"]
+
+
+async def test_coroutines_clean_up_behind_the_fence(executor: HandlerExecutor, fence: Fence) -> None:
+    steps = []
+
+    async def fn(**_: Any) -> None:
+        try:
+            steps.append("begun")
+            await asyncio.sleep(0.01)
+        finally:
+            await asyncio.sleep(0)
+            steps.append("cleaned up")
+
+    task = call(executor, fence, make_handler(fn=fn))
+    while not steps:
+        await asyncio.sleep(0)
+    fence.shut()
+    with pytest.raises(FencedError):
+        await task
+    assert steps == ["begun", "cleaned up"]
