@@ -118,14 +118,6 @@ class OperatorRegistry:
         """The selectors that match no resource."""
         return [selector for selector in self.get_selectors() if not selector.select(resources)]
 
-    def find_mention(self, selector: Selector) -> str:
-        """Find the handler that owns or uses the resource: it is not obvious, unlike whose resource it is."""
-        for handler in self.resources:
-            for option, selectors in (("owns", _list_owned(handler)), ("uses", _list_used(handler))):
-                if selector in selectors and selector != handler.selector:
-                    return f"{option}= of {describe_function(handler.fn)}"
-        return ""
-
     def plan(self, resources: Collection[Resource]) -> Mapping[Resource, HandlersOfResource]:
         """Spread the handlers over the resources they are for; unhandled resources are left out."""
         spread = self._spread(self.resources, resources)
@@ -175,6 +167,15 @@ def _list_owned(handler: ResourceHandler) -> Sequence[Selector]:
 
 def _list_used(handler: ResourceHandler) -> Sequence[Selector]:
     return [item.selector for item in handler.uses] if isinstance(handler, ChangingHandler) else ()
+
+
+def find_mention(handlers: Iterable[ResourceHandler], selector: Selector) -> str:
+    """Find the handler that owns or uses the resource: it is not obvious, unlike whose resource it is."""
+    for handler in handlers:
+        for option, selectors in (("owns", _list_owned(handler)), ("uses", _list_used(handler))):
+            if selector in selectors and selector != handler.selector:
+                return f"{option}= of {describe_function(handler.fn)}"
+    return ""
 
 
 def _is_of_module(handler: Handler, module: str) -> bool:

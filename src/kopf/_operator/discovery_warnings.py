@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.discovery import Discovery, discover
-from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
+from kopf._handlers.registry import HandlersOfResource, OperatorRegistry, find_mention
 from kopf._values.resources import Resource
 from kopf._values.selectors import EVERYTHING, Selector
 from kopf._values.similar_names import suggest
@@ -76,7 +76,7 @@ class DiscoveryWarnings:
             async with asyncio.timeout(_SUGGESTING_TIMEOUT):
                 resources = (await discover(self._api, [Selector(EVERYTHING)])).resources
         for selector in selectors:
-            mention = self._registry.find_mention(selector)
+            mention = find_mention(self._registry.resources, selector)
             place = f", which is in {mention}" if mention else ""
             parts = [f"No resource is found for {selector}{place}.", suggest(selector, resources)]
             logger.warning(" ".join([*filter(None, parts), "It will be served as soon as it appears."]))
