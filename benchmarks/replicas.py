@@ -26,6 +26,8 @@ from benchmarks.processes import OPERATORS, Framework, Meter, Pipe, running_oper
 from tests.replicas.links import Link, write_kubeconfig
 
 _LOOK = 2.0
+_LOOKED_AT = 20e-6
+"""What it takes at least to look at one object, in seconds of CPU."""
 _NOTHING = 0.05
 """What a replica takes in that time at most if it has nothing to do but to renew its lease, in seconds of CPU."""
 
@@ -46,10 +48,10 @@ async def create_steadily(client: Client, names: Sequence[str], rate: float) -> 
         await asyncio.sleep(begun + 1 / rate - asyncio.get_running_loop().time())
 
 
-async def settle(replicas: Sequence[Replica]) -> None:
-    """Wait until none of them has anything to do."""
+async def settle(replicas: Sequence[Replica], least: float = 0.0) -> None:
+    """Wait until none of them has anything to do, and they have taken that much CPU at least, in seconds."""
     quiet, spent = 0, 0.0
-    while quiet < 3:
+    while quiet < 3 or spent < least:
         await asyncio.sleep(_LOOK)
         spent, former = sum(item.meter.cpu for item in replicas), spent
         quiet = quiet + 1 if spent - former < _NOTHING * len(replicas) else 0
@@ -104,7 +106,7 @@ async def measure(options: argparse.Namespace, *, selector: bool, table: Table) 
             for count in map(int, options.replicas.split(",")):
                 await place.client.reset_counters()
                 async with running_replicas(count, place, folder, pipe) as replicas:
-                    await settle(replicas)
+                    await settle(replicas, options.size * _LOOKED_AT)  # nobody begins for a lease duration at first
                     calls = sum((await place.client.read_counters() or {}).values())
                     table.add("start", selector, replicas, [0.0] * count, calls)
                     await place.client.reset_counters()
