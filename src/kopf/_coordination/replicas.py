@@ -126,15 +126,6 @@ class Replicas:
         else:
             self._log.tell_unreleased(self._replica.draining)
 
-    @property
-    def state(self) -> ReplicaState | None:
-        """What the replica is now; ``None`` if it has not joined the others yet."""
-        return self._state
-
-    def describe(self) -> str:
-        """Say with whom the operator shares its work."""
-        return f"joining the replicas of {self._terms.name!r}" if self._state is None else self._state.describe()
-
     def get_token(self, slot: int) -> int:
         """Get the fencing token of the slot: it grows with each owner; 0 if the slot is not ours."""
         assignment = self._replica.assignment

@@ -1,8 +1,8 @@
 """
 One owner: which replica has which object in hand, from the beginning of each attempt of a handler to its end.
 
-Replicas that are frozen, or dead, hold nothing. A replica that thaws in the middle of an attempt, may end it with no
-time passing: it cannot know better before its first step.
+A frozen or killed replica holds nothing. A replica that thaws in the middle of an attempt may end it at that very
+moment: it cannot know better before its first step.
 """
 
 from __future__ import annotations
