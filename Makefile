@@ -88,7 +88,7 @@ hostile: $(STAMP)  ## send 10,000 hostile inputs of every kind to the operator, 
 
 replicas: $(STAMP)  ## live 5,000 lives of the protocol of replicas, and 500 of whole operators; takes half an hour
 	KOPF_REPLICA_WORLDS=5000 KOPF_REPLICA_STORIES=250 $(BIN)/python -m pytest -n $(WORKERS) --timeout 0 \
-		tests/coordination/test_protocol.py tests/behaviour/test_replica_stories.py $(ARGS)
+		tests/coordination/test_replica_protocol.py tests/behaviour/test_replica_stories.py $(ARGS)
 
 mutants: $(STAMP)  ## check that the tests of the pure rules notice when these are broken; takes minutes
 	@[ -x $(BIN)/mutmut ] || $(BIN)/pip install --quiet --disable-pip-version-check 'mutmut==3.8.1'

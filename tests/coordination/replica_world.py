@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms
-from kopf._coordination.protocol import Replica, Step
+from kopf._coordination.replica_protocol import Replica, Step
 
 SLOTS = frozenset(range(8))
 TIMEOUT = 2.5
@@ -161,10 +161,7 @@ class Process:
             self.world.later(rnd.random() * network.delay, arrive)
 
     def accept_write(self, name: str, answer: object) -> None:
-        if isinstance(answer, Lease):
-            self.replica.accept_write(answer, self.now)
-        else:
-            self.replica.accept_conflict(name)
+        self.replica.accept_write(name, answer if isinstance(answer, Lease) else None, self.now)
 
     def accept_read(self, name: str, answer: object) -> None:
         assert answer is None or isinstance(answer, Lease)

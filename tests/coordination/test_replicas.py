@@ -174,7 +174,7 @@ async def test_one_leads_and_the_others_stand_by(
     await until(lambda: three.states)
     await two.kill()
     assert await until(lambda: three.slots == ALL_SLOTS) < 16
-    assert [record.message for record in caplog.records if record.name.endswith(".role_log")] == [
+    assert [record.message for record in caplog.records if record.name.endswith(".role_change_log")] == [
         "The lease default/op is new: waiting 15 s for what was before it.",
         "Leading as web-1: the lease default/op is ours.",
         "Standing by: op is led by web-1.",
@@ -187,7 +187,7 @@ async def test_one_leads_and_the_others_stand_by(
 
 @pytest.mark.parametrize("mode", ["leader"])
 async def test_standing_by_is_said_once_if_the_leader_waits_yet(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="kopf._coordination.role_log")
+    caplog.set_level(logging.INFO, logger="kopf._coordination.role_change_log")
     one = start("web-1")
     await until(lambda: one.states)
     two = start("web-2")
@@ -198,6 +198,18 @@ async def test_standing_by_is_said_once_if_the_leader_waits_yet(start: Start, ca
         "The lease default/op is new: waiting 15 s for what was before it.",
         "Standing by: op is led by web-1.",
         "Leading as web-1: the lease default/op is ours.",
+    ]
+
+
+async def test_slots_are_logged_once_as_they_change(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="kopf._coordination.role_change_log")
+    await start_pair(start)
+    assert [message for message in caplog.messages if message.startswith("Holding")] == [
+        "Holding 0 of 256 slots: none.",
+        "Holding 256 of 256 slots: 0-255.",
+        "Holding 0 of 256 slots: none.",
+        "Holding 128 of 256 slots: 0-127.",
+        "Holding 128 of 256 slots: 128-255.",
     ]
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kopf._coordination.assignment import Assignment, Place, Report, Situation, plan
+from kopf._coordination.lease_observations import LeaseObservations
 from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms
-from kopf._coordination.sightings import Sightings
 from kopf._values.slots import ALL_SLOTS
 
 
 class Coordinator:
     """Plans assignments by what is seen of the replicas."""
 
-    def __init__(self, terms: Terms, sightings: Sightings) -> None:
+    def __init__(self, terms: Terms, observed: LeaseObservations) -> None:
         self._terms = terms
-        self._sightings = sightings
+        self._observed = observed
         self._members: Sequence[str] = ()
         self._members_since = 0.0
 
@@ -25,21 +25,21 @@ class Coordinator:
 
         ``newest`` is the newest generation that it knows. All Leases must have been looked at since it was elected.
         """
-        reports = {holder: seen.lease.report for holder, seen in self._sightings.replicas.items()}
+        reports = {holder: seen.lease.report for holder, seen in self._observed.replicas.items()}
         generation = max(newest + 1, int(lease.version) if lease.version.isdecimal() else 0)
         old = lease.assignment
         if old is None:
             return _begin_anew(reports, generation)
         owners = {place.owner for place in old.places.values()} - {"", name}
-        self._sightings.expect(owners, now)
+        self._observed.expect(owners, now)
         members = self._choose_members(name, now, is_leaving)
         if members != self._members:
             self._members, self._members_since = members, now
         situation = Situation(
             members=members,
             reports=reports,
-            gone={owner for owner in owners if self._sightings.is_gone(owner, now)},
-            can_fill=not old.born or self._sightings.is_settled(old.born, now),
+            gone={owner for owner in owners if self._observed.is_gone(owner, now)},
+            can_fill=not old.born or self._observed.is_settled(old.born, now),
             can_move=now >= self._members_since + self._terms.retry_period,  # several replicas often start at once
         )
         return plan(old, situation, generation)
@@ -48,7 +48,7 @@ class Coordinator:
         """Choose who can get slots."""
         if self._terms.mode == LEADER:
             return [] if is_leaving else [name]
-        alive = {holder: seen.lease.report for holder, seen in self._sightings.replicas.items() if now < seen.expiry}
+        alive = {holder: seen.lease.report for holder, seen in self._observed.replicas.items() if now < seen.expiry}
         return sorted(name for name, report in alive.items() if report.mode == SHARDS and not report.is_leaving)
 
 

@@ -1,4 +1,8 @@
-"""Leases: how replicas see each other. They are read and written as by client-go, so its tools understand them."""
+"""
+Leases: how replicas see each other.
+
+Their fields have the form of client-go, so that its tools understand them.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +30,20 @@ _ASSIGNMENT = "kopf.dev/assignment"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What the replicas of a group agree upon, and who this one is."""
+    """The settings that all replicas of a group share, and the identity of this one."""
 
     mode: str
     """:data:`LEADER` or :data:`SHARDS`."""
     name: str
-    """Of the group, and of the Lease of its coordinator."""
+    """The name of the group, and of the Lease of its coordinator."""
     identity: str
-    """Of the replica, for humans, e.g. the name of the pod."""
+    """The name of the replica for humans, e.g. that of the pod."""
     lease_duration: float = 15.0
-    """After how many seconds without a renewal a replica is taken for dead."""
+    """The time without a renewal after which others take a replica for dead, in seconds."""
     renew_deadline: float = 10.0
-    """After how many seconds without a renewal it stops to act."""
+    """The time without a renewal after which a replica stops acting, in seconds."""
     retry_period: float = 2.0
-    """How often it renews, in seconds."""
+    """The interval between renewals, in seconds."""
     version: str = ""
     handlers: str = ""
 
@@ -50,24 +54,24 @@ class Lease:
 
     name: str
     version: str = ""
-    """The resource version; empty if it is to be created."""
+    """The resource version; empty for a Lease that does not exist yet."""
     holder: str = ""
-    """The replica in this life of it; empty if it is free."""
+    """The replica in its current life; empty if the Lease is free."""
     duration: int = 1
-    """For how long it is valid without renewals, in seconds."""
+    """How long the Lease is valid without renewals, in seconds."""
     transitions: int = 0
     acquired: str = ""
-    """When the holder has got it, for humans; empty if that is just to be written."""
+    """When the holder has got it, for humans; empty for a new holder: the next write sets it."""
     renewed: str = ""
     report: Report = NO_REPORT
     assignment: Assignment | None = None
     """Only in the Lease of the coordinator, which has the name of the group."""
     is_ours: bool = True
-    """Whether it has the label of a group; otherwise, it is of a stranger with the same name."""
+    """Whether it has the label of a group; otherwise, it is a stranger's Lease of the same name."""
 
     @classmethod
     def parse(cls, obj: KubeObject) -> Lease:
-        """Read it; what makes no sense is taken as absent."""
+        """Parse the Lease; values that make no sense count as absent."""
         try:
             spec = obj.get("spec") or {}
         except UnreadableError:
@@ -92,7 +96,7 @@ class Lease:
         )
 
     def make_patch(self, group: str, now: datetime.datetime) -> Mapping[str, Any]:
-        """Make the body of the creation, or the merge-patch that fails if the version is not the current one."""
+        """Make the body of the creation, or the merge patch that fails if the version is outdated."""
         time = now.isoformat(timespec="microseconds").replace("+00:00", "Z")
         annotations = {_REPORT: self.report.dump()}
         if self.assignment is not None:
@@ -112,11 +116,16 @@ class Lease:
         }
 
     def is_same(self, other: Lease) -> bool:
-        """Tell if nothing has changed but for the renewal."""
+        """Tell if nothing but the renewal has changed."""
         report = dataclasses.replace(self.report, beat=other.report.beat)
         return dataclasses.replace(self, report=report, version=other.version, renewed=other.renewed) == other
 
 
+def name_holder(holder: str) -> str:
+    """Name the replica that holds a Lease: without the suffix that tells its lives apart."""
+    return holder.rpartition("_")[0] or holder
+
+
 def round_up(duration: float) -> int:
-    """Give whole seconds for the field of a Lease, at least one."""
+    """Round the duration up to whole seconds for the field of a Lease, at least one."""
     return max(1, math.ceil(duration))

@@ -1,4 +1,4 @@
-"""The survey: which replicas there are, and who has which slots, as far as their Leases tell."""
+"""The survey of replicas: which ones exist, and which slots each of them owns, by their Leases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kopf._client.http.api import APIClient
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.targets import Target
 from kopf._coordination.assignment import NO_REPORT, Place
-from kopf._coordination.leases import GROUP_LABEL, LEADER, SHARDS, Lease
+from kopf._coordination.leases import GROUP_LABEL, LEADER, SHARDS, Lease, name_holder
 from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject
 from kopf._values.records import FrozenRecord
@@ -21,23 +21,23 @@ class SurveyedReplica(FrozenRecord, frozen=True, kw_only=True):
     """One replica, as its Lease and the assignment tell."""
 
     name: str
-    """How it is called, e.g. by its pod."""
+    """Its name, e.g. that of the pod."""
     role: str
-    """``leader``, ``coordinator``, or ``member``; ``gone`` if it has slots, but no Lease."""
+    """``leader``, ``coordinator``, or ``member``; ``gone`` if it owns slots, but has no Lease."""
     slots: Slots
-    """Those that it owns, also if they are to move."""
+    """The slots that it owns, including those that move away."""
     leaving: Slots
-    """Those of them that it is to hand over."""
+    """The owned slots that it must hand over."""
     arriving: Slots
-    """Those that the others are to hand over to it."""
+    """The slots that others must hand over to it."""
     since: str
-    """When it has got its Lease, by its own clock; empty if it is unknown, as all times here."""
+    """When it has got its Lease, by its own clock; like all times here, empty if unknown."""
     renewed: str
     duration: int
-    """For how long it is taken for alive since then, in seconds."""
+    """How long others take it for alive after ``renewed``, in seconds."""
     version: str
     is_leaving: bool
-    """Whether it exits."""
+    """Whether it is exiting."""
 
     def as_json(self) -> dict[str, Any]:
         """Describe it for programs."""
@@ -57,18 +57,18 @@ class SurveyedReplica(FrozenRecord, frozen=True, kw_only=True):
 
 
 class SurveyedGroup(FrozenRecord, frozen=True, kw_only=True):
-    """All replicas of one operator that are seen. Those that wait for a leader are not: they write nothing."""
+    """All visible replicas of one operator. Those that stand by for a leader are invisible: they write nothing."""
 
     name: str
     namespace: str
     mode: str
-    """``leader``, ``shards``, or empty if there is nobody to tell."""
+    """``leader``, ``shards``, or empty if no Lease tells."""
     generation: int
-    """Of the assignment; 0 if there is none."""
+    """The generation of the assignment; 0 if there is none."""
     replicas: Sequence[SurveyedReplica]
     places: Mapping[int, Place]
     unowned: Slots
-    """The slots that nobody has."""
+    """The slots without an owner."""
 
     def as_json(self) -> dict[str, Any]:
         """Describe it for programs."""
@@ -82,7 +82,7 @@ class SurveyedGroup(FrozenRecord, frozen=True, kw_only=True):
         }
 
     def describe_owner(self, uid: str) -> str:
-        """Say who handles the object with this UID."""
+        """Say which replica handles the object with this UID."""
         if self.mode == LEADER:
             leaders = [replica.name for replica in self.replicas if replica.role == LEADER]
             return f"the leader is {leaders[0]}" if leaders else "there is no leader now"
@@ -90,20 +90,15 @@ class SurveyedGroup(FrozenRecord, frozen=True, kw_only=True):
         place = self.places.get(slot, Place())
         if not place.owner:
             return f"slot {slot} of the object has no owner now"
-        moving = f", and moves to {get_replica_name(place.target)}" if place.target else ""
-        return f"slot {slot} of the object belongs to {get_replica_name(place.owner)}{moving}"
-
-
-def get_replica_name(holder: str) -> str:
-    """Get the name of the replica that holds a Lease: without what tells its lives apart."""
-    return holder.rpartition("_")[0] or holder
+        moving = f", and moves to {name_holder(place.target)}" if place.target else ""
+        return f"slot {slot} of the object belongs to {name_holder(place.owner)}{moving}"
 
 
 async def list_groups(
     api: APIClient, settings: OperatorSettings, namespace: str | None, name: str | None = None
 ) -> list[SurveyedGroup]:
     """
-    Look at the Leases in the namespace, or in all of them; of one group, or of all of them.
+    List the groups of replicas by their Leases: in one namespace or in all; of one name or of any.
 
     Raises :class:`APIError`, :class:`APINetworkError`.
     """
@@ -117,7 +112,7 @@ async def list_groups(
 
 
 def make_group(namespace: str, name: str, leases: Collection[Lease]) -> SurveyedGroup:
-    """Put together what the Leases of one group tell."""
+    """Combine the Leases of one group."""
     head = next((lease for lease in leases if lease.name == name), Lease(name=name))
     own = {lease.holder: lease for lease in leases if lease.holder and lease is not head}
     assignment = head.assignment
@@ -146,7 +141,7 @@ def _make_replica(holder: str, lease: Lease | None, head: Lease, places: Mapping
     )
     report = NO_REPORT if lease is None else lease.report
     return SurveyedReplica(
-        name=get_replica_name(holder),
+        name=name_holder(holder),
         role=role,
         slots=frozenset(slot for slot, place in places.items() if place.owner == holder),
         leaving=frozenset(slot for slot, place in places.items() if place.owner == holder and place.target),

@@ -1,6 +1,7 @@
 """
-Replicas: the operator as one of several, which share the objects, or of which one works. It talks and waits; what is
-to be done is decided by the state machine (:mod:`kopf._coordination.protocol`).
+Replicas: the operator as one of several that share the objects, or take turns.
+
+This is the I/O; the state machine of :mod:`kopf._coordination.replica_protocol` decides.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from kopf._controller.informer import Informer
 from kopf._controller.runtime import Runtime
 from kopf._coordination.lease_client import LeaseClient
 from kopf._coordination.leases import Lease, Terms
-from kopf._coordination.protocol import Replica, Step
 from kopf._coordination.replica_identity import get_replica_name
-from kopf._coordination.role_log import RoleLog
+from kopf._coordination.replica_protocol import Replica, Step
+from kopf._coordination.role_change_log import RoleChangeLog
 from kopf._values.permissions import format_advice
 from kopf._values.replica_state import ReplicaState
 from kopf._values.resources import LEASES
@@ -34,23 +35,23 @@ logger = logging.getLogger(__name__)
 _VERBS = ("get", "list", "watch", "create", "patch")
 
 _LEAVING_TIMEOUT = 5.0
-"""How long the release of the Leases may hold the exit, in seconds, when everything is handed over."""
+"""How long the release of the Leases may delay the exit after everything is handed over, in seconds."""
 
 _LEFTOVERS_INTERVAL = 1.0
-"""How often to look if the threads that nobody can stop have ended, in seconds."""
+"""How often to check if handlers in threads, which cannot be stopped, have ended, in seconds."""
 
 _ERRORS = (APIError, APINetworkError, LoginError, TimeoutError, ValueError, LookupError, TypeError)
-"""Those of requests and of answers that make no sense."""
+"""The errors of requests and of malformed answers."""
 
 
 class SlotHolder(Protocol):
-    """Who handles the objects."""
+    """The part of the operator that handles the objects."""
 
     def take_over(self, slots: Slots) -> None:
-        """Handle the objects of these slots, too, as after a restart of the operator."""
+        """Handle the objects of these slots, as after a restart of the operator."""
 
     async def hand_over(self, slots: Slots, timeout: float) -> Slots:
-        """Leave the objects of these slots in so many seconds; give the slots that could not be left."""
+        """Stop handling the objects of these slots in so many seconds; return the slots that are still in use."""
 
     async def give_up(self) -> None:
         """Stop everything at once, and forget everything."""
@@ -60,10 +61,10 @@ class Replicas:
     """
     This operator among its replicas.
 
-    ``handlers`` is a fingerprint of the handlers, by which replicas of different operators are told apart; ``version``
-    is that of the operator, for humans. The settings are to be complete: with the mode and the namespace.
+    ``handlers`` is a fingerprint of the handlers, which tells replicas of different operators apart; ``version`` is
+    that of the operator, for humans. The settings must be complete, with the mode and the namespace.
 
-    Large because it is between all: the server, those who handle the objects, the fence, the log, the observers.
+    Large because it connects everything: the server, the handling of objects, the fence, the log, the observers.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class Replicas:
         )
         self._replica = Replica(terms, lambda: f"{identity}_{secrets.token_hex(4)}")
         self._client = LeaseClient(runtime.api, terms, settings.namespace or "default", runtime.clock.now)
-        self._log = RoleLog(terms, f"{settings.namespace}/{settings.name}")
+        self._log = RoleChangeLog(terms, f"{settings.namespace}/{settings.name}")
         self._opened_by = ""
         """The life of the replica that has opened the fence."""
         self._is_fenced = False
@@ -97,22 +98,22 @@ class Replicas:
         self._wakeup = asyncio.Event()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        """What is to be cancelled when the replica has given up: requests and drains."""
+        """The tasks to cancel when the replica gives up: requests and hand-overs."""
 
     # ------------------------------------------------------------------ for the operator
 
     async def run(self) -> None:
-        """Take part, forever; also while leaving."""
+        """Take part in the group forever, also while leaving."""
         async with asyncio.TaskGroup() as self._group:
             self._watch()
             self._group.create_task(self._live(), name="replica")
 
     async def leave(self) -> None:
         """
-        Hand everything over, and release the Leases, so that others can go on at once; while it runs.
+        Hand everything over, and release the Leases, so that others can go on at once. :meth:`run` must be running.
 
-        If something cannot be left, as it runs in a thread, or if the server does not answer, nothing is released, and
-        the others go on when the Lease has expired. This is said in the log.
+        If a handler still runs in a thread, or the server does not answer, nothing is released, with a warning in the
+        log: the others go on when the Lease expires.
         """
         self._replica.is_leaving = True
         self._wakeup.set()
@@ -124,10 +125,10 @@ class Replicas:
         if self._replica.is_out:
             self._fence.shut()
         else:
-            self._log.tell_unreleased(self._replica.draining)
+            self._log.log_unreleased(self._replica.draining)
 
     def get_token(self, slot: int) -> int:
-        """Get the fencing token of the slot: it grows with each owner; 0 if the slot is not ours."""
+        """Return the fencing token of the slot, which grows with each owner; 0 if the slot is not ours."""
         assignment = self._replica.assignment
         return 0 if assignment is None else assignment.get_token(slot, self._replica.name)
 
@@ -146,7 +147,7 @@ class Replicas:
                 logger.warning("The process was frozen for %.1f s.", lateness)
 
     def _step(self) -> float:
-        """Do what is to be done now; tell when to look again, by the clock of the fence."""
+        """Make one step of the protocol; return the time of the next one, by the clock of the fence."""
         step = self._replica.step(self._fence.now())
         if step.gave_up:
             self._give_up(step.gave_up)
@@ -161,17 +162,18 @@ class Replicas:
         if step.taken:
             self._holder.take_over(step.taken)
         if step.left:
-            self._log.tell_moves(step.left, self._replica)
+            self._log.log_moves(step.left, self._replica)
             self._start(self._hand_over(step.left))
         for lease in step.writes:
-            self._start(self._talk(lease.name, functools.partial(self._client.write, lease), self._accept_written))
+            write = functools.partial(self._client.write, lease)
+            self._start(self._talk(lease.name, write, self._replica.accept_write))
         for name in step.reads:
             self._start(self._talk(name, functools.partial(self._client.read, name), self._replica.accept_read))
         if step.is_listing:
             self._start(self._talk("", self._client.list, self._accept_listed))
 
     def _keep_open(self) -> None:
-        """Let the fence follow the deadline of the replica; each life of the replica opens it once."""
+        """Extend the fence to the deadline of the replica; each life of the replica opens it once."""
         replica = self._replica
         if not replica.is_alive:
             return
@@ -185,8 +187,9 @@ class Replicas:
     def _give_up(self, reason: str) -> None:
         self._fence.shut()
         self._is_fenced = True
-        self._cancel_tasks()
-        self._log.tell_fenced(reason)
+        for task in self._tasks:
+            task.cancel()
+        self._log.log_fenced(reason)
         self._start(self._stop())
 
     async def _stop(self) -> None:
@@ -202,7 +205,7 @@ class Replicas:
             self._wakeup.set()
             slots -= left
             if slots:
-                self._log.tell_stuck(slots)
+                self._log.log_stuck(slots)
                 await asyncio.sleep(_LEFTOVERS_INTERVAL)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -211,14 +214,10 @@ class Replicas:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _cancel_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-
-    # ------------------------------------------------------------------ what comes from the server
+    # ------------------------------------------------------------------ the server
 
     def _watch(self) -> None:
-        """Watch the Leases; anew if the server is back, as the watch would wait for longer than the Leases live."""
+        """Watch the Leases; anew if the server is back, because a broken watch can wait for longer than Leases live."""
         assert self._group is not None
         if self._watching is not None:
             self._watching.cancel()
@@ -234,17 +233,15 @@ class Replicas:
             if event.type == "DELETED":
                 self._replica.observe_deletion(head.name, head.resourceVersion, now)
             else:
-                self._observe(Lease.parse(event.object))
+                lease = Lease.parse(event.object)
+                self._log.check_handlers(lease)
+                self._replica.observe(lease, now)
         self._wakeup.set()
-
-    def _observe(self, lease: Lease) -> None:
-        self._log.check_handlers(lease)
-        self._replica.observe(lease, self._fence.now())
 
     async def _talk(
         self, name: str, request: Callable[[], Awaitable[Any]], accept: Callable[[str, Any, float], None]
     ) -> None:
-        """Make the request, and tell the replica what has come of it."""
+        """Make the request, and report its result to the replica."""
         started = self._fence.now()
         try:
             answer = await request()
@@ -252,17 +249,11 @@ class Replicas:
             self._explain_failure(e)
             self._replica.accept_failure(name, started)
         else:
-            if self._log.tell_recovery():
+            if self._log.note_recovery():
                 self._watch()
             self._is_fenced = False
             accept(name, answer, self._fence.now())
         self._wakeup.set()
-
-    def _accept_written(self, name: str, lease: Lease | None, now: float) -> None:
-        if lease is None:
-            self._replica.accept_conflict(name)
-        else:
-            self._replica.accept_write(lease, now)
 
     def _accept_listed(self, _: str, leases: list[Lease], now: float) -> None:
         for lease in leases:
@@ -274,9 +265,9 @@ class Replicas:
         if isinstance(error, APIForbiddenError):
             self._explain("access", error)
         elif isinstance(error, APINotFoundError):
-            self._log.tell_failure(f"there is no namespace {namespace!r} for the leases: {error}")
+            self._log.log_failure(f"there is no namespace {namespace!r} for the leases: {error}")
         else:
-            self._log.tell_failure(str(error) or "no response in time")
+            self._log.log_failure(str(error) or "no response in time")
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
         if self._runtime.warnings.is_new((LEASES, "denied")):
@@ -284,7 +275,7 @@ class Replicas:
             text = "Not permitted to %s leases, so the operator cannot join its replicas, and handles nothing: %s. %s"
             logger.error(text, verb, error, advice)
 
-    # ------------------------------------------------------------------ what others are told
+    # ------------------------------------------------------------------ the state for observers
 
     def _tell_state(self) -> None:
         replica, terms = self._replica, self._terms
@@ -304,4 +295,4 @@ class Replicas:
         if state != self._state:
             self._state = state
             self._runtime.observer.share_changed(state)
-        self._log.tell_role(state, replica)
+        self._log.log_role(state, replica)

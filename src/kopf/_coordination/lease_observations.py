@@ -1,9 +1,9 @@
 """
-Sightings: what a replica has seen of the Leases, and what this means. No I/O, no clocks: the times are passed.
+The Leases as one replica has observed them, and what follows. No I/O and no clocks: callers pass the times.
 
-Clocks of others are not trusted: a Lease has expired if it was not seen to change for its duration. What is seen can be
-old, as watches lag behind. So what follows from an expiry is only tried, by writes that fail if the Lease has changed.
-What is known for sure does not become wrong with time: a replica that has lost its Lease never gets it back.
+A replica does not trust the clocks of others: a Lease expires when this replica has seen no change for the duration of
+the Lease. An observation can be old, because watches lag behind. So an expiry only leads to attempts: writes that fail
+if the Lease has changed. A loss is certain and final: a replica that has lost its Lease never gets it back.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ from kopf._values.resource_versions import is_newer
 
 
 @dataclasses.dataclass(frozen=True)
-class Sighting:
-    """A Lease, and since when it is known in this version."""
+class ObservedLease:
+    """A Lease, and the time of the first look at this version."""
 
     lease: Lease
     since: float
     is_renewed: bool = False
-    """Whether the holder has renewed it before our eyes, so it is, or was, somebody else who is alive."""
+    """Whether this replica has observed a renewal: the holder is, or was, another live process."""
 
     @property
     def expiry(self) -> float:
-        """When it can be taken away from its holder, unless it changes."""
+        """When another replica can take the Lease away from its holder, unless it changes."""
         return self.since + self.lease.duration
 
 
-class Sightings:
-    """All Leases of the group. The times are in seconds, by a clock of our own that never stops."""
+class LeaseObservations:
+    """All Leases of the group. Times are in seconds, by a local clock that never stops."""
 
     def __init__(self, group: str, duration: float) -> None:
         self._group = group
-        self._known: dict[str, Sighting] = {}
+        self._known: dict[str, ObservedLease] = {}
         self._vanished: dict[str, float] = {}
         self._born = (0, 0.0)
         self._longest = duration
 
-    def get(self, name: str) -> Sighting | None:
-        """Get the Lease as it was seen last."""
+    def get(self, name: str) -> ObservedLease | None:
+        """Return the latest observation of the Lease."""
         return self._known.get(name)
 
     @property
@@ -50,32 +50,27 @@ class Sightings:
         return self._known.keys()
 
     @property
-    def head(self) -> Sighting | None:
+    def head(self) -> ObservedLease | None:
         """The Lease of the coordinator, or of the leader."""
         return self._known.get(self._group)
 
     @property
-    def replicas(self) -> Mapping[str, Sighting]:
-        """The Leases of the replicas by their holders; those of strangers are not among them."""
-        sightings = [item for name, item in self._known.items() if name != self._group and item.lease.is_ours]
-        return {item.lease.holder: item for item in sightings if item.lease.holder}
+    def replicas(self) -> Mapping[str, ObservedLease]:
+        """The Leases of the replicas by their holders, without the Leases of strangers."""
+        return {item.lease.holder: item for item in self.own if item.lease.holder}
 
     @property
-    def free_names(self) -> Iterable[str]:
-        """The Leases of replicas that nobody holds."""
-        return [
-            name
-            for name, item in self._known.items()
-            if name != self._group and item.lease.is_ours and not item.lease.holder
-        ]
+    def own(self) -> Iterable[ObservedLease]:
+        """The Leases of single replicas, held or free, without the Leases of strangers."""
+        return [item for name, item in self._known.items() if name != self._group and item.lease.is_ours]
 
     def observe(self, lease: Lease, now: float) -> bool:
-        """Take a look at the Lease. Tell if it is something new."""
+        """Accept an observed Lease. Return whether it is new."""
         known = self._known.get(lease.name)
         if known is not None and not is_newer(lease.version, known.lease.version):
             return False
         is_renewed = known is not None and known.lease.holder == lease.holder
-        self._known[lease.name] = Sighting(lease, now, is_renewed)
+        self._known[lease.name] = ObservedLease(lease, now, is_renewed)
         self._longest = max(self._longest, lease.duration)
         if known is not None and known.lease.holder != lease.holder:
             self._lose(known.lease, now)
@@ -86,7 +81,7 @@ class Sightings:
         return True
 
     def observe_absence(self, name: str, version: str, now: float) -> None:
-        """There is no such Lease anymore, if it has not changed since the version, which is the last known one."""
+        """Accept that the Lease is gone, unless it has changed since the version, the last known one."""
         known = self._known.get(name)
         if known is not None and not is_newer(known.lease.version, version):
             del self._known[name]
@@ -94,21 +89,21 @@ class Sightings:
 
     def _lose(self, lease: Lease, now: float) -> None:
         """
-        The holder has lost its Lease; but a coordinator lives by another one.
+        Note that the holder has lost its Lease; but a coordinator lives by another one.
 
-        This matters only if that other one was never seen: it would be waited for from too early on.
+        This matters only if this replica never saw that other Lease: the wait for its end would begin too early.
         """
         if lease.name != self._group or lease.report.mode == LEADER:
             self._vanished[lease.holder] = now
 
     def expect(self, owners: Iterable[str], now: float) -> None:
-        """Begin to wait for the end of those that are not there, as of a complete look at all Leases."""
+        """Begin to wait for the end of the owners without Leases, after a complete look at all Leases."""
         for owner in owners:
             if owner not in self.replicas:
                 self._vanished.setdefault(owner, now)
 
     def is_gone(self, owner: str, now: float) -> bool:
-        """Tell if the replica does not act for sure: somebody says so, or it has no Lease for long enough."""
+        """Tell if the replica certainly does not act: a Lease says so, or it has had no Lease for long enough."""
         if owner in self.replicas:
             return False
         if any(item.lease.report.former == owner for item in self._known.values()):
@@ -116,6 +111,6 @@ class Sightings:
         return now >= self._vanished.get(owner, now) + self._longest
 
     def is_settled(self, born: int, now: float) -> bool:
-        """Tell if nobody acts by an assignment before the one that was made anew."""
+        """Tell if no replica acts by an assignment older than the one that was made anew."""
         is_old = self._born[0] == born and now >= self._born[1] + self._longest
         return is_old and all(item.lease.report.seen >= born for item in self.replicas.values())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kopf._coordination import coordinator
 from kopf._coordination.leases import LEADER, SHARDS, Terms
-from kopf._coordination.protocol import Replica
+from kopf._coordination.replica_protocol import Replica
 from tests.coordination.replica_world import SLOTS, Network, Process, World
 
 EXAMPLES = int(os.environ.get("KOPF_REPLICA_WORLDS", "20"))
@@ -372,8 +372,8 @@ def test_an_answer_that_comes_too_late_does_not_revive_the_replica() -> None:
     replica.accept_listing([], 0)
     (lease,) = replica.step(0).writes
     lease = dataclasses.replace(lease, version="1")
-    replica.accept_write(lease, 1)
+    replica.accept_write(lease.name, lease, 1)
     assert replica.deadline == 10
     (renewal,) = replica.step(8).writes
-    replica.accept_write(dataclasses.replace(renewal, version="2"), 10.5)
+    replica.accept_write(renewal.name, dataclasses.replace(renewal, version="2"), 10.5)
     assert replica.step(10.5).gave_up
