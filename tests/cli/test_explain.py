@@ -214,12 +214,13 @@ def test_nothing_of_secrets_is_told(cluster: LocalCluster, explain: Explain) -> 
 def test_known_operators_are_told(cluster: LocalCluster, explain: Explain) -> None:
     cluster.apply(EXAMPLE.parent / "peering" / "crds.yaml")
     record = {"lifetime": 60, "lastseen": "2100-01-01T00:00:00+00:00"}
+    master = {**record, "priority": 9, "group": "default/operator"}
     cluster.apply(
         {
             "apiVersion": "kopf.dev/v1",
             "kind": "ClusterKopfPeering",
             "metadata": {"name": "default"},
-            "status": {"slave": {**record, "priority": 1}, "master": {**record, "priority": 9}},
+            "status": {"slave": {**record, "priority": 1}, "master": master, "replica": master},
         }
     )
     put(cluster)

@@ -71,6 +71,17 @@ def make_peering(*identities: str) -> dict[str, object]:
     return {"metadata": {"name": "default"}, "status": dict.fromkeys(identities, record)}
 
 
+async def test_it_ends_also_when_something_happens_at_that_very_moment(server: ScriptedServer, member: Member) -> None:
+    server.on(PATCH, *[reply(make_peering("us"))] * 3)
+    running = asyncio.create_task(member.announcer.run())
+    await server.until(PATCH, 2)
+    await asyncio.sleep(1)
+    member.announcer.hurry()
+    running.cancel()
+    await asyncio.wait([running], timeout=10)
+    assert running.cancelled()
+
+
 async def test_the_record_is_put_and_renewed(server: ScriptedServer, member: Member) -> None:
     server.on(PATCH, *[reply(make_peering("us"))] * 3)
     started = asyncio.get_running_loop().time()

@@ -134,6 +134,22 @@ def test_priorities() -> None:
     assert not peers.get_standing(7, time=START).is_paused
 
 
+def test_replicas_are_one_peer_with_the_highest_of_their_priorities() -> None:
+    ours = {"group": "ns/operator"}
+    records = {
+        "one": make_record(priority=1) | ours,
+        "two": make_record(priority=7) | ours,
+        "other": make_record(priority=6) | {"group": "elsewhere/operator"},
+    }
+    replicas, stranger = Peers("me", "ns/operator"), Peers("me")
+    for peers in (replicas, stranger):
+        look(peers, records)
+    assert not replicas.get_standing(0, time=START).is_paused
+    assert [peer.identity for peer in stranger.get_standing(0, time=START).seniors] == ["one", "two", "other"]
+    look(replicas, {key: records[key] for key in ("one", "other")})
+    assert [peer.identity for peer in replicas.get_standing(0, time=START).seniors] == ["other"]
+
+
 def test_our_own_record_is_not_a_peer() -> None:
     peers = Peers("me")
     look(peers, {"me": make_record(priority=99)})

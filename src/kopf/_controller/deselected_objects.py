@@ -147,7 +147,8 @@ class DeselectedObjects:
                 return
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), None if due is None else due - loop.time())
+                async with asyncio.timeout_at(due):
+                    await self._changed.wait()
 
     async def check(self) -> list[WatchEvent]:
         """

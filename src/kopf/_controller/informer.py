@@ -105,7 +105,8 @@ class Informer:
                 continue
             self._retrying.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._retrying.wait(), RETRYING_INTERVAL)
+                async with asyncio.timeout(RETRYING_INTERVAL):
+                    await self._retrying.wait()
 
     async def _consume(self, take: Take) -> None:
         if self._untaken:

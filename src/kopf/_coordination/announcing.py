@@ -89,7 +89,8 @@ class Announcer:
             await self._keep_alive()
             self.tried.set()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), self._get_interval())
+                async with asyncio.timeout(self._get_interval()):
+                    await self._hurry.wait()
                 await asyncio.sleep(self._tried_at + _SOONEST - asyncio.get_running_loop().time())
 
     def hurry(self) -> None:

@@ -112,7 +112,8 @@ class Peering:
                 is_urgent = not self.is_defined and self._settings.mandatory
                 with contextlib.suppress(TimeoutError):
                     timeout = _RESCANNING_INTERVAL if is_urgent or not self._is_found else None
-                    await asyncio.wait_for(self._rescanning.wait(), timeout)
+                    async with asyncio.timeout(timeout):
+                        await self._rescanning.wait()
 
     async def _look_for_kind(self, group: asyncio.TaskGroup) -> None:
         self._rescanning.clear()

@@ -29,7 +29,7 @@ class PeeringPause:
         self._standing = Standing()
         self._death: asyncio.TimerHandle | None = None
         self._is_said = False
-        self.peers = Peers(site.identity)
+        self.peers = Peers(site.identity, site.group)
         """The others, as they were seen last."""
 
     def await_check(self) -> None:

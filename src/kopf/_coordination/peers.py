@@ -44,6 +44,8 @@ class Peer:
     """What it wants to say to the humans on the other side."""
     is_limited: bool = dataclasses.field(default=False, compare=False)
     """Whether it wanted to be considered alive for longer than it may."""
+    group: str = ""
+    """The namespace and the name of the Lease if it is one of several replicas, which are one peer for the others."""
 
     def __post_init__(self) -> None:
         if abs(self.priority) > MAX_PRIORITY:
@@ -69,7 +71,8 @@ class Peer:
                 raise ValueError("the lifetime is not a number")
             message = str(record.get("message", ""))[:_MAX_MESSAGE_LENGTH]
             priority, is_limited = int(record.get("priority", 0)), lifetime > MAX_LIFETIME
-            return cls(identity, priority, min(lifetime, MAX_LIFETIME), lastseen, message, is_limited)
+            group = str(record.get("group", ""))[:_MAX_IDENTITY_LENGTH]
+            return cls(identity, priority, min(lifetime, MAX_LIFETIME), lastseen, message, is_limited, group)
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as e:
             raise ValueError(f"{type(e).__name__}: {str(e)[:_MAX_MESSAGE_LENGTH]}") from e
 
@@ -77,7 +80,8 @@ class Peer:
         """Write the record."""
         lifetime = int(self.lifetime) if self.lifetime == int(self.lifetime) else self.lifetime
         record = {"priority": self.priority, "lifetime": lifetime, "lastseen": self.lastseen.isoformat()}
-        return record | ({"message": self.message} if self.message else {})
+        optional = {"message": self.message, "group": self.group}
+        return record | {key: value for key, value in optional.items() if value}
 
 
 _MAX_SHOWN = 10
@@ -164,8 +168,9 @@ class _Sighting:
 class Peers:
     """All other operators in one peering object. The times are of the event loop, in seconds."""
 
-    def __init__(self, identity: str) -> None:
+    def __init__(self, identity: str, group: str = "") -> None:
         self._identity = identity
+        self._group = group
         self._sightings: dict[str, _Sighting] = {}
         self._broken: dict[str, str] = {}
         self._is_looked_at = False
@@ -201,11 +206,13 @@ class Peers:
         return _Sighting(peer, time, time + peer.lifetime - age)
 
     def get_standing(self, priority: int, *, time: float) -> Standing:
-        """Compare ourselves with those who are alive."""
+        """Compare ourselves with those who are alive; our replicas are ourselves, with the highest priority of all."""
         alive = [sighting.peer for sighting in self._sightings.values() if sighting.deadline > time]
+        others = [peer for peer in alive if not self._group or peer.group != self._group]
+        highest = max([priority, *(peer.priority for peer in alive if peer not in others)])
         return Standing(
-            seniors=tuple(peer for peer in alive if peer.priority > priority),
-            rivals=tuple(peer for peer in alive if peer.priority == priority),
+            seniors=tuple(peer for peer in others if peer.priority > highest),
+            rivals=tuple(peer for peer in others if peer.priority == highest),
         )
 
     def get_deadline(self, peer: Peer) -> float:

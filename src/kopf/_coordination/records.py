@@ -41,9 +41,16 @@ class Site:
         where = "cluster-wide" if self.scope is None else f"in {self.scope!r}"
         return f"{self.settings.name!r} {where}"
 
+    @property
+    def group(self) -> str:
+        """Of which replicas the operator is one; empty if of none."""
+        coordination = self.runtime.settings.coordination
+        return "" if coordination.mode is None else f"{coordination.namespace}/{coordination.name}"
+
     def describe_us(self) -> Peer:
         """Describe the operator as the others are to see it now."""
-        return Peer(self.identity, self.settings.priority, self.settings.lifetime, self.runtime.clock.now())
+        settings, now = self.settings, self.runtime.clock.now()
+        return Peer(self.identity, settings.priority, settings.lifetime, now, group=self.group)
 
 
 async def patch_records(

@@ -92,6 +92,8 @@ class Replicas:
         """The life of the replica that has opened the fence."""
         self._is_fenced = False
         self._state: ReplicaState | None = None
+        self.joined = asyncio.Event()
+        """Whether it has ever lived among the others."""
         self._informer = Informer(runtime, self._client.target, explain=self._explain)
         self._watching: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -292,6 +294,7 @@ class Replicas:
         )
         if self._state is None and not replica.has_joined:
             return
+        self.joined.set()
         if state != self._state:
             self._state = state
             self._runtime.observer.share_changed(state)

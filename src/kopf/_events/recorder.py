@@ -164,7 +164,8 @@ class EventRecorder:
         """Wait until all is posted, but not too long (seconds)."""
         self._inbox.empty()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._queue.join(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._queue.join()
 
 
 current_recorder: ContextVar[EventSink] = ContextVar("current_recorder")

@@ -19,7 +19,7 @@ from kopf._client.resources.discovery import discover
 from kopf._client.resources.listing import list_pages
 from kopf._client.resources.targets import Target
 from kopf._coordination.peering import find_peering_resource
-from kopf._coordination.peers import Peers, name_peers
+from kopf._coordination.peers import Peer, Peers, name_peers
 from kopf._coordination.replica_survey import list_groups
 from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry
@@ -223,7 +223,10 @@ class ClusterReader:
 def _describe_alive(status: object) -> str:
     peers, time = Peers(""), asyncio.get_running_loop().time()
     peers.take(status, now=datetime.datetime.now(datetime.UTC), time=time)
-    alive = sorted(peers.get_standing(-MAX_PRIORITY - 1, time=time).seniors, key=lambda peer: -peer.priority)
+    firsts: dict[str, Peer] = {}  # replicas are one peer
+    for peer in sorted(peers.get_standing(-MAX_PRIORITY - 1, time=time).seniors, key=lambda peer: -peer.priority):
+        firsts.setdefault(peer.group or peer.identity, peer)
+    alive = [*firsts.values()]
     if len(alive) < 2:
         return name_peers(alive) if alive else ""
     is_tie = alive[0].priority == alive[1].priority

@@ -85,7 +85,8 @@ class ReadinessSummary:
         if self._replica is None:
             return self._peering.describe()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._replica.is_known.wait(), _JOINING_TIMEOUT)
+            async with asyncio.timeout(_JOINING_TIMEOUT):
+                await self._replica.is_known.wait()
         state, settings = self._replica.get(), self._runtime.settings
         text = f"joining the replicas of {settings.coordination.name!r}" if state is None else state.describe()
         return text if settings.peering.standalone else f"{text}, {self._peering.describe()}"

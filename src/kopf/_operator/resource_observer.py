@@ -73,7 +73,8 @@ class ResourceObserver:
         changed = self._definitions.changed
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), None if is_complete else _RESCANNING_INTERVAL)
+                async with asyncio.timeout(None if is_complete else _RESCANNING_INTERVAL):
+                    await changed.wait()
             await asyncio.sleep(_SETTLING_TIME)
             changed.clear()
             try:

@@ -179,9 +179,7 @@ class Operator:
         try:
             runtime = await either(self._make_runtime(clock), authenticating)
             helpers.append(asyncio.create_task(recorder.run(), name="recorder of events"))
-            coordination = self._setup.settings.coordination
-            # All replicas are one and the same peer: they do not stand in the way of each other.
-            peering = Peering(runtime, self._setup.identity if coordination.mode is None else coordination.name)
+            peering = Peering(runtime, self._setup.identity)
             webhooks = self._make_webhooks(runtime, peering)
             namespaces = Namespaces(runtime, self._setup.namespaces)
             observer = ResourceObserver(runtime, self._setup.registry, namespaces, peering)
@@ -201,7 +199,7 @@ class Operator:
                 observer.subscribe(webhooks.accept_resources)
                 publishing.append(asyncio.create_task(webhooks.publish(), name="publisher of the webhooks"))
             observing = asyncio.create_task(observer.run(), name="observer")
-            participating = asyncio.create_task(peering.run(), name="peering")
+            participating = asyncio.create_task(_take_part(peering, replicas), name="peering")
             if self._setup.ready_flag is not None:
                 raise_flag(self._setup.ready_flag)
             try:
@@ -319,6 +317,13 @@ def _make_replicas(setup: OperatorSetup, runtime: Runtime, observer: ResourceObs
     )
     runtime.share.get_token = replicas.get_token
     return replicas
+
+
+async def _take_part(peering: Peering, replicas: Replicas | None) -> None:
+    """Take part in the peering, forever. Replicas that cannot join handle nothing, so they must not pause others."""
+    if replicas is not None:
+        await replicas.joined.wait()
+    await peering.run()
 
 
 def _get_fingerprint(registry: OperatorRegistry) -> str:

@@ -176,7 +176,8 @@ class HTTPServer:
         self._emptied.clear()
         if self._by_handler:
             with contextlib.suppress(TimeoutError):  # TLS has the same limit, and breaks what does not end by itself
-                await asyncio.wait_for(self._emptied.wait(), FAREWELL_TIMEOUT + 1)
+                async with asyncio.timeout(FAREWELL_TIMEOUT + 1):
+                    await self._emptied.wait()
         for connection in self._by_handler.values():  # they do not read what is sent to them
             connection.abort()
         for _ in range(3):  # the transports are closed in the next iterations of the loop

@@ -111,7 +111,8 @@ class SimulationCore:
                 return False
             self._news.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), min(1.0, deadline - self.now))
+                async with asyncio.timeout(min(1.0, deadline - self.now)):
+                    await self._news.wait()
 
     async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
         """Wait for what must come, unless there is a problem, or the operator has failed."""

@@ -107,7 +107,6 @@ class AsyncDaemonStopperChecker(DaemonStopped):
     async def wait(self, timeout: float | None = None) -> bool:
         """Sleep for some time (seconds), or until the daemon is asked to exit; tell if it is."""
         with contextlib.suppress(TimeoutError):
-            # Not by wait_for(): until Python 3.12, it loses a cancellation that comes together with the event.
             async with asyncio.timeout(timeout):
                 await self._stopper.async_event.wait()
         return self._stopper.is_set
