@@ -93,7 +93,7 @@ UNNEEDED = [
 LIBRARIES = """
 import contextlib, json, sys
 import asyncio, dataclasses, logging, ssl
-import click, httptools, msgspec
+import aiohappyeyeballs, click, httptools, msgspec
 with contextlib.suppress(ImportError):
     import uvloop
 print(json.dumps(sorted(sys.modules)))

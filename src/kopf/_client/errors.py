@@ -1,14 +1,14 @@
 """
-Errors of the Kubernetes API as typed exceptions: the status decides on the class, the text says what was
-refused.
+Errors of the Kubernetes API as typed exceptions: the HTTP status selects the class, the text says what was refused.
 
-The server explains its refusals in a ``Status`` object (Kubernetes API conventions, "Response Status Kind");
-its ``reason`` is the machine-readable cause, and ``message`` is for humans. Whatever is not a ``Status``
-(proxies and load balancers have their own pages) is quoted as text, shortened.
+The server explains a refusal in a ``Status`` object (Kubernetes API conventions, "Response Status Kind"). Its
+``reason`` is the machine-readable cause, its ``message`` is for people. Proxies and load balancers respond with pages
+of their own, which the errors quote as short texts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http
 import re
 from collections.abc import Mapping, Sequence
@@ -19,42 +19,46 @@ from kopf._values.fields import FieldPath
 from kopf._values.operator_error import OperatorError
 
 _TEXT_LIMIT = 300
+_PHRASES: Mapping[int, str] = {status: status.phrase for status in http.HTTPStatus}
 _KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]<>]+)")
 """The keys in ``spec.items[0].name``, ``metadata.annotations[example.com/name]``; ``<nil>`` is the whole object."""
 
 
 class APINetworkError(ConnectionError, OperatorError):
     """
-    The request has got no response: the connection cannot be made, was broken, or has timed out.
+    The request got no response: the connection could not be made, broke, or timed out.
 
-    Whether the server has performed the request is unknown. The original error is in ``__cause__``.
+    It is unknown whether the server has performed the request. The original error is in ``__cause__``.
     """
 
     is_told = False
-    """Whether it is already said in the logs, once for all requests: it is not to be said for each of them."""
+    """Whether the logs already tell of the unreachable server, so that single requests need not repeat it."""
     server = ""
-    """The URL of the server that was asked."""
+    """The URL of the server that did not respond."""
 
 
 class APISilenceError(APINetworkError):
-    """Nothing has come for too long of a response that has begun: the server is lost, or has nothing to say."""
+    """A response has begun, but nothing more came for too long: the server is lost, or has nothing to send."""
 
 
 class APIError(OperatorError):
     """
-    The API has responded with an error.
+    The API responded with an error. This is the base class of all such errors; see the subclasses.
 
-    ``status`` is the HTTP status; ``reason``, ``message``, ``code``, ``details`` are of the ``Status`` object
-    (the message is the shortened text of the response if there is no such object); ``headers`` are of the
-    response, case-insensitive; ``method`` & ``path`` are of the request.
+    - ``status`` (int) is the HTTP status.
+    - ``message`` (str), ``reason`` (str or ``None``), ``code`` (int or ``None``), and ``details`` (a mapping, empty by
+      default) come from the ``Status`` object of the response. Without such an object, the message is the shortened
+      text of the response.
+    - ``headers`` (a mapping) are the headers of the response, with case-insensitive names.
+    - ``method`` & ``path`` (str) describe the request.
     """
 
     is_in_doubt = False
-    """Whether the request could have been performed nevertheless: by this or an earlier attempt of it."""
+    """Whether the server can have performed the request nevertheless, in this attempt or in an earlier one."""
     server = ""
-    """The URL of the server that has responded."""
+    """The URL of the server that responded."""
     authors: Sequence[str] = ()
-    """Whose changes are refused, if it is a patch and they are known: the handlers."""
+    """The handlers whose changes were refused, if the request was a patch and they are known."""
 
     def __init__(
         self,
@@ -81,14 +85,14 @@ class APIError(OperatorError):
 
     def __str__(self) -> str:
         request = f"{self.method} {self.path}: ".lstrip() if self.method or self.path else ""
-        reason = self.reason or _get_phrase(self.status)
+        reason = self.reason or _PHRASES.get(self.status, "")
         outcome = f"{self.status} {reason}".rstrip()
         authors = f" (patched by {', '.join(self.authors)})" if self.authors else ""
         return f"{request}{outcome}: {self.message}{authors}" if self.message else f"{request}{outcome}{authors}"
 
     @property
     def fields(self) -> list[FieldPath]:
-        """The fields that are refused, if the server names any: it does if the object would be invalid."""
+        """The refused fields, if the server names any, as it does for objects that would be invalid."""
         causes = self.details.get("causes") or ()
         return [tuple(map("".join, _KEYS.findall(cause["field"]))) for cause in causes if "field" in cause]
 
@@ -98,37 +102,35 @@ class APIClientError(APIError):
 
 
 class APIServerError(APIError):
-    """HTTP 5xx: the server, or something on the way to it, has failed; it can be better next time."""
+    """HTTP 5xx: the server, or something on the way to it, has failed; the next attempt can succeed."""
 
 
 class APIUnauthorizedError(APIClientError):
-    """HTTP 401: the credentials are not accepted."""
+    """HTTP 401: the server does not accept the credentials."""
 
 
 class APIForbiddenError(APIClientError):
-    """HTTP 403: the credentials are accepted, but they do not permit this."""
+    """HTTP 403: the server accepts the credentials, but they do not permit this request."""
 
 
 class APINotFoundError(APIClientError):
-    """HTTP 404: no such object, or no such resource."""
+    """HTTP 404: there is no such object or no such resource."""
 
 
 class APIConflictError(APIClientError):
-    """HTTP 409: the object already exists, or was changed in the meantime."""
+    """HTTP 409: the object already exists, or has changed in the meantime."""
 
 
 class APIGoneError(APIClientError):
-    """
-    HTTP 410: the requested resource version or the continuation of the listing is not available anymore.
-    """
+    """HTTP 410: the requested resource version, or the next page of the listing, is no longer available."""
 
 
 class APIPayloadTooLargeError(APIClientError):
-    """HTTP 413: the object or the request is too large to be stored."""
+    """HTTP 413: the object or the request is too large."""
 
 
 class APIUnsupportedMediaTypeError(APIClientError):
-    """HTTP 415: this kind of patch is not supported for this resource."""
+    """HTTP 415: the resource does not support this kind of patch."""
 
 
 class APIUnprocessableError(APIClientError):
@@ -162,13 +164,13 @@ def make_error(
 ) -> APIError:
     """Make the error of the most specific class for an error response (status 400 and up) or a redirect."""
     cls = _CLASSES.get(status) or (APIServerError if status >= 500 else APIClientError if status >= 400 else APIError)
-    content = _parse_status(body)
     if status < 400:
-        where = (headers or {}).get("Location", "")
-        message = f"Redirects are not followed; this one is to {shorten(where.partition('?')[0].encode())!r}."
-        return cls(message, status=status, method=method, path=path, headers=headers)
-    if content is None:
-        return cls(shorten(body), status=status, method=method, path=path, headers=headers)
+        location = (headers or {}).get("Location", "").partition("?")[0]
+        content: Mapping[str, Any] = {
+            "message": f"Redirects are not followed; this one is to {shorten(location.encode())!r}."
+        }
+    else:
+        content = _parse_status(body)
     reason, code, details = content.get("reason"), content.get("code"), content.get("details")
     return cls(
         str(content.get("message") or ""),
@@ -182,22 +184,16 @@ def make_error(
     )
 
 
-def _parse_status(body: bytes) -> Mapping[str, Any] | None:
-    try:
+def _parse_status(body: bytes) -> Mapping[str, Any]:
+    """Parse the ``Status`` object. Anything else did not come from Kubernetes: its text becomes the message."""
+    with contextlib.suppress(ValueError):
         content = codec.decode_answer(body)
-    except ValueError:  # not JSON: it does not come from Kubernetes, and the text is shown as it is
-        return None
-    return content if isinstance(content, dict) and content.get("kind") == "Status" else None
+        if isinstance(content, dict) and content.get("kind") == "Status":
+            return content
+    return {"message": shorten(body)}
 
 
 def shorten(body: bytes) -> str:
-    """Make a short text in one line of whatever has come."""
+    """Turn the body of a response into a short text in one line."""
     text = " ".join(body.decode("utf-8", errors="replace").split())
     return text if len(text) <= _TEXT_LIMIT else f"{text[:_TEXT_LIMIT]}…"
-
-
-def _get_phrase(status: int) -> str:
-    try:
-        return http.HTTPStatus(status).phrase
-    except ValueError:  # a non-standard status has no phrase
-        return ""

@@ -1,8 +1,8 @@
 """
-The recorder of Kubernetes events about the objects, both explicit ones and those made of the objects' log messages.
+The recorder of Kubernetes events about objects: of explicit events, and of events made from log messages.
 
-They are posted in the background and never hold or fail the handling. The queue is bounded: when the cluster does
-not keep up, the newest events are dropped, and a warning says so once.
+Events are posted in the background. They never delay or fail the handling. The queue is bounded: when the cluster does
+not keep up, the newest events are dropped, and one warning says so.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -31,57 +31,11 @@ _QUEUE_SIZE = 1000
 _WORKERS = 4
 
 _INBOX_SIZE = 1000
-"""How many reports can be on their way from other threads; the excessive ones are dropped."""
-
-
-class Inbox:
-    """
-    Takes reports in any thread, gives them away in the event loop in which it was made.
-
-    The loop can be blocked meanwhile.
-    """
-
-    def __init__(self, take: Callable[[EventReport], None], report_overflow: Callable[[], None]) -> None:
-        self.loop = asyncio.get_running_loop()
-        self._take = take
-        self._report_overflow = report_overflow
-        self._reports: deque[EventReport] = deque()
-        self._is_taking_planned = False
-        self._is_overflown = False
-
-    def put(self, report: EventReport) -> None:
-        """Take a report in; at once if it is in the event loop. It never blocks and never fails."""
-        if _is_in_loop(self.loop):
-            self._take(report)
-            return
-        if len(self._reports) < _INBOX_SIZE:
-            self._reports.append(report)
-        else:
-            self._is_overflown = True
-        if not self._is_taking_planned:
-            self._is_taking_planned = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed, the operator is over
-                self.loop.call_soon_threadsafe(self.empty)
-
-    def empty(self) -> None:
-        """Give away all that has come so far."""
-        self._is_taking_planned = False  # before the rest: who comes later, plans it again
-        if self._is_overflown:
-            self._is_overflown = False
-            self._report_overflow()
-        while self._reports:
-            self._take(self._reports.popleft())
-
-
-def _is_in_loop(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
+"""The largest number of reports on their way from other threads to the event loop, which can be blocked."""
 
 
 class EventSink(Protocol):
-    """Where the code that is executed in a context reports its events to: the recorder of an operator, usually."""
+    """The receiver of the events that are reported in a context: usually, the recorder of an operator."""
 
     @property
     def settings(self) -> OperatorSettings:
@@ -90,7 +44,7 @@ class EventSink(Protocol):
     def enqueue(
         self, ref: ObjectReference, *, type: str, reason: str, message: str, backoffs: Delays, is_explicit: bool = True
     ) -> None:
-        """Take an event; it never blocks and never fails."""
+        """Take an event. It never blocks and never fails."""
 
 
 class EventRecorder:
@@ -99,7 +53,8 @@ class EventRecorder:
     def __init__(self, api: APIClient, settings: OperatorSettings) -> None:
         self.settings = settings
         """The settings of the operator."""
-        self._inbox = Inbox(self._take, self._report_overflow)
+        self._loop = asyncio.get_running_loop()
+        self._inbox: deque[EventReport] = deque()
         self._correlator = EventCorrelator(settings.posting)
         self._poster = EventPoster(api, settings.posting)
         self._queue: asyncio.Queue[EventRecord] = asyncio.Queue(maxsize=_QUEUE_SIZE)
@@ -109,14 +64,31 @@ class EventRecorder:
     def enqueue(
         self, ref: ObjectReference, *, type: str, reason: str, message: str, backoffs: Delays, is_explicit: bool = True
     ) -> None:
-        """Post an event some time soon. It can be called from any thread; it never blocks and never fails."""
+        """Post an event soon. It can be called from any thread. It never blocks and never fails."""
         if ref.get("kind") == "Event" and ref.get("apiVersion") in (None, "v1", "events.k8s.io/v1"):
             return  # events about events multiply endlessly
-        now = time_source.get().now()
-        self._inbox.put(EventReport(ref, type, reason, message, backoffs, now, is_explicit))
+        report = EventReport(ref, type, reason, message, backoffs, time_source.get().now(), is_explicit)
+        if self._is_in_loop():
+            self._take(report)
+        elif len(self._inbox) < _INBOX_SIZE:
+            self._inbox.append(report)
+            with contextlib.suppress(RuntimeError):  # the loop is closed, the operator has ended
+                self._loop.call_soon_threadsafe(self._empty_inbox)
+        else:
+            self._report_overflow()
+
+    def _is_in_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    def _empty_inbox(self) -> None:
+        while self._inbox:
+            self._take(self._inbox.popleft())
 
     def _take(self, report: EventReport) -> None:
-        record, is_to_be_posted = self._correlator.accept(report, self._inbox.loop.time())
+        record, is_to_be_posted = self._correlator.accept(report, self._loop.time())
         if is_to_be_posted:
             self._put(record)
         elif not record.is_pending:
@@ -130,7 +102,7 @@ class EventRecorder:
 
     def _put(self, record: EventRecord) -> None:
         if record.is_busy:
-            return  # it is posted once more when the current request is over
+            return  # the current request is followed by another one
         try:
             self._queue.put_nowait(record)
         except asyncio.QueueFull:
@@ -161,22 +133,22 @@ class EventRecorder:
                 self._queue.task_done()
 
     async def flush(self, timeout: float) -> None:
-        """Wait until all is posted, but not too long (seconds)."""
-        self._inbox.empty()
+        """Wait until all events are posted, but no longer than the timeout, in seconds."""
+        self._empty_inbox()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._queue.join()
 
 
 current_recorder: ContextVar[EventSink] = ContextVar("current_recorder")
-"""The recorder of the operator that is running in this context."""
+"""The recorder of the operator that runs in this context."""
 
 
 class PostingLogHandler(logging.Handler):
     """
-    Makes events of the log messages about the objects of one operator, as configured in ``settings.posting``.
+    Makes events from the log messages about the objects of one operator, as ``settings.posting`` says.
 
-    Those with a ``k8s_reason`` are events in any case, as the explicit ones are.
+    Messages with a ``k8s_reason`` always become events, as explicit events do.
     """
 
     def __init__(self, recorder: EventRecorder) -> None:
@@ -184,7 +156,7 @@ class PostingLogHandler(logging.Handler):
         self._recorder = recorder
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell if the message is to be posted; the handler is not even locked for all the others."""
+        """Tell if the message becomes an event. For all others, the handler is not even locked."""
         settings = self._recorder.settings.posting
         return (
             settings.enabled
@@ -200,7 +172,7 @@ class PostingLogHandler(logging.Handler):
             getattr(record, "k8s_ref"),  # noqa: B009  # unknown to the types of the standard library
             type=get_event_type(record.levelno),
             reason=getattr(record, "k8s_reason", "Logging"),
-            message=record.getMessage(),  # with no tracebacks: they do not fit
+            message=record.getMessage(),  # without tracebacks, which do not fit
             backoffs=self._recorder.settings.posting.logging_backoffs,
             is_explicit=hasattr(record, "k8s_reason"),
         )
@@ -215,7 +187,7 @@ def get_event_type(level: int) -> str:
 
 @contextlib.contextmanager
 def posting(recorder: EventRecorder) -> Iterator[None]:
-    """Let the log messages & the explicit events in this context go to the recorder."""
+    """Send the log messages and the explicit events of this context to the recorder."""
     handler = PostingLogHandler(recorder)
     objects_logger.addHandler(handler)
     token = current_recorder.set(recorder)

@@ -1,12 +1,11 @@
 """
-Logins by means of other Kubernetes clients, if they are installed: with all the ways of authentication they
-know.
+Logins by means of other Kubernetes clients, with all ways of authentication that these clients support.
 
-Only what is needed for requests is taken from them. In a pod, it is the service account itself: the libraries read
-its token once, while it is renewed every hour. They are large (tens of megabytes of memory), so they are
-imported only when these functions are called.
+The operator takes from them only the data that its requests need. In a pod, it uses the service account itself: the
+token is renewed every hour, but the libraries read it only once. The libraries are large (tens of megabytes of
+memory), so these functions import them on demand.
 
-As a documented side effect, the official clients are configured by the way: handlers can use e.g.
+As a documented side effect, the official clients are configured on the way: handlers can use e.g.
 ``kubernetes.client.CoreV1Api()`` with no further setup.
 """
 
@@ -37,91 +36,74 @@ AnyLogger = logging.Logger | logging.LoggerAdapter[Any]
 module_logger = logging.getLogger(__name__)
 
 _HEADER_KEYS = ("BearerToken", "authorization")
-"""Under which keys the official clients keep the header: the newer versions, and the older ones."""
+"""The keys of the header in the official clients: in newer versions, then in older ones."""
 
-_official_client = threading.Lock()
+_configuring = threading.Lock()
 """
-For one login at once: the library keeps files with certificates and the configuration for the whole process, and
-tells others of the files before it has written them. Operators in one process log in at the same time.
+Only one login at a time: the libraries configure the whole process and keep files with certificates. They announce
+these files before they have written them. Several operators in one process can log in at the same time.
 """
 
 
 def login_via_client(*, logger: AnyLogger = module_logger, **_: Any) -> ConnectionInfo | None:
     """
-    Log in as the official synchronous client does; ``None`` if ``kubernetes`` is not installed.
+    Log in as the official synchronous client does.
 
-    Raises :class:`LoginError` if it has found neither a service account nor a usable kubeconfig, or if the library
-    itself is broken.
+    Returns ``None`` if ``kubernetes`` is not installed. Raises :class:`LoginError` if the library is broken, or finds
+    neither a service account nor a usable kubeconfig.
     """
-    library = import_library("kubernetes", "client", "config")
-    if library is None:
-        logger.debug("Cannot log in via the official client: `kubernetes` is not installed.")
-        return None
-    with _official_client:
-        return _login_via_client(library, logger)
-
-
-def _login_via_client(library: Any, logger: AnyLogger) -> ConnectionInfo | None:
-    config = library.config
-    with blaming("kubernetes"):
-        try:
-            config.load_incluster_config()
-        except config.ConfigException as incluster_error:
-            with _explaining("The official client", "kubernetes", incluster_error):
-                kubeconfig = _read_kubeconfig()
-                context, cluster, user = get_context(kubeconfig)
-                config.load_kube_config(config_file=_get_paths())
-        else:
-            logger.debug("The official client is configured in the cluster by the service account.")
-            return login_with_service_account()
-    logger.debug("The official client is configured by the kubeconfig.")
-    if user.get("exec"):
-        return make_connection_info(kubeconfig)
-    with blaming("kubernetes"):
-        settings = library.client.Configuration.get_default_copy()
-        headers = [settings.get_api_key_with_prefix(key) for key in _HEADER_KEYS]
-        return _make_connection_info(settings, headers, context, cluster)
+    return _login_via_official_client("kubernetes", "the official client", logger)
 
 
 async def login_via_async_client(*, logger: AnyLogger = module_logger, **_: Any) -> ConnectionInfo | None:
     """
-    Log in as the official asynchronous client does; ``None`` if ``kubernetes_asyncio`` is not installed.
+    Log in as the official asynchronous client does.
 
-    Raises :class:`LoginError` if it has found neither a service account nor a usable kubeconfig, or if the library
-    itself is broken.
+    Returns ``None`` if ``kubernetes_asyncio`` is not installed. Raises :class:`LoginError` if the library is broken, or
+    finds neither a service account nor a usable kubeconfig.
     """
-    library = await asyncio.to_thread(import_library, "kubernetes_asyncio", "client", "config")
+    # In a thread, as the import, the files, and the plugins of kubeconfigs take long.
+    return await asyncio.to_thread(_login_via_official_client, "kubernetes_asyncio", "the asynchronous client", logger)
+
+
+def _login_via_official_client(name: str, title: str, logger: AnyLogger) -> ConnectionInfo | None:
+    library = import_library(name, "client", "config")
     if library is None:
-        logger.debug("Cannot log in via the asynchronous client: `kubernetes_asyncio` is not installed.")
+        logger.debug("Cannot log in via %s: `%s` is not installed.", title, name)
         return None
     config = library.config
-    with blaming("kubernetes_asyncio"):
-        try:
-            config.load_incluster_config()
-        except config.ConfigException as incluster_error:
-            with _explaining("The asynchronous client", "kubernetes_asyncio", incluster_error):
-                kubeconfig = _read_kubeconfig()
-                context, cluster, user = get_context(kubeconfig)
-                await config.load_kube_config(config_file=_get_paths())
-        else:
-            logger.debug("The asynchronous client is configured in the cluster by the service account.")
-            return login_with_service_account()
-    logger.debug("The asynchronous client is configured by the kubeconfig.")
-    if user.get("exec"):
-        return await asyncio.to_thread(make_connection_info, kubeconfig)
-    with blaming("kubernetes_asyncio"):
-        settings = library.client.Configuration.get_default_copy()
-        headers = [settings.get_api_key_with_prefix(key) for key in _HEADER_KEYS]
-        headers = [await header if inspect.isawaitable(header) else header for header in headers]
-        return _make_connection_info(settings, headers, context, cluster)
+    with _configuring:
+        with blaming(name):
+            try:
+                config.load_incluster_config()
+            except config.ConfigException as incluster_error:
+                with _explaining(title.capitalize(), name, incluster_error):
+                    kubeconfig = _read_kubeconfig()
+                    context, cluster, user = get_context(kubeconfig)
+                    _finish(config.load_kube_config(config_file=_get_paths()))
+            else:
+                logger.debug("%s is configured in the cluster by the service account.", title.capitalize())
+                return login_with_service_account()
+        logger.debug("%s is configured by the kubeconfig.", title.capitalize())
+        if user.get("exec"):
+            return make_connection_info(kubeconfig)
+        with blaming(name):
+            settings = library.client.Configuration.get_default_copy()
+            headers = [_finish(settings.get_api_key_with_prefix(key)) for key in _HEADER_KEYS]
+            return _make_connection_info(settings, headers, context, cluster)
+
+
+def _finish(result: Any) -> Any:
+    """Get the value: the asynchronous client returns coroutines where the synchronous one returns values."""
+    return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 
 def login_via_pykube(*, logger: AnyLogger = module_logger, **_: Any) -> ConnectionInfo | None:
     """
-    Log in as ``pykube-ng`` does; ``None`` if it is not installed.
+    Log in as ``pykube-ng`` does.
 
-    Raises :class:`LoginError` if it has found neither a service account nor a usable kubeconfig, or if the library
-    itself is broken.
+    Returns ``None`` if it is not installed. Raises :class:`LoginError` if the library is broken, or finds neither a
+    service account nor a usable kubeconfig.
     """
     pykube = import_library("pykube", "config")
     if pykube is None:
@@ -150,13 +132,13 @@ def login_via_pykube(*, logger: AnyLogger = module_logger, **_: Any) -> Connecti
 
 @contextlib.contextmanager
 def _explaining(client: str, library: str, incluster_error: Exception) -> Iterator[None]:
-    """Turn everything that happens with a kubeconfig into :class:`LoginError`."""
+    """Turn any problem with a kubeconfig into :class:`LoginError`."""
     try:
         with blaming(library):
             yield
     except LibraryError:
         raise
-    except Exception as exc:  # the library can fail in any way on what it does not understand
+    except Exception as exc:  # libraries can fail in any way on fields that they do not understand
         reason = exc if isinstance(exc, LoginError) else repr(exc)
         raise LoginError(
             f"{client} ({name_library(library)}) can log in neither by a service account ({incluster_error}) "
@@ -165,7 +147,7 @@ def _explaining(client: str, library: str, incluster_error: Exception) -> Iterat
 
 
 def _get_paths() -> str:
-    """Get the files to read, as of now: the libraries remember the variable as of their import."""
+    """Get the current paths of the kubeconfigs: the libraries remember those at the time of their import."""
     return os.environ.get("KUBECONFIG") or os.path.expanduser(DEFAULT_KUBECONFIG)
 
 
@@ -180,10 +162,10 @@ def _make_connection_info(
     settings: Any, headers: Iterable[str | None], context: Mapping[str, Any], cluster: Mapping[str, Any]
 ) -> ConnectionInfo:
     """
-    Take what is needed from the configuration of the official clients: both have the same.
+    Take the needed values from the configuration of an official client; both clients have the same fields.
 
-    Old versions know nothing of proxies and names of servers, and new ones take proxies from the environment, which is
-    for ``trust_env`` to decide. So, these come from the kubeconfig.
+    The proxy and the server name come from the kubeconfig: old versions lack them, and new versions take proxies from
+    the environment, which only ``trust_env`` may permit.
     """
     scheme, _, token = (next(filter(None, headers), None) or "").partition(" ")
     if scheme and not token:  # the value is the token alone, with no scheme
