@@ -1,10 +1,9 @@
 """
-What every cluster has besides the namespaces: the service of the API itself, and in each namespace the default
-service account and the certificate of the cluster's authority; and the roles and the bindings for people and for their
-programs.
+The initial objects of every cluster besides the namespaces.
 
-The roles are those of "Using RBAC Authorization" ("Default roles and role bindings") that mean anything here: the roles
-of the components of a control plane are left out, as there are none. The rules are a line each:
+These are the service of the API; in each namespace, the default service account and the certificate of the cluster's
+authority; and the default roles with their bindings. The roles are those of "Using RBAC Authorization" ("Default roles
+and role bindings"), without the roles of control plane components, as there are none. Each rule is a line:
 ``verbs | API group | resources``, where a dash is the core group.
 """
 
@@ -14,7 +13,7 @@ import functools
 from typing import Final
 
 from kopf_cluster.access.authorizing import GROUP
-from kopf_cluster.control.loops import Objects
+from kopf_cluster.control.loops import ControlLoop, Objects
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change
 
@@ -27,37 +26,34 @@ _CLUSTER_ROLES: Final = f"clusterroles.{GROUP}"
 _CLUSTER_BINDINGS: Final = f"clusterrolebindings.{GROUP}"
 
 
-class Basics:
-    """Creates what belongs to every namespace, creates it again when it is deleted, and restores the certificate."""
+class Basics(ControlLoop):
+    """Creates the default objects of every namespace, recreates deleted ones, and restores the certificate."""
 
     def __init__(self, access: Objects, *, ca: str, port: int) -> None:
-        self._objects = access
+        super().__init__(access)
         self._ca = ca
         self._port = port
 
     def observe(self, bucket: str, change: Change) -> None:
         namespace, name = change.record.key
         if bucket == "namespaces" and change.type == "ADDED" and not change.record.deleting:
-            self._plan(name)
+            self.objects.queue.add(self._complete, name)
         elif ((bucket, name) == ("configmaps", ROOT_CA) and change.type != "ADDED") or (
             (bucket, name) == ("serviceaccounts", SERVICE_ACCOUNT) and change.type == "DELETED"
         ):
-            self._plan(namespace)
-
-    def _plan(self, namespace: str) -> None:
-        self._objects.queue.add(("basics", namespace), lambda: self._complete(namespace))
+            self.objects.queue.add(self._complete, namespace)
 
     def _complete(self, namespace: str) -> None:
         for bucket, body in (
             ("configmaps", self._make_root_ca()),
             ("serviceaccounts", {"metadata": {"name": SERVICE_ACCOUNT}}),
         ):
-            if not self._objects.has(bucket, (namespace, body["metadata"]["name"])):
-                self._objects.create(bucket, namespace, body)
-        self._objects.update("configmaps", (namespace, ROOT_CA), self._restore_root_ca)
+            if not self.objects.has(bucket, (namespace, body["metadata"]["name"])):
+                self.objects.create(bucket, namespace, body)
+        self.objects.update("configmaps", (namespace, ROOT_CA), self._restore_root_ca)
 
     def _restore_root_ca(self, old: Obj) -> Obj:
-        """Only the data and the description are restored, as by the real publisher; the rest belongs to others."""
+        """Restore only the data and the description, as the real publisher does; the rest belongs to others."""
         made, metadata = self._make_root_ca(), old["metadata"]
         annotations = {**made["metadata"]["annotations"], **(metadata.get("annotations") or {})}
         return {**old, "data": made["data"], "metadata": {**metadata, "annotations": annotations}}
@@ -70,17 +66,17 @@ class Basics:
         }
 
     def create_initial(self) -> None:
-        """Create the service of the API and the default roles, and complete the namespaces that are there."""
+        """Create the service of the API and the default roles, and complete the existing namespaces."""
         for bucket, made in (
             (_CLUSTER_ROLES, cluster_roles()),
             (_CLUSTER_BINDINGS, cluster_role_bindings()),
         ):
             for role in made:
-                self._objects.create(bucket, "", role)
-        for namespace in [record.key[1] for record in self._objects.records("namespaces") if not record.deleting]:
+                self.objects.create(bucket, "", role)
+        for namespace in [record.key[1] for record in self.objects.records("namespaces") if not record.deleting]:
             self._complete(namespace)
         labels = {"component": "apiserver", "provider": "kubernetes"}
-        self._objects.create(
+        self.objects.create(
             "services",
             "default",
             {
@@ -108,8 +104,8 @@ class Basics:
             "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": [port]}],
         }
         for bucket, body in ((_SLICES, slice_), ("endpoints", endpoints)):
-            if self._objects.create(bucket, "default", body) is None:  # from before the restart, of another port
-                self._objects.update(bucket, ("default", "kubernetes"), functools.partial(_replace, body))
+            if self.objects.create(bucket, "default", body) is None:  # from before the restart, of another port
+                self.objects.update(bucket, ("default", "kubernetes"), functools.partial(_replace, body))
 
 
 def _replace(body: Obj, old: Obj) -> Obj:
@@ -117,7 +113,7 @@ def _replace(body: Obj, old: Obj) -> Obj:
 
 
 def create_components(access: Objects) -> None:
-    """Create what ``kubectl get componentstatuses`` shows."""
+    """Create the objects that ``kubectl get componentstatuses`` shows."""
     for name in ("controller-manager", "etcd-0", "scheduler"):
         access.create(
             "componentstatuses",
@@ -226,7 +222,7 @@ _SUBJECTS: Final = {
 
 
 def cluster_roles() -> list[Obj]:
-    """Give the default cluster roles, ready to be stored, except for what every object gets on its creation."""
+    """Return the default cluster roles, without the fields that the server sets on every creation."""
     return [
         _role(
             "cluster-admin",
@@ -248,7 +244,7 @@ def cluster_roles() -> list[Obj]:
 
 
 def cluster_role_bindings() -> list[Obj]:
-    """Give the default bindings of the default cluster roles to groups."""
+    """Return the default bindings of the default cluster roles to groups."""
     return [
         {
             "apiVersion": f"{GROUP}/v1",

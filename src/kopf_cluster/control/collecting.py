@@ -8,10 +8,9 @@ or not at all, when the dependents are orphaned.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeAlias
 
-from kopf_cluster.control.loops import Objects, without_finalizer
+from kopf_cluster.control.loops import ControlLoop, Objects, without_finalizer
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.store.storage import Change, Key, Record
@@ -20,11 +19,11 @@ from kopf_cluster.writes.write_options import FOREGROUND, ORPHAN, DeleteOptions
 Place: TypeAlias = tuple[str, Key]
 
 
-class Collector:
-    """Follows who owns whom, and deletes what nobody owns any more."""
+class Collector(ControlLoop):
+    """The garbage collector: follows the owner references, and deletes the dependents of gone owners."""
 
     def __init__(self, access: Objects) -> None:
-        self._objects = access
+        super().__init__(access)
         self._places: dict[str, Place] = {}
         self._dependents: dict[str, dict[Place, None]] = {}  # in the order in which they have come
 
@@ -38,24 +37,18 @@ class Collector:
         old_owners = previous.owners if previous is not None else ()
         if record.owners != old_owners:
             self._relink(place, old_owners, record.owners)
-            self._objects.queue.add(("dependent", place), lambda: self._check_dependent(place))
+            self.objects.queue.add(self._check_dependent, place)
         if record.deleting and (FOREGROUND in record.finalizers or ORPHAN in record.finalizers):
-            self._objects.queue.add(("owner", place), lambda: self._check_owner(place))
+            self.objects.queue.add(self._check_owner, place)
 
     def _forget(self, place: Place, record: Record, previous: Record | None) -> None:
         self._places.pop(record.uid, None)
         self._relink(place, previous.owners if previous is not None else record.owners, ())
         for dependent in self._dependents.get(record.uid, ()):
-            self._objects.queue.add(("dependent", dependent), self._dependent_check(dependent))
+            self.objects.queue.add(self._check_dependent, dependent)
         for owner in record.owners:
             if (owner_place := self._places.get(owner)) is not None:
-                self._objects.queue.add(("owner", owner_place), self._owner_check(owner_place))
-
-    def _dependent_check(self, place: Place) -> Callable[[], None]:
-        return lambda: self._check_dependent(place)
-
-    def _owner_check(self, place: Place) -> Callable[[], None]:
-        return lambda: self._check_owner(place)
+                self.objects.queue.add(self._check_owner, owner_place)
 
     def _relink(self, place: Place, before: tuple[str, ...], after: tuple[str, ...]) -> None:
         for owner in before:
@@ -68,8 +61,8 @@ class Collector:
 
     def _find(self, place: Place) -> tuple[Kind, Record] | None:
         bucket, key = place
-        kind = self._objects.find_kind(bucket)
-        record = self._objects.store.bucket(bucket).records.get(key) if kind is not None else None
+        kind = self.objects.find_kind(bucket)
+        record = self.objects.store.bucket(bucket).records.get(key) if kind is not None else None
         return (kind, record) if kind is not None and record is not None else None
 
     def _check_dependent(self, place: Place) -> None:
@@ -81,7 +74,7 @@ class Collector:
         absent = {owner for owner in record.owners if not self._is_present(owner, record.key[0])}
         if len(absent) == len(set(record.owners)):
             if not record.deleting:
-                self._objects.writer.delete(kind, record.key)
+                self.objects.writer.delete(kind, record.key)
         elif absent:
             self._drop_references(kind, record.key, absent)
 
@@ -95,7 +88,7 @@ class Collector:
             kept = [ref for ref in old["metadata"].get("ownerReferences") or () if ref["uid"] not in owners]
             return {**old, "metadata": {**old["metadata"], "ownerReferences": kept}}
 
-        self._objects.writer.update(kind, key, transform)
+        self.objects.writer.update(kind, key, transform)
 
     def _check_owner(self, place: Place) -> None:
         """Do what the owner waits for in order to go: the deletion or the orphaning of its dependents."""
@@ -127,7 +120,7 @@ class Collector:
                 return False
             if any(self._is_going(self._uid_of(dependent)) for dependent in self._dependents.get(record.uid, ())):
                 self._unblock(kind, record.key)
-            if self._objects.writer.delete(kind, record.key, DeleteOptions(propagationPolicy="Foreground"))[1]:
+            if self.objects.writer.delete(kind, record.key, DeleteOptions(propagationPolicy="Foreground"))[1]:
                 return False
             found = self._find(place)
         if found is None or not _is_blocking(*found, owner):
@@ -179,10 +172,10 @@ class Collector:
             ]
             return {**old, "metadata": {**old["metadata"], "ownerReferences": references}}
 
-        self._objects.writer.update(kind, key, transform)
+        self.objects.writer.update(kind, key, transform)
 
     def _release(self, kind: Kind, key: Key, finalizer: str) -> None:
-        self._objects.writer.update(kind, key, lambda old: without_finalizer(old, finalizer))
+        self.objects.writer.update(kind, key, lambda old: without_finalizer(old, finalizer))
 
 
 def _is_blocking(kind: Kind, record: Record, owner: str) -> bool:

@@ -8,11 +8,10 @@ a real cluster. A deleted definition goes only after all its objects have gone.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 from kopf_cluster.admission.webhook_calls import Caller
-from kopf_cluster.control.loops import Objects, without_finalizer
+from kopf_cluster.control.loops import ControlLoop, Objects, without_finalizer
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.custom_resources.converting import Completer, WebhookConverter
 from kopf_cluster.kinds import objects
@@ -22,39 +21,39 @@ from kopf_cluster.store.storage import Change, Key, Record
 _BUCKET = f"{customs.PLURAL}.{customs.GROUP}"
 
 
-class Definitions:
-    """Serves what is defined, and stops serving it."""
+class Definitions(ControlLoop):
+    """Serves the kinds that are defined, and stops serving them."""
 
     def __init__(self, access: Objects, caller: Caller) -> None:
-        self._objects = access
+        super().__init__(access)
         self._caller = caller
         self._kind = access.kind(_BUCKET)
 
     def observe(self, bucket: str, change: Change) -> None:
         if bucket == _BUCKET:
             self._observe_definition(change)
-        elif bucket in self._objects.registry.terminating and change.type == "DELETED":
-            self._plan_cleanup(("", bucket))
+        elif bucket in self.objects.registry.terminating and change.type == "DELETED":
+            self.objects.queue.add(self._clean_up, ("", bucket))
 
     def _observe_definition(self, change: Change) -> None:
         record = change.record
         bucket = record.key[1]
         if change.type == "DELETED":
             plural, _, group = bucket.partition(".")
-            self._objects.registry.discard(group, plural)
-            self._objects.registry.terminating.discard(bucket)
-            self._objects.registry.converted.discard(bucket)
-            self._objects.store.drop(bucket)
+            self.objects.registry.discard(group, plural)
+            self.objects.registry.terminating.discard(bucket)
+            self.objects.registry.converted.discard(bucket)
+            self.objects.store.drop(bucket)
             self._retry_others(group)
             return
         if record.deleting:
             if change.type == "ADDED":  # restored: its objects are still to be deleted
                 self._serve(record)
-            self._objects.registry.terminating.add(bucket)
-            self._plan_cleanup(record.key)
+            self.objects.registry.terminating.add(bucket)
+            self.objects.queue.add(self._clean_up, record.key)
         elif change.type == "ADDED" or self._is_changed(change):
             self._serve(record)
-            self._objects.queue.add(("definition", record.key), lambda: self._establish(record.key))
+            self.objects.queue.add(self._establish, record.key)
 
     def _is_changed(self, change: Change) -> bool:
         if change.previous is None:
@@ -69,7 +68,7 @@ class Definitions:
             names,
             [
                 kind
-                for kind in self._objects.registry.unique_kinds()
+                for kind in self.objects.registry.unique_kinds()
                 if kind.group == group and kind.plural != names["plural"]
             ],
         )
@@ -77,23 +76,23 @@ class Definitions:
     def _serve(self, record: Record) -> None:
         definition = objects.open_record(self._kind, record)
         names, group = definition["spec"]["names"], definition["spec"]["group"]
-        self._objects.registry.discard(group, names["plural"])
+        self.objects.registry.discard(group, names["plural"])
         if self._find_conflict(definition) is not None:
             return
         bucket = record.key[1]
-        self._objects.registry.converted.discard(bucket)
+        self.objects.registry.converted.discard(bucket)
         converter: Converter | None = None
         if definition["spec"]["conversion"]["strategy"] == "Webhook":
             converter = WebhookConverter(definition, self._caller)
-            self._objects.registry.converted.add(bucket)
-        if self._objects.store.bucket(bucket).records:
+            self.objects.registry.converted.add(bucket)
+        if self.objects.store.bucket(bucket).records:
             converter = Completer(definition, record.revision, converter)
         for kind in customs.make_kinds(definition):
-            self._objects.registry.add(dataclasses.replace(kind, converter=converter))
+            self.objects.registry.add(dataclasses.replace(kind, converter=converter))
 
     def _establish(self, key: Key) -> None:
         """Tell that the definition is served."""
-        if key not in self._objects.store.bucket(_BUCKET).records:
+        if key not in self.objects.store.bucket(_BUCKET).records:
             return
 
         def transform(old: Obj) -> Obj:
@@ -109,37 +108,30 @@ class Definitions:
                 status["conditions"] = wanted
             return {**old, "status": status}
 
-        self._objects.writer.update(self._kind, key, transform, subresource="status")
+        self.objects.writer.update(self._kind, key, transform, subresource="status")
 
     def _retry_others(self, group: str) -> None:
         """The names of what has gone can be accepted now in definitions that were waiting for them."""
-        for record in list(self._objects.store.bucket(_BUCKET).select()):
+        for record in list(self.objects.store.bucket(_BUCKET).select()):
             plural, _, other = record.key[1].partition(".")
-            if (
-                other == group
-                and not record.deleting
-                and self._objects.registry.find_any_version(group, plural) is None
-            ):
+            if other == group and not record.deleting and self.objects.registry.find_any_version(group, plural) is None:
                 self._serve(record)
-                self._objects.queue.add(("definition", record.key), functools.partial(self._establish, record.key))
-
-    def _plan_cleanup(self, key: Key) -> None:
-        self._objects.queue.add(("definition", key), lambda: self._clean_up(key))
+                self.objects.queue.add(self._establish, record.key)
 
     def _clean_up(self, key: Key) -> None:
         """Delete the objects of the definition; when all are gone, let the definition go."""
-        definition = self._objects.store.bucket(_BUCKET).records.get(key)
+        definition = self.objects.store.bucket(_BUCKET).records.get(key)
         plural, _, group = key[1].partition(".")
-        kind = self._objects.registry.find_any_version(group, plural)
+        kind = self.objects.registry.find_any_version(group, plural)
         if definition is None or not definition.deleting:
             return
-        bucket = self._objects.store.bucket(key[1])
+        bucket = self.objects.store.bucket(key[1])
         for record in list(bucket.select()):
             if kind is not None and not record.deleting:
-                self._objects.writer.delete(kind, record.key)
-        self._objects.writer.update(self._kind, key, _mark_terminating, subresource="status")
+                self.objects.writer.delete(kind, record.key)
+        self.objects.writer.update(self._kind, key, _mark_terminating, subresource="status")
         if not bucket.records:
-            self._objects.writer.update(self._kind, key, lambda old: without_finalizer(old, customs.CLEANUP_FINALIZER))
+            self.objects.writer.update(self._kind, key, lambda old: without_finalizer(old, customs.CLEANUP_FINALIZER))
 
 
 def _stored_versions(definition: Obj) -> list[str]:

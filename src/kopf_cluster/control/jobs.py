@@ -154,8 +154,7 @@ class Jobs(Controller):
         """Delete a finished job after its time to live. The time since the end is by the loop's clock."""
         lifetime = obj["spec"].get("ttlSecondsAfterFinished")
         if lifetime is not None:
-            key, uid = key_of(obj), obj["metadata"]["uid"]
-            self.objects.queue.add_later(float(lifetime), ("job-ttl", uid), lambda: self._remove(key, uid))
+            self.objects.queue.add_later(float(lifetime), self._remove, key_of(obj), obj["metadata"]["uid"])
 
     def _remove(self, key: Key, uid: str) -> None:
         obj = self.objects.get(_JOBS, key)
@@ -206,7 +205,8 @@ class CronJobs(Controller):
             due = schedule.after(now)
         if due is not None:
             self._next[uid] = (text, due)
-            self.plan_later(max((due - now).total_seconds(), 0.0) + 0.001, key_of(obj))
+            delay = max((due - now).total_seconds(), 0.0) + 0.001
+            self.objects.queue.add_later(delay, self.reconcile_key, key_of(obj))
 
     def _create(self, obj: Obj, due: datetime.datetime, running: list[Obj]) -> None:
         policy = obj["spec"].get("concurrencyPolicy") or "Allow"

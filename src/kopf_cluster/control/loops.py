@@ -1,19 +1,20 @@
 """
-What all control loops have in common: the queue of what they have to do, one piece after another, and how they read
-and write objects: by the bucket and the key, with what may be gone seen as absent.
+The common base of all control loops: their work queue, and their access to the objects.
 
-No object can end the control loops: whatever fails is logged, and is tried again later, while all the rest goes on.
+Loops address objects by the bucket and the key; an object that has gone is seen as absent. No object can end the
+control loops: a failed call is logged and retried later, while all other work goes on.
 """
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import collections
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias, TypeVarTuple
 
-from kopf_cluster import codec, sessions, statuses
+from kopf_cluster import ages, codec, sessions, statuses
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
@@ -23,40 +24,46 @@ from kopf_cluster.writes.writing import Writer
 
 logger = logging.getLogger("kopf.cluster")
 
-# How many pieces are done in a row before the others on the event loop get their turn.
+Ts = TypeVarTuple("Ts")
+
+Work: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
+"""A function and its arguments."""
+
+# How many calls are made in a row before other tasks of the event loop get their turn.
 _TURN: Final = 20
 
-# When to try again what depends on others, or has failed, in seconds; twice as late with every further failure.
+# The delay of the first retry of a failed call, in seconds; it doubles with each further failure.
 _RETRY: Final = 1.0
 _MAX_RETRY: Final = 1000.0  # as in kube-controller-manager
 
 
 class WorkQueue:
-    """Pieces of work in the order of arrival; a piece that already waits is not queued twice."""
+    """Calls to make, in the order of their arrival; a call that already waits is not queued twice."""
 
     def __init__(self) -> None:
-        self._pieces: collections.OrderedDict[Hashable, Callable[[], None]] = collections.OrderedDict()
-        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
+        self._waiting: collections.OrderedDict[Work, None] = collections.OrderedDict()
+        self._timers: dict[Work, asyncio.TimerHandle] = {}
         self._questions: set[asyncio.Task[None]] = set()
-        self._failures: collections.Counter[Hashable] = collections.Counter()
+        self._failures: collections.Counter[Work] = collections.Counter()
         self._wakeup = asyncio.Event()
 
-    def add(self, name: Hashable, piece: Callable[[], None]) -> None:
-        self._pieces.setdefault(name, piece)
+    def add(self, function: Callable[[*Ts], None], *args: *Ts) -> None:
+        """Queue a call; the arguments must be hashable."""
+        self._waiting[function, args] = None
         self._wakeup.set()
 
-    def add_later(self, delay: float, name: Hashable, piece: Callable[[], None]) -> None:
-        """Queue the piece after so many seconds by the loop's clock. A piece that is planned already, is not moved."""
-        if name not in self._timers:
+    def add_later(self, delay: float, function: Callable[[*Ts], None], *args: *Ts) -> None:
+        """Queue a call after the delay, in seconds of the loop's clock; a planned call keeps its time."""
+        if (function, args) not in self._timers:
             loop = asyncio.get_running_loop()
-            self._timers[name] = loop.call_later(delay, self._add_planned, name, piece)
+            self._timers[function, args] = loop.call_later(delay, self._add_planned, (function, args))
 
-    def _add_planned(self, name: Hashable, piece: Callable[[], None]) -> None:
-        del self._timers[name]
-        self.add(name, piece)
+    def _add_planned(self, work: Work) -> None:
+        del self._timers[work]
+        self.add(work[0], *work[1])
 
     async def close(self) -> None:
-        """Forget what is planned for later, and what is being asked."""
+        """Cancel the planned calls and the open questions to webhooks."""
         for task in self._questions:
             task.cancel()
         if self._questions:
@@ -70,54 +77,59 @@ class WorkQueue:
         while True:
             await self._wakeup.wait()
             for _ in range(_TURN):
-                if not self._pieces:
+                if not self._waiting:
                     self._wakeup.clear()
                     break
-                name, piece = self._pieces.popitem(last=False)
+                work, _ = self._waiting.popitem(last=False)
                 try:
-                    self._do(name, piece)
+                    self._do(work)
                 except sessions.Unresolved as unresolved:
-                    self._ask(name, piece, unresolved)
+                    self._ask(work, unresolved)
             await asyncio.sleep(0)
 
-    def _ask(self, name: Hashable, piece: Callable[[], None], unresolved: sessions.Unresolved) -> None:
-        """Do the piece again when there is the answer for it; try it later if there is none."""
+    def _ask(self, work: Work, unresolved: sessions.Unresolved) -> None:
+        """Repeat the call when the webhook has answered; retry later if it does not answer."""
 
         async def ask() -> None:
             try:
                 await unresolved.ask()
             except statuses.APIStatus as error:
-                logger.warning("A control loop was not answered at %r: %s", name, error.message)
-                self.add_later(_RETRY, name, piece)
+                logger.warning("A control loop got no answer for %s: %s", _show(work), error.message)
+                self.add_later(_RETRY, work[0], *work[1])
             else:
-                self.add(name, piece)
+                self.add(work[0], *work[1])
 
-        task = asyncio.create_task(ask(), name=f"question of the control loops at {name!r}")
+        task = asyncio.create_task(ask(), name=f"question of the control loops for {_show(work)}")
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)
 
-    def _do(self, name: Hashable, piece: Callable[[], None]) -> None:
+    def _do(self, work: Work) -> None:
+        function, args = work
         try:
-            piece()
+            function(*args)
         except statuses.APIStatus as error:
-            logger.warning("A control loop was refused at %r: %s", name, error.message)
-        except Exception:  # the other pieces must be done anyway
-            delay = min(_RETRY * 2 ** min(self._failures[name], 10), _MAX_RETRY)
-            logger.exception("A control loop has failed at %r, and tries again in %g seconds", name, delay)
-            self._failures[name] += 1
-            self.add_later(delay, name, piece)
+            logger.warning("The server refused a control loop in %s: %s", _show(work), error.message)
+        except Exception:  # all other calls must be made anyway
+            delay = min(_RETRY * 2 ** min(self._failures[work], 10), _MAX_RETRY)
+            logger.exception("A control loop has failed in %s, and tries again in %g seconds", _show(work), delay)
+            self._failures[work] += 1
+            self.add_later(delay, function, *args)
         else:
-            self._failures.pop(name, None)
+            self._failures.pop(work, None)
+
+
+def _show(work: Work) -> str:
+    return f"{work[0].__qualname__}({', '.join(map(repr, work[1]))})"
 
 
 def supervised(observer: Callable[[str, Change], None]) -> Callable[[str, Change], None]:
-    """Let the observer see the changes, and fail at some of them with no harm to those who write, or to the others."""
+    """Wrap the observer: its failures are logged, and neither the writers nor other observers notice them."""
 
     def observe(bucket: str, change: Change) -> None:
         try:
             observer(bucket, change)
         except Exception:
-            logger.exception("A control loop has failed to see a change of %s %r", bucket, change.record.key)
+            logger.exception("A control loop has failed to observe a change of %s %r", bucket, change.record.key)
 
     return observe
 
@@ -155,18 +167,8 @@ class Objects:
         for record in list(self.records(bucket, namespace)):
             yield objects.open_record(self.kind(bucket), record)
 
-    def owned(self, bucket: str, owner: Obj) -> list[Obj]:
-        """Give the objects that are controlled by the owner, in the order of names."""
-        uid, kind = owner["metadata"]["uid"], self.kind(bucket)
-        found = [
-            objects.open_record(kind, record)
-            for record in self.records(bucket, namespace_of(owner))
-            if uid in record.owners
-        ]
-        return [obj for obj in found if (controller_of(obj) or {}).get("uid") == uid]
-
     def create(self, bucket: str, namespace: str, body: Mapping[str, Any]) -> Obj | None:
-        """Create the object; give nothing if there is one already, or the namespace accepts no more."""
+        """Create the object; return none if it exists already, or if the namespace accepts no new objects."""
         kind = self.kind(bucket)
         clean: Obj = codec.decode(codec.encode(body))  # never shared with templates
         try:
@@ -177,20 +179,31 @@ class Objects:
             raise
 
     def update(self, bucket: str, key: Key, transform: Callable[[Obj], Obj], *, subresource: str = "") -> None:
-        """Replace the object by what the function makes of it, if it is still there."""
+        """Replace the object with the result of the function, if the object still exists."""
         if self.has(bucket, key):
             self.writer.update(self.kind(bucket), key, transform, subresource=subresource)
 
     def set_status(self, bucket: str, key: Key, status: Obj) -> None:
-        """Replace the status as a whole; fields that are none are left out."""
+        """Replace the whole status; fields with none are omitted."""
         clean = {field: value for field, value in status.items() if value is not None}
         self.update(bucket, key, lambda old: {**old, "status": clean}, subresource="status")
 
     def delete(self, bucket: str, key: Key, grace_period: int | None = None) -> None:
-        """Delete the object if it is still there, and not asked to go already; or change how long it has for that."""
+        """Delete the object unless it is being deleted already; with a grace period, change its remaining seconds."""
         record = self.store.bucket(bucket).records.get(key)
         if record is not None and (grace_period is not None or not record.deleting):
             self.writer.delete(self.kind(bucket), key, DeleteOptions(gracePeriodSeconds=grace_period))
+
+
+class ControlLoop(abc.ABC):
+    """A control loop, which follows the changes of the objects."""
+
+    def __init__(self, access: Objects) -> None:
+        self.objects = access
+
+    @abc.abstractmethod
+    def observe(self, bucket: str, change: Change) -> None:
+        """Take notice of a change, and queue the work that follows from it."""
 
 
 def namespace_of(obj: Obj) -> str:
@@ -202,7 +215,7 @@ def key_of(obj: Obj) -> Key:
 
 
 def controller_of(obj: Obj) -> Obj | None:
-    """Give the reference to the owner that manages the object, if there is one."""
+    """Return the reference to the controller of the object, if there is one."""
     return next((ref for ref in obj["metadata"].get("ownerReferences") or () if ref.get("controller")), None)
 
 
@@ -212,7 +225,7 @@ def without_finalizer(obj: Obj, finalizer: str) -> Obj:
 
 
 def reference_to(owner: Obj) -> Obj:
-    """Make the reference by which the owner manages an object."""
+    """Make an owner reference to the controller of an object."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -223,8 +236,8 @@ def reference_to(owner: Obj) -> Obj:
     }
 
 
-def make_condition(conditions: list[Obj], kind: str, status: str, reason: str, message: str, now: str) -> Obj:
-    """Make a condition; the time of the transition is kept as long as the status is the same."""
+def make_condition(conditions: Iterable[Obj], kind: str, status: str, reason: str, message: str) -> Obj:
+    """Make a condition; it keeps the time of the transition as long as the status is the same."""
     old = next((item for item in conditions if item["type"] == kind), None)
-    since = old["lastTransitionTime"] if old is not None and old["status"] == status else now
+    since = old["lastTransitionTime"] if old is not None and old["status"] == status else ages.now()
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}

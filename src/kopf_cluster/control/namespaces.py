@@ -1,41 +1,43 @@
 """
-The life of namespaces: a deleted namespace takes all its contents with it, and goes only after them.
+The deletion of namespaces: the contents of a deleted namespace are deleted first.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 
-from kopf_cluster import ages, statuses
-from kopf_cluster.control.loops import Objects, make_condition
+from kopf_cluster import statuses
+from kopf_cluster.control.loops import ControlLoop, Objects, make_condition
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.store.storage import Change, Record
 
 _BUCKET: Final = "namespaces"
 _PODS: Final = "pods"
 
-# How long after a change in a deleted namespace all of it is looked at, in seconds: the changes are many, usually.
+# The delay between a change in a deleted namespace and a scan of its contents, in seconds: changes come in bursts.
 _PAUSE: Final = 0.1
 _FINALIZER: Final = "kubernetes"
 
 INITIAL: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-"""The namespaces that every cluster has from the beginning."""
+"""The initial namespaces of every cluster."""
+
+Contents: TypeAlias = tuple[Kind, Record]
 
 
-class Namespaces:
+class Namespaces(ControlLoop):
     """Empties the namespaces that are being deleted."""
 
     def __init__(self, access: Objects) -> None:
-        self._objects = access
+        super().__init__(access)
         self._terminating: set[str] = set()
         self._kind = access.kind(_BUCKET)
 
     def create_initial(self) -> None:
         for name in INITIAL:
-            if ("", name) not in self._objects.store.bucket(_BUCKET).records:
-                self._objects.writer.create(self._kind, "", {"metadata": {"name": name}})
+            if ("", name) not in self.objects.store.bucket(_BUCKET).records:
+                self.objects.writer.create(self._kind, "", {"metadata": {"name": name}})
 
     def observe(self, bucket: str, change: Change) -> None:
         namespace, name = change.record.key
@@ -44,64 +46,52 @@ class Namespaces:
                 self._terminating.discard(name)
             elif change.record.deleting:
                 if name not in self._terminating:
-                    self._plan(name)
+                    self.objects.queue.add(self._purge, name)
                 self._terminating.add(name)
         elif namespace in self._terminating:
             if change.type == "DELETED":
-                self._objects.queue.add(("end of a namespace", namespace), lambda: self._end(namespace))
-            # Not for every object that goes of many, as the whole namespace is looked through.
-            self._objects.queue.add_later(_PAUSE, ("namespace, later", namespace), lambda: self._plan(namespace))
-
-    def _plan(self, name: str) -> None:
-        self._objects.queue.add(("namespace", name), lambda: self._purge(name))
+                self.objects.queue.add(self._end, namespace)
+            self.objects.queue.add_later(_PAUSE, self._purge, namespace)  # it scans the whole namespace
 
     def _purge(self, name: str) -> None:
-        """Delete all that is in the namespace, and tell what is left; when nothing is, let the namespace go."""
+        """Delete the contents of the namespace, and report the remaining objects; if there are none, finalize it."""
         if not self._is_terminating(name):
             return
-        remains = Remains()
-        # Pods go before everything else, so that nothing is taken from under them; since 1.33.
-        if not self._delete(name, remains, lambda kind: kind.bucket == _PODS):
-            self._delete(name, remains, lambda kind: kind.bucket != _PODS)
-        self._objects.writer.update(self._kind, ("", name), lambda old: _tell(old, remains), subresource="status")
+        refused: dict[str, str] = {}
+        # Pods go first, so that they do not lose what they use; since Kubernetes 1.33.
+        left = self._delete(name, refused, lambda kind: kind.bucket == _PODS)
+        if not left:
+            left = self._delete(name, refused, lambda kind: kind.bucket != _PODS)
+        self.objects.writer.update(
+            self._kind, ("", name), lambda old: _report(old, left, refused), subresource="status"
+        )
         self._end(name)
 
-    def _delete(self, name: str, remains: Remains, selects: Callable[[Kind], bool]) -> bool:
-        """Delete the objects of the selected kinds; tell whether any is left."""
-        refused: dict[str, str] = {}
+    def _delete(self, name: str, refused: dict[str, str], selects: Callable[[Kind], bool]) -> list[Contents]:
+        """Delete the objects of the selected kinds, collect refusals by buckets, and return the remaining objects."""
         for kind, record in list(self._contents(name)):
             if selects(kind) and not record.deleting:
                 try:
-                    self._objects.writer.delete(kind, record.key)
+                    self.objects.writer.delete(kind, record.key)
                 except statuses.APIStatus as error:  # the others must go anyway
                     refused.setdefault(kind.bucket, error.message)
-        for message in refused.values():
-            remains.add_failure(message)
-        left = [(kind, record) for kind, record in self._contents(name) if selects(kind)]
-        for kind, record in left:
-            remains.add(kind.group, kind.plural, record.finalizers)
-        return bool(left)
+        return [(kind, record) for kind, record in self._contents(name) if selects(kind)]
 
     def _end(self, name: str) -> None:
-        """Let the namespace go if it is empty."""
+        """Finalize the namespace if it is empty."""
         if self._is_terminating(name) and next(self._contents(name), None) is None:
-            self._objects.writer.update(self._kind, ("", name), _finalize, subresource="finalize")
+            self.objects.writer.update(self._kind, ("", name), _finalize, subresource="finalize")
 
     def _is_terminating(self, name: str) -> bool:
-        """Whether there is still something to do: by then, it can be gone, and there can be a new one of this name."""
-        record = self._objects.store.bucket(_BUCKET).records.get(("", name))
+        """Whether the namespace is still being deleted: it may be gone by now, or be a new one of the same name."""
+        record = self.objects.store.bucket(_BUCKET).records.get(("", name))
         return record is not None and record.deleting
 
-    def _contents(self, name: str) -> Iterator[tuple[Kind, Record]]:
-        for kind in self._objects.registry.unique_kinds():
+    def _contents(self, name: str) -> Iterator[Contents]:
+        for kind in self.objects.registry.unique_kinds():
             if kind.namespaced:
-                for record in self._objects.store.bucket(kind.bucket).select(name):
+                for record in self.objects.store.bucket(kind.bucket).select(name):
                     yield kind, record
-
-
-def _tell(old: Obj, remains: Remains) -> Obj:
-    status = old.get("status") or {}
-    return {**old, "status": {**status, "conditions": remains.as_conditions(status.get("conditions") or [])}}
 
 
 def _finalize(old: Obj) -> Obj:
@@ -110,9 +100,9 @@ def _finalize(old: Obj) -> Obj:
     return {**old, "spec": {**spec, "finalizers": kept}}
 
 
-# What keeps a deleted namespace: the conditions in its status, as the namespace controller words them.
+# The conditions of a deleted namespace, in the words of the namespace controller.
 #
-# A condition is ``True`` if something is wrong or remains; see "NamespaceCondition" of the Kubernetes API reference.
+# A condition is ``True`` if there is a failure, or if objects remain; see "NamespaceCondition" in the API reference.
 
 _GOOD: Final = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
@@ -124,50 +114,36 @@ _GOOD: Final = {
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
 }
-"""The types of all conditions in their order, with the reasons and messages when all is well."""
+"""The types of all conditions in their order, with the reasons and messages for the status ``False``."""
 
 
-class Remains:
-    """What is left in a namespace after everything was told to go."""
-
-    def __init__(self) -> None:
-        self._resources: collections.Counter[str] = collections.Counter()
-        self._finalizers: collections.Counter[str] = collections.Counter()
-        self._failures: list[str] = []
-
-    def add(self, group: str, plural: str, finalizers: Iterable[str]) -> None:
-        """Count an object."""
-        self._resources[f"{plural}.{group}"] += 1  # the core group has no name, so "pods." is as in reality
-        self._finalizers.update(finalizers)
-
-    def add_failure(self, message: str) -> None:
-        """Note that objects could not be deleted."""
-        self._failures.append(message)
-
-    def as_conditions(self, old: Sequence[Obj]) -> list[Obj]:
-        """Give all conditions; the times of transitions are kept where the statuses are the same."""
-        bad = {}
-        if self._failures:
-            bad["NamespaceDeletionContentFailure"] = (
-                "ContentDeletionFailed",
-                f"Failed to delete all resource types, {len(self._failures)} remaining: "
-                + ", ".join(sorted(self._failures)),
-            )
-        if self._resources:
-            bad["NamespaceContentRemaining"] = (
-                "SomeResourcesRemain",
-                f"Some resources are remaining: {_join(self._resources, 'has')}",
-            )
-        if self._finalizers:
-            bad["NamespaceFinalizersRemaining"] = (
-                "SomeFinalizersRemain",
-                f"Some content in the namespace has finalizers remaining: {_join(self._finalizers, 'in')}",
-            )
-        now = ages.now()
-        return [
-            make_condition(list(old), kind, "True" if kind in bad else "False", *bad.get(kind, good), now)
-            for kind, good in _GOOD.items()
-        ]
+def _report(old: Obj, left: Sequence[Contents], refused: Mapping[str, str]) -> Obj:
+    """Set all conditions of a namespace with these remaining objects, and with refused deletions by buckets."""
+    # The core group has no name, so "pods." is as in a real cluster.
+    resources = collections.Counter(f"{kind.plural}.{kind.group}" for kind, _ in left)
+    finalizers = collections.Counter(finalizer for _, record in left for finalizer in record.finalizers)
+    bad = {}
+    if refused:
+        bad["NamespaceDeletionContentFailure"] = (
+            "ContentDeletionFailed",
+            f"Failed to delete all resource types, {len(refused)} remaining: " + ", ".join(sorted(refused.values())),
+        )
+    if resources:
+        bad["NamespaceContentRemaining"] = (
+            "SomeResourcesRemain",
+            f"Some resources are remaining: {_join(resources, 'has')}",
+        )
+    if finalizers:
+        bad["NamespaceFinalizersRemaining"] = (
+            "SomeFinalizersRemain",
+            f"Some content in the namespace has finalizers remaining: {_join(finalizers, 'in')}",
+        )
+    status = old.get("status") or {}
+    conditions = [
+        make_condition(status.get("conditions") or (), kind, "True" if kind in bad else "False", *bad.get(kind, good))
+        for kind, good in _GOOD.items()
+    ]
+    return {**old, "status": {**status, "conditions": conditions}}
 
 
 def _join(counts: Mapping[str, int], word: str) -> str:

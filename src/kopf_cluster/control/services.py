@@ -1,12 +1,12 @@
 """
-Services: their addresses, and the endpoints, i.e. the addresses of the selected pods; see "Service".
+Services: their addresses, and their endpoints (the addresses of the selected pods); see "Service".
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from kopf_cluster.control.loops import Objects, namespace_of
+from kopf_cluster.control.loops import ControlLoop, Objects, namespace_of, reference_to
 from kopf_cluster.control.workload import PODS, is_active, is_ready, labels_of
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key
@@ -18,28 +18,25 @@ _FIRST_PORT: Final = 30000
 _PORTS: Final = 2768
 
 
-class Services:
-    """Gives addresses to services, and keeps their endpoints."""
+class Services(ControlLoop):
+    """Assigns addresses to services, and keeps their endpoints up to date."""
 
     def __init__(self, access: Objects) -> None:
-        self._objects = access
+        super().__init__(access)
         self._last = 0
 
     def observe(self, bucket: str, change: Change) -> None:
         namespace, key = change.record.key[0], change.record.key
         if bucket == _SERVICES and change.type != "DELETED":
-            self._plan(key)
+            self.objects.queue.add(self._settle, key)
         elif bucket == _SERVICES:
-            self._objects.queue.add(("service", key), lambda: self._objects.delete(_ENDPOINTS, key))
+            self.objects.queue.add(self.objects.delete, _ENDPOINTS, key)
         elif bucket == PODS:
-            for record in self._objects.records(_SERVICES, namespace):
-                self._plan(record.key)
-
-    def _plan(self, key: Key) -> None:
-        self._objects.queue.add(("service", key), lambda: self._settle(key))
+            for record in self.objects.records(_SERVICES, namespace):
+                self.objects.queue.add(self._settle, record.key)
 
     def _settle(self, key: Key) -> None:
-        service = self._objects.get(_SERVICES, key)
+        service = self.objects.get(_SERVICES, key)
         if service is None or "deletionTimestamp" in service["metadata"]:
             return
         if service["spec"].get("type") != "ExternalName" and not service["spec"].get("clusterIP"):
@@ -48,19 +45,19 @@ class Services:
         if selector:
             pods = [
                 pod
-                for pod in self._objects.select(PODS, key[0])
+                for pod in self.objects.select(PODS, key[0])
                 if selector.items() <= labels_of(pod).items()
                 and is_active(pod)
                 and (pod.get("status") or {}).get("podIP")
             ]
             self._tell(service, pods)
         if service["spec"].get("type") == "LoadBalancer":
-            self._objects.set_status(
+            self.objects.set_status(
                 _SERVICES, key, {**(service.get("status") or {}), "loadBalancer": {"ingress": [{"ip": "127.0.0.1"}]}}
             )
 
     def _give_address(self, key: Key) -> None:
-        taken = {service["spec"].get("clusterIP") for service in self._objects.select(_SERVICES)}
+        taken = {service["spec"].get("clusterIP") for service in self.objects.select(_SERVICES)}
         address = next(
             ip
             for number in range(self._last, self._last + 0xFFFF)
@@ -77,7 +74,7 @@ class Services:
                 ]
             return {**old, "spec": spec}
 
-        self._objects.update(_SERVICES, key, transform)
+        self.objects.update(_SERVICES, key, transform)
 
     def _tell(self, service: Obj, pods: list[Obj]) -> None:
         metadata, namespace = service["metadata"], namespace_of(service)
@@ -91,21 +88,13 @@ class Services:
             namespace,
             {"metadata": {"name": metadata["name"], "labels": metadata.get("labels")}, "subsets": subsets},
         )
-        owner = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "name": metadata["name"],
-            "uid": metadata["uid"],
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
         self._put(
             _SLICES,
             namespace,
             {
                 "metadata": {
                     "name": f"{metadata['name']}-kopf",
-                    "ownerReferences": [owner],
+                    "ownerReferences": [reference_to(service)],
                     "labels": {
                         **(metadata.get("labels") or {}),
                         "kubernetes.io/service-name": metadata["name"],
@@ -119,8 +108,8 @@ class Services:
         )
 
     def _put(self, bucket: str, namespace: str, body: Obj) -> None:
-        if self._objects.create(bucket, namespace, body) is None:
-            self._objects.update(
+        if self.objects.create(bucket, namespace, body) is None:
+            self.objects.update(
                 bucket,
                 (namespace, body["metadata"]["name"]),
                 lambda old: {
@@ -158,7 +147,7 @@ def _endpoint(pod: Obj) -> Obj:
 
 
 def _resolve_port(port: Obj, pods: list[Obj]) -> Obj:
-    """Make the port of the endpoints, by the number or by the name in the containers."""
+    """Make the port of the endpoints: by its number, or by its name in the containers."""
     target: Any = port.get("targetPort") or port["port"]
     if isinstance(target, str):
         found = [

@@ -15,7 +15,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from kopf_cluster import ages
 from kopf_cluster.access.credentials import Credentials, sign_certificate
-from kopf_cluster.control.loops import Objects
+from kopf_cluster.control.loops import ControlLoop, Objects
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change
 
@@ -39,20 +39,20 @@ _SIGNERS: Final = {
 }
 
 
-class Signers:
-    """Sign what is approved by the authority of the server, or tell why they do not."""
+class Signers(ControlLoop):
+    """Sign approved requests with the authority of the server, or tell why they refuse."""
 
     def __init__(self, access: Objects, credentials: Credentials) -> None:
-        self._objects = access
+        super().__init__(access)
         self._credentials = credentials
 
     def observe(self, bucket: str, change: Change) -> None:
         name = change.record.key[1]
         if bucket == _REQUESTS and change.type != "DELETED":
-            self._objects.queue.add(("signers", name), lambda: self._sign(name))
+            self.objects.queue.add(self._sign, name)
 
     def _sign(self, name: str) -> None:
-        request = self._objects.get(_REQUESTS, ("", name))
+        request = self.objects.get(_REQUESTS, ("", name))
         signer = _SIGNERS.get(request["spec"]["signerName"]) if request is not None else None
         if request is None or signer is None:
             return
@@ -71,10 +71,10 @@ class Signers:
                 "message": str(error),
                 "lastUpdateTime": ages.now(),
             }
-            self._objects.set_status(_REQUESTS, ("", name), {**status, "conditions": [*conditions, failure]})
+            self.objects.set_status(_REQUESTS, ("", name), {**status, "conditions": [*conditions, failure]})
         else:
             encoded = base64.b64encode(certificate).decode()
-            self._objects.set_status(_REQUESTS, ("", name), {**status, "certificate": encoded})
+            self.objects.set_status(_REQUESTS, ("", name), {**status, "certificate": encoded})
 
     def _make_certificate(self, signer: _Signer, spec: Obj) -> bytes:
         """Sign the request, or raise `ValueError` telling why not."""

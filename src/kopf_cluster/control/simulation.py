@@ -1,28 +1,21 @@
 """
-A cluster as if it had nodes: what is put together when the simulation is on.
+The simulation of workloads: the control loops that make a cluster behave as if it had nodes.
 """
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from kopf_cluster.control.deployments import Deployments, ReplicaSets, ReplicationControllers
 from kopf_cluster.control.jobs import CronJobs, Jobs
 from kopf_cluster.control.kubelet import Kubelet, Nodes
-from kopf_cluster.control.loops import Objects
+from kopf_cluster.control.loops import ControlLoop, Objects
 from kopf_cluster.control.services import Services
 from kopf_cluster.control.sets import DaemonSets, StatefulSets
 from kopf_cluster.control.volumes import Volumes
-from kopf_cluster.store.storage import Change
 
 Extent: TypeAlias = bool | Literal["controllers"]
-"""What is simulated: nothing, everything, or only what controllers do, but neither nodes nor what happens there."""
-
-
-class ControlLoop(Protocol):
-    """What follows the changes of objects."""
-
-    def observe(self, bucket: str, change: Change) -> None: ...
+"""What is simulated: nothing, everything, or only the controllers, without nodes and kubelets."""
 
 
 def make_simulation(extent: Extent, access: Objects) -> list[ControlLoop]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kopf_cluster.control.loops import Objects
+from kopf_cluster.control.loops import ControlLoop
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key
 
@@ -16,28 +16,23 @@ _CLASSES: Final = "storageclasses.storage.k8s.io"
 _PODS: Final = "pods"
 
 
-class Volumes:
-    """Binds claims, and lets the volumes of deleted claims go or wait."""
-
-    def __init__(self, access: Objects) -> None:
-        self._objects = access
+class Volumes(ControlLoop):
+    """Binds claims to volumes, and deletes or releases the volumes of deleted claims."""
 
     def observe(self, bucket: str, change: Change) -> None:
         if bucket == _PODS and change.type == "ADDED":
-            for key in self._claims_of(change.record.key):
-                self._queue_claim(key)
+            pod = self.objects.get(_PODS, change.record.key)
+            for key in _claims(pod) if pod is not None else ():
+                self.objects.queue.add(self._bind, key)
         if bucket == _CLAIMS:
             key, uid = change.record.key, change.record.uid
             if change.type == "DELETED":
-                self._objects.queue.add(("volume", uid), lambda: self._release(uid))
+                self.objects.queue.add(self._release, uid)
             else:
-                self._queue_claim(key)
-
-    def _queue_claim(self, key: Key) -> None:
-        self._objects.queue.add(("claim", key), lambda: self._bind(key))
+                self.objects.queue.add(self._bind, key)
 
     def _bind(self, key: Key) -> None:
-        claim = self._objects.get(_CLAIMS, key)
+        claim = self.objects.get(_CLAIMS, key)
         if claim is None or (claim.get("status") or {}).get("phase") == "Bound":
             return
         if self._waits_for_consumer(claim):
@@ -52,8 +47,8 @@ class Volumes:
             "uid": metadata["uid"],
         }
         capacity = {"storage": ((spec.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")}
-        if not self._objects.has(_VOLUMES, ("", name)):
-            self._objects.create(
+        if not self.objects.has(_VOLUMES, ("", name)):
+            self.objects.create(
                 _VOLUMES,
                 "",
                 {
@@ -72,33 +67,29 @@ class Volumes:
                     },
                 },
             )
-        self._objects.update(_VOLUMES, ("", name), lambda old: {**old, "spec": {**old["spec"], "claimRef": reference}})
-        self._objects.set_status(_VOLUMES, ("", name), {"phase": "Bound"})
-        self._objects.update(_CLAIMS, key, lambda old: {**old, "spec": {**old["spec"], "volumeName": name}})
-        self._objects.set_status(
+        self.objects.update(_VOLUMES, ("", name), lambda old: {**old, "spec": {**old["spec"], "claimRef": reference}})
+        self.objects.set_status(_VOLUMES, ("", name), {"phase": "Bound"})
+        self.objects.update(_CLAIMS, key, lambda old: {**old, "spec": {**old["spec"], "volumeName": name}})
+        self.objects.set_status(
             _CLAIMS,
             key,
             {"phase": "Bound", "accessModes": spec.get("accessModes") or ["ReadWriteOnce"], "capacity": capacity},
         )
 
     def _waits_for_consumer(self, claim: Obj) -> bool:
-        """Tell whether the class of the claim wants a pod first, to know where the volume is needed."""
+        """Whether the class of the claim delays the binding until a pod mounts the claim."""
         spec = claim["spec"]
-        storage = self._objects.get(_CLASSES, ("", spec.get("storageClassName") or "")) or {}
+        storage = self.objects.get(_CLASSES, ("", spec.get("storageClassName") or "")) or {}
         if spec.get("volumeName") or storage.get("volumeBindingMode") != "WaitForFirstConsumer":
             return False
         key = (claim["metadata"]["namespace"], claim["metadata"]["name"])
-        return not any(key in _claims(pod) for pod in self._objects.select(_PODS))
-
-    def _claims_of(self, key: Key) -> set[Key]:
-        pod = self._objects.get(_PODS, key)
-        return _claims(pod) if pod is not None else set()
+        return not any(key in _claims(pod) for pod in self.objects.select(_PODS))
 
     def _find_volume(self, claim: Obj) -> str | None:
-        """Find a free volume of the same class, which offers what is asked in the same words."""
+        """Find a free volume of the same class with exactly the requested size, and all requested access modes."""
         spec = claim["spec"]
         wanted = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
-        for volume in self._objects.select(_VOLUMES):
+        for volume in self.objects.select(_VOLUMES):
             offer = volume["spec"]
             if (
                 not offer.get("claimRef")
@@ -110,16 +101,16 @@ class Volumes:
         return None
 
     def _release(self, uid: str) -> None:
-        for volume in self._objects.select(_VOLUMES):
+        for volume in self.objects.select(_VOLUMES):
             if (volume["spec"].get("claimRef") or {}).get("uid") == uid:
                 name = volume["metadata"]["name"]
                 if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
-                    self._objects.delete(_VOLUMES, ("", name))
+                    self.objects.delete(_VOLUMES, ("", name))
                 else:
-                    self._objects.set_status(_VOLUMES, ("", name), {"phase": "Released"})
+                    self.objects.set_status(_VOLUMES, ("", name), {"phase": "Released"})
 
 
 def _claims(pod: Obj) -> set[Key]:
-    """Give the claims that the pod mounts."""
+    """Return the claims that the pod mounts."""
     volumes = [volume.get("persistentVolumeClaim") for volume in pod["spec"].get("volumes") or ()]
     return {(pod["metadata"]["namespace"], volume["claimName"]) for volume in volumes if volume}

@@ -1,8 +1,8 @@
 """
-What all controllers of workloads have in common: they compare what should be with what is, and make a step.
+The common base of all controllers of workloads, which compare the desired state with the actual one, and make a step.
 
-A controller is called for an object soon after the object or any of its children has changed, and looks only at the
-current state: nothing is lost if it is called late, or once for many changes.
+A controller is called for an object soon after a change of the object or of any of its children. It looks only at the
+current state, so it may be called late, or once for many changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import ClassVar, Final, NamedTuple
 import msgspec
 
 from kopf_cluster import ages
-from kopf_cluster.control.loops import Objects, controller_of, key_of, make_condition, namespace_of, reference_to
+from kopf_cluster.control.loops import (
+    ControlLoop,
+    Objects,
+    controller_of,
+    key_of,
+    make_condition,
+    namespace_of,
+    reference_to,
+)
 from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.store.storage import Change, Key
@@ -24,14 +32,14 @@ PODS: Final = "pods"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes
 
 
-class Controller(abc.ABC):
-    """A controller of one kind of objects, which are the owners of objects of other kinds."""
+class Controller(ControlLoop):
+    """A controller of one kind of objects, which own objects of other kinds."""
 
     bucket: ClassVar[str]
     children: ClassVar[tuple[str, ...]] = (PODS,)
 
     def __init__(self, access: Objects) -> None:
-        self.objects = access
+        super().__init__(access)
         self._keys: dict[str, Key] = {}
         self._children: dict[str, set[tuple[str, Key]]] = {}
 
@@ -58,23 +66,20 @@ class Controller(abc.ABC):
             del self._children[uid]
 
     def plan(self, key: Key) -> None:
-        self.objects.queue.add((self.bucket, key), lambda: self._reconcile(key))
+        self.objects.queue.add(self.reconcile_key, key)
 
-    def plan_later(self, delay: float, key: Key) -> None:
-        """Look at the object again after so many seconds."""
-        self.objects.queue.add_later(delay, (self.bucket, key), lambda: self._reconcile(key))
-
-    def _reconcile(self, key: Key) -> None:
+    def reconcile_key(self, key: Key) -> None:
+        """Reconcile the object if it exists, and is not being deleted."""
         obj = self.objects.get(self.bucket, key)
         if obj is not None and "deletionTimestamp" not in obj["metadata"]:
             self.reconcile(obj)
 
     @abc.abstractmethod
     def reconcile(self, obj: Obj) -> None:
-        """Make a step from what is to what should be, and tell in the status what is."""
+        """Make a step from the actual state to the desired one, and report the actual state in the status."""
 
     def owned(self, bucket: str, owner: Obj) -> list[Obj]:
-        """Give the objects that the owner controls, in the order of names."""
+        """Return the objects that the owner controls, in the order of names."""
         uid = owner["metadata"]["uid"]
         keys = sorted(key for place, key in self._children.get(uid, ()) if place == bucket)
         found = [obj for key in keys if (obj := self.objects.get(bucket, key)) is not None]
@@ -120,17 +125,17 @@ class Controller(abc.ABC):
 
     @staticmethod
     def condition(obj: Obj, kind: str, status: bool, reason: str, message: str) -> Obj:
-        """Make a condition of a workload, which tells also when it was updated."""
+        """Make a condition of a workload, with the time of its update."""
         old = (obj.get("status") or {}).get("conditions") or []
         now = ages.now()
-        made = make_condition(old, kind, "True" if status else "False", reason, message, now)
+        made = make_condition(old, kind, "True" if status else "False", reason, message)
         same = next((item for item in old if item["type"] == kind and item.get("reason") == reason), None)
         updated = now if same is None or made["lastTransitionTime"] == now else same.get("lastUpdateTime", now)
         return {**made, "lastUpdateTime": updated}
 
 
 class Adopter(Controller):
-    """A controller that takes what is selected and belongs to nobody, and lets go what is selected no more."""
+    """A controller that adopts selected orphans, and releases children that are no longer selected."""
 
     def observe(self, bucket: str, change: Change) -> None:
         super().observe(bucket, change)
@@ -171,24 +176,24 @@ class Adopter(Controller):
 
 
 def hash_of(template: Obj) -> str:
-    """Give the hash by which revisions of a template are told apart; the order of fields makes no difference."""
+    """Return the hash that distinguishes revisions of a template; the order of fields makes no difference."""
     digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).digest()
     return "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:10])
 
 
 def is_active(pod: Obj) -> bool:
-    """Whether the pod counts: it is not over and not about to go."""
+    """Whether the pod counts: it has neither ended nor is being deleted."""
     return not is_ending(pod) and phase_of(pod) not in ("Succeeded", "Failed")
 
 
 def is_ending(pod: Obj) -> bool:
-    """Whether the pod is about to go, but still there."""
+    """Whether the pod is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
 
 
 def is_ready(pod: Obj) -> bool:
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
 
 
 def phase_of(pod: Obj) -> str:
@@ -215,7 +220,7 @@ def resolve_share(value: int | str | None, total: int, *, up: bool) -> int:
 
 # The history of templates of stateful sets and daemon sets: a `ControllerRevision` for each, numbered by use.
 #
-# That is where ``kubectl rollout history`` and ``undo`` look; see "Rollbacks" of the Kubernetes documentation.
+# ``kubectl rollout history`` and ``undo`` read it; see "Rollbacks" in the Kubernetes documentation.
 
 REVISIONS: Final = "controllerrevisions.apps"
 
@@ -223,21 +228,21 @@ _DEFAULT_LIMIT: Final = 10
 
 
 class Revision(NamedTuple):
-    """The revision of a template: by its name, and by the hash in the name."""
+    """The revision of a template: its name, and the hash in the name."""
 
     name: str
     hash: str
 
 
 def record(access: Objects, owner: Obj, known: Collection[Obj], label: str) -> Revision:
-    """Keep the current template as the latest revision; one that was used before, gets a new number.
+    """Keep the current template as the latest revision; a revision that is used again gets a new number.
 
-    The annotations are those of the owner at that time, and tell why the revision was made, e.g.
+    It has the annotations of the owner at that time, e.g. the cause of the change.
 
     * ``access``: the objects of the cluster.
     * ``owner``: the stateful or daemon set.
     * ``known``: its revisions.
-    * ``label``: the label of revisions that has the hash.
+    * ``label``: the label of revisions with the hash.
     """
     template = owner["spec"]["template"]
     hash_ = hash_of(template)
@@ -268,7 +273,7 @@ def record(access: Objects, owner: Obj, known: Collection[Obj], label: str) -> R
 
 
 def forget_oldest(access: Objects, owner: Obj, known: Collection[Obj], used: Collection[str]) -> None:
-    """Delete the oldest revisions beyond the limit; those in use, by their names, stay anyway."""
+    """Delete the oldest revisions beyond the limit, except those in use, given by their names."""
     limit = owner["spec"].get("revisionHistoryLimit")
     unused = sorted((item for item in known if item["metadata"]["name"] not in used), key=_number)
     for item in unused[: max(len(unused) - (_DEFAULT_LIMIT if limit is None else limit), 0)]:
