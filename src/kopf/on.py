@@ -7,8 +7,7 @@ The decorators of handlers.
 ... def create_fn(spec, **_):
 ...     pass
 
-All of them return the function as it is, so that it can be decorated again, or called directly. The positional
-arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, name)``, ``(group, version, name)``.
+All decorators return the function unchanged. You can decorate it again, or call it directly.
 """
 
 from __future__ import annotations
@@ -17,7 +16,15 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar, Unpack
 
-from kopf._handlers.current_handler import SubhandlingContext, current_subhandling
+from kopf._handlers.causes import (
+    ActivityCause,
+    BackgroundCause,
+    ChangingCause,
+    ResourceCause,
+    WatchingCause,
+    WebhookCause,
+)
+from kopf._handlers.current_handler import current_subhandling
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handlers import (
     ActivityHandler,
@@ -46,9 +53,7 @@ from kopf._handlers.options import (
     TimerOptions,
     UpdateOptions,
     WebhookOptions,
-    check_options,
-    show_options,
-    to_plain_numbers,
+    takes_options,
 )
 from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._handlers.signatures import check_handlers
@@ -83,120 +88,194 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 Name = NameSpec
 
 
-@show_options(ActivityOptions)
+@takes_options(ActivityOptions, ActivityCause)
 def startup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
-    """Called before the operator begins to work. If it fails, the operator does not start."""
-    check_options(options, ActivityOptions)
+    """
+    Declare a handler of the start of the operator.
+
+    Kopf calls it before anything else, e.g. to change the ``settings``. If it fails for good, the operator does not
+    start. The result is ignored.
+    """
     return _declare_activity(Activity.STARTUP, **options)
 
 
-@show_options(ActivityOptions)
+@takes_options(ActivityOptions, ActivityCause)
 def cleanup(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
-    """Called when the operator exits."""
-    check_options(options, ActivityOptions)
+    """
+    Declare a handler of the exit of the operator.
+
+    Kopf calls it when all other work has stopped. The result is ignored.
+    """
     return _declare_activity(Activity.CLEANUP, **options)
 
 
-@show_options(ActivityOptions)
+@takes_options(ActivityOptions, ActivityCause)
 def login(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
-    """Called to get the credentials: it returns :class:`kopf.ConnectionInfo`, or ``None`` if it has none."""
-    check_options(options, ActivityOptions)
+    """
+    Declare a handler that returns credentials for the API server.
+
+    Kopf calls it at the start, and again when the credentials expire or the server refuses them. It returns
+    :class:`kopf.ConnectionInfo`, or ``None`` if it has no credentials. With such handlers, the operator uses no other
+    way to log in.
+    """
     return _declare_activity(Activity.AUTHENTICATION, **options)
 
 
-@show_options(ActivityOptions)
+@takes_options(ActivityOptions, ActivityCause)
 def probe(**options: Unpack[ActivityOptions]) -> Callable[[Fn], Fn]:
     """
-    Called when the health is asked for (``--liveness``); what it returns goes to the answer under its id, as JSON.
+    Declare a probe of the operator's health.
 
-    If it fails, the operator is reported as unhealthy. Unlike other handlers, it is not retried after arbitrary
-    exceptions, unless it is declared with ``errors=ErrorsMode.TEMPORARY``: those who ask wait for the answer.
+    Kopf calls it when the health endpoint (``--liveness``) gets a request. The response contains the result as JSON,
+    by the id of the handler. If the handler fails, the operator is unhealthy.
+
+    Unlike other handlers, a probe is not retried after arbitrary exceptions, because the client waits for the
+    response. To retry it, use ``errors=kopf.ErrorsMode.TEMPORARY``.
     """
-    check_options(options, ActivityOptions)
     return _declare_activity(Activity.PROBE, **options)
 
 
-@show_options(EventOptions)
+@takes_options(EventOptions, WatchingCause)
 def event(*name: Name, **options: Unpack[EventOptions]) -> Callable[[Fn], Fn]:
-    """Called for every event in the watch stream, silently: no state is kept on the object, errors are only logged."""
-    check_options(options, EventOptions)
+    """
+    Declare a handler of raw events of the watch stream.
+
+    Kopf calls it for each event of each object, and stores no progress on the object. It is never retried: errors
+    only go to the log. The result goes to the status of the object, by the id of the handler.
+    """
     return _declare(WatchingHandler, name, options)
 
 
-@show_options(OwnerOptions)
+@takes_options(OwnerOptions, ChangingCause)
 def create(*name: Name, **options: Unpack[OwnerOptions]) -> Callable[[Fn], Fn]:
-    """Called when an object is created, or when it is seen for the first time."""
-    check_options(options, OwnerOptions)
+    """
+    Declare a handler of new objects.
+
+    Kopf calls it when an object is created, or when the operator sees an existing object for the first time. The
+    result goes to the status of the object, by the id of the handler.
+    """
     return _declare(ChangingHandler, name, options, reason=Reason.CREATE)
 
 
-@show_options(ResumeOptions)
+@takes_options(ResumeOptions, ChangingCause)
 def resume(*name: Name, **options: Unpack[ResumeOptions]) -> Callable[[Fn], Fn]:
-    """Called once for every object that exists when the operator starts."""
-    check_options(options, ResumeOptions)
-    options["deleted"] = bool(options.get("deleted"))
+    """
+    Declare a handler of objects that exist when the operator starts.
+
+    Each operator process calls it once for each object. The result goes to the status of the object, by the id of the
+    handler.
+    """
     return _declare(ChangingHandler, name, options, reason=None, initial=True)
 
 
-@show_options(UpdateOptions)
+@takes_options(UpdateOptions, ChangingCause)
 def update(*name: Name, **options: Unpack[UpdateOptions]) -> Callable[[Fn], Fn]:
-    """Called when an object is essentially changed; with ``field=``, when that field is changed."""
-    check_options(options, UpdateOptions)
+    """
+    Declare a handler of updates of objects.
+
+    Kopf calls it when the spec, labels, annotations, or other essential parts of an object have changed; with
+    ``field``, only when this field has changed. The result goes to the status of the object, by the id of the handler.
+    """
     return _declare(ChangingHandler, name, options, reason=Reason.UPDATE, field_needs_change=True)
 
 
-@show_options(DeleteOptions)
+@takes_options(DeleteOptions, ChangingCause)
 def delete(*name: Name, **options: Unpack[DeleteOptions]) -> Callable[[Fn], Fn]:
-    """Called when an object is marked for deletion, before it is actually deleted."""
-    check_options(options, DeleteOptions)
-    requires_finalizer = not options.pop("optional", None)
-    return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=requires_finalizer)
+    """
+    Declare a handler of deletions of objects.
+
+    Kopf calls it when the deletion of an object is requested. A finalizer holds the object until the handler succeeds
+    or fails for good. With ``optional``, Kopf calls the handler only while something else in the same operator holds
+    the object: another deletion handler, a daemon, or a timer.
+    """
+    return _declare(ChangingHandler, name, options, reason=Reason.DELETE, requires_finalizer=True)
 
 
-@show_options(UpdateOptions, required="field")
+def _find_missing_field(options: UpdateOptions) -> Iterator[str]:
+    if not options.get("field"):
+        yield "The field is not specified: @kopf.on.field(…, field='spec.something')."
+
+
+@takes_options(UpdateOptions, ChangingCause, required="field", find_problems=_find_missing_field)
 def field(*name: Name, **options: Unpack[UpdateOptions]) -> Callable[[Fn], Fn]:
-    """Called when the field of an object is added, changed, or removed. The ``field=`` is mandatory."""
-    missing = "The field is not specified: @kopf.on.field(…, field='spec.something')."
-    check_options(options, UpdateOptions, others=() if options.get("field") else (missing,))
+    """
+    Declare a handler of one field of objects.
+
+    Kopf calls it when the field is added, changed, or removed: also for new objects with this field. The option
+    ``field`` is mandatory. The result goes to the status of the object, by the id of the handler.
+    """
     return _declare(ChangingHandler, name, options, reason=None, field_needs_change=True)
 
 
-@show_options(ReconcileOptions)
+@takes_options(ReconcileOptions, ChangingCause)
 def reconcile(*name: Name, **options: Unpack[ReconcileOptions]) -> Callable[[Fn], Fn]:
     """
-    Called whenever something can be different from what it should be: it yields (or returns) what is to be there.
+    Declare a reconciler: a handler that yields (or returns) the desired children of an object.
 
-    What is yielded becomes a child of the object, as by :func:`kopf.apply`; the expression ``yield`` is the child as it
-    is then. What was yielded before, and is not anymore, is deleted. Its resources are to be named in ``owns=``.
+    Kopf calls it when the object or one of its children changes, when the operator starts, and after each
+    ``interval``. It applies each yielded child as :func:`kopf.apply` does; the value of the ``yield`` expression is
+    the child in its current state. Kopf deletes children that the reconciler yielded before but does not yield now.
+    Name the resources of all children in ``owns``.
     """
     from kopf._kits.reconciling import make_call  # most operators have no reconcilers
 
-    check_options(options, ReconcileOptions)
-    uses = options.pop("uses", None) or ()
-    references = (uses,) if isinstance(uses, Reference) else tuple(uses)
+    uses = options.pop("uses", ())
+    references = (uses,) if isinstance(uses, Reference) else tuple(uses or ())
     return _declare(ReconcilingHandler, name, options, make_call=make_call, reason=None, uses=references)
 
 
-@show_options(CreateOptions)
+@takes_options(CreateOptions, ResourceCause)
 def index(*name: Name, **options: Unpack[CreateOptions]) -> Callable[[Fn], Fn]:
     """
-    Called for every object to say what of it goes to the index.
+    Declare an indexing function.
 
-    The index is a kwarg of all other handlers, so it has the plain name of the function, with no classes in it.
+    Kopf calls it for each object, again after each change. It returns a dict of keys and values for the index, or
+    another value for the key ``None``, or ``None`` to leave the object out.
+
+    All other handlers get the index as a keyword argument with the id of this handler: by default, the plain name of
+    the function, without its classes.
     """
-    check_options(options, CreateOptions)
     return _declare(IndexingHandler, name, options, is_kwarg=True)
 
 
-@show_options(WebhookOptions)
+_OPERATIONS: frozenset[Operation] = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
+
+
+def _find_webhook_problems(options: WebhookOptions) -> Iterator[str]:
+    operation, operations = options.get("operation"), options.get("operations")
+    if operation is not None and operations is not None:
+        yield "Either operation= or operations= can be specified, not both."
+    if isinstance(operations, str):
+        yield f"Several operations must be in a list or a set, got {operations!r}; for one, use operation=."
+    else:
+        several = operations if isinstance(operations, Collection) else ()
+        requested = {*map(str, several), *(() if operation is None else (str(operation),))}
+        if "*" not in requested and (unknown := sorted(requested - _OPERATIONS)):
+            yield f"No such operations: {', '.join(unknown)}. They can be: {', '.join(sorted(_OPERATIONS))}."
+    if options.get("subresource") == "":
+        yield "The subresource cannot be empty: omit it for the object itself, or use '*' for everything."
+
+
+@takes_options(WebhookOptions, WebhookCause, find_problems=_find_webhook_problems)
 def validate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]:
-    """Called before an object is changed, to deny that by raising an error (:class:`kopf.AdmissionError`)."""
+    """
+    Declare a validating admission handler.
+
+    The API server asks it before it makes a change. To deny the change, raise :class:`kopf.AdmissionError`; all other
+    errors deny it, too. To warn the user, append strings to ``warnings``. The result is ignored.
+    """
     return _declare_webhook(WebhookType.VALIDATING, name, options)
 
 
-@show_options(WebhookOptions)
+@takes_options(WebhookOptions, WebhookCause, find_problems=_find_webhook_problems)
 def mutate(*name: Name, **options: Unpack[WebhookOptions]) -> Callable[[Fn], Fn]:
-    """Called before an object is changed, to change it a bit more (via ``patch``), or to deny that by an error."""
+    """
+    Declare a mutating admission handler.
+
+    The API server asks it before it makes a change. The ``patch`` modifies the object of the change. To deny the
+    change, raise :class:`kopf.AdmissionError`; all other errors deny it, too. To warn the user, append strings to
+    ``warnings``. The result is ignored.
+    """
     return _declare_webhook(WebhookType.MUTATING, name, options)
 
 
@@ -204,11 +283,17 @@ def convert(
     resource: str | ResourceModel, source: str, target: str, *, registry: OperatorRegistry | None = None
 ) -> Callable[[Fn], Fn]:
     """
-    Called with an object of the version ``source``, as a dict, to return it as it is in the version ``target``.
+    Declare a conversion of objects from one version of their definition to another version.
 
-    The ``resource`` is the name of its definition (``"widgets.example.com"``), or a model. Where there is no function
-    for two versions, several are called in turn. The function can change and return what it gets. Of the metadata, it
-    can only change the labels and the annotations.
+    The function gets an object of the version ``source`` as a dict, its only argument. It returns the object in the
+    version ``target``; it can modify and return the same dict. Of the metadata, it can change only the labels and the
+    annotations. Kopf calls several functions in turn if there is no function for a pair of versions.
+
+    :param resource: the name of the definition, e.g. ``"widgets.example.com"``; or a :class:`kopf.CustomResource`.
+    :param source: the version of the argument, e.g. ``"v1beta1"``.
+    :param target: the version of the result, e.g. ``"v1"``.
+    :param registry: the registry for the function; by default, :func:`kopf.get_default_registry`.
+    :raises kopf.DeclarationError: if any argument is wrong, or if the same conversion is declared twice.
     """
     definition = resource if isinstance(resource, str) else _name_definition(resource)
     id = HandlerId(f"{definition}/{source}-{target}")
@@ -232,49 +317,60 @@ def convert(
     return decorate
 
 
-@show_options(DaemonOptions)
+@takes_options(DaemonOptions, BackgroundCause)
 def daemon(*name: Name, **options: Unpack[DaemonOptions]) -> Callable[[Fn], Fn]:
-    """Called once for every object, and runs in the background for as long as the object exists."""
-    check_options(options, DaemonOptions)
-    requires_finalizer = not options.pop("optional", None)
-    return _declare(DaemonHandler, name, options, requires_finalizer=requires_finalizer)
+    """
+    Declare a daemon: a long-running handler of each object.
+
+    Kopf starts it when the object appears, and stops it when the object is deleted or no longer matches the filters,
+    and when the operator exits or pauses. The function must return when ``stopped`` becomes true. If it returns
+    earlier, Kopf does not start it again until the operator restarts. A finalizer holds the object until the daemon
+    has stopped, unless ``optional``. The result goes to the status of the object, by the id of the handler.
+    """
+    return _declare(DaemonHandler, name, options)
 
 
-@show_options(TimerOptions)
+@takes_options(TimerOptions, BackgroundCause)
 def timer(*name: Name, **options: Unpack[TimerOptions]) -> Callable[[Fn], Fn]:
-    """Called for every object again and again, for as long as the object exists."""
-    check_options(options, TimerOptions)
-    options["sharp"] = bool(options.get("sharp"))
-    requires_finalizer = not options.pop("optional", None)
-    return _declare(TimerHandler, name, options, requires_finalizer=requires_finalizer)
+    """
+    Declare a timer: a handler that runs again and again for each object.
+
+    Kopf starts it when the object appears, and stops it when the object is deleted or no longer matches the filters.
+    After changes of owned objects (``owns``), the next run is early. A finalizer holds the object until a run has
+    finished, unless ``optional``. The result goes to the status of the object, by the id of the handler.
+    """
+    return _declare(TimerHandler, name, options)
 
 
-@show_options(SubhandlerOptions)
+@takes_options(SubhandlerOptions, ChangingCause)
 def subhandler(**options: Unpack[SubhandlerOptions]) -> Callable[[Fn], Fn]:
     """
-    Declare a sub-handler of the handler that is being executed now.
+    Declare a sub-handler of the running handler.
 
-    The handler will be considered as finished only when all of its sub-handlers are. Until then, it is called again
-    and again, and must declare the same sub-handlers. Raises :class:`LookupError` outside of handlers.
+    Kopf calls the sub-handlers after the function of their parent. The parent is finished when all of its sub-handlers
+    are. Until then, Kopf calls the parent again and again, and it must declare the same sub-handlers each time.
+
+    Raises :class:`LookupError` outside of handlers of changes.
     """
-    check_options(options, SubhandlerOptions)
 
     def decorate(fn: Fn) -> Fn:
-        context = current_subhandling.get(None)
-        if context is None:
-            raise LookupError("Sub-handlers can only be declared while a handler of changes is being executed.")
-        handler = _make_subhandler(context, fn, **options)
-        check_handlers([handler], context.cause.indices)
-        context.declared.append(handler)
+        _add_subhandler(fn, **options)
         return fn
 
     return decorate
 
 
-@show_options(SubhandlerOptions)
+@takes_options(SubhandlerOptions, ChangingCause)
 def register(fn: Fn, **options: Unpack[SubhandlerOptions]) -> Fn:
-    """Declare a sub-handler of the handler that is being executed now: the same as :func:`subhandler`, as a call."""
-    return subhandler(**options)(fn)
+    """
+    Declare the function ``fn`` as a sub-handler of the running handler, and return it.
+
+    It is the same as :func:`kopf.subhandler`, but as a call instead of a decorator.
+
+    Raises :class:`LookupError` outside of handlers of changes.
+    """
+    _add_subhandler(fn, **options)
+    return fn
 
 
 def _declare_activity(
@@ -282,7 +378,7 @@ def _declare_activity(
 ) -> Callable[[Fn], Fn]:
     def decorate(fn: Fn) -> Fn:
         _check_function(fn)
-        handler = ActivityHandler(id=_make_id(fn, id), fn=fn, activity=activity, **to_plain_numbers(options))
+        handler = ActivityHandler(id=_make_id(fn, id), fn=fn, activity=activity, **options)
         _get_registry(registry).append(handler)
         return fn
 
@@ -298,7 +394,7 @@ def _declare(
     make_call: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
     **specifics: Any,
 ) -> Callable[[Fn], Fn]:
-    generic = to_plain_numbers(options)
+    generic: dict[str, Any] = {**options}
     if name and callable(name[0]) and not isinstance(name[0], type) and _looks_like_handler(name[0]):
         raise DeclarationError.at_caller(
             "The decorator is used without arguments: name the resource, e.g. @kopf.on.create('pods')."
@@ -309,6 +405,8 @@ def _declare(
     registry = generic.pop("registry", None)
     id = generic.pop("id", None)
     path = parse_field(generic.pop("field", None))
+    if generic.pop("optional", False):
+        specifics["requires_finalizer"] = False
     if (owns := generic.pop("owns", None)) is not None:
         owned = [owns] if isinstance(owns, str | ResourceModel) else owns
         specifics["owns"] = tuple(_make_selector((item,), {}) for item in owned)
@@ -331,31 +429,35 @@ def _make_selector(name: tuple[Name, ...], options: Mapping[str, Any]) -> Select
         raise DeclarationError.at_caller(str(e)) from e
 
 
-def _make_subhandler(
-    context: SubhandlingContext,
+def _add_subhandler(
     fn: Callable[..., Any],
     *,
     id: str | None = None,
     field: FieldSpec = None,
     **options: Any,
-) -> ChangingHandler:
+) -> None:
+    context = current_subhandling.get(None)
+    if context is None:
+        raise LookupError("Sub-handlers can only be declared while a handler of changes is being executed.")
     parent, path = context.parent, parse_field(field)
     scope = parent.field or parent.scope
-    # The field is not a part of the id, unlike with other handlers, unless they could not be told apart.
+    # The field is not a part of the id, unlike in other handlers, unless two sub-handlers would have the same id.
     name = HandlerId(f"{parent.id}/{_make_id(fn, id, ())}")
     if path and any(item.id == name for item in context.declared):
         name = HandlerId(f"{parent.id}/{_make_id(fn, id, path)}")
-    return ChangingHandler(
+    handler = ChangingHandler(
         id=name,
         fn=fn,
         selector=None,
         reason=None,
-        field=(*scope, *path) if path else (),  # it is in what the parent sees, as the whole change is
+        field=(*scope, *path) if path else (),  # a sub-handler sees the same part of the object as its parent
         field_needs_change=parent.field_needs_change,
         scope=scope,
         model=parent.model,
-        **to_plain_numbers(options),
+        **options,
     )
+    check_handlers([handler], context.cause.indices)
+    context.declared.append(handler)
 
 
 def _name_definition(model: ResourceModel) -> str:
@@ -363,44 +465,18 @@ def _name_definition(model: ResourceModel) -> str:
     return f"{plural}.{group}"
 
 
-_OPERATIONS: frozenset[Operation] = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
-
-
 def _declare_webhook(type: WebhookType, name: tuple[Name, ...], options: WebhookOptions) -> Callable[[Fn], Fn]:
-    check_options(options, WebhookOptions, others=_list_webhook_problems(options))
-    operation, operations = options.pop("operation", None), options.pop("operations", None)
-    requested: frozenset[str] = frozenset({operation} if operation is not None else operations or ())
-    for key in ("persistent", "side_effects", "ignore_failures"):
-        options[key] = bool(options.get(key))
-    return _declare(WebhookHandler, name, options, type=type, operations=_parse_operations(requested))
-
-
-def _list_webhook_problems(options: WebhookOptions) -> Iterator[str]:
-    operation, operations = options.get("operation"), options.get("operations")
-    if operation is not None and operations is not None:
-        yield "Either operation= or operations= can be specified, not both."
-    if isinstance(operations, str):
-        yield f"Several operations must be in a list or a set, got {operations!r}; for one, use operation=."
-    else:
-        several = operations if isinstance(operations, Collection) else ()
-        requested = {*map(str, several), *(() if operation is None else (str(operation),))}
-        if "*" not in requested and (unknown := sorted(requested - _OPERATIONS)):
-            yield f"No such operations: {', '.join(unknown)}. They can be: {', '.join(sorted(_OPERATIONS))}."
-    if options.get("subresource") == "":
-        yield "The subresource cannot be empty: omit it for the object itself, or use '*' for everything."
-
-
-def _parse_operations(requested: frozenset[str]) -> frozenset[Operation] | None:
-    if "*" in requested:
-        return None
-    return frozenset(name for name in _OPERATIONS if name in requested) or None
+    operation, several = options.pop("operation", None), options.pop("operations", None)
+    operations = frozenset(several or ()) if operation is None else frozenset({operation})
+    requested = operations & _OPERATIONS if operations <= _OPERATIONS else None  # by "*", all of them
+    return _declare(WebhookHandler, name, options, type=type, operations=requested or None)
 
 
 _TYPICAL_KWARGS = frozenset({"body", "spec", "meta", "status", "name", "namespace", "logger", "patch", "memo", "event"})
 
 
 def _looks_like_handler(fn: Callable[..., Any]) -> bool:
-    """Callable selectors accept a resource; handlers accept some of the usual kwargs, and all the other ones."""
+    """Tell a handler from a callable selector: handlers accept typical kwargs, and all others by ``**_``."""
     code = getattr(fn, "__code__", None)
     if code is None:
         return False
@@ -410,23 +486,19 @@ def _looks_like_handler(fn: Callable[..., Any]) -> bool:
 
 
 def _check_function(fn: Callable[..., Any]) -> None:
+    """Check that it can be called without an instance or a class: handlers are called with keyword arguments only."""
     if not callable(fn):
         raise DeclarationError.at_caller(
             f"A handler must be a function, got {fn!r}. Methods can be registered when their instance exists: "
             "kopf.on.create('pods')(instance.method)."
         )
-    if not inspect.ismethod(fn) and _takes_instance(fn):
+    code = None if inspect.ismethod(fn) else getattr(fn, "__code__", None)
+    if code is not None and code.co_argcount > 0 and code.co_varnames[0] in ("self", "cls"):
         raise DeclarationError.at_caller(
             f"{getattr(fn, '__qualname__', fn)} looks like a method, and there is no instance to call it for. "
             "Decorate a function or a static method, or register the methods of an instance when it exists: "
             "kopf.on.create('pods')(instance.method)."
         )
-
-
-def _takes_instance(fn: Callable[..., Any]) -> bool:
-    """Tell if the first argument is for an instance or a class: handlers are called with kwargs only."""
-    code = getattr(fn, "__code__", None)
-    return code is not None and code.co_argcount > 0 and code.co_varnames[0] in ("self", "cls")
 
 
 def _make_id(fn: Callable[..., Any], id: str | None, path: FieldPath = ()) -> HandlerId:

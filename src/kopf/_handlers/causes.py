@@ -1,12 +1,12 @@
 """
-Causes: why handlers are called, with all that they get as kwargs.
+Causes: the reasons of calls of handlers, with the keyword arguments of the handlers.
 
-The kwargs that are common for all handlers of a cause are made once, when they are first needed.
+All handlers of a cause share their common kwargs. A cause makes these once, on demand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,52 +40,9 @@ Getter = Callable[[Any], Any]
 
 
 class Deferred(FrozenRecord, frozen=True):
-    """In the place of a value: how to make it when somebody looks at it, as mostly nobody does."""
+    """A placeholder of a value that is made on demand, as most handlers never read it."""
 
     make: Callable[[], Any]
-
-
-class Cause(Record, kw_only=True, eq=False):
-    """What every handler gets."""
-
-    logger: Logger
-    memo: Any
-    """The memo itself, or it can be :class:`Deferred`."""
-    indices: Mapping[str, Any]
-    _kwargs: Kwargs | None = None
-
-    @property
-    def kwargs(self) -> Kwargs:
-        """The kwargs for all handlers of this cause, made once; they must not be modified."""
-        if self._kwargs is None:
-            self._kwargs = self._make_kwargs()
-            self._kwargs.update(self.indices)  # the indices have precedence over all kwargs, present and future
-        return self._kwargs
-
-    def _make_kwargs(self) -> Kwargs:
-        return {"logger": self.logger, "memo": self.memo}
-
-    def kwargs_for_filters(self, handler: Handler) -> Kwargs:
-        """The kwargs for the callbacks of the handler's filters: they see the whole change, not of one field."""
-        return {"param": handler.param, **self.kwargs}
-
-    def kwargs_for(self, handler: Handler) -> Kwargs:
-        """The kwargs for the handler, before it is known which attempt of it is executed."""
-        return self.kwargs_for_filters(handler)
-
-    def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        """The kwargs for the handler, where those can be absent that its function does not look at."""
-        return self.kwargs_for(handler)
-
-
-class ActivityCause(Cause, kw_only=True, eq=False):
-    """Something happens to the operator."""
-
-    activity: Activity
-    settings: OperatorSettings
-
-    def _make_kwargs(self) -> Kwargs:
-        return {**super()._make_kwargs(), "activity": self.activity, "settings": self.settings}
 
 
 def _get_memo(cause: Cause) -> Any:
@@ -94,9 +51,66 @@ def _get_memo(cause: Cause) -> Any:
     return cause.memo
 
 
+class Cause(Record, kw_only=True, eq=False):
+    """The cause of a call: with all that handlers of any kind get."""
+
+    getters: ClassVar[Mapping[str, Getter]] = {"logger": attrgetter("logger"), "memo": _get_memo}
+    """How to get each of the kwargs of the cause."""
+
+    logger: Logger
+    memo: Any
+    """The memo, or :class:`Deferred`."""
+    indices: Mapping[str, Any]
+    _kwargs: Kwargs | None = None
+
+    @classmethod
+    def list_kwargs(cls) -> Sequence[str]:
+        """List the names of all kwargs of a handler, except for the indices."""
+        return ("param", "retry", "started", "runtime", *cls.getters)
+
+    @property
+    def kwargs(self) -> Kwargs:
+        """The kwargs for all handlers of this cause, made once; they must not be modified."""
+        if self._kwargs is None:
+            self._kwargs = {name: get(self) for name, get in self.getters.items()}
+            self._kwargs.update(self.indices)  # they have precedence over all kwargs, present and future
+        return self._kwargs
+
+    def kwargs_for_filters(self, handler: Handler) -> Kwargs:
+        """The kwargs for the callbacks of the handler's filters: they see the whole change, not that of one field."""
+        return {"param": handler.param, **self.kwargs}
+
+    def kwargs_for(self, handler: Handler) -> Kwargs:
+        """The kwargs for the handler, without those of the attempt."""
+        return self.kwargs_for_filters(handler)
+
+    def kwargs_read_by(self, handler: Handler) -> Kwargs:
+        """The kwargs for the handler; those that its function never reads can be absent."""
+        reads, getters = handler.reads, self.getters
+        if reads is None or not reads.isdisjoint(self.indices):
+            return self.kwargs_for(handler)
+        kwargs: Kwargs = {"param": handler.param}
+        for name in reads:
+            if (get := getters.get(name)) is not None:
+                kwargs[name] = get(self)
+        return kwargs
+
+
+class ActivityCause(Cause, kw_only=True, eq=False):
+    """The operator starts, stops, logs in, or is asked for its health."""
+
+    getters: ClassVar[Mapping[str, Getter]] = {
+        **Cause.getters,
+        "activity": attrgetter("activity"),
+        "settings": attrgetter("settings"),
+    }
+
+    activity: Activity
+    settings: OperatorSettings
+
+
 _KWARGS_OF_OBJECT: Mapping[str, Getter] = {
-    "logger": attrgetter("logger"),
-    "memo": _get_memo,
+    **Cause.getters,
     "resource": attrgetter("resource"),
     "patch": attrgetter("patch"),
     "body": attrgetter("body"),
@@ -115,22 +129,18 @@ class ResourceCause(Cause, kw_only=True, eq=False):
     """Something happens to an object."""
 
     getters: ClassVar[Mapping[str, Getter]] = _KWARGS_OF_OBJECT
-    """How to get each of the kwargs of the cause."""
 
     resource: Resource
     body: Body
     patch: Patch
     _decoded: dict[tuple[str, FieldPath, Decoder], Any] | None = None
 
-    def _make_kwargs(self) -> Kwargs:
-        return {name: get(self) for name, get in self.getters.items()}
-
     def decode(self, handler: ResourceHandler, fn: HandlerFn, kwargs: Kwargs) -> None:
         """
-        Replace those of the kwargs by typed values that the function wants so; each is decoded once for the cause.
+        Decode the kwargs that the function wants as typed values; each of them once for the cause.
 
-        Raises :class:`ModelMismatchError` if the object does not fit its model. The old state can be of an older model:
-        then, there is none.
+        Raises :class:`ModelMismatchError` if the object does not fit its model. An old state that does not fit, e.g.
+        as it is of an older model, becomes ``None``.
         """
         decoders = (handler.decoders or {}).get(id(fn), {})
         for name, decoder in decoders.items():
@@ -143,7 +153,7 @@ class ResourceCause(Cause, kw_only=True, eq=False):
 
     def check_fit(self, handler: ResourceHandler) -> None:
         """
-        Check that the object is as the function of the handler, and its callbacks, want it to be decoded.
+        Check that the object fits the types that the handler's function and callbacks want.
 
         Raises :class:`ModelMismatchError` otherwise.
         """
@@ -152,16 +162,6 @@ class ResourceCause(Cause, kw_only=True, eq=False):
             for callback in handler.list_callbacks():
                 self.decode(handler, callback, self.kwargs_for_filters(handler))
 
-    def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        reads, getters = handler.reads, self.getters
-        if reads is None or not reads.isdisjoint(self.indices):
-            return self.kwargs_for(handler)
-        kwargs: Kwargs = {"param": handler.param}
-        for name in reads:
-            if (get := getters.get(name)) is not None:
-                kwargs[name] = get(self)
-        return kwargs
-
 
 class BackgroundCause(ResourceCause, kw_only=True, eq=False):
     """It is time for a daemon or a timer of an object."""
@@ -169,7 +169,7 @@ class BackgroundCause(ResourceCause, kw_only=True, eq=False):
     getters: ClassVar[Mapping[str, Getter]] = {**_KWARGS_OF_OBJECT, "stopped": attrgetter("stopped")}
 
     stopped: object
-    """How its function asks whether it is to exit."""
+    """The flag by which the function learns that it must exit."""
 
 
 class WatchingCause(ResourceCause, kw_only=True, eq=False):
@@ -179,9 +179,13 @@ class WatchingCause(ResourceCause, kw_only=True, eq=False):
 
     type: RawEventType
 
+    @classmethod
+    def list_kwargs(cls) -> Sequence[str]:
+        return (*super().list_kwargs(), "event")
+
     def kwargs_for_filters(self, handler: Handler) -> Kwargs:
         kwargs = super().kwargs_for_filters(handler)
-        if isinstance(handler, WatchingHandler) and handler.reads_event:  # mostly, nobody looks at it
+        if isinstance(handler, WatchingHandler) and handler.reads_event:  # most of them do not
             self._add_event(kwargs)
         return kwargs
 
@@ -204,7 +208,7 @@ _KWARGS_OF_FIELD: Mapping[str, Getter] = {
 
 
 class Change(FrozenRecord, frozen=True):
-    """The last handled state of an object, its current state, and what is different."""
+    """The last handled state of an object, its current state, and the difference."""
 
     old: BodyEssence | None
     new: BodyEssence | None
@@ -220,21 +224,21 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
     initial: bool = False
     """Whether the object existed before the operator started, and its resuming is not handled yet."""
     woken: Collection[HandlerId] = ()
-    """Which handlers are to be called though the object itself has not changed."""
+    """The handlers to call although the object itself has not changed."""
     get_change: Callable[[], Change]
-    """How to get what has changed: it is decoded when somebody looks at it, and then kept."""
+    """Makes the change: it is decoded on demand, and then kept."""
     _change: Change | None = None
 
     @property
     def change(self) -> Change:
-        """What has changed."""
+        """The change of the object."""
         if self._change is None:
             self._change = self.get_change()
         return self._change
 
     @property
     def old(self) -> BodyEssence | None:
-        """The last handled state of the object; ``None`` if it was never handled."""
+        """The last handled state of the object; ``None`` for new objects."""
         return self.change.old
 
     @property
@@ -244,7 +248,7 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
 
     @property
     def diff(self) -> Diff:
-        """What is different."""
+        """The difference of the two states."""
         return self.change.diff
 
     def kwargs_read_by(self, handler: Handler) -> Kwargs:
@@ -271,10 +275,26 @@ class ChangingCause(ResourceCause, kw_only=True, eq=False):
 
 
 class WebhookCause(ResourceCause, kw_only=True, eq=False):
-    """The object is going to be changed, and it is asked if it may be."""
+    """The API server asks whether a change of an object is permitted."""
+
+    getters: ClassVar[Mapping[str, Getter]] = {
+        **_KWARGS_OF_OBJECT,
+        "name": lambda cause: cause.body.object.head.name or cause.name,
+        "namespace": lambda cause: cause.body.object.head.namespace or cause.namespace,
+        "operation": attrgetter("operation"),
+        "subresource": attrgetter("subresource"),
+        "dryrun": attrgetter("dryrun"),
+        "userinfo": attrgetter("userinfo"),
+        "headers": attrgetter("headers"),
+        "sslpeer": attrgetter("sslpeer"),
+        "warnings": attrgetter("warnings"),
+        "old": attrgetter("old"),
+        "new": attrgetter("new"),
+        "diff": lambda cause: diff(cause.old, cause.new),
+    }
 
     name: str | None
-    """The name in the request: not all that is reviewed is an object with a name in it."""
+    """The name in the request: the reviewed object can have no name."""
     namespace: str | None
     operation: Operation
     subresource: str | None
@@ -286,25 +306,7 @@ class WebhookCause(ResourceCause, kw_only=True, eq=False):
     old: Body | None
     new: Body | None
     discarded: Patch = field(default_factory=Patch)
-    """What the handlers that only validate have put to their ``patch``: they cannot change anything."""
-
-    def _make_kwargs(self) -> Kwargs:
-        kwargs = super()._make_kwargs()
-        kwargs["name"] = kwargs["name"] or self.name
-        kwargs["namespace"] = kwargs["namespace"] or self.namespace
-        return {
-            **kwargs,
-            "operation": self.operation,
-            "subresource": self.subresource,
-            "dryrun": self.dryrun,
-            "userinfo": self.userinfo,
-            "headers": self.headers,
-            "sslpeer": self.sslpeer,
-            "warnings": self.warnings,
-            "old": self.old,
-            "new": self.new,
-            "diff": diff(self.old, self.new),
-        }
+    """The ``patch`` of validating handlers, which cannot change anything."""
 
     def kwargs_for(self, handler: Handler) -> Kwargs:
         kwargs = super().kwargs_for(handler)
@@ -326,7 +328,7 @@ def _decode_old(decoder: Decoder, value: Any) -> Any:
 
 
 def _narrow_to_field(kwargs: Kwargs, path: FieldPath, cause: ChangingCause | WebhookCause) -> None:
-    """The handlers of a field see the change of that field, not of the whole object."""
+    """Show the change of the field instead of the whole object."""
     old, new = resolve(cause.old, path), resolve(cause.new, path)
     kwargs.update({"old": old, "new": new, "diff": diff(old, new)})
     kwargs.update(cause.indices)

@@ -1,19 +1,21 @@
 """
-The options of the decorators: their names, types, and texts, and the checks of what is given for them.
+The options of the decorators: their names, types, texts, and checks.
 
-The checks are made in the decorators, so that a wrong option is refused in its line, not when the handler is needed.
+The decorators themselves check the options. So, Kopf refuses a wrong option in its line, and before anything runs.
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
+import functools
 import inspect
 import numbers
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, TypedDict, TypeVar, get_type_hints
+from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
+from kopf._handlers.causes import Cause
 from kopf._handlers.criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handler_errors import ErrorsMode
@@ -36,7 +38,7 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class RetryOptions(HandlerOptions, total=False):
-    """Options of the handlers that are retried when they fail."""
+    """Options of handlers with retries."""
 
     errors: ErrorsMode | None
     timeout: float | None
@@ -45,13 +47,13 @@ class RetryOptions(HandlerOptions, total=False):
 
 
 class ActivityOptions(RetryOptions, total=False):
-    """Options of the handlers of the operator's own life."""
+    """Options of handlers of the operator's activities."""
 
     registry: OperatorRegistry | None
 
 
 class FilterOptions(TypedDict, total=False):
-    """Options to choose the objects."""
+    """Options to select objects."""
 
     labels: Mapping[str, MetaFilter] | None
     annotations: Mapping[str, MetaFilter] | None
@@ -61,7 +63,7 @@ class FilterOptions(TypedDict, total=False):
 
 
 class SelectorOptions(TypedDict, total=False):
-    """Options to name the resource, instead of the positional arguments or in addition to them."""
+    """Options to name the resource, instead of positional arguments or with them."""
 
     group: str | None
     version: str | None
@@ -79,7 +81,7 @@ class EventOptions(HandlerOptions, FilterOptions, SelectorOptions, total=False):
 
 
 class CreateOptions(RetryOptions, FilterOptions, SelectorOptions, total=False):
-    """Options of :func:`create`, and of all other handlers of changes."""
+    """Options of all handlers of changes."""
 
     registry: OperatorRegistry | None
 
@@ -91,7 +93,7 @@ class DeleteOptions(CreateOptions, total=False):
 
 
 class OwnerOptions(CreateOptions, total=False):
-    """Options of those handlers of changes that can be called because of the owned objects, too."""
+    """Options of handlers that changes of owned objects call, too."""
 
     owns: str | ResourceModel | Collection[str | ResourceModel] | None
 
@@ -139,7 +141,7 @@ class TimerOptions(CreateOptions, total=False):
 
 
 class WebhookOptions(EventOptions, total=False):
-    """Options of :func:`validate` & :func:`mutate`. There are no retries: somebody waits for the answer."""
+    """Options of :func:`validate` & :func:`mutate`. There are no retries, as the API server waits for the answer."""
 
     operation: Operation | None
     operations: Collection[Operation] | None
@@ -159,54 +161,76 @@ class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
 _Options = type[HandlerOptions] | type[FilterOptions]
 
 _TEXTS: Mapping[str, str] = {
-    "id": "the name in the logs and in the persisted state; by default, that of the function",
-    "param": "any value to be passed to the handler as the kwarg ``param``",
-    "errors": "how arbitrary exceptions are treated; by default, as ``TEMPORARY``",
-    "timeout": "seconds for all attempts since the first one; by default, unlimited",
-    "retries": "how many attempts are made; by default, unlimited",
-    "backoff": "seconds to the retry after errors, or ``kopf.exponential(…)``; by default, as in the settings: 60",
-    "labels": "the labels that the object must have: strings, PRESENT, ABSENT, or functions, by the names",
-    "annotations": "the annotations that the object must have; the same",
-    "when": "a function of the kwargs that tells if the object is for the handler",
-    "field": "the field to look at: ``'spec.size'`` or ``('spec', 'size')``",
-    "value": "the value of the field: any value, PRESENT, ABSENT, or a function of it",
-    "old": "the value of the field before the change; the same, and instead of ``value``",
-    "new": "the value of the field after the change; the same, and instead of ``value``",
-    "group": "the API group of the resource; by default, any",
-    "version": "the version of the resource; by default, the one that the cluster prefers",
+    "id": "the name of the handler in logs, progress records, and results; by default, the name of the function",
+    "param": "any value, which the function gets as the keyword argument ``param``",
+    "errors": (
+        "a ``kopf.ErrorsMode`` for all errors but ``kopf.TemporaryError`` and ``kopf.PermanentError``; by default "
+        "``TEMPORARY``, for indices ``IGNORED``, for probes ``PERMANENT``"
+    ),
+    "timeout": "the time for all attempts together, in seconds since the first one; by default, unlimited",
+    "retries": "the maximal number of attempts, the first one included; by default, unlimited",
+    "backoff": (
+        "the delay before a retry, in seconds, or ``kopf.exponential(…)``; by default, "
+        "``settings.execution.default_backoff``, i.e. 60"
+    ),
+    "labels": (
+        "select objects by labels: a dict of their names with strings, ``kopf.PRESENT``, ``kopf.ABSENT``, or functions "
+        "of the value"
+    ),
+    "annotations": "select objects by annotations, in the same way as by ``labels``",
+    "when": "select objects by a function of the keyword arguments of the handler, which returns true or false",
+    "field": "select objects with this field, or changes of this field: ``'spec.size'`` or ``('spec', 'size')``",
+    "value": "select by the value of the ``field``: any value, ``kopf.PRESENT``, ``kopf.ABSENT``, or a function of it",
+    "old": "select by the value of the ``field`` before the change, in the same way as by ``value``, but not with it",
+    "new": "select by the value of the ``field`` after the change, in the same way as by ``value``, but not with it",
+    "group": "the API group of the resource, e.g. ``apps``; by default, any group",
+    "version": "the API version of the resource, e.g. ``v1``; by default, the version that the cluster prefers",
     "kind": "the kind of the resource, e.g. ``Pod``",
     "plural": "the plural name of the resource, e.g. ``pods``",
     "singular": "the singular name of the resource, e.g. ``pod``",
     "shortcut": "the short name of the resource, e.g. ``po``",
-    "category": "the category of the resources, e.g. ``all``",
-    "registry": "where to register; by default, in the default registry",
-    "deleted": "whether it is also for objects that are being deleted; by default, no",
-    "optional": "whether the object can be deleted without waiting for it, with no finalizer; by default, no",
-    "owns": "names of resources that the object owns: the handler is also called when an owned object has changed",
-    "initial_delay": "seconds to the first run, or a function of the kwargs that returns them; by default, 0",
-    "uses": "what the object refers to, by ``kopf.ref(…)``: the handler is also called when that has changed",
+    "category": "the category of several resources, e.g. ``all``",
+    "registry": "the ``kopf.OperatorRegistry`` for the handler; by default, ``kopf.get_default_registry()``",
+    "deleted": "``True`` to call the handler also for objects in deletion; by default, ``False``",
+    "optional": "``True`` to add no finalizer, so that deletions do not wait for the handler; by default, ``False``",
+    "owns": "the resources of owned objects, as one name or a collection: their changes call the handler, too",
+    "initial_delay": "the delay before the first run, in seconds, or a function that returns it; by default, 0",
+    "uses": "references to other objects, one ``kopf.ref(…)`` or a collection: their changes call the handler, too",
     "conditions": (
-        "whether to set ``Ready``, ``Reconciling``, ``Stalled`` of the object by its children; by default, if its "
-        "model has ``kopf.ConditionList`` in the status"
+        "whether to set the conditions ``Ready``, ``Reconciling``, and ``Stalled`` by the children of the object; by "
+        "default, only if the status of its model has ``kopf.ConditionList``"
     ),
-    "interval": "seconds between two runs; by default, timers run once, or once after each time of ``idle``",
-    "sharp": "whether the interval is between the beginnings of the runs, not after their ends; by default, no",
-    "idle": "seconds for which the object must stay unchanged before a run; by default, 0",
-    "cancellation_backoff": "seconds to exit on request, until it is cancelled; by default, 0",
-    "cancellation_timeout": "seconds to exit after that, until it is abandoned; by default, it is never cancelled",
-    "cancellation_polling": "seconds between the reminders of it in the logs; by default, as in the settings: 60",
-    "operation": "what to check: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``; by default, all",
-    "operations": "the same for several operations",
-    "subresource": "the subresource to check, e.g. ``status``, ``*`` for all; by default, the object itself",
-    "persistent": "whether changes are blocked also while no operator runs; by default, no",
-    "side_effects": "whether it changes anything else (except in dry runs); by default, no",
-    "ignore_failures": "whether changes are admitted if it fails or cannot be reached; by default, no",
+    "interval": (
+        "the time between two runs, in seconds; by default, reconcilers run on changes only, and timers run once, or "
+        "once after each time of ``idle``"
+    ),
+    "sharp": "``True`` to measure the ``interval`` between the starts of two runs; by default, from the end of a run",
+    "idle": "the time without changes of the object before a run, in seconds; by default, 0",
+    "cancellation_backoff": "the time to stop on request before the cancellation, in seconds; by default, 0",
+    "cancellation_timeout": "the time to stop after the cancellation, in seconds; by default, Kopf never cancels",
+    "cancellation_polling": (
+        "the time between log lines about a daemon that does not stop, in seconds; by default, "
+        "``settings.background.cancellation_polling``, i.e. 60"
+    ),
+    "operation": "the operation to review: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``; by default, all of these",
+    "operations": "a collection of operations to review, instead of one ``operation``",
+    "subresource": "the subresource to review, e.g. ``status``, or ``*`` for all; by default, the object itself",
+    "persistent": "``True`` to block changes also while no operator runs; by default, ``False``",
+    "side_effects": "``True`` if the handler changes anything else, except in dry runs; by default, ``False``",
+    "ignore_failures": "``True`` to admit the change if the handler fails or is unreachable; by default, ``False``",
 }
-"""What the options are, for people; all of them are ``None`` by default."""
+"""What each option does, for people."""
+
+_TEXT_OF_NAMES = """
+    The positional arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, name)``, or ``(group,
+    version, name)``. The name is a plural, singular, or short name, or a kind; or ``name.group``; or
+    ``name.version.group``; or ``kopf.EVERYTHING``; or a function that accepts or rejects a :class:`kopf.Resource`. A
+    subclass of :class:`kopf.CustomResource` stands for all of these.
+"""
 
 
 class _DecoratorSignature(inspect.Signature):
-    """The signature of a decorator with all its options; they are listed when somebody looks: operators do not."""
+    """The signature of a decorator with all its options; it lists them on demand, as operators do not need them."""
 
     __slots__ = ("_fn", "_options", "_required")
 
@@ -218,11 +242,8 @@ class _DecoratorSignature(inspect.Signature):
 
     @property
     def parameters(self) -> MappingProxyType[str, inspect.Parameter]:
-        code, types = self._fn.__code__, self._fn.__annotations__
-        is_variable = code.co_flags & inspect.CO_VARARGS
-        kind = inspect.Parameter.VAR_POSITIONAL if is_variable else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        positional = code.co_varnames[: code.co_argcount + bool(is_variable)]
-        parameters = {name: inspect.Parameter(name, kind, annotation=types[name]) for name in positional}
+        parameters = dict(inspect.signature(self._fn).parameters)
+        del parameters["options"]
         for name, hint in get_type_hints(self._options).items():
             default = inspect.Parameter.empty if name == self._required else None
             keyword = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
@@ -234,32 +255,51 @@ class _DecoratorSignature(inspect.Signature):
         return plain.replace(**changes)
 
 
-def show_options(options: _Options, *, required: str | None = None) -> Callable[[Fn], Fn]:
-    """Show the options in the signature and in the documentation of a decorator, which takes them by ``**``."""
+def takes_options(
+    options: _Options,
+    cause: type[Cause],
+    *,
+    required: str | None = None,
+    find_problems: Callable[[Any], Iterable[str]] = lambda given: (),
+) -> Callable[[Fn], Fn]:
+    """
+    Let a decorator of handlers check its options, and show them in its signature and docstring.
+
+    The decorator gets only the given options, with plain numbers and flags. It raises one :class:`DeclarationError`
+    for all options that are unknown or wrong. ``cause`` is the cause of its handlers; ``find_problems`` adds problems
+    that only this decorator can have.
+    """
 
     def decorate(fn: Fn) -> Fn:
-        fn.__signature__ = _DecoratorSignature(fn, options, required)  # type: ignore[attr-defined]
-        texts = "\n".join(f"    - ``{name}``: {_TEXTS[name]}." for name in options.__annotations__)
-        fn.__doc__ = f"{fn.__doc__}\n\n    Options, all of which are ``None`` by default:\n\n{texts}"
-        return fn
+        @functools.wraps(fn)
+        def declare(*args: Any, **given: Any) -> Any:
+            problems = [*_list_problems(given, options), *find_problems(given)]
+            if problems:
+                raise DeclarationError.at_caller(*problems)
+            return fn(*args, **{name: _simplify(name, value) for name, value in given.items() if value is not None})
+
+        setattr(declare, "__signature__", _DecoratorSignature(fn, options, required))  # noqa: B010
+        declare.__doc__ = f"{fn.__doc__}{_describe_usage(options, cause)}"
+        return cast(Fn, declare)
 
     return decorate
 
 
-def check_options(
-    options: Mapping[str, Any],
-    known: _Options,
-    *,
-    others: Iterable[str] = (),
-) -> None:
-    """
-    Raise one :class:`DeclarationError` for all options that are unknown to this kind of handlers, or make no sense.
+def _describe_usage(options: _Options, cause: type[Cause]) -> str:
+    """Describe the usage of a decorator in its docstring."""
+    names = options.__annotations__
+    kwargs = ", ".join(f"``{name}``" for name in cause.list_kwargs())
+    texts = "\n".join(f"    - ``{name}``: {_TEXTS[name]}." for name in names)
+    return f"""{_TEXT_OF_NAMES if "plural" in names else ""}
+    The function gets these keyword arguments, and all indices by their names: {kwargs}.
+    It must accept more of them in the future: by ``**_`` or ``**kwargs``.
 
-    ``others`` are the problems that only this decorator can find.
+    Raises :class:`kopf.DeclarationError` if any argument is wrong; the message names the line and all problems.
+
+    Options, all of which are ``None`` by default:
+
+{texts}
     """
-    problems = [*_list_problems(options, known), *others]
-    if problems:
-        raise DeclarationError.at_caller(*problems)
 
 
 def _list_problems(options: Mapping[str, Any], known: _Options) -> Iterator[str]:
@@ -284,13 +324,13 @@ def _list_problems(options: Mapping[str, Any], known: _Options) -> Iterator[str]
         yield "The filters old=/new= need field= to know what to check."
 
 
-def to_plain_numbers(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the numbers of foreign types (decimals, fractions, those of numpy) into floats, to calculate with them."""
-    return {name: float(value) if _is_foreign_number(name, value) else value for name, value in options.items()}
-
-
-def _is_foreign_number(name: str, value: object) -> bool:
-    return name in _CHECKS and _is_number(value) and not isinstance(value, int | float)
+def _simplify(name: str, value: Any) -> Any:
+    """Turn numbers of foreign types (decimals, fractions, those of numpy) into floats, and flags into booleans."""
+    check, _ = _CHECKS.get(name, (None, ""))
+    if check is _is_flag:
+        return bool(value)
+    is_foreign_number = check is not None and _is_number(value) and not isinstance(value, int | float)
+    return float(value) if is_foreign_number else value
 
 
 def _is_text(value: object) -> bool:
@@ -359,10 +399,10 @@ _CHECKS: Mapping[str, _Check] = {
     "operations": (lambda value: isinstance(value, Collection), "a collection of strings"),
     "registry": (lambda value: isinstance(value, OperatorRegistry), "a kopf.OperatorRegistry"),
 }
-"""What the values must be, except for ``None``, which is the default of all options."""
+"""The requirements for values. ``None`` is always accepted: it is the default of all options."""
 
 
 def _describe(value: object) -> str:
-    """Tell the types, too, as numbers in quotes are easy to overlook."""
+    """Show the type, too: numbers in quotes are easy to overlook."""
     hint = "; use its .total_seconds()" if isinstance(value, datetime.timedelta) else ""
     return f"{value!r} ({type(value).__name__}){hint}"

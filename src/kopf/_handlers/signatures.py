@@ -15,7 +15,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from kopf._handlers.contradictions import list_contradictions
+from kopf._handlers.causes import (
+    ActivityCause,
+    BackgroundCause,
+    Cause,
+    ChangingCause,
+    ResourceCause,
+    WatchingCause,
+    WebhookCause,
+)
 from kopf._handlers.declarations import DeclarationError, find_function_place, put_place
 from kopf._handlers.handlers import (
     ActivityHandler,
@@ -29,43 +37,14 @@ from kopf._handlers.handlers import (
     WatchingHandler,
     WebhookHandler,
 )
+from kopf._handlers.reconciler_conflicts import list_conflicts
 from kopf._handlers.registry import OperatorRegistry
 from kopf._values.similar_names import find_similar_names
 from kopf._values.user_functions import get_function
 
 Fn = Callable[..., object]
 
-_COMMON = frozenset({"logger", "memo", "param"})
 _RETRYING = frozenset({"retry", "started", "runtime"})
-_ACTIVITY = _COMMON | {"activity", "settings"}
-_OBJECT = _COMMON | {
-    "resource",
-    "patch",
-    "body",
-    "spec",
-    "meta",
-    "status",
-    "uid",
-    "name",
-    "namespace",
-    "labels",
-    "annotations",
-}
-_CHANGE = _OBJECT | {"reason", "old", "new", "diff"}
-_REVIEW = _OBJECT | {
-    "operation",
-    "subresource",
-    "dryrun",
-    "userinfo",
-    "headers",
-    "sslpeer",
-    "warnings",
-    "old",
-    "new",
-    "diff",
-}
-
-
 _SCALARS = frozenset({"str", "int", "float", "bool", "bytes"})
 
 _TYPES = {
@@ -102,7 +81,7 @@ def check_registry(registry: OperatorRegistry) -> None:
     """
     indices = {handler.id for handler in registry.get_indexing()}
     handlers = (*registry.activities, *registry.resources, *registry.webhooks, *registry.conversions)
-    check_handlers(handlers, indices, others=list_contradictions(registry.resources))
+    check_handlers(handlers, indices, others=list_conflicts(registry.resources))
 
 
 def check_handlers(handlers: Iterable[Handler], indices: Collection[str], others: Iterable[str] = ()) -> None:
@@ -118,31 +97,32 @@ def check_handlers(handlers: Iterable[Handler], indices: Collection[str], others
 
 
 def get_kwargs(handler: Handler, indices: Collection[str]) -> frozenset[str]:
-    """Tell the names of the arguments that the handler gets."""
-    return _get_kind(handler)[1].union(_RETRYING, indices)
+    """Get the names of the arguments of the handler."""
+    return frozenset(_get_kind(handler)[1].list_kwargs()).union(indices)
 
 
 def get_callbacks_kwargs(handler: ResourceHandler, indices: Collection[str]) -> frozenset[str]:
-    """Tell the names of the arguments that the callbacks of the handler get: the attempts are not known there yet."""
-    return (_OBJECT if isinstance(handler, SpawningHandler) else _get_kind(handler)[1]).union(indices)
+    """Get the names of the arguments of the handler's callbacks, which know nothing of the attempt."""
+    cause = ResourceCause if isinstance(handler, SpawningHandler) else _get_kind(handler)[1]
+    return frozenset(cause.list_kwargs()).difference(_RETRYING).union(indices)
 
 
-def _get_kind(handler: Handler) -> tuple[str, frozenset[str]]:
-    """Tell what the handlers of this kind are called, and what they get, besides the arguments of retrying."""
+def _get_kind(handler: Handler) -> tuple[str, type[Cause]]:
+    """Get the name of this kind of handlers, and their cause."""
     match handler:
         case ActivityHandler():
-            return "handlers of activities", _ACTIVITY
+            return "handlers of activities", ActivityCause
         case WatchingHandler():
-            return "handlers of raw events", _OBJECT | {"event", "type"}
+            return "handlers of raw events", WatchingCause
         case IndexingHandler():
-            return "indexing functions", _OBJECT
+            return "indexing functions", ResourceCause
         case DaemonHandler():
-            return "daemons", _OBJECT | {"stopped"}
+            return "daemons", BackgroundCause
         case TimerHandler():
-            return "timers", _OBJECT | {"stopped"}
+            return "timers", BackgroundCause
         case WebhookHandler():
-            return "admission handlers", _REVIEW
-    return "handlers of changes", _CHANGE
+            return "admission handlers", WebhookCause
+    return "handlers of changes", ChangingCause
 
 
 def _find_problems(handler: Handler, indices: Collection[str]) -> Iterator[str]:

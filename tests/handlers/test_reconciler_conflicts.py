@@ -1,4 +1,4 @@
-"""Declarations that are proper by themselves, but with which a reconciler could not do what it is for."""
+"""Handlers that work by themselves, but with which a reconciler cannot work."""
 
 from __future__ import annotations
 
@@ -69,8 +69,9 @@ def test_ids_of_reconcilers_are_of_nobody_else(
     kopf.on.create("others", id="one", registry=registry)(handler_fn)
     problems = list_problems(registry)
     assert len(problems) == count
+    place = f"test_reconciler_conflicts.py:{handler_fn.__code__.co_firstlineno}"
     for problem in problems:
-        assert f"test_contradictions.py:{handler_fn.__code__.co_firstlineno}: The reconciler reconcile_fn (" in problem
+        assert f"{place}: The reconciler reconcile_fn (" in problem
         assert "has the same id 'one', and would never be called. Use another id here" in problem
 
 
@@ -116,5 +117,5 @@ async def generator_fn(**_: Any) -> Any:
 
 @pytest.mark.parametrize("fn", [async_fn, generator_fn])
 def test_references_are_not_asynchronous(fn: Any) -> None:
-    with pytest.raises(kopf.DeclarationError, match=r"test_contradictions\.py:\d+: .*: remove its 'async'\."):
+    with pytest.raises(kopf.DeclarationError, match=r"test_reconciler_conflicts\.py:\d+: .*: remove its 'async'\."):
         kopf.ref("configmaps", fn)

@@ -1,4 +1,4 @@
-"""Contradictions: declarations that are proper by themselves, but with which a reconciler cannot do what it is for."""
+"""Conflicts of reconcilers: with handlers that work by themselves, but with which the reconciler cannot work."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kopf._values.reasons import DELETE
 from kopf._values.user_functions import describe_function
 
 
-def list_contradictions(handlers: Iterable[ResourceHandler]) -> Iterator[str]:
-    """Say of each reconciler what is in the way of it, with the cure."""
+def list_conflicts(handlers: Iterable[ResourceHandler]) -> Iterator[str]:
+    """Describe all conflicts of each reconciler, with the solutions."""
     changing = [handler for handler in handlers if isinstance(handler, ChangingHandler)]
     for one in changing:
         if isinstance(one, ReconcilingHandler):
@@ -21,7 +21,7 @@ def list_contradictions(handlers: Iterable[ResourceHandler]) -> Iterator[str]:
 
 
 def _list_namesakes(one: ReconcilingHandler, others: Iterable[ChangingHandler]) -> Iterator[str]:
-    """What is done is known by the ids. At the deletion, reconcilers are not called anyway."""
+    """The progress is stored by ids. Deletion handlers do no harm: Kopf calls no reconciler for deletions."""
     for two in others:
         if two.id == one.id and two.reason is not DELETE and not isinstance(two, ReconcilingHandler):
             text = f"The reconciler {describe_function(one.fn)} has the same id {one.id!r}, and would never be called."
@@ -30,11 +30,10 @@ def _list_namesakes(one: ReconcilingHandler, others: Iterable[ChangingHandler]) 
 
 
 def _list_rivals(one: ReconcilingHandler, others: Iterable[ChangingHandler]) -> Iterator[str]:
-    """Each would say how the object is by its own children only. If all of them are told to do so, they may."""
+    """Each reconciler sets the conditions by its own children only. If all declare ``conditions``, it is on purpose."""
     rivals = [item for item in others if isinstance(item, ReconcilingHandler) and item.id != one.id]
     names = [describe_function(item.fn) for item in rivals if item.sets_conditions]
     if names and one.sets_conditions and one.conditions is None:
         text = f"{describe_function(one.fn)} sets the conditions of the object, and so does {' and '.join(names)}."
-        yield put_place(
-            find_function_place(one.fn), f"{text} Use conditions=True for one of them, False for the others."
-        )
+        cure = "Use conditions=True for one of them, False for the others."
+        yield put_place(find_function_place(one.fn), f"{text} {cure}")
