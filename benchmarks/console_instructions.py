@@ -24,10 +24,9 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.console import Console
 from kopf._insight.console.updates import make_update
-from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.endpoint.console_server import AnswerError, Routes
 from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._insight.inspecting.decision_journal import DecisionJournal
-from kopf._insight.inspecting.inspector import InspectionError
 
 MODES = ("silent", "closed", "open")
 _FEW, _MANY = 10, 40
@@ -61,7 +60,7 @@ def _declare(registry: OperatorRegistry) -> None:
 
 
 async def _explain(query: Query) -> Explanation:
-    raise InspectionError(f"Nobody asks for {query} here.")
+    raise AnswerError(f"Nobody asks for {query} here.")
 
 
 async def _run(mode: str, rounds: int) -> None:

@@ -13,10 +13,10 @@ import click.testing
 import pytest
 
 import kopf
-from kopf._checking.code_checks import check_code
 from kopf._checking.findings import RULES
 from kopf._checking.sources import Source
 from kopf.cli import main
+from kopf.cli.checking import check_code
 from tests.docs.conftest import ROOT, get_blocks
 
 FOLDER = pathlib.Path(__file__).parent

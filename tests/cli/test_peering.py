@@ -128,7 +128,7 @@ def test_freezing_by_environment_variables(cluster: LocalCluster, invoke: Invoke
         ),
         (["freeze", "-n", "default", "-P", "absent"], 1, "The peering object 'absent' in 'default' does not exist"),
         (["resume", "-n", "ns*"], 1, "There are no namespaces that match ns*."),
-        (["freeze", "-n", ""], 1, "The pattern of namespaces is empty"),
+        (["freeze", "-n", ""], 2, "The pattern of namespaces is empty"),
     ],
 )
 def test_mistakes_are_explained(args: list[str], code: int, message: str, invoke: Invoke) -> None:

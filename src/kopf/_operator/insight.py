@@ -159,9 +159,9 @@ async def _serve_console(sources: InsightSources, url: str, stack: contextlib.As
     from kopf._insight.backlog import Backlog
     from kopf._insight.console.console import Console
     from kopf._insight.console.listeners import collecting_logs
-    from kopf._insight.endpoint.console_server import ConsoleServer, Routes
+    from kopf._insight.endpoint.console_server import ConsoleServer, Route, Routes
     from kopf._insight.endpoint.protection import TOKEN_VARIABLE, protect
-    from kopf._insight.inspecting.inspector import Inspector, add_inspection
+    from kopf._insight.inspecting.inspector import Inspector
 
     def serves(namespace: str | None) -> bool:
         namespaces = sources.namespaces
@@ -173,7 +173,7 @@ async def _serve_console(sources: InsightSources, url: str, stack: contextlib.As
     observers, routes = sources.observers, Routes()
     backlog = Backlog(observers, Clock().get_timestamp)
     inspector = Inspector(observers, backlog, registry=sources.registry, serves=serves)
-    add_inspection(routes, inspector)
+    routes["/api/explain"] = Route(inspector.answer)
     stack.enter_context(collecting_logs(Console(observers, backlog, routes, inspector.ask).history))
     server = await stack.enter_async_context(ConsoleServer(endpoint, protection, routes))
     logger.info("The console is served at %s", server.endpoint)

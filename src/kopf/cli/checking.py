@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pathlib
 import sys
 import tokenize
 import traceback
@@ -13,9 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
-import yaml
 
-from kopf._checking.code_checks import check_code
+from kopf._checking import asynchrony, declaring, repeating
 from kopf._checking.definitions import Definitions, check_fields, check_permissions, check_selectors, read_definitions
 from kopf._checking.findings import Finding, drop_exempted
 from kopf._checking.refusals import collecting_refusals, list_refusals, make_finding
@@ -25,6 +25,7 @@ from kopf._handlers.registry import OperatorRegistry
 from kopf._logging.tracebacks import is_library
 from kopf._models.crds import list_models, make_definitions
 from kopf._settings.settings import OperatorSettings
+from kopf.cli.crd import read_manifests
 from kopf.cli.loading import LoadingError, load_anew
 from kopf.cli.packaging import configure, list_builtins
 
@@ -63,8 +64,8 @@ def check(
         raise click.UsageError("Name the files of the operator, or its modules: kopf check handlers.py")
     # Whatever the files print, it is not a part of the answer.
     with contextlib.redirect_stdout(sys.stderr):
-        granted = {path: _read_documents(path, "--roles") for path in roles}
-        documents = [item for path in crds for item in _read_documents(path, "--crds")]
+        granted = {path: read_manifests(pathlib.Path(path), "'--roles'") for path in roles}
+        documents = [item for path in crds for item in read_manifests(pathlib.Path(path), "'--crds'")]
         try:
             definitions = read_definitions(documents)
         except (LookupError, TypeError, AttributeError) as e:
@@ -119,6 +120,13 @@ def find_all(
     return sorted(dict.fromkeys(drop_exempted(findings, texts)))
 
 
+def check_code(source: Source) -> Iterator[Finding]:
+    """Check the handlers of the file by the rules for code. A function is reported for each handler that calls it."""
+    for handler in source.handlers:
+        for rules in (asynchrony, declaring, repeating):
+            yield from rules.find_problems(source, handler)
+
+
 def _explain_failure(cause: BaseException | None, message: str, path: str) -> Finding:
     if isinstance(cause, SyntaxError) and os.path.isfile(cause.filename or ""):  # it can be of an imported file
         return Finding(
@@ -145,11 +153,3 @@ def _read_texts(paths: Sequence[str], modules: set[str]) -> Iterator[tuple[str, 
     for path in {os.path.realpath(path): os.path.relpath(path) for path in (*own, *paths)}.values():
         with contextlib.suppress(OSError, UnicodeError, SyntaxError), tokenize.open(path) as file:
             yield path, file.read()
-
-
-def _read_documents(path: str, option: str) -> list[Any]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return [*yaml.safe_load_all(file)]
-    except (OSError, UnicodeError, yaml.YAMLError) as e:
-        raise click.BadParameter(f"{path} cannot be read: {e}", param_hint=f"'{option}'") from e

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 import click
 import yaml
 
-from kopf._handlers.declarations import DeclarationError
-from kopf._handlers.registry import OperatorRegistry, get_default_registry
 from kopf._models.crd_changes import CRDChange, compare
 from kopf._models.crds import list_models, make_definitions
-from kopf.cli.loading import LoadingError, explain_declarations, load
-from kopf.cli.options import CLIControls
+from kopf.cli.loading import LoadingError, exiting_on_refusal, load
+from kopf.cli.options import CLIControls, get_registry
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=pathlib.Path)
 
@@ -49,9 +46,9 @@ def crd(
         raise click.UsageError("Nothing to look at. Name the files with models, or modules with -m.")
     if checked is not None and compared is not None:
         raise click.UsageError("Either --check or --diff can be used, not both.")
-    load(paths, modules)
-    registry = controls.registry if controls.registry is not None else get_default_registry()
-    definitions = make_all(registry)
+    with exiting_on_refusal():
+        load(paths, modules)
+        definitions = make_definitions(list_models(get_registry(controls)))
     if not definitions:
         raise LoadingError(
             f"There are no models in {', '.join((*paths, *modules))}. Declare them, for example:\n\n"
@@ -61,21 +58,13 @@ def crd(
     if (file := checked or compared) is None:
         click.echo(dump(definitions), nl=False)
         return
-    changes = compare(_read(file), definitions)
+    changes = compare(read_definitions(file, "'--check'" if compared is None else "'--diff'"), definitions)
     for change in sorted(changes, reverse=True, key=lambda item: item.is_breaking):
         click.echo(_describe(change) if checked is None else f"{change.path}: {change.text}.")
     if checked is not None and changes:
         click.echo(f"{file} is not up to date. To update it: kopf crd {' '.join(paths)} > {file}", err=True)
     if changes and (checked is not None or any(change.is_breaking for change in changes)):
         raise SystemExit(1)
-
-
-def make_all(registry: OperatorRegistry) -> list[dict[str, Any]]:
-    """Make the definitions of all models of the operator. Raises :class:`LoadingError`."""
-    try:
-        return make_definitions(list_models(registry))
-    except DeclarationError as e:
-        raise LoadingError(explain_declarations(e)) from e
 
 
 def dump(definitions: list[dict[str, Any]]) -> str:
@@ -88,9 +77,14 @@ def _describe(change: CRDChange) -> str:
     return f"{'BREAKING' if change.is_breaking else 'harmless'}  {change.path}: {change.text}."
 
 
-def _read(path: pathlib.Path) -> list[Mapping[str, Any]]:
+def read_manifests(path: pathlib.Path, option: str) -> list[dict[str, Any]]:
+    """Read the objects of a YAML file. Raises :class:`click.BadParameter` with this name of the option."""
     try:
-        documents = [*yaml.safe_load_all(path.read_text())]
+        return [item for item in yaml.safe_load_all(path.read_text()) if isinstance(item, dict)]
     except (OSError, UnicodeError, yaml.YAMLError) as e:
-        raise click.ClickException(f"Cannot read {path}: {e}") from e
-    return [item for item in documents if isinstance(item, dict) and item.get("kind") == "CustomResourceDefinition"]
+        raise click.BadParameter(f"{str(path)!r} cannot be read: {e}", param_hint=option) from e
+
+
+def read_definitions(path: pathlib.Path, option: str) -> list[dict[str, Any]]:
+    """Read the definitions of custom resources from a YAML file; raise the same errors."""
+    return [item for item in read_manifests(path, option) if item.get("kind") == "CustomResourceDefinition"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
@@ -11,17 +10,14 @@ import urllib.parse
 
 import click
 
-from kopf._client.auth.vault import Vault
-from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._handlers.registry import OperatorRegistry
 from kopf._insight.endpoint.console_client import ConsoleClientError, ask_operator
 from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._insight.explaining.wording import render
-from kopf._operator.access import Access
 from kopf._operator.object_explaining import explain_object
 from kopf._settings.settings import OperatorSettings
-from kopf._values.operator_error import OperatorError
-from kopf.cli.loading import LoadingError, load
-from kopf.cli.options import CLIControls
+from kopf.cli.loading import exiting_on_refusal, load
+from kopf.cli.options import CLIControls, get_registry, make_access, run_to_end
 
 
 def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -86,17 +82,11 @@ def explain(
     # Whatever the files print, it is not a part of the answer.
     with _Warnings() as warnings, contextlib.redirect_stdout(sys.stderr):
         if paths or modules:
-            try:
+            with exiting_on_refusal():
                 load(paths, modules)
-            except LoadingError as e:
-                e.show()
-                raise SystemExit(e.exit_code) from (e.__cause__ or e)
-            registry = controls.registry if controls.registry is not None else get_default_registry()
-        asking = _ask(controls, Query(resource, namespace, name), registry, endpoint=endpoint, token=token)
-        try:
-            answer = asyncio.run(asking) if controls.loop is None else controls.loop.run_until_complete(asking)
-        except OperatorError as e:
-            raise click.ClickException(str(e)) from e
+            registry = get_registry(controls)
+        query = Query(resource, namespace, name)
+        answer = run_to_end(controls, _ask(controls, query, registry, endpoint=endpoint, token=token))
     answer["notes"] += warnings.texts
     click.echo(json.dumps(answer, indent=2) if is_json else render(answer), nl=is_json)
 
@@ -117,12 +107,7 @@ async def _ask(
         except ConsoleClientError as e:
             note = f"The operator at {endpoint} cannot be asked: {str(e).rstrip('.')}."
     settings = controls.settings if controls.settings is not None else _make_settings()
-    access = Access(
-        registry=registry if registry is not None else OperatorRegistry(),
-        settings=settings,
-        vault=controls.vault if controls.vault is not None else Vault(settings),
-    )
-    answer = await explain_object(access, query, registry)
+    answer = await explain_object(make_access(controls, settings), query, registry)
     answer["notes"].append(note)
     if registry is None:
         answer["notes"].append("It is unknown which handlers there are: name the files of the operator.")

@@ -7,6 +7,7 @@ do -- with no traces of how the code was loaded.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import importlib.machinery
@@ -15,7 +16,7 @@ import os
 import sys
 import traceback
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -31,6 +32,23 @@ _MANIFESTS = (".yaml", ".yml", ".json")
 
 class LoadingError(click.ClickException):
     """The operator's code cannot be loaded; the message is for the operator's developer."""
+
+
+@contextlib.contextmanager
+def exiting_on_refusal(exit_code: int = 1) -> Iterator[None]:
+    """
+    Exit with this code if the code of the operator is refused; show why.
+
+    The cause of :class:`SystemExit` is the original error, for callers that run the commands in tests.
+    """
+    try:
+        yield
+    except LoadingError as e:
+        e.show()
+        raise SystemExit(exit_code) from (e.__cause__ or e)
+    except DeclarationError as e:
+        LoadingError(_explain_declarations(e)).show()
+        raise SystemExit(exit_code) from e
 
 
 def load(paths: Iterable[str], modules: Iterable[str]) -> None:
@@ -181,14 +199,14 @@ def suggest_files(path: str) -> str:
     return f"Did you mean {os.path.join(folder, guesses[0]) + '.py'!r}?" if guesses else ""
 
 
-def explain_declarations(exc: DeclarationError) -> str:
+def _explain_declarations(exc: DeclarationError) -> str:
     """Say what is wrong with the handlers; the places are in the problems."""
     return "\n  ".join(["Some handlers are declared so that they cannot work:", *exc.problems])
 
 
 def _explain(exc: Exception, what: str) -> LoadingError:
     if isinstance(exc, DeclarationError):
-        return LoadingError(f"Cannot load {what!r}. {explain_declarations(exc)}")
+        return LoadingError(f"Cannot load {what!r}. {_explain_declarations(exc)}")
     if what.endswith(_MANIFESTS):
         return LoadingError(
             f"Cannot load {what!r}: it is not in Python. Manifests are applied by kubectl, or by: "

@@ -23,6 +23,7 @@ from kopf._logging.configuration import (
 )
 from kopf._operator.access import Access
 from kopf._operator.flags import Flag
+from kopf._operator.namespace_patterns import check_patterns
 from kopf._settings.settings import OperatorSettings
 from kopf._values.operator_error import OperatorError
 
@@ -55,23 +56,36 @@ class CLIControls:
 
 def make_access(controls: CLIControls, settings: OperatorSettings) -> Access:
     """Make what a command needs to talk to the cluster as an operator does."""
-    return Access(
-        registry=controls.registry if controls.registry is not None else get_default_registry(),
-        settings=settings,
-        vault=controls.vault if controls.vault is not None else Vault(settings),
-    )
+    vault = controls.vault if controls.vault is not None else Vault(settings)
+    return Access(registry=get_registry(controls), settings=settings, vault=vault)
 
 
-def run_to_end(controls: CLIControls, coro: Coroutine[Any, Any, T]) -> T:
-    """
-    Run the coroutine of a command, and give its result.
+def get_registry(controls: CLIControls) -> OperatorRegistry:
+    """Get the handlers of the command: the given ones, or those of the loaded code."""
+    return controls.registry if controls.registry is not None else get_default_registry()
 
-    Raises :class:`click.ClickException` with what is wrong with the cluster or with the options.
-    """
+
+def get_settings(controls: CLIControls) -> OperatorSettings:
+    """Get the settings that the command begins with: the given ones, or the default ones."""
+    return controls.settings if controls.settings is not None else OperatorSettings()
+
+
+def run_to_end(controls: CLIControls, coro: Coroutine[Any, Any, T], *, exit_code: int = 1) -> T:
+    """Run the coroutine of a command, and return its result; or say what is wrong, and exit with this code."""
     try:
         return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
-    except (OperatorError, PatchConflict, ValueError) as e:
-        raise click.ClickException(str(e)) from e
+    except (OperatorError, PatchConflict) as e:
+        click.echo(f"Error: {e}", err=True)
+        raise SystemExit(exit_code) from e
+
+
+def check_namespaces(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """Check the patterns of an option. Raises :class:`click.BadParameter`."""
+    try:
+        check_patterns(value)
+    except ValueError as e:
+        raise click.BadParameter(str(e), ctx, param) from e
+    return value
 
 
 class LogFormatParamType(click.Choice[str]):

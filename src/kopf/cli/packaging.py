@@ -13,14 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
-import yaml
 
-from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.executor import HandlerExecutor
-from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
+from kopf._models.crds import list_models, make_definitions
 from kopf._operator.activities import Activities
-from kopf._operator.namespace_patterns import check_patterns, get_exact
+from kopf._operator.namespace_patterns import get_exact
 from kopf._packaging.formats import NAMES, RELEASE_NAMESPACE, dump, render
 from kopf._packaging.manifests import EXTRAS, NAMESPACE_VARIABLE, Package, make_objects
 from kopf._packaging.observed import list_defined, merge_observed
@@ -31,9 +30,9 @@ from kopf._settings.settings import OperatorSettings, set_peering, settle_coordi
 from kopf._values.operator_error import OperatorError
 from kopf._values.reasons import Activity
 from kopf._values.resources import Resource
-from kopf.cli.crd import make_all
-from kopf.cli.loading import LoadingError, explain_declarations, load
-from kopf.cli.options import CLIControls
+from kopf.cli.crd import read_definitions
+from kopf.cli.loading import exiting_on_refusal, load
+from kopf.cli.options import CLIControls, check_namespaces, get_registry, get_settings
 
 _STARTUP_TIMEOUT = 10.0
 """How long the startup handlers may take to say what the settings are, in seconds."""
@@ -83,6 +82,7 @@ _OPTIONS = (
         "namespaces",
         multiple=True,
         metavar="PATTERN",
+        callback=check_namespaces,
         help='It serves this namespace, as with "kopf run"; can be repeated.',
     ),
     click.option(
@@ -251,21 +251,31 @@ def _find_out(
     """
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
-    try:
-        exact = get_exact(check_patterns(namespaces))
-    except ValueError as e:
-        raise click.BadParameter(str(e), param_hint="'--namespace'") from e
+    exact = get_exact(namespaces)
     own = into or (namespaces[0] if exact == {*namespaces} and len(exact) == 1 else "default")
     names = {own: RELEASE_NAMESPACE} if is_chart else {}
     os.environ[NAMESPACE_VARIABLE] = names.get(own, own)  # the settings can depend on that
-    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    settings = get_settings(controls)
     set_peering(settings, standalone=None, priority=None, name=peering_name)
     if leader_election and shards:
         raise click.UsageError("Either --leader-election or --shards can be used, not both.")
     set_coordination(
         settings.coordination, leader_election=leader_election and lease_name, shards=shards and lease_name
     )
-    registry = _load(controls, settings, paths, modules, has_startup=not no_startup)
+    # Whatever the files print, it is not a part of the answer.
+    with contextlib.redirect_stdout(sys.stderr), exiting_on_refusal():
+        load(paths, modules)
+        registry = get_registry(controls)
+        if not registry:
+            raise click.UsageError("There are no handlers. Name the files of the operator, or modules with -m.")
+        check_registry(registry)
+        if not no_startup:
+            asyncio.run(configure(registry, settings))
+        models = make_definitions(list_models(registry))
+    try:
+        settle_coordination(settings)
+    except OperatorError as e:
+        raise click.ClickException(str(e)) from e
     is_exact = bool(namespaces) and exact == {*namespaces}
     situation = Situation(
         scopes=frozenset(names.get(name, name) for name in exact) if is_exact else frozenset({None}),
@@ -273,7 +283,9 @@ def _find_out(
         has_patterns=not is_exact,
         own_namespace=names.get(own, own),
     )
-    definitions = _list_definitions(registry, crds)
+    names_of_models = {item["metadata"]["name"] for item in models}
+    others = [item for path in crds for item in read_definitions(path, "'--crds'")]
+    definitions = [*models, *[item for item in others if item.get("metadata", {}).get("name") not in names_of_models]]
     resources, unknown = find_resources(registry, [*list_builtins(), *_list_defined(definitions)])
     if unknown:
         raise click.ClickException(_explain_unknown([*map(str, unknown)]))
@@ -295,36 +307,6 @@ def _list_sources(directory: str, *, paths: Sequence[str], modules: Sequence[str
     return [*files, *[f"--module={module}" for module in modules]]
 
 
-def _load(
-    controls: CLIControls,
-    settings: OperatorSettings,
-    paths: Sequence[str],
-    modules: Sequence[str],
-    *,
-    has_startup: bool,
-) -> OperatorRegistry:
-    with contextlib.redirect_stdout(sys.stderr):  # whatever the files print, it is not a part of the answer
-        try:
-            load(paths, modules)
-        except LoadingError as e:
-            e.show()
-            raise SystemExit(e.exit_code) from (e.__cause__ or e)
-        registry = controls.registry if controls.registry is not None else get_default_registry()
-        if not registry:
-            raise click.UsageError("There are no handlers. Name the files of the operator, or modules with -m.")
-        try:
-            check_registry(registry)
-        except DeclarationError as e:
-            raise LoadingError(explain_declarations(e)) from e
-        if has_startup:
-            asyncio.run(configure(registry, settings))
-    try:
-        settle_coordination(settings)
-    except OperatorError as e:
-        raise click.ClickException(str(e)) from e
-    return registry
-
-
 async def configure(registry: OperatorRegistry, settings: OperatorSettings) -> None:
     """Let those startup handlers that take the settings change them; all others are for running operators."""
     handlers = registry.get_activities(Activity.STARTUP)
@@ -343,22 +325,6 @@ async def configure(registry: OperatorRegistry, settings: OperatorSettings) -> N
             raise click.ClickException(
                 f"The startup handler {key!r} has failed: {outcome.exception!r}. See --no-startup."
             )
-
-
-def _list_definitions(registry: OperatorRegistry, crds: Sequence[pathlib.Path]) -> list[Obj]:
-    """Give those of the models, and those of the files for all other kinds."""
-    modelled = make_all(registry)
-    names = {item["metadata"]["name"] for item in modelled}
-    read = [item for path in crds for item in _read_definitions(path)]
-    return [*modelled, *[item for item in read if item.get("metadata", {}).get("name") not in names]]
-
-
-def _read_definitions(path: pathlib.Path) -> list[Obj]:
-    try:
-        documents = [item for item in yaml.safe_load_all(path.read_text()) if isinstance(item, dict)]
-    except (OSError, ValueError, yaml.YAMLError) as e:
-        raise click.BadParameter(f"{str(path)!r} cannot be read: {e}", param_hint="'--crds'") from e
-    return [item for item in documents if item.get("kind") == "CustomResourceDefinition"]
 
 
 def _list_defined(definitions: Collection[Obj]) -> list[Resource]:

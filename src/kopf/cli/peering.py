@@ -11,8 +11,16 @@ import click
 from kopf._coordination.peer_identity import make_identity
 from kopf._coordination.peers import MAX_LIFETIME, Peer
 from kopf._operator.freezing import put_record
-from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
-from kopf.cli.options import DEV_PRIORITY, CLIControls, logging_options, make_access, run_to_end
+from kopf._settings.settings import MAX_PRIORITY
+from kopf.cli.options import (
+    DEV_PRIORITY,
+    CLIControls,
+    check_namespaces,
+    get_settings,
+    logging_options,
+    make_access,
+    run_to_end,
+)
 
 _PRIORITY = 1_000_000
 """More than any sensible operator has, random ones included."""
@@ -34,6 +42,7 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
         "--namespace",
         multiple=True,
         metavar="PATTERN",
+        callback=check_namespaces,
         help="The operators of this namespace, or of those that match; can be repeated.",
     )(fn)
 
@@ -103,7 +112,7 @@ def _put(
 ) -> Collection[str]:
     if all_namespaces and namespace:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
-    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    settings = get_settings(controls)
     name = peering if peering is not None else settings.peering.name
     access = make_access(controls, settings)
     return run_to_end(controls, put_record(access, identity, record, name=name, patterns=namespace))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import difflib
@@ -14,20 +13,14 @@ from typing import Any
 import click
 import yaml
 
-from kopf._client.errors import APINetworkError
-from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handlers import DaemonHandler, Handler, ReconcilingHandler
-from kopf._handlers.registry import get_default_registry
 from kopf._logging.configuration import configure_for_terminal
 from kopf._logging.text_format import escape
 from kopf._operator.dry_client import Draft, Obj, Place
-from kopf._operator.namespace_patterns import check_patterns
 from kopf._operator.planning import PlannedActions, plan
-from kopf._settings.settings import OperatorSettings
 from kopf._storage.essence import drop_managed_annotations
-from kopf._values.operator_error import OperatorError
-from kopf.cli.loading import LoadingError, explain_declarations, load
-from kopf.cli.options import CLIControls
+from kopf.cli.loading import LoadingError, exiting_on_refusal, load
+from kopf.cli.options import CLIControls, check_namespaces, get_registry, get_settings, run_to_end
 
 _NOTHING, _PENDING, _FAILED = 0, 1, 2
 _OWN_ANNOTATION = "kopf.dev/applied-digest"
@@ -48,6 +41,7 @@ _CALLED = (
     "namespaces",
     multiple=True,
     metavar="PATTERN",
+    callback=check_namespaces,
     help='Only in this namespace, or those that match the pattern, as for "kopf run"; can be repeated.',
 )
 @click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; can be repeated.")
@@ -106,24 +100,14 @@ def _plan(
     is_called: Callable[[Handler], bool],
 ) -> PlannedActions:
     """Load the operator, and find out what it would do; or end with a message."""
-    try:
-        patterns = check_patterns(namespaces)
+    with exiting_on_refusal(_FAILED):
         load(paths, modules)
-        registry = controls.registry if controls.registry is not None else get_default_registry()
+        registry = get_registry(controls)
         if not registry:
             raise LoadingError("Nothing to plan: there are no handlers. Name their files, or modules with -m.")
-        settings = controls.settings if controls.settings is not None else OperatorSettings()
-        coro = plan(registry, settings, vault=controls.vault, namespaces=patterns, is_called=is_called)
-        return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
-    except LoadingError as e:
-        e.show()
-        raise SystemExit(_FAILED) from (e.__cause__ or e)
-    except DeclarationError as e:
-        LoadingError(explain_declarations(e)).show()
-        raise SystemExit(_FAILED) from e
-    except (OperatorError, APINetworkError, ValueError) as e:
-        click.echo(f"Error: {e}", err=True)
-        raise SystemExit(_FAILED) from e
+        settings = get_settings(controls)
+        coro = plan(registry, settings, vault=controls.vault, namespaces=namespaces, is_called=is_called)
+        return run_to_end(controls, coro, exit_code=_FAILED)
 
 
 def _make_report(actions: PlannedActions) -> dict[str, Any]:

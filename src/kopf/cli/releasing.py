@@ -8,8 +8,7 @@ import click
 
 from kopf._operator.access import Access
 from kopf._operator.releasing import release as release_objects
-from kopf._settings.settings import OperatorSettings
-from kopf.cli.options import CLIControls, logging_options, make_access, run_to_end
+from kopf.cli.options import CLIControls, get_settings, logging_options, make_access, run_to_end
 
 
 # The names of the parameters are those of the options, as the environment variables are named after them.
@@ -39,7 +38,7 @@ def release(
     """
     if all_namespaces == bool(namespace):
         raise click.UsageError("Either --all-namespaces or --namespace is needed.")
-    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    settings = get_settings(controls)
     coro = _release(
         make_access(controls, settings),
         resource,

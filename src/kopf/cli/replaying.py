@@ -16,7 +16,6 @@ from kopf._client.auth.credentials import ConnectionInfo
 from kopf._client.auth.vault import Vault
 from kopf._controller.instruments import Instruments
 from kopf._controller.memos import Memo
-from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.lifecycles import get_default_lifecycle
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_registry
@@ -27,7 +26,7 @@ from kopf._replay.recorded_run import RecordedRun
 from kopf._replay.replay import Replay, check_loop, replay_run
 from kopf._settings.settings import OperatorSettings, copy_settings, set_peering
 from kopf._virtual_time.patience import PATIENCE, SimulationError
-from kopf.cli.loading import LoadingError, explain_declarations, load_anew
+from kopf.cli.loading import exiting_on_refusal, load_anew
 
 _SAME, _DIVERGED, _UNUSABLE = 0, 1, 2
 _SERVER = "https://recorded.invalid"
@@ -65,14 +64,9 @@ def replay_command(
         raise click.UsageError("Nothing to replay it with. Name the files with handlers, or modules with -m.")
     logging.getLogger("kopf").addHandler(logging.NullHandler())  # not to the terminal: see the option
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # what the handlers print is not a part of the answer
+        # What the handlers print is not a part of the answer.
+        with contextlib.redirect_stdout(sys.stderr), exiting_on_refusal(_UNUSABLE):
             result = replay(recording, *paths, modules=modules, registry=OperatorRegistry())
-    except LoadingError as e:
-        e.show()
-        raise SystemExit(_UNUSABLE) from e
-    except DeclarationError as e:
-        LoadingError(explain_declarations(e)).show()
-        raise SystemExit(_UNUSABLE) from e
     except (RecordingError, SimulationError) as e:
         click.echo(f"Error: {e}", err=True)
         raise SystemExit(_UNUSABLE) from e

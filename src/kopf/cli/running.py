@@ -5,27 +5,35 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 import pathlib
+import re
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 import click
 
 from kopf._client.auth.service_account import is_mounted
 from kopf._client.errors import APINetworkError
-from kopf._handlers.declarations import DeclarationError
-from kopf._handlers.registry import OperatorRegistry, get_default_registry
+from kopf._handlers.registry import OperatorRegistry
 from kopf._logging.configuration import revive_loggers
 from kopf._operator.embedding import OperatorOptions, operator
-from kopf._operator.namespace_patterns import check_patterns
 from kopf._serving.endpoints import parse_endpoint
-from kopf._settings.settings import MAX_PRIORITY, OperatorSettings
+from kopf._settings.coordination import is_label
+from kopf._settings.settings import MAX_PRIORITY
 from kopf._values.operator_error import OperatorError
-from kopf.cli.coordinating import CommandWithModes, name_lease, parse_mode
-from kopf.cli.loading import LoadingError, explain_declarations, list_sources, load
+from kopf.cli.loading import LoadingError, exiting_on_refusal, list_sources, load
 from kopf.cli.memory import collect_rarely, give_back_freed_memory, trim_heap_regularly
-from kopf.cli.options import DEBUG_KEY, DEV_PRIORITY, CLIControls, logging_options
+from kopf.cli.options import (
+    DEBUG_KEY,
+    DEV_PRIORITY,
+    CLIControls,
+    check_namespaces,
+    get_registry,
+    get_settings,
+    logging_options,
+)
 
 logger = logging.getLogger("kopf.cli")
 
@@ -40,6 +48,10 @@ _DEFINING_INTERVAL = 0.05
 
 _LEFTOVERS_TIMEOUT = 2.0
 """How long the tasks may end that were left by the operator, in seconds."""
+
+_MODE_OPTIONS = ("--leader-election", "--shards")
+_MAX_NAME = 63
+_YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def _checking_endpoint(title: str, path: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
@@ -56,14 +68,6 @@ def _checking_endpoint(title: str, path: str) -> Callable[[click.Context, click.
     return check_endpoint
 
 
-def _check_patterns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    try:
-        check_patterns(value)
-    except ValueError as e:
-        raise click.BadParameter(str(e), ctx, param) from e
-    return value
-
-
 def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     number = value.rstrip("KMGi")
     unit = _UNITS.get(value[len(number) :])
@@ -72,8 +76,43 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     return int(number) * unit
 
 
+class _CommandWithModes(click.Command):
+    """A command in which ``--shards handlers.py`` is not a name, but two things."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments: names follow the equals sign only, which is added where there is none."""
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [f"{arg}=" if arg in _MODE_OPTIONS else arg for arg in args[:end]] + args[end:])
+
+
+def _parse_mode(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Parse the name of a Lease: empty if it is left out. The environment can also have what flags have there."""
+    is_word = value is not None and ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.ENVIRONMENT
+    if value is None or (is_word and value.lower() in _NO):
+        return None
+    if not value or (is_word and value.lower() in _YES):
+        return ""
+    if not is_label(value):
+        raise click.BadParameter(
+            f"{value!r} is not a name: it must be of lowercase letters, digits, and dashes between them, of at most "
+            f"{_MAX_NAME} characters.",
+            ctx,
+            param,
+        )
+    return value
+
+
+def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str]) -> str | bool:
+    """Name the Lease by the first file or module if its name is left out; false if there is to be none."""
+    if value is None:
+        return False
+    sources = [*(os.path.splitext(os.path.basename(path))[0] for path in paths), *modules]
+    first = sources[0] if sources else ""
+    return value or re.sub(r"[^a-z0-9]+", "-", first.lower())[:_MAX_NAME].strip("-") or True
+
+
 # The environment variables are named after the options, as documented; those of the arguments exist, too.
-@click.command(cls=CommandWithModes)
+@click.command(cls=_CommandWithModes)
 @logging_options
 @click.option(
     "-A",
@@ -90,7 +129,7 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     multiple=True,
     metavar="PATTERN",
     envvar="KOPF_RUN_NAMESPACE",
-    callback=_check_patterns,
+    callback=check_namespaces,
     help="Serve this namespace, or those that match the pattern, e.g. 'myapp-*,!*-test'; can be repeated. "
     "By default, the whole cluster is served.",
 )
@@ -113,14 +152,14 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option(
     "--leader-election",
     metavar="[=NAME]",
-    callback=parse_mode,
+    callback=_parse_mode,
     help="Of several replicas, one works, the others wait; they know of each other by the Lease of this name. "
     "By default, it is that of the first file or module.",
 )
 @click.option(
     "--shards",
     metavar="[=NAME]",
-    callback=parse_mode,
+    callback=_parse_mode,
     help="All replicas work, each on its part of the objects; the name is as of --leader-election.",
 )
 @click.option("--dev", is_flag=True, help=f"The development mode: --priority={DEV_PRIORITY}.")
@@ -222,7 +261,7 @@ def run(
         raise click.UsageError("Either --leader-election or --shards can be used, not both.")
     # Before the users' files, which can be named as these: their folders are looked into first from then on.
     loop_factory = find_loop_factory() if controls.loop is None else None
-    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    settings = get_settings(controls)
     if console_endpoint is not None:
         settings.console.endpoint = console_endpoint
     stop_flag = controls.stop_flag
@@ -235,16 +274,14 @@ def run(
     if not is_mounted():
         importlib.import_module("yaml")  # of the kubeconfig; pods have service accounts instead
     try:
-        load(paths, modules)
+        with exiting_on_refusal():
+            load(paths, modules)
         revive_loggers()
-    except LoadingError as e:
-        e.show()
-        raise SystemExit(e.exit_code) from (e.__cause__ or e)  # for those who run it in their tests
     finally:
         if report_sources is not None:
             _report(report_sources, list_sources())
 
-    registry = controls.registry if controls.registry is not None else get_default_registry()
+    registry = get_registry(controls)
     if not registry:
         raise _explain_nothing_to_do([*paths, *modules])
 
@@ -260,8 +297,8 @@ def run(
         "standalone": standalone,
         "peering_name": peering_name,
         "priority": DEV_PRIORITY if dev and not _is_explicit(ctx, "priority") else priority,
-        "leader_election": name_lease(leader_election, paths, modules),
-        "shards": name_lease(shards, paths, modules),
+        "leader_election": _name_lease(leader_election, paths, modules),
+        "shards": _name_lease(shards, paths, modules),
         "clusterwide": clusterwide,
         "namespaces": namespaces,
         "liveness_endpoint": liveness_endpoint,
@@ -279,13 +316,11 @@ def run(
 
 def _check_models(registry: OperatorRegistry, report: pathlib.Path | None) -> None:
     """Check that the models go together; in development, wait until they are defined in the cluster, or are refused."""
-    from kopf.cli.crd import dump, make_all  # most operators have no models
+    from kopf._models.crds import list_models, make_definitions  # most operators have no models
+    from kopf.cli.crd import dump
 
-    try:
-        definitions = make_all(registry)
-    except LoadingError as e:
-        e.show()
-        raise SystemExit(e.exit_code) from (e.__cause__ or e)
+    with exiting_on_refusal():
+        definitions = make_definitions(list_models(registry))
     deadline = time.monotonic() + _DEFINING_TIMEOUT
     if report is not None:
         _report(report, [dump(definitions)])
@@ -324,13 +359,11 @@ def _run(
     coro: Coroutine[Any, Any, None],
 ) -> None:
     try:
-        if loop is not None:
-            loop.run_until_complete(coro)
-        else:
-            _run_in_own_loop(coro, loop_factory, debug)
-    except DeclarationError as e:
-        LoadingError(explain_declarations(e)).show()
-        raise SystemExit(1) from e
+        with exiting_on_refusal():
+            if loop is not None:
+                loop.run_until_complete(coro)
+            else:
+                _run_in_own_loop(coro, loop_factory, debug)
     except APINetworkError as e:
         logger.critical(
             "The operator cannot go on: the cluster cannot be reached: %s. Check that it runs, and that the right one "

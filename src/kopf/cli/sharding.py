@@ -12,12 +12,11 @@ from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
 from kopf._coordination.replica_identity import get_lease_namespace
 from kopf._coordination.replica_survey import SurveyedGroup, SurveyedReplica, list_groups
 from kopf._operator.access import Access
-from kopf._settings.settings import OperatorSettings
 from kopf._values.operator_error import OperatorError
 from kopf._values.permissions import format_advice
 from kopf._values.resources import LEASES
 from kopf._values.slots import SLOT_COUNT, Slots, describe_slots
-from kopf.cli.options import CLIControls, make_access, run_to_end
+from kopf.cli.options import CLIControls, get_settings, make_access, run_to_end
 
 _HEADER = ("REPLICA", "ROLE", "SHARE", "MOVING", "SINCE", "RENEWED", "VERSION", "SLOTS")
 _MAX_SLOTS = 40
@@ -34,7 +33,7 @@ def shards(controls: CLIControls, /, name: str | None, namespace: str | None, is
 
     NAME is that of their Lease; by default, all operators of the namespace are shown.
     """
-    settings = controls.settings if controls.settings is not None else OperatorSettings()
+    settings = get_settings(controls)
     settings.coordination.namespace = namespace or settings.coordination.namespace
     groups = run_to_end(controls, _look(make_access(controls, settings), name))
     if is_json:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import functools
 import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import kopf
-from kopf._insight.console.console import make_editing
+from kopf._insight.console import console
 from kopf.cli.dev.cluster_editing import ClusterEditing
 from kopf_cluster import LocalCluster
 from tests.patience import PATIENCE
@@ -33,11 +32,11 @@ async def _login(**kwargs: Any) -> kopf.ConnectionInfo | None:
 @contextlib.contextmanager
 def editing(cluster: LocalCluster) -> Iterator[None]:
     """Let the consoles of this context edit the cluster, as under ``kopf dev``."""
-    token = make_editing.set(functools.partial(ClusterEditing, str(cluster.kubeconfig)))
+    token = console.editing.set(ClusterEditing(str(cluster.kubeconfig)))
     try:
         yield
     finally:
-        make_editing.reset(token)
+        console.editing.reset(token)
 
 
 @contextlib.contextmanager

@@ -13,9 +13,8 @@ from kopf._insight.backlog import Backlog
 from kopf._insight.console.console import Console
 from kopf._insight.console.history import ObjectRecord
 from kopf._insight.console.listeners import collecting_logs
-from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.endpoint.console_server import AnswerError, Routes
 from kopf._insight.explaining.explanation import Explanation, Query
-from kopf._insight.inspecting.inspector import InspectionError
 from kopf._values import codec
 from kopf.testing import Simulation
 from tests.behaviour.running import do_nothing
@@ -28,7 +27,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 async def explain_nothing(query: Query) -> Explanation:
-    raise InspectionError("It is not asked for here.")
+    raise AnswerError("It is not asked for here.")
 
 
 @pytest.fixture

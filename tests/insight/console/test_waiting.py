@@ -9,9 +9,8 @@ import pytest
 from kopf._controller.observer import Observers
 from kopf._insight.backlog import MAX_NOTES, MAX_WEIGHT, Backlog
 from kopf._insight.console.console import Console
-from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.endpoint.console_server import AnswerError, Routes
 from kopf._insight.explaining.explanation import Explanation, Query
-from kopf._insight.inspecting.inspector import InspectionError
 from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
@@ -20,7 +19,7 @@ KEX = Resource("kopf.dev", "v1", "kopfexamples", "KopfExample", namespaced=True)
 
 
 async def explain_nothing(query: Query) -> Explanation:
-    raise InspectionError("It is not asked for here.")
+    raise AnswerError("It is not asked for here.")
 
 
 def make(number: int, size: int) -> KubeObject:

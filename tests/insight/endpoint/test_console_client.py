@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from kopf._insight.endpoint.console_client import ConsoleClientError, ask_operator
-from kopf._insight.endpoint.console_server import ConsoleServer, Routes
+from kopf._insight.endpoint.console_server import ConsoleServer, Route, Routes
 from kopf._insight.endpoint.protection import protect
 from kopf._insight.explaining.explanation import Query
 
@@ -28,7 +28,7 @@ async def ask(status: int = 200, text: str = "", token: str | None = TOKEN, quer
 
     asked: dict[str, str] = {}
     routes = Routes()
-    routes.add("/api/explain", answer)
+    routes["/api/explain"] = Route(answer)
     async with ConsoleServer(*protect("http://127.0.0.1:0", TOKEN), routes) as server:
         return await ask_operator(f"{server.endpoint}", token, query), asked
 

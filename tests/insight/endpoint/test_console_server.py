@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from kopf._insight.endpoint.console_server import ConsoleServer, Routes, open_stream
+from kopf._insight.endpoint.console_server import ConsoleServer, Route, Routes, open_stream
 from kopf._insight.endpoint.protection import protect
 from kopf._serving.threaded_server import ServingError
 from tests.patience import PATIENCE
@@ -49,8 +49,8 @@ async def fail(request: web.BaseRequest) -> web.StreamResponse:
 @pytest.fixture
 def routes() -> Routes:
     routes = Routes()
-    routes.add("/api/hello", hello)
-    routes.add("/api/fail", fail)
+    routes["/api/hello"] = Route(hello)
+    routes["/api/fail"] = Route(fail)
     return routes
 
 
@@ -139,7 +139,7 @@ async def test_streams(routes: Routes) -> None:
             await response.write(b"data: %d\n\n" % number)
         return response
 
-    routes.add("/api/stream", stream)
+    routes["/api/stream"] = Route(stream)
     async with serving(routes) as url:
         status, headers, text = await ask(f"{url}/api/stream")
     assert (status, text) == (200, "data: 0\n\ndata: 1\n\ndata: 2\n\n")
@@ -158,7 +158,7 @@ async def test_endless_streams_do_not_hold_the_exit(routes: Routes) -> None:
             is_cancelled.append(True)
         return response
 
-    routes.add("/api/stream", stream)
+    routes["/api/stream"] = Route(stream)
     async with aiohttp.ClientSession() as session:
         async with asyncio.timeout(PATIENCE), serving(routes) as url:
             response = await session.get(f"{url}/api/stream")
@@ -181,8 +181,3 @@ async def test_occupied_ports_are_a_clear_error(routes: Routes) -> None:
         endpoint, protection = protect(url, None)
         with pytest.raises(ServingError, match=r"The console cannot be served at http://.*: .*in use"):
             await ConsoleServer(endpoint, protection, Routes()).__aenter__()
-
-
-def test_paths_are_answered_once(routes: Routes) -> None:
-    with pytest.raises(ValueError, match="'/api/hello' is answered already"):
-        routes.add("/api/hello", hello)

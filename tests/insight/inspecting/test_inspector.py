@@ -12,10 +12,11 @@ import pytest
 
 import kopf
 from kopf._insight.backlog import Backlog
+from kopf._insight.endpoint.console_server import AnswerError
 from kopf._insight.explaining.explanation import Explanation, HandlerInfo, Query
 from kopf._insight.explaining.wording import render
 from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
-from kopf._insight.inspecting.inspector import InspectionError, Inspector
+from kopf._insight.inspecting.inspector import Inspector
 from kopf._values.replica_state import ReplicaState
 from kopf._values.slots import ALL_SLOTS, get_slot
 from kopf.testing import Simulation
@@ -262,7 +263,7 @@ async def test_objects_that_are_not_there(simulation: Simulation, ask: Ask) -> N
     kopf.on.create("kopfexamples")(do_nothing)
 
     await begin(simulation)
-    with pytest.raises(InspectionError, match="There is no 'obj' of kopfexamples"):
+    with pytest.raises(AnswerError, match="There is no 'obj' of kopfexamples"):
         await ask()
 
 

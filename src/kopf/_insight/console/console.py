@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import importlib.resources
@@ -18,11 +17,10 @@ from kopf._insight.console.listeners import AttemptListener, DetailKeeper, Objec
 from kopf._insight.console.panels import BackgroundRuns, GroupedErrors, Indices, Peering
 from kopf._insight.console.traffic import Traffic
 from kopf._insight.console.updates import Updates
-from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.endpoint.console_server import AnswerError, Route, Routes
 from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._insight.explaining.wording import word
-from kopf._insight.inspecting.inspector import InspectionError, parse_query
-from kopf._values import codec
+from kopf._insight.inspecting.inspector import parse_query
 from kopf._values.version import __version__
 
 if TYPE_CHECKING:
@@ -34,18 +32,18 @@ Explain = Callable[[Query], Awaitable[Explanation]]
 
 
 class Editing(Protocol):
-    """What is changed from the page, in development."""
+    """The changes that are made from the page, in development."""
 
     @property
     def ahead(self) -> float | None:
         """How far the time of the operator has leapt, in seconds; ``None`` if it cannot."""
 
     def add_to(self, routes: Routes) -> None:
-        """Answer the requests of the page."""
+        """Answer the requests of the page. It is called in the event loop of the operator."""
 
 
-make_editing: ContextVar[Callable[[asyncio.AbstractEventLoop], Editing] | None] = ContextVar("editing", default=None)
-"""What makes that for the event loop of the operator, which is made by public functions that do not know of it."""
+editing: ContextVar[Editing | None] = ContextVar("editing", default=None)
+"""The editing for the consoles of this context. The public functions that make operators do not know of it."""
 
 
 class Console:
@@ -62,8 +60,7 @@ class Console:
         self._peering = Peering(self.history)
         backlog.add(attempts, objects)
         observers.add(traffic, indices, self._peering, DetailKeeper(objects, backlog))
-        make = make_editing.get()
-        self._editing = None if make is None else make(asyncio.get_running_loop())
+        self._editing = editing.get()
         self._panels: dict[str, Callable[[], object]] = {
             "errors": errors.describe,
             "queues": traffic.describe,
@@ -71,10 +68,10 @@ class Console:
             "indices": indices.describe,
             "peers": self._peering.describe,
         }
-        routes.add("/api/console/updates", Updates(self.history, self._describe_state).answer)
-        routes.add("/api/console/timeline", self._answer_timeline)
-        routes.add("/api/console/panel", self._answer_panel)
-        routes.add("/api/console/explanation", self._answer_explanation)
+        routes["/api/console/updates"] = Route(Updates(self.history, self._describe_state).answer)
+        routes["/api/console/timeline"] = Route(self._answer_timeline)
+        routes["/api/console/panel"] = Route(self._answer_panel)
+        routes["/api/console/explanation"] = Route(self._answer_explanation)
         add_files(routes)
         if self._editing is not None:
             self._editing.add_to(routes)
@@ -91,42 +88,33 @@ class Console:
             "forgotten": history.forgotten,
         }
 
-    async def _answer_timeline(self, request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web
-
+    async def _answer_timeline(self, request: web.BaseRequest) -> object:
         try:
             id, after = int(request.query.get("id", "0")), int(request.query.get("after", "0"))
-        except ValueError:
-            return web.Response(status=400, text="The id is to be a number.\n")
+        except ValueError as e:
+            raise AnswerError("The id must be a number.") from e
         entries = self.history.get_timeline(id, after)
-        status = 404 if entries is None else 200
-        return web.Response(status=status, body=codec.encode(entries or []), content_type="application/json")
+        if entries is None:
+            raise AnswerError("The object is not remembered.", status=404)
+        return entries
 
-    async def _answer_panel(self, request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web
-
+    async def _answer_panel(self, request: web.BaseRequest) -> object:
         name = request.query.get("name", "")
         if name not in self._panels:
-            return web.Response(status=404, text="There is no such panel.\n")
-        return web.Response(body=codec.encode(self.read_panel(name)), content_type="application/json")
+            raise AnswerError("There is no such panel.", status=404)
+        return self.read_panel(name)
 
     def read_panel(self, name: str) -> Any:
-        """What the panel shows. The operator can change it right now; rarely so that it cannot be read at all."""
+        """Read the content of the panel. A change by the operator meanwhile can disturb that, but rarely does."""
         self.history.backlog.settle()
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(RuntimeError):
                 return self._panels[name]()
         return self._panels[name]()
 
-    async def _answer_explanation(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The same words as those of ``kopf explain``."""
-        from aiohttp import web
-
-        try:
-            explanation = await self._explain(parse_query(request))
-            return web.Response(body=codec.encode(word(explanation)), content_type="application/json")
-        except InspectionError as e:
-            return web.Response(status=e.status, text=f"{e}\n")
+    async def _answer_explanation(self, request: web.BaseRequest) -> object:
+        """Explain the object in the words of ``kopf explain``."""
+        return word(await self._explain(parse_query(request)))
 
 
 _TYPES: Mapping[str, str] = {
@@ -143,7 +131,7 @@ def add_files(routes: Routes) -> None:
         content_type = _TYPES.get(file.name[file.name.rfind(".") :])
         if content_type is not None:
             path = "/" if file.name == "index.html" else f"/{file.name}"
-            routes.add(path, functools.partial(_answer_file, file.read_bytes(), content_type))
+            routes[path] = Route(functools.partial(_answer_file, file.read_bytes(), content_type))
 
 
 async def _answer_file(content: bytes, content_type: str, request: web.BaseRequest) -> web.StreamResponse:

@@ -1,8 +1,8 @@
 """
 The server of the console: a table of paths behind the protection, in a thread of its own.
 
-The functions of the table are called in the event loop of the server: whoever needs the operator's one, goes there by
-:func:`asyncio.run_coroutine_threadsafe`, and does not wait for it forever, as it can be blocked.
+The functions of the table are called in the event loop of the server. To reach the operator's event loop, they use
+:func:`asyncio.run_coroutine_threadsafe` with a timeout, as that loop can be blocked.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from kopf._insight.endpoint.protection import HEADERS, READING, Inquiry, Protect
 from kopf._serving.endpoints import Endpoint
 from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._serving.threaded_server import ThreadedServer
+from kopf._values import codec
 from kopf._values.records import FrozenRecord
 
 if TYPE_CHECKING:
@@ -23,32 +24,28 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Answer = Callable[["web.BaseRequest"], Awaitable["web.StreamResponse"]]
+Answer = Callable[["web.BaseRequest"], Awaitable[object]]
+"""Makes the response, or the content of a response in JSON. Raises :class:`AnswerError`."""
+
+
+class AnswerError(Exception):
+    """A request cannot be answered: the text says why, the ``status`` is the one of HTTP."""
+
+    def __init__(self, text: str, *, status: int = 400) -> None:
+        super().__init__(text)
+        self.status = status
 
 
 class Route(FrozenRecord, frozen=True):
-    """What is answered under one path."""
+    """The answers under one path."""
 
     answer: Answer
     methods: frozenset[str] = READING
-    """Others are refused. If there are any but ``GET`` and ``HEAD``, these accept JSON only, from no other sites."""
+    """Other methods are refused. All methods but ``GET`` and ``HEAD`` accept JSON only, and only from the same site."""
 
 
-class Routes:
-    """The table: each path has one function, which takes the request and makes the response."""
-
-    def __init__(self) -> None:
-        self._routes: dict[str, Route] = {}
-
-    def add(self, path: str, answer: Answer, *, methods: frozenset[str] = READING) -> None:
-        """Have the path answered, e.g. ``/api/explain``."""
-        if path in self._routes:
-            raise ValueError(f"The path {path!r} is answered already.")
-        self._routes[path] = Route(answer, methods)
-
-    def get(self, path: str) -> Route | None:
-        """Find who answers; ``None`` if nobody does."""
-        return self._routes.get(path)
+Routes = dict[str, Route]
+"""The table: the routes by their paths, e.g. ``/api/explain``."""
 
 
 class ConsoleServer(ThreadedServer):
@@ -84,11 +81,18 @@ class ConsoleServer(ThreadedServer):
         return response
 
     async def _answer_by(self, route: Route, request: web.BaseRequest) -> web.StreamResponse:
+        from aiohttp import web
+
+        status = 200
         try:
             response = await route.answer(request)
-        except Exception as e:  # its text can be about anything, and those who ask know what they have asked for
+        except AnswerError as e:
+            response, status = {"error": str(e)}, e.status
+        except Exception as e:  # its text can contain anything, so it goes to the logs only
             self._logger.error("The console cannot answer at %s", request.path, exc_info=e)
             response = make_refusal(Refusal(500, "The console has failed, see the logs of the operator."), {})
+        if not isinstance(response, web.StreamResponse):
+            response = web.Response(body=codec.encode(response), status=status, content_type="application/json")
         if not response.prepared:
             response.headers.update(HEADERS)
         return response

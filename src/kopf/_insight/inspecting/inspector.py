@@ -22,13 +22,12 @@ from kopf._handlers.handlers import ResourceHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._health.watchdog import describe_culprit
 from kopf._insight.backlog import Backlog
-from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.endpoint.console_server import AnswerError
 from kopf._insight.explaining.dry_run import Facts, LiveFacts
 from kopf._insight.explaining.explaining import explain, find_resources, make_frame
 from kopf._insight.explaining.explanation import Explanation, OperatorInfo, Query, StateInfo
 from kopf._insight.inspecting.decision_journal import DecisionJournal
 from kopf._insight.inspecting.object_activity import ObjectActivity
-from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.replica_state import ReplicaState
 from kopf._values.resources import Resource
@@ -46,14 +45,6 @@ ANSWER_TIMEOUT = 15.0
 
 _STEP = 0.5
 """How often it is looked if the event loop is blocked meanwhile, in seconds."""
-
-
-class InspectionError(Exception):
-    """There is no answer; the text says why. The ``status`` is as in HTTP."""
-
-    def __init__(self, text: str, *, status: int = 404) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 class Inspector(Observer):
@@ -93,14 +84,18 @@ class Inspector(Observer):
     def share_changed(self, state: ReplicaState) -> None:
         self._replica = state
 
+    async def answer(self, request: web.BaseRequest) -> Explanation:
+        """Answer a request about an object, as :meth:`ask` does."""
+        return await self.ask(parse_query(request))
+
     async def ask(self, query: Query) -> Explanation:
         """
         Explain the object, from any other event loop.
 
-        Raises :class:`InspectionError` if there is no such object, or nothing can be said of it.
+        Raises :class:`AnswerError` if there is no such object, or nothing can be said of it.
         """
         if self._loop.is_closed():
-            raise InspectionError("The operator exits.", status=503)
+            raise AnswerError("The operator exits.", status=503)
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.explain(query), self._loop))
         deadline = time.monotonic() + ANSWER_TIMEOUT
         try:
@@ -124,21 +119,21 @@ class Inspector(Observer):
         return bool(done)
 
     async def explain(self, query: Query) -> Explanation:
-        """Explain the object, in the event loop of the operator. Raises :class:`InspectionError` as :meth:`ask`."""
+        """Explain the object, in the event loop of the operator. Raises :class:`AnswerError` as :meth:`ask`."""
         resource = self._find_resource(query.resource)
         controller, runtime = self._controllers[resource], self._controllers[resource].scope.runtime
         namespace = query.namespace if resource.namespaced else None
         if resource.namespaced and namespace is None:
-            raise InspectionError(f"The objects of {resource!r} are in namespaces: say in which one.", status=400)
+            raise AnswerError(f"The objects of {resource!r} are in namespaces: say in which one.")
         if not self._serves(namespace):
-            raise InspectionError(f"The operator does not serve the namespace {namespace!r}.", status=403)
+            raise AnswerError(f"The operator does not serve the namespace {namespace!r}.", status=403)
         try:
             obj = await _find_object(runtime, resource, namespace, query.name)
         except (APIError, APINetworkError, ValueError) as e:
             return self._explain_partly(query, f"The operator cannot get the object: {e}.")
         if obj is None:
             where = "" if namespace is None else f" in the namespace {namespace!r}"
-            raise InspectionError(f"There is no {query.name!r} of {resource!r}{where}.")
+            raise AnswerError(f"There is no {query.name!r} of {resource!r}{where}.", status=404)
         return self._explain(controller, obj)
 
     def _explain(self, controller: Controller, obj: KubeObject) -> Explanation:
@@ -193,9 +188,10 @@ class Inspector(Observer):
             return found[0]
         if found:
             names = ", ".join(sorted(map(repr, found)))
-            raise InspectionError(f"{name!r} can be any of these: {names}.", status=400)
+            raise AnswerError(f"{name!r} can be any of these: {names}.")
         names = ", ".join(sorted(map(repr, known))) or "none"
-        raise InspectionError(f"The operator does not watch any {name!r}. The resources that it watches: {names}.")
+        text = f"The operator does not watch any {name!r}. The resources that it watches: {names}."
+        raise AnswerError(text, status=404)
 
     def _explain_partly(self, query: Query, note: str, culprit: str | None = None) -> Explanation:
         """Tell what can be told without the object."""
@@ -253,25 +249,10 @@ def _describe_operator(runtime: Runtime, *, blocked: str | None = None) -> Opera
 _MAX_NAME = 300
 
 
-def add_inspection(routes: Routes, inspector: Inspector) -> None:
-    """Have the questions about objects answered."""
-
-    async def answer(request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web  # it is loaded by now
-
-        try:
-            content, status = codec.encode(await inspector.ask(parse_query(request))), 200
-        except InspectionError as e:
-            content, status = codec.encode({"error": str(e)}), e.status
-        return web.Response(body=content, status=status, content_type="application/json", charset="utf-8")
-
-    routes.add("/api/explain", answer)
-
-
 def parse_query(request: web.BaseRequest) -> Query:
-    """Find which object the request is about. Raises :class:`InspectionError`."""
+    """Find which object the request is about. Raises :class:`AnswerError`."""
     query = request.query
     resource, namespace, name = query.get("resource", ""), query.get("namespace"), query.get("name", "")
     if not resource or not name or max(map(len, (resource, namespace or "", name))) > _MAX_NAME:
-        raise InspectionError("The resource and the name of the object are needed: ?resource=…&name=…", status=400)
+        raise AnswerError("The resource and the name of the object are needed: ?resource=…&name=…")
     return Query(resource, namespace or None, name)

@@ -7,14 +7,13 @@ It shows all that can be shown, its time can leap, and its console can edit the 
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import signal
 import sys
 import threading
 
 from kopf._handlers.time_source import time_source
-from kopf._insight.console.console import make_editing
+from kopf._insight.console.console import editing
 from kopf._settings.settings import OperatorSettings
 from kopf.cli.dev.cluster_editing import ClusterEditing
 from kopf.cli.dev.leaping import LeapingLoop, LeapingTime
@@ -34,7 +33,7 @@ _LOOP_TIMEOUT = 0.5
 def show_everything(settings: OperatorSettings) -> None:
     """Let all be shown that can be, and the console edit the local cluster."""
     if kubeconfig := os.environ.get(KUBECONFIG_VARIABLE):
-        make_editing.set(functools.partial(ClusterEditing, kubeconfig))
+        editing.set(ClusterEditing(kubeconfig))
     settings.admission.show_errors = settings.health.show_errors = True
     settings.health.loop_timeout = _LOOP_TIMEOUT
 

@@ -7,9 +7,10 @@ The requests are made in the event loop of the console, not by the operator: the
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -19,7 +20,7 @@ from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIError, APINetworkError
 from kopf._client.http.api import APIClient
 from kopf._insight.console.texts import cut
-from kopf._insight.endpoint.console_server import Routes
+from kopf._insight.endpoint.console_server import AnswerError, Route, Routes
 from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
@@ -45,17 +46,13 @@ _ACTIONS = {
 }
 
 
-class EditingError(Exception):
-    """What was asked for makes no sense."""
-
-
 class ClusterEditing:
     """Reads, writes, and deletes objects as the administrator of the cluster; makes and ends faults; moves the time."""
 
-    def __init__(self, kubeconfig: str, loop: asyncio.AbstractEventLoop) -> None:
-        """The ``loop`` is the one of the operator."""
+    def __init__(self, kubeconfig: str) -> None:
         self._kubeconfig = kubeconfig
-        self._loop = loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the operator."""
 
     @property
     def ahead(self) -> float | None:
@@ -63,23 +60,24 @@ class ClusterEditing:
         return self._loop.ahead if isinstance(self._loop, LeapingLoop) else None
 
     def add_to(self, routes: Routes) -> None:
-        """Answer the requests of the page."""
-        for name, action in {
+        """Answer the requests of the page. It is called in the event loop of the operator."""
+        self._loop = asyncio.get_running_loop()
+        for name, act in {
             "get": self._get,
             "apply": self._apply,
             "delete": self._delete,
             "faults": self._set_faults,
             "leap": self._leap,
         }.items():
-            routes.add(f"/api/console/dev/{name}", _Action(action).answer, methods=_POST)
+            routes[f"/api/console/dev/{name}"] = Route(functools.partial(_answer, act), _POST)
 
     async def _get(self, content: Mapping[str, Any]) -> object:
         resource, namespace, name = _read_address(content)
         if is_secret(resource):
-            raise EditingError("Secrets are not shown. They can be replaced by applying a whole new manifest.")
+            raise AnswerError("Secrets are not shown. They can be replaced by applying a whole new manifest.")
         obj = codec.decode(await self._request("GET", resource.get_url(namespace=namespace, name=name)))
         if obj.get("kind") == "Secret" or "items" in obj:
-            raise EditingError("It is not an object that can be shown.")
+            raise AnswerError("It is not an object that can be shown.")
         obj.get("metadata", {}).pop("managedFields", None)
         return {"manifest": yaml.safe_dump(obj, sort_keys=False, allow_unicode=True)}
 
@@ -88,13 +86,13 @@ class ClusterEditing:
         try:
             manifests = [item for item in yaml.safe_load_all(str(content.get("manifest", ""))) if item]
         except yaml.YAMLError as e:
-            raise EditingError(f"It is not YAML: {e}") from e
+            raise AnswerError(f"It is not YAML: {e}") from e
         return {"done": [await self._apply_one(manifest) for manifest in manifests]}
 
     async def _apply_one(self, manifest: Any) -> str:
         metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
         if not isinstance(metadata, dict) or not metadata.get("name"):
-            raise EditingError("Every manifest must have apiVersion, kind, and metadata.name.")
+            raise AnswerError("Every manifest must have apiVersion, kind, and metadata.name.")
         resource = await self._find_resource(str(manifest.get("apiVersion", "")), str(manifest.get("kind", "")))
         namespace = str(metadata.get("namespace") or "default") if resource.namespaced else None
         name = str(metadata["name"])
@@ -133,13 +131,13 @@ class ClusterEditing:
         """Move the time forward, of the operator and of the cluster."""
         seconds, loop = content.get("seconds"), self._loop
         if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_LEAP:
-            raise EditingError("The time goes forward only, by 366 days at most.")
+            raise AnswerError("The time goes forward only, by 366 days at most.")
         if not isinstance(loop, LeapingLoop):
-            raise EditingError("The operator has another event loop, whose time cannot be moved.")
+            raise AnswerError("The operator has another event loop, whose time cannot be moved.")
         try:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_move(loop, seconds), loop))
         except ImportError as e:
-            raise EditingError("It needs a library: pip install time-machine") from e
+            raise AnswerError("It needs a library: pip install time-machine") from e
         await self._request("POST", f"/_kopf/clock?seconds={seconds}")
         return {"now": int(time.time() * 1000)}
 
@@ -148,11 +146,11 @@ class ClusterEditing:
         try:
             listing = codec.decode(await self._request("GET", Resource(group, version, "").base_url))
         except APIError as e:
-            raise EditingError(f"There is no such API version: {cut(api_version, 100)}") from e
+            raise AnswerError(f"There is no such API version: {cut(api_version, 100)}") from e
         for item in listing["resources"]:
             if item["kind"] == kind and "/" not in item["name"]:
                 return Resource(group, version, item["name"], kind, namespaced=item["namespaced"])
-        raise EditingError(f"There is no such kind in {cut(api_version, 100)}: {cut(kind, 100)}")
+        raise AnswerError(f"There is no such kind in {cut(api_version, 100)}: {cut(kind, 100)}")
 
     async def _request(self, method: str, path: str, payload: Any = None) -> bytes:
         # With a connection of its own: it is a person who makes these requests, now and then.
@@ -171,27 +169,19 @@ async def _move(loop: LeapingLoop, seconds: float) -> None:
     loop.leap_with_process(seconds)
 
 
-class _Action:
-    """One kind of requests: JSON comes in, JSON goes out; the refusals of the cluster are told in words."""
-
-    def __init__(self, act: Any) -> None:
-        self._act = act
-
-    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        from aiohttp import web
-
-        try:
-            content = codec.decode(await _read_body(request))
-            if not isinstance(content, dict):
-                raise EditingError("It is to be an object.")
-            result, status = await self._act(content), 200
-        except APIError as e:
-            result, status = {"error": cut(str(e), 2000)}, e.status
-        except APINetworkError as e:
-            result, status = {"error": cut(str(e), 2000)}, 502
-        except (EditingError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
-            result, status = {"error": cut(str(e) or type(e).__name__, 2000)}, 400
-        return web.Response(status=status, body=codec.encode(result), content_type="application/json")
+async def _answer(act: Callable[[Mapping[str, Any]], Awaitable[object]], request: web.BaseRequest) -> object:
+    """Act on the JSON of the request, and return the JSON of the response; or raise :class:`AnswerError`."""
+    try:
+        content = codec.decode(await _read_body(request))
+        if not isinstance(content, dict):
+            raise AnswerError("It must be an object.")
+        return await act(content)
+    except APIError as e:
+        raise AnswerError(cut(str(e), 2000), status=e.status) from e
+    except APINetworkError as e:
+        raise AnswerError(cut(str(e), 2000), status=502) from e
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+        raise AnswerError(cut(str(e) or type(e).__name__, 2000)) from e
 
 
 async def _read_body(request: web.BaseRequest) -> bytes:
@@ -200,7 +190,7 @@ async def _read_body(request: web.BaseRequest) -> bytes:
         async for chunk in request.content.iter_any():
             content += chunk
             if len(content) > _MAX_BODY:
-                raise EditingError("It is too large.")
+                raise AnswerError("It is too large.")
     return bytes(content)
 
 
@@ -208,7 +198,7 @@ def _read_address(content: Mapping[str, Any]) -> tuple[Resource, str | None, str
     """Read which object is meant: ``resource`` is as the page knows it. What is no name, can lead to another object."""
     for part in (content["resource"], content.get("namespace") or "default", content["name"]):
         if _is_name(str(part)) is None:
-            raise EditingError(f"It is not a name: {cut(str(part), 100)}")
+            raise AnswerError(f"It is not a name: {cut(str(part), 100)}")
     plural, version, *group = str(content["resource"]).split(".", 2)
     namespace = str(content["namespace"]) if content.get("namespace") else None
     resource = Resource(group[0] if group else "", version, plural, namespaced=namespace is not None)
