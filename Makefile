@@ -23,10 +23,15 @@ ARGS ?=
 LOOP_TESTS := tests/client/test_api.py tests/client/test_watching.py tests/client/test_closings.py tests/controller/test_work_queue.py
 # The tests start hundreds of processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Where the demo is installed to: it needs a small part of what development needs.
+DEMO ?= $(VENV)-demo
 # Where the original framework is installed to.
 ORIGINAL ?= .venv-original-$(PYTHON_VERSION)
 # Where the client libraries of many versions are installed to.
 LOGINS ?= .venv-logins-$(PYTHON_VERSION)
+
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	echo "Python 3.11 or newer is needed, and $(PYTHON) is $(PYTHON_VERSION). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
 
 help:  ## show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,8 +39,8 @@ help:  ## show this help
 
 install: $(STAMP)  ## make the virtual environment: the project with all it needs for development
 
-demo: $(STAMP)  ## watch an operator at work on a local cluster, step by step; nothing else is needed
-	$(BIN)/python examples/ephemeral-volume-claims/demo.py
+demo: $(DEMO)/.installed  ## watch an operator at work on a local cluster, step by step, in half a minute; nothing else is needed
+	@$(DEMO)/bin/kopf demo $(ARGS)
 
 test: lint types docs pytest pytest-uvloop budgets  ## check everything: style, types, the docs, the tests, the budgets
 
@@ -131,9 +136,15 @@ clean:  ## remove the virtual environments and all caches
 	rm -rf .venv .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis mutants build dist
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
+$(DEMO)/.installed: pyproject.toml
+	@$(CHECK_PYTHON)
+	@echo "Installing the demo into $(DEMO), once; it takes some seconds ..."
+	@$(PYTHON) -m venv --clear $(DEMO)
+	@$(DEMO)/bin/pip install --quiet --disable-pip-version-check --editable '.[demo]'
+	@touch $@
+
 $(STAMP): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-		echo "Python 3.11 or newer is needed, and $(PYTHON) is $(PYTHON_VERSION). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(CHECK_PYTHON)
 	@if [ -d $(VENV) ] && ! ls $(VENV)/lib/python$(PYTHON_VERSION) >/dev/null 2>&1; then rm -rf $(VENV); fi
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test,uvloop,metrics,tracing]'

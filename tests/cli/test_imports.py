@@ -138,6 +138,7 @@ COMMANDS = [
     "check",
     "cluster",
     "crd",
+    "demo",
     "dev",
     "explain",
     "freeze",

@@ -49,6 +49,7 @@ _COMMANDS = {
     "plan": ("kopf.cli.planning:plan_command", "Show what an operator would write, and write nothing."),
     "init": ("kopf.cli.initializing:init", "Make a new project: an operator with its tests, image, CI, and manifests."),
     "release": ("kopf.cli.releasing:release", "Remove the finalizers of an operator that is gone."),
+    "demo": ("kopf.cli.demo.command:demo", "Watch an operator at work on a local cluster, step by step."),
     "dev": ("kopf.cli.dev.command:dev", "Develop an operator on a local cluster."),
     "shards": ("kopf.cli.sharding:shards", "Tell how the replicas of an operator share the objects."),
     "replay": ("kopf.cli.replaying:replay_command", 'Replay what "kopf run --record" has recorded.'),

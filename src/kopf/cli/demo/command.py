@@ -1,0 +1,180 @@
+"""
+``kopf demo``: a real operator on a local cluster, step by step. Each step shows what it promises, or the show fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from kopf._insight.endpoint.protection import TOKEN_VARIABLE
+from kopf.cli.demo.processes import FOLDER, OPERATOR, OperatorProcess, make_command
+from kopf.cli.demo.shops import Shops, ask
+from kopf.cli.demo.stage import PromiseError, Stage
+from kopf.cli.dev.child import KUBECONFIG_VARIABLE
+from kopf.cli.dev.console_access import find_port
+
+if TYPE_CHECKING:
+    from kopf_cluster import LocalCluster
+
+_DAY = 86400
+_METRIC = "kopf_handler_duration_seconds_count"
+_NEXT = "kopf init my-operator && cd my-operator && kopf dev"
+
+
+@click.command()
+@click.option("--fast", "is_fast", is_flag=True, help="Leave no time to read: for tests.")
+def demo(is_fast: bool) -> None:
+    """
+    Watch an operator at work on a local cluster, step by step, in half a minute.
+
+    It survives a kill -9 between two writes, and a leap of a day; it explains itself, and a replica takes over.
+    Each step is checked: the exit code is 0 only if all promises have come true. Nothing is left behind.
+    """
+    try:
+        import prometheus_client  # noqa: F401  # for the operator, as the next one
+        import time_machine  # noqa: F401
+
+        from kopf_cluster import LocalCluster
+    except ImportError as e:
+        raise click.ClickException(f"The demo needs more: {e}. Install it: pip install 'kopf[demo]>=2'") from e
+    signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))  # the operators end with the show
+    started = time.monotonic()
+    stage = Stage(is_fast=is_fast)
+    click.echo("Starting a Kubernetes API in memory, and an operator: a process of its own ...")
+    with LocalCluster(simulate=True) as cluster, tempfile.TemporaryDirectory(prefix="kopf-demo-") as folder:
+        cluster.apply(FOLDER / "shop.yaml")
+        show = Show(stage, cluster, pathlib.Path(folder))
+        try:
+            show.play()
+            duration = time.monotonic() - started
+            if not is_fast and sys.stdin.isatty():
+                click.prompt("   Look at it in a browser. Enter ends the show", default="", show_default=False)
+        except PromiseError as e:
+            raise click.ClickException(str(e)) from e
+        finally:
+            show.stop()
+    click.echo(f"\nAll promises have come true, in {duration:.0f} seconds. The operator: {OPERATOR}")
+    stage.end("Begin your own, with its tests and manifests, on such a cluster:", command=_NEXT)
+
+
+class Show:
+    """The steps, in their order. Each raises `PromiseError`."""
+
+    def __init__(self, stage: Stage, cluster: LocalCluster, folder: pathlib.Path) -> None:
+        receipts = folder / "receipts"
+        self._stage = stage
+        self._cluster = cluster
+        self._shops = Shops(cluster, receipts)
+        self._operators = contextlib.ExitStack()
+        self._token = secrets.token_urlsafe(16)
+        self._url = f"http://127.0.0.1:{find_port(folder)}"
+        self._metrics_url = f"http://127.0.0.1:{find_port(receipts)}/metrics"
+        self._env = {
+            "KUBECONFIG": str(cluster.kubeconfig),
+            KUBECONFIG_VARIABLE: str(cluster.kubeconfig),  # so that the console can move the time
+            TOKEN_VARIABLE: self._token,
+            "KOPF_DEMO_RECEIPTS": str(receipts),
+        }
+
+    def play(self) -> None:
+        """Go through all steps; the operator of the last one goes on."""
+        alone = ("--standalone", "--developing", f"--console={self._url}", f"--metrics={self._metrics_url}")
+        operator = self._run(*alone)
+        self._create()
+        self._repair()
+        self._crash(operator)
+        operator = self._run(*alone)
+        self._recover()
+        self._leap()
+        self._explain()
+        self._measure()
+        operator.stop()
+        self._take_over()
+        self._stage.begin_step("The console: objects, timelines, causes.")
+        self._stage.show("", f"{self._url}/?token={self._token}")
+        self._stage.pause()
+
+    def stop(self) -> None:
+        """End all operators."""
+        self._operators.close()
+
+    def _run(self, *options: str, name: str = "") -> OperatorProcess:
+        return self._operators.enter_context(OperatorProcess(self._stage, self._env, *options, name=name))
+
+    def _create(self) -> None:
+        self._stage.begin_step("Somebody creates a Shop.")
+        self._shops.apply("tea")
+        self._stage.expect("Its domain is bought: $12.", lambda: self._shops.list_bought() == ["tea.example.com"])
+        self._stage.expect("It has a Deployment and a Service.", lambda: self._shops.count_children("tea") == 2)
+
+    def _repair(self) -> None:
+        self._stage.begin_step("Somebody deletes the Service, and scales up.")
+        before = self._shops.get_service("tea")
+        self._cluster.delete("service", "tea")
+        self._shops.apply("tea", replicas=3)
+        self._stage.expect("The Service is back.", lambda: self._shops.get_service("tea") != before)
+        self._stage.expect("The Deployment follows.", lambda: self._shops.count_replicas("tea") == 3)
+
+    def _crash(self, operator: OperatorProcess) -> None:
+        self._stage.begin_step("A new Shop, and kill -9 between two writes.")
+        self._cluster.faults.inject(503, verb="patch", resource="services", latency=60)  # the second write waits
+        self._shops.apply("books")
+        self._stage.expect("The Deployment is written ...", lambda: self._cluster.get("deployment", "books"))
+        operator.kill()
+        self._stage.expect("kill -9: the operator is dead.", lambda: operator.is_over)
+        self._stage.expect("... and there is no Service.", lambda: self._shops.count_children("books") == 1)
+        self._cluster.faults.clear()
+
+    def _recover(self) -> None:
+        self._stage.begin_step("A new process goes on where the dead one was.")
+        bought = ["tea.example.com", "books.example.com"]
+        self._stage.expect("The Service is there.", lambda: self._shops.count_children("books") == 2)
+        self._stage.expect("The domain was not bought again.", lambda: self._shops.list_bought() == bought)
+
+    def _leap(self) -> None:
+        self._stage.begin_step("The clock leaps by a day, as in tests.")
+        ask(f"{self._url}/api/console/dev/leap", self._token, {"seconds": _DAY})
+        self._stage.expect("The daily backup of tea has run.", lambda: self._shops.get_backup("tea"))
+        self._stage.expect("The daily backup of books has run.", lambda: self._shops.get_backup("books"))
+
+    def _explain(self) -> None:
+        self._stage.begin_step("Why did a handler run? And what is next?")
+        args = ["explain", "shops", "books"]
+        command = make_command(*args, f"--endpoint={self._url}")
+        env = {**os.environ, **self._env}
+        output = subprocess.run(command, env=env, capture_output=True, text=True, check=False).stdout
+        self._stage.show(f"$ kopf {' '.join(args)}", output)
+        handlers = ("buy_domain", "serve", "back_up")
+        self._stage.expect("It tells of each handler.", lambda: all(name in output for name in handlers))
+
+    def _measure(self) -> None:
+        self._stage.begin_step("How much work was that?")
+        metrics = ask(self._metrics_url, self._token).splitlines()
+        lines = [line for line in metrics if line.startswith(_METRIC) and 'handler="*"' not in line]
+        self._stage.show(f"$ curl {self._metrics_url}", "\n".join(lines))
+        self._stage.expect("Two backups.", lambda: any("back_up" in line and line.endswith(" 2.0") for line in lines))
+
+    def _take_over(self) -> None:
+        self._stage.begin_step("Two replicas, and kill -9 of the leader.")
+        leader = self._run("--leader-election=shop", name="a")
+        self._stage.expect("Replica a has the Lease.", lambda: self._shops.find_leader() == "a")
+        self._run("--leader-election=shop", f"--console={self._url}", name="b")
+        self._shops.apply("tea", replicas=4)
+        self._stage.expect("It handles a change: 4 replicas.", lambda: self._shops.count_replicas("tea") == 4)
+        self._stage.expect("Replica b stands by.", lambda: ask(self._url, self._token))
+        leader.kill()
+        self._shops.apply("tea", replicas=5)
+        self._stage.expect("kill -9, and another change: 5 replicas.", lambda: leader.is_over)
+        self._stage.expect("Replica b has the Lease.", lambda: self._shops.find_leader() == "b")
+        self._stage.expect("It handles the change.", lambda: self._shops.count_replicas("tea") == 5)
