@@ -1,9 +1,9 @@
 """
-What an expression can cost at most, in the units of kube-apiserver: an access to a field is one.
+The maximal cost of an expression in the units of kube-apiserver, in which an access to a field costs one.
 
-The costs are those of the Go implementation of the language, with the functions that Kubernetes adds. It goes over the
-syntax tree of a compiled expression, which is a message of protobuf (``cel/expr/checked.proto``), and knows of
-each value how large it can be: by its schema, or by how it is made.
+The costs are those of the Go implementation of the language, with the functions that Kubernetes adds. The estimator
+walks the syntax tree of a compiled expression, a protobuf message (``cel/expr/checked.proto``). It knows the maximal
+size of each value: from its schema, or from the expression that makes it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Node: TypeAlias = dict[int, list[Raw]]
 
 
 class Value(NamedTuple):
-    """What is known of a value."""
+    """The knowledge about a value."""
 
     kind: str = ""
-    """``string``, ``list``, ``map``, ``other``; nothing if it is not known."""
+    """``string``, ``list``, ``map``, ``other``; empty if unknown."""
     size: int = UNKNOWN
     schema: Schema | None = None
     root: bool = False
     item: Value | None = None
-    """What is in a list or in a map that is made by the expression."""
+    """The items of a list or a map that the expression makes."""
     text: str = ""
-    """What a constant is; so it is known how small it is, too."""
+    """The value of a constant, which gives its minimal size, too."""
 
 
 _FLAG: Final = Value("other", 1)
@@ -83,7 +83,7 @@ def _traversal(size: int, factor: float = _TRAVERSAL) -> int:
 
 
 def _union(one: Value | None, other: Value | None) -> Value:
-    """Give what is known of a value that is one or the other."""
+    """Return the knowledge about a value that is one or the other."""
     if one is None or other is None:
         return one or other or Value()
     return Value(
@@ -91,12 +91,16 @@ def _union(one: Value | None, other: Value | None) -> Value:
         max(one.size, other.size),
         one.schema if one.schema is other.schema else None,
         one.root,
-        _union(one.item, other.item) if one.item or other.item else None,
+        _union_items(one, other),
     )
 
 
+def _union_items(one: Value, other: Value) -> Value | None:
+    return _union(one.item, other.item) if one.item or other.item else None
+
+
 class _Estimator:
-    """Goes over one tree; gives the cost of each node, and what is known of its value."""
+    """Walks one tree, and returns the cost of each node with the knowledge about its value."""
 
     def __init__(self, root: Value, checked: Node) -> None:
         self._root = root
@@ -115,7 +119,7 @@ class _Estimator:
         return 0, Value()
 
     def _typed(self, identity: Raw, value: Value) -> Value:
-        """Add what the compiler knows of the type."""
+        """Add the knowledge of the compiler about the type."""
         known = self._types.get(identity, {})
         if 3 in known and known[3][0] in _TEXTS:
             return value._replace(kind="string")
@@ -134,7 +138,7 @@ class _Estimator:
 
     def _select(self, node: Node) -> tuple[int, Value]:
         cost, operand = self.visit(_bytes(node[1][-1]))
-        if 3 in node:  # only whether it is there
+        if 3 in node:  # it only tests the presence
             return cost, _FLAG
         return cost + 1, _field(operand, _text(node, 2))
 
@@ -156,7 +160,7 @@ class _Estimator:
         if name == "_?_:_":
             (condition, _), (one, first), (other, second) = visited
             return condition + max(one, other), _union(first, second)
-        own, result = _COSTS.get(name, _plain)(values)
+        own, result = _COSTS[name](values) if name in _COSTS else (1, Value())
         return cost + own, result
 
     def _comprehend(self, node: Node) -> tuple[int, Value]:
@@ -204,7 +208,7 @@ def _field(value: Value, name: str) -> Value:
 
 
 def _item(value: Value) -> Value:
-    """Give what is known of the items of a list, or of the values of a map."""
+    """Return the knowledge about the items of a list, or the values of a map."""
     if value.item is not None or value.schema is None:
         return value.item or Value()
     inner = value.schema.get("items") if value.kind == "list" else value.schema.get("additionalProperties")
@@ -216,25 +220,9 @@ def _item(value: Value) -> Value:
 _Result: TypeAlias = tuple[int, Value]
 
 
-def _plain(values: Sequence[Value]) -> _Result:
-    return 1, Value()
-
-
-def _nothing(values: Sequence[Value]) -> _Result:
-    return 0, _FLAG
-
-
-def _same(values: Sequence[Value]) -> _Result:
-    return 1, values[0]
-
-
-def _equal(values: Sequence[Value]) -> _Result:
-    return _traversal(min(values[0].size, values[1].size)), _FLAG
-
-
 def _order(values: Sequence[Value]) -> _Result:
     is_other = any(value.kind == "other" for value in values)
-    return (1, _FLAG) if is_other else (max(1, _equal(values)[0]), _FLAG)
+    return 1 if is_other else max(1, _traversal(min(values[0].size, values[1].size))), _FLAG
 
 
 def _add(values: Sequence[Value]) -> _Result:
@@ -243,52 +231,12 @@ def _add(values: Sequence[Value]) -> _Result:
     if kind == "other":
         return 1, _FLAG
     if kind == "list":
-        return 1, Value("list", size, item=_union(one.item, other.item) if one.item or other.item else None)
+        return 1, Value("list", size, item=_union_items(one, other))
     return max(1, _traversal(size)), Value(kind, size)
 
 
-def _select_optional(values: Sequence[Value]) -> _Result:
-    return 1, _field(values[0], values[1].text)
-
-
-def _either(values: Sequence[Value]) -> _Result:
-    return 1, _union(values[0], values[1])
-
-
-def _index(values: Sequence[Value]) -> _Result:
-    return 1, _item(values[0])
-
-
-def _contained(values: Sequence[Value]) -> _Result:
-    return 1 if values[1].kind == "map" else values[1].size, _FLAG
-
-
-def _begins(values: Sequence[Value]) -> _Result:
-    return _traversal(values[1].size), _FLAG
-
-
-def _part(values: Sequence[Value]) -> _Result:
-    return _traversal(values[0].size) * _traversal(values[1].size), _FLAG
-
-
-def _match(values: Sequence[Value]) -> _Result:
-    return _traversal(values[0].size + 1) * _traversal(values[1].size, _PATTERN), _FLAG
-
-
-def _find(values: Sequence[Value]) -> _Result:
-    return _match(values)[0], Value(size=values[0].size)
-
-
-def _scan(values: Sequence[Value]) -> _Result:
-    return _traversal(values[0].size), values[0]._replace(text="")
-
-
-def _parse(values: Sequence[Value]) -> _Result:
-    return _traversal(values[0].size), _OPAQUE
-
-
-def _calculate(values: Sequence[Value]) -> _Result:
-    return 1, _OPAQUE
+def _match(values: Sequence[Value]) -> int:
+    return _traversal(values[0].size + 1) * _traversal(values[1].size, _PATTERN)
 
 
 def _look_through(values: Sequence[Value]) -> _Result:
@@ -308,10 +256,6 @@ def _replace(values: Sequence[Value]) -> _Result:
     return _traversal(text.size, 2 * _TRAVERSAL), Value("string", size)
 
 
-def _split(values: Sequence[Value]) -> _Result:
-    return _traversal(values[0].size, 2 * _TRAVERSAL), Value("list", values[0].size)
-
-
 def _join(values: Sequence[Value]) -> _Result:
     items = values[0]
     between = values[1].size * max(items.size - 1, 0) if len(values) > 1 else 0
@@ -323,34 +267,33 @@ def _sets(factor: int) -> Callable[[Sequence[Value]], _Result]:
     return lambda values: (1 + factor * values[0].size * values[1].size, _FLAG)
 
 
+# Each gives the cost of the call itself, and the knowledge about its result.
 _COSTS: Final[Mapping[str, Callable[[Sequence[Value]], _Result]]] = {
-    "_&&_": _nothing,
-    "_||_": _nothing,
-    "_==_": _equal,
-    "_!=_": _equal,
-    **dict.fromkeys(("dyn", "value", "optional.of"), _same),
-    **dict.fromkeys(("or", "orValue"), _either),
-    "_?._": _select_optional,
-    "_[?_]": _index,
-    "_<_": _order,
-    "_<=_": _order,
-    "_>_": _order,
-    "_>=_": _order,
+    **dict.fromkeys(("_&&_", "_||_"), lambda values: (0, _FLAG)),
+    **dict.fromkeys(("_==_", "_!=_"), lambda values: (_traversal(min(values[0].size, values[1].size)), _FLAG)),
+    **dict.fromkeys(("dyn", "value", "optional.of"), lambda values: (1, values[0])),
+    **dict.fromkeys(("or", "orValue"), lambda values: (1, _union(values[0], values[1]))),
+    **dict.fromkeys(("_[_]", "_[?_]"), lambda values: (1, _item(values[0]))),
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), _order),
+    "_?._": lambda values: (1, _field(values[0], values[1].text)),
     "_+_": _add,
-    "_[_]": _index,
-    "@in": _contained,
-    "contains": _part,
-    "matches": _match,
-    "startsWith": _begins,
-    "endsWith": _begins,
-    "find": _find,
-    "findAll": _find,
+    "@in": lambda values: (1 if values[1].kind == "map" else values[1].size, _FLAG),
+    "contains": lambda values: (_traversal(values[0].size) * _traversal(values[1].size), _FLAG),
+    "matches": lambda values: (_match(values), _FLAG),
+    **dict.fromkeys(("startsWith", "endsWith"), lambda values: (_traversal(values[1].size), _FLAG)),
+    **dict.fromkeys(("find", "findAll"), lambda values: (_match(values), Value(size=values[0].size))),
     **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _look_through),
-    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _scan),
-    **dict.fromkeys(("url", "ip", "cidr", "isIP", "isCIDR", "ip.isCanonical", "quantity", "isQuantity"), _parse),
-    **dict.fromkeys(("add", "sub", "masked"), _calculate),
+    **dict.fromkeys(
+        ("lowerAscii", "upperAscii", "substring", "trim"),
+        lambda values: (_traversal(values[0].size), values[0]._replace(text="")),
+    ),
+    **dict.fromkeys(
+        ("url", "ip", "cidr", "isIP", "isCIDR", "ip.isCanonical", "quantity", "isQuantity"),
+        lambda values: (_traversal(values[0].size), _OPAQUE),
+    ),
+    **dict.fromkeys(("add", "sub", "masked"), lambda values: (1, _OPAQUE)),
     "replace": _replace,
-    "split": _split,
+    "split": lambda values: (_traversal(values[0].size, 2 * _TRAVERSAL), Value("list", values[0].size)),
     "join": _join,
     "sets.contains": _sets(1),
     "sets.intersects": _sets(1),

@@ -10,7 +10,6 @@ such expressions are refused, not misunderstood.
 from __future__ import annotations
 
 import ipaddress
-import itertools
 import operator
 import re
 import urllib.parse
@@ -42,10 +41,6 @@ class Function(NamedTuple):
 # ------------------------------------------------------------------------------------------ lists
 
 
-def _is_sorted(items: list[Any]) -> bool:
-    return all(one <= other for one, other in itertools.pairwise(items))
-
-
 def _not_empty(what: str, choose: Callable[[Iterable[Any]], Any]) -> Callable[[list[Any]], Any]:
     def call(items: list[Any]) -> Any:
         if not items:
@@ -57,14 +52,6 @@ def _not_empty(what: str, choose: Callable[[Iterable[Any]], Any]) -> Callable[[l
 
 def _contains(items: list[Any], wanted: list[Any]) -> bool:
     return all(item in items for item in wanted)
-
-
-def _equivalent(items: list[Any], others: list[Any]) -> bool:
-    return _contains(items, others) and _contains(others, items)
-
-
-def _intersects(items: list[Any], others: list[Any]) -> bool:
-    return any(item in items for item in others)
 
 
 # ------------------------------------------------------------------------------------------ regexes
@@ -153,10 +140,6 @@ def _host_name(parts: urllib.parse.SplitResult) -> str:
     return host.partition(":")[0]
 
 
-def _query(parts: urllib.parse.SplitResult) -> dict[str, list[str]]:
-    return urllib.parse.parse_qs(parts.query, keep_blank_values=True)
-
-
 def _parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
@@ -221,13 +204,25 @@ def _calculate(name: str, operation: Callable[[Fraction, Any], Fraction]) -> tup
 
 
 FUNCTIONS: Final[tuple[Function, ...]] = (
-    Function("isSorted", ("list",), "bool", _is_sorted),
+    Function("isSorted", ("list",), "bool", lambda items: all(map(operator.le, items, items[1:]))),
     Function("sum", ("list",), "dyn", sum),
     Function("min", ("list",), "dyn", _not_empty("min", min)),
     Function("max", ("list",), "dyn", _not_empty("max", max)),
     Function("sets.contains", ("list", "list"), "bool", _contains, member=False),
-    Function("sets.equivalent", ("list", "list"), "bool", _equivalent, member=False),
-    Function("sets.intersects", ("list", "list"), "bool", _intersects, member=False),
+    Function(
+        "sets.equivalent",
+        ("list", "list"),
+        "bool",
+        lambda items, others: _contains(items, others) and _contains(others, items),
+        member=False,
+    ),
+    Function(
+        "sets.intersects",
+        ("list", "list"),
+        "bool",
+        lambda items, others: any(item in items for item in others),
+        member=False,
+    ),
     Function("find", ("string", "string"), "string", _find),
     Function("findAll", ("string", "string"), "list", _find_all),
     Function("findAll", ("string", "string", "int"), "list", _find_some),
@@ -254,7 +249,12 @@ FUNCTIONS: Final[tuple[Function, ...]] = (
         "string",
         _url_part(lambda parts: urllib.parse.quote(parts.path, "/%:@!$&'()*+,;=~")),
     ),
-    Function("getQuery", ("map",), "map", _url_part(_query)),
+    Function(
+        "getQuery",
+        ("map",),
+        "map",
+        _url_part(lambda parts: urllib.parse.parse_qs(parts.query, keep_blank_values=True)),
+    ),
     Function("ip", ("string",), "map", lambda text: {_IP: str(_parse_ip(text))}, member=False),
     Function("isIP", ("string",), "bool", _can(_parse_ip), member=False),
     Function("ip.isCanonical", ("string",), "bool", lambda text: str(_parse_ip(text)) == text, member=False),

@@ -57,17 +57,22 @@ class RuleNode:
         return bool(self.rules or self.fields or self.values or self.items)
 
 
-def compile_rules(schema: Schema) -> RuleNode | None:
-    """Compile the rules of a valid schema (see `validate_rules`); give none if there are no rules at all."""
-    return _compile_node(schema, root=True)
+def compile_rules(schema: Schema, *, root: bool = True) -> RuleNode | None:
+    """Compile the rules of a valid schema (see `validate_rules`); return none if there are no rules at all.
 
-
-def _compile_node(schema: Schema, *, root: bool = False) -> RuleNode | None:
+    Parameters:
+        schema: The schema of objects, or of a value inside.
+        root: Whether it is the schema of objects.
+    """
     raw_values, raw_items = schema.get("additionalProperties"), schema.get("items")
     rules = tuple(_compile_rule(raw, schema, root=root) for raw in schema.get("x-kubernetes-validations") or ())
-    fields = {name: node for name, sub in (schema.get("properties") or {}).items() if (node := _compile_node(sub))}
-    values = _compile_node(raw_values) if isinstance(raw_values, Mapping) else None
-    items = _compile_node(raw_items) if isinstance(raw_items, Mapping) else None
+    fields = {
+        name: node
+        for name, sub in (schema.get("properties") or {}).items()
+        if (node := compile_rules(sub, root=False)) is not None
+    }
+    values = compile_rules(raw_values, root=False) if isinstance(raw_values, Mapping) else None
+    items = compile_rules(raw_items, root=False) if isinstance(raw_items, Mapping) else None
     inside = [node for node in (*fields.values(), values, items) if node is not None]
     transitional = any(rule.transition for rule in rules) or any(node.transitional for node in inside)
     return RuleNode(schema, root, rules, fields, values, items, transitional) or None
@@ -113,22 +118,27 @@ def _compile_text(text: str, schema: Schema, *, root: bool, optional: bool, resu
 # ------------------------------------------------------------------------------------------ definitions
 
 
-def validate_rules(schema: Schema, path: str) -> Iterator[FieldError]:
-    """Tell what is wrong with the rules of a schema. The path is that of the schema in the definition."""
-    yield from _validate_node(schema, path, root=True, correlatable=True)
+def validate_rules(schema: Schema, path: str, *, root: bool = True, correlatable: bool = True) -> Iterator[FieldError]:
+    """Yield the errors in the rules of a schema.
 
-
-def _validate_node(schema: Schema, path: str, *, root: bool = False, correlatable: bool) -> Iterator[FieldError]:
+    Parameters:
+        schema: The schema of objects, or of a value inside.
+        path: The path of the schema in the definition.
+        root: Whether it is the schema of objects.
+        correlatable: Whether the old value of each new value is known, so that rules can use it.
+    """
     for index, raw in enumerate(schema.get("x-kubernetes-validations") or ()):
         yield from _validate_rule(raw, schema, f"{path}.x-kubernetes-validations[{index}]", root, correlatable)
     inside = correlatable and schema.get("x-kubernetes-map-type") != "atomic"
     for name, sub in (schema.get("properties") or {}).items():
-        yield from _validate_node(sub, f"{path}.properties[{name}]", correlatable=inside)
+        yield from validate_rules(sub, f"{path}.properties[{name}]", root=False, correlatable=inside)
     if isinstance(schema.get("additionalProperties"), Mapping):
-        yield from _validate_node(schema["additionalProperties"], f"{path}.additionalProperties", correlatable=inside)
+        yield from validate_rules(
+            schema["additionalProperties"], f"{path}.additionalProperties", root=False, correlatable=inside
+        )
     if isinstance(schema.get("items"), Mapping):
         keyed = correlatable and schema.get("x-kubernetes-list-type") == "map"
-        yield from _validate_node(schema["items"], f"{path}.items", correlatable=keyed)
+        yield from validate_rules(schema["items"], f"{path}.items", root=False, correlatable=keyed)
     for combination in ("allOf", "anyOf", "oneOf"):
         for index, sub in enumerate(schema.get(combination) or ()):
             if "x-kubernetes-validations" in sub:

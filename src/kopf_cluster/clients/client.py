@@ -1,8 +1,8 @@
 """
 Clients of the cluster in the same process: plain dicts in and out, synchronous and asynchronous.
 
-They ask the API as such, with no HTTP in between. So, they are reviewed by webhooks, and limited by roles, but neither
-disturbed by faults nor counted.
+They call the API directly, without HTTP. Webhooks review their requests, and roles limit them; but faults do not
+disturb them, and the counters do not count them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import Any, Final, TypeAlias
 import yaml
 
 from kopf_cluster import codec
-from kopf_cluster.clients import operations
-from kopf_cluster.clients.operations import Door, Propagation
+from kopf_cluster.clients.operations import Desk, Door, Propagation
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.requests import Stream, User
 
 TIMEOUT: Final = 10.0
-"""How long is waited by default, in seconds."""
+"""The default time to wait, in seconds."""
 
 Manifests: TypeAlias = Mapping[str, Any] | str | pathlib.Path
 Objs: TypeAlias = list[Obj]
@@ -32,7 +31,7 @@ Objs: TypeAlias = list[Obj]
 class AsyncClient:
     """Works with the objects as one user of the cluster, from any event loop.
 
-    The methods are those of `Client`, which tells about them.
+    It has the same methods as `Client`, as coroutines.
     """
 
     def __init__(self, door: Door, user: User) -> None:
@@ -40,7 +39,7 @@ class AsyncClient:
         self._user = user
 
     async def get(self, kind: str, name: str, *, namespace: str = "default") -> Obj:
-        return await self._door.do(self._user, operations.get(kind, name, namespace))
+        return await self._door.do(self._user, lambda desk: desk.get(kind, name, namespace))
 
     async def list(
         self,
@@ -50,14 +49,15 @@ class AsyncClient:
         labels: str = "",
         fields: str = "",
     ) -> Objs:
-        return await self._door.do(self._user, operations.list_(kind, namespace, labels, fields))
+        return await self._door.do(self._user, lambda desk: desk.select(kind, namespace, labels, fields))
 
     async def create(self, manifest: Mapping[str, Any]) -> Obj:
-        return await self._door.do(self._user, operations.create(_clean(manifest)))
+        clean = _clean(manifest)
+        return await self._door.do(self._user, lambda desk: desk.create(clean))
 
     async def apply(self, manifests: Manifests, *, admission: bool = True) -> Objs:
         return [
-            await self._door.do(self._user, operations.apply(manifest), admission=admission)
+            await self._door.do(self._user, functools.partial(Desk.apply, manifest=manifest), admission=admission)
             for manifest in _read(manifests)
         ]
 
@@ -70,7 +70,8 @@ class AsyncClient:
         namespace: str = "default",
         subresource: str = "",
     ) -> Obj:
-        return await self._door.do(self._user, operations.patch(kind, name, _clean(patch), namespace, subresource))
+        clean = _clean(patch)
+        return await self._door.do(self._user, lambda desk: desk.patch(kind, name, clean, namespace, subresource))
 
     async def delete(
         self,
@@ -81,7 +82,7 @@ class AsyncClient:
         propagation: Propagation | None = None,
         grace_period: int | None = None,
     ) -> None:
-        await self._door.do(self._user, operations.delete(kind, name, namespace, propagation, grace_period))
+        await self._door.do(self._user, lambda desk: desk.delete(kind, name, namespace, propagation, grace_period))
 
     async def wait_for(
         self,
@@ -99,19 +100,24 @@ class AsyncClient:
 class Client:
     """Works with the objects as one user of the cluster, from any thread.
 
-    Kinds are called by any name that kubectl takes: ``pods``, ``pod``, ``po``, ``Pod``, ``deployments.apps``,
-    ``deployments.v1.apps``. Refusals are raised as `APIStatus`, with the message of the server.
+    Kinds have any name that kubectl accepts: ``pods``, ``pod``, ``po``, ``Pod``, ``deployments.apps``,
+    ``deployments.v1.apps``. All methods raise `APIStatus` with the message of the server if it refuses the request.
     """
 
     def __init__(self, door: Door, user: User) -> None:
         self._door = door
         self._user = user
         self.aio = AsyncClient(door, user)
-        """The same for coroutines: ``await cluster.aio.get(...)``."""
+        """The same methods as coroutines: ``await cluster.aio.get(...)``."""
 
     def get(self, kind: str, name: str, *, namespace: str = "default") -> Obj:
-        """Give the object."""
-        return self._door.do_and_wait(self._user, operations.get(kind, name, namespace))
+        """Return the object.
+
+        * ``kind``: the kind of the object.
+        * ``name``: the name of the object.
+        * ``namespace``: the namespace of the object; ignored for cluster-wide kinds.
+        """
+        return self._door.do_and_wait(self._user, lambda desk: desk.get(kind, name, namespace))
 
     def list(
         self,
@@ -121,27 +127,33 @@ class Client:
         labels: str = "",
         fields: str = "",
     ) -> Objs:
-        """Give the objects of one namespace, or of all of them by default.
+        """Return the objects of one namespace, or of all namespaces by default.
 
-        * ``kind``: what to list.
-        * ``namespace``: from which namespace.
+        * ``kind``: the kind of the objects.
+        * ``namespace``: the namespace of the objects.
         * ``labels``: a label selector, e.g. ``app=web,tier!=cache``.
         * ``fields``: a field selector, e.g. ``metadata.name=one``.
         """
-        return self._door.do_and_wait(self._user, operations.list_(kind, namespace, labels, fields))
+        return self._door.do_and_wait(self._user, lambda desk: desk.select(kind, namespace, labels, fields))
 
     def create(self, manifest: Mapping[str, Any]) -> Obj:
-        """Create the object, in the namespace ``default`` if it does not say where; give it as it is created."""
-        return self._door.do_and_wait(self._user, operations.create(_clean(manifest)))
+        """Create the object, by default in the namespace ``default``; return its new state.
+
+        * ``manifest``: the object, with its ``apiVersion`` and ``kind``.
+        """
+        clean = _clean(manifest)
+        return self._door.do_and_wait(self._user, lambda desk: desk.create(clean))
 
     def apply(self, manifests: Manifests, *, admission: bool = True) -> Objs:
-        """Create the objects, or merge the manifests into existing ones; give their new states.
+        """Create the objects, or merge the manifests into the existing ones; return their new states.
 
-        * ``manifests``: one manifest as a dict; or a text with any number of YAML documents; or a path to such a file.
-        * ``admission``: whether admission webhooks are asked; otherwise, nobody is.
+        * ``manifests``: one manifest as a dict; a text with any number of YAML documents; or a path to such a file.
+        * ``admission``: whether the server calls admission webhooks.
+
+        Raises `TypeError` or `ValueError` if the manifests are no objects.
         """
         return [
-            self._door.do_and_wait(self._user, operations.apply(manifest), admission=admission)
+            self._door.do_and_wait(self._user, functools.partial(Desk.apply, manifest=manifest), admission=admission)
             for manifest in _read(manifests)
         ]
 
@@ -154,15 +166,16 @@ class Client:
         namespace: str = "default",
         subresource: str = "",
     ) -> Obj:
-        """Change the object, or its subresource, e.g. ``status``; give the new state.
+        """Change the object, or its subresource, e.g. ``status``; return the new state.
 
-        * ``kind``: what to patch.
-        * ``name``: which one to patch.
-        * ``patch``: what to merge into the object if it is a dict; the operations of a JSON-patch if it is a list.
-        * ``namespace``: where it is.
-        * ``subresource``: what to patch instead of the object as such.
+        * ``kind``: the kind of the object.
+        * ``name``: the name of the object.
+        * ``patch``: a merge-patch as a dict, or the operations of a JSON-patch as a list.
+        * ``namespace``: the namespace of the object; ignored for cluster-wide kinds.
+        * ``subresource``: the subresource to patch instead of the object itself.
         """
-        return self._door.do_and_wait(self._user, operations.patch(kind, name, _clean(patch), namespace, subresource))
+        clean = _clean(patch)
+        return self._door.do_and_wait(self._user, lambda desk: desk.patch(kind, name, clean, namespace, subresource))
 
     def delete(
         self,
@@ -173,15 +186,16 @@ class Client:
         propagation: Propagation | None = None,
         grace_period: int | None = None,
     ) -> None:
-        """Begin the deletion of the object; to wait until it is gone: ``wait_for(kind, name, "delete")``.
+        """Start the deletion of the object; ``wait_for(kind, name, "delete")`` waits until the object is gone.
 
-        * ``kind``: what to delete.
-        * ``name``: which one to delete.
-        * ``namespace``: where it is.
-        * ``propagation``: what happens to its dependents: ``"Background"``, ``"Foreground"``, ``"Orphan"``.
-        * ``grace_period``: how many seconds a pod on a node has to end; with 0, it goes at once, as by force.
+        * ``kind``: the kind of the object.
+        * ``name``: the name of the object.
+        * ``namespace``: the namespace of the object; ignored for cluster-wide kinds.
+        * ``propagation``: the policy for its dependents: ``"Background"``, ``"Foreground"``, ``"Orphan"``; by default,
+          the policy of the kind.
+        * ``grace_period``: the time for a pod on a node to end, in seconds; 0 forces the deletion.
         """
-        self._door.do_and_wait(self._user, operations.delete(kind, name, namespace, propagation, grace_period))
+        self._door.do_and_wait(self._user, lambda desk: desk.delete(kind, name, namespace, propagation, grace_period))
 
     def wait_for(
         self,
@@ -192,16 +206,17 @@ class Client:
         namespace: str = "default",
         timeout: float = TIMEOUT,
     ) -> Obj:
-        """Wait until the condition is true for the object; give the state of which it is true.
+        """Wait until the condition is true for the object; return the state for which it is true.
 
-        * ``kind``: what to wait for.
-        * ``name``: which one to wait for; it does not have to exist yet.
-        * ``until``: a function of the object, for which missing keys mean: not yet; or as for ``kubectl wait``,
-          ``"create"``, ``"delete"`` (gives the last state), ``"condition=Ready"``, ``"condition=Ready=False"``.
-        * ``namespace``: where it is.
-        * ``timeout``: how long to wait, in seconds.
+        * ``kind``: the kind of the object.
+        * ``name``: the name of the object, which may not exist yet.
+        * ``until``: a function of the object, for which a `LookupError` means: not yet; or as for ``kubectl wait``,
+          ``"create"``, ``"delete"`` (returns the last state), ``"condition=Ready"``, ``"condition=Ready=False"``.
+        * ``namespace``: the namespace of the object; ignored for cluster-wide kinds.
+        * ``timeout``: the time to wait, in seconds.
 
-        Raises `TimeoutError` with the last state, if it does not come true in time.
+        Raises `TimeoutError` with the last state if the condition does not become true in time; `ValueError` for an
+        unknown condition.
         """
         condition = parse_condition(until)
         return self._door.enter_and_wait(
@@ -210,7 +225,7 @@ class Client:
 
 
 class UserClient(Client):
-    """Works with the objects as somebody else than the administrator."""
+    """Works with the objects as a user other than the administrator."""
 
     def __init__(self, door: Door, user: User, write_kubeconfig: Callable[[], pathlib.Path]) -> None:
         super().__init__(door, user)
@@ -218,7 +233,7 @@ class UserClient(Client):
 
     @functools.cached_property
     def kubeconfig(self) -> pathlib.Path:
-        """The path of the kubeconfig of this user, with a certificate; it is removed with the cluster."""
+        """The path of the kubeconfig of this user, with a certificate; the cluster removes it in the end."""
         return self._write_kubeconfig()
 
 
@@ -238,13 +253,13 @@ def _read(manifests: Manifests) -> list[Any]:
 
 
 def _clean(document: Any) -> Any:
-    """Pass through the encoding and back, so that only JSON-compatible values come in, and never shared ones."""
+    """Copy the document by encoding it, so that it is JSON-compatible, and shares nothing with the caller."""
     return codec.decode(codec.encode(document))
 
 
-# Waiting for an object to be as wanted: it is looked at once, and then watched from there, so that no state is missed.
+# Waiting for a state of an object: it is listed once, and watched from that version on, so that no state is missed.
 
-# How much of the last state is shown when the time is over, in characters.
+# The maximal length of the last state in the message of a timeout, in characters.
 _SHOWN: Final = 4000
 
 
@@ -255,9 +270,9 @@ async def wait(
     condition: Condition,
     timeout: float,
 ) -> Obj:
-    """Give the state that meets the condition, or the last one before the absence that meets it.
+    """Return the state that meets the condition, or the last one before the absence that meets it.
 
-    The place is the kind, the name, and the namespace. It is to be called in the event loop of the cluster.
+    The place is the kind, the name, and the namespace. Must run in the event loop of the cluster.
     """
     seen = _Seen()
     try:
@@ -270,7 +285,7 @@ async def wait(
 
 
 class _Seen:
-    """What is known of the object."""
+    """The last known state of the object."""
 
     def __init__(self) -> None:
         self.last: Obj = {}
@@ -290,11 +305,11 @@ async def _look_and_watch(
     condition: Condition,
     seen: _Seen,
 ) -> bool:
-    """Tell whether the condition is met before the stream ends."""
-    look = await door.do(user, operations.look(*place))
-    if condition(seen.notice(look.obj)):
+    """Return whether the condition is met before the stream ends."""
+    obj, version = await door.do(user, lambda desk: desk.look(*place))
+    if condition(seen.notice(obj)):
         return True
-    stream: Stream = await door.do(user, operations.watch(*place, look.version))
+    stream: Stream = await door.do(user, lambda desk: desk.watch(*place, version))
     async with contextlib.aclosing(stream.chunks()) as chunks:
         async for chunk in chunks:
             for line in chunk.splitlines():
@@ -316,17 +331,17 @@ def _explain(place: tuple[str, str, str], timeout: float, seen: _Seen) -> str:
     return f"{what} is not as wanted after {timeout} seconds, but: {text[:_SHOWN]}{'...' * (len(text) > _SHOWN)}"
 
 
-# What can be waited for: any condition on an object, or what `kubectl wait --for` knows by words.
+# Conditions to wait for: functions of the object, or the words of `kubectl wait --for`.
 
 Until: TypeAlias = Callable[[Obj], Any] | str
 """A function of the object, or ``"create"``, ``"delete"``, ``"condition=Ready"``, ``"condition=Ready=False"``."""
 
 Condition: TypeAlias = Callable[[Obj | None], bool]
-"""Tells whether it has come true, for an object or for its absence."""
+"""Returns whether the condition is met by an object, or by its absence (none)."""
 
 
 def parse_condition(until: Until) -> Condition:
-    """Make one function of all forms; raise `ValueError` if the words are not known."""
+    """Make a function from any form; raise `ValueError` for unknown words."""
     if not isinstance(until, str):
         return lambda obj: obj is not None and _holds(until, obj)
     word, _, rest = until.partition("=")
@@ -344,7 +359,7 @@ def parse_condition(until: Until) -> Condition:
 
 
 def _holds(until: Callable[[Obj], Any], obj: Obj) -> bool:
-    """A field that is not there yet is what is usually waited for, so it is no error."""
+    """Call the function; an absent field is no error, as it may come later."""
     try:
         return bool(until(obj))
     except LookupError:
@@ -352,7 +367,7 @@ def _holds(until: Callable[[Obj], Any], obj: Obj) -> bool:
 
 
 def _has_condition(obj: Obj, kind: str, status: str) -> bool:
-    """As for kubectl, neither the type nor the status is case-sensitive."""
+    """Whether the object has the condition; as in kubectl, neither the type nor the status is case-sensitive."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return any(
         str(item.get("type")).lower() == kind.lower() and str(item.get("status")).lower() == status.lower()

@@ -1,11 +1,11 @@
 """
-What a client can ask for: each operation is a function that makes one attempt at a desk of the server.
+The operations of clients: each is a function that makes one attempt at a desk of the server.
 
-An attempt can be repeated, as webhooks are asked between the attempts: see `sessions`.
+Attempts are repeated, as the server calls webhooks between them: see `sessions`.
 
-Kinds have any name that `kubectl` takes: see "Resource types" of its reference: ``deployments``, ``deploy``,
-``Deployment``, ``deployments.apps``, ``deployments.v1.apps``. Names are not case-sensitive; of several groups with the
-same name, the first one wins.
+Kinds have any name that `kubectl` accepts, see "Resource types" of its reference: ``deployments``, ``deploy``,
+``Deployment``, ``deployments.apps``, ``deployments.v1.apps``. Names are not case-sensitive. If several groups have the
+name, the first group wins.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
-
-import msgspec
 
 from kopf_cluster import codec, patches, statuses
 from kopf_cluster.api.api import API
@@ -27,7 +25,7 @@ from kopf_cluster.store.storage import Closed
 
 
 def find_kind(registry: Registry, text: str) -> Kind:
-    """Find the kind by whatever name it is called, or raise the refusal (404) if there is none."""
+    """Find the kind by any of its names; raise `APIStatus` (404) if there is none."""
     name, _, rest = text.lower().partition(".")
     version, dot, group = rest.partition(".")
     exact = _find(registry, name, group, version) if dot else None
@@ -38,7 +36,7 @@ def find_kind(registry: Registry, text: str) -> Kind:
 
 
 def find_kind_of(registry: Registry, manifest: Mapping[str, Any]) -> Kind:
-    """Find the kind of an object, or raise the refusal (400)."""
+    """Find the kind of an object; raise `APIStatus` (400) if there is none."""
     for field in ("apiVersion", "kind"):
         if not manifest.get(field):
             raise statuses.bad_request(f"the manifest has no {field}: it is not an object of Kubernetes")
@@ -81,21 +79,99 @@ Propagation: TypeAlias = Literal["Background", "Foreground", "Orphan"]
 _METHODS: Final = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}
 
 AGENT: Final = "kopf-local-cluster"
-"""What the clients of this process call themselves."""
-_MANAGER: Final = "kopf"
+"""The user agent of the clients in this process."""
+_MANAGED: Final = {"fieldManager": "kopf"}
 
 
 class Desk:
-    """Where one user is served, with the latest request and its answer remembered."""
+    """Makes requests of one user, and remembers the latest one with its answer."""
 
     def __init__(self, api: API, registry: Registry, user: User) -> None:
-        self.registry = registry
         self.user = user
         self.outcome: tuple[Call, Answer] | None = None
-        """What was asked last, and how it was answered."""
+        """The latest request, and its answer."""
+        self._registry = registry
         self._api = api
 
-    def ask(
+    def get(self, kind: str, name: str, namespace: str) -> Obj:
+        return self._ask_object("get", find_kind(self._registry, kind), namespace, name)
+
+    def select(self, kind: str, namespace: str | None, labels: str, fields: str) -> list[Obj]:
+        """Return the selected objects; in contrast to items of lists, they have their API versions and kinds."""
+        found = find_kind(self._registry, kind)
+        query = {"labelSelector": labels, "fieldSelector": fields}
+        items = self._ask_object("list", found, namespace, query=query)["items"]
+        return [{"apiVersion": found.api_version, "kind": found.kind, **item} for item in items]
+
+    def create(self, manifest: Mapping[str, Any]) -> Obj:
+        kind = find_kind_of(self._registry, manifest)
+        return self._ask_object("create", kind, _namespace_of(manifest), query=_MANAGED, body=manifest)
+
+    def apply(self, manifest: Mapping[str, Any]) -> Obj:
+        """Create the object, or merge the manifest into the existing one."""
+        kind, name = find_kind_of(self._registry, manifest), (manifest.get("metadata") or {}).get("name") or ""
+        namespace = _namespace_of(manifest)
+        if not name or not self._exists(kind, namespace, name):
+            return self.create(manifest)
+        return self._ask_object(
+            "patch", kind, namespace, name, query=_MANAGED, body=manifest, content_type=patches.MERGE
+        )
+
+    def patch(self, kind: str, name: str, changes: Any, namespace: str, subresource: str) -> Obj:
+        return self._ask_object(
+            "patch",
+            find_kind(self._registry, kind),
+            namespace,
+            name,
+            subresource=subresource,
+            query=_MANAGED,
+            body=changes,
+            content_type=patches.JSON if isinstance(changes, list) else patches.MERGE,
+        )
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        namespace: str,
+        propagation: Propagation | None,
+        grace_period: int | None,
+    ) -> None:
+        body = {"propagationPolicy": propagation, "gracePeriodSeconds": grace_period}
+        self._ask_object("delete", find_kind(self._registry, kind), namespace, name, body=body)
+
+    def look(self, kind: str, name: str, namespace: str) -> tuple[Obj | None, str]:
+        """Return the object, or none if it does not exist; and the resource version to watch from."""
+        found = find_kind(self._registry, kind)
+        listed = self._ask_object("list", found, namespace, query={"fieldSelector": f"metadata.name={name}"})
+        head = {"apiVersion": found.api_version, "kind": found.kind}
+        return {**head, **listed["items"][0]} if listed["items"] else None, listed["metadata"]["resourceVersion"]
+
+    def watch(self, kind: str, name: str, namespace: str, version: str) -> Stream:
+        query = {"watch": "1", "resourceVersion": version, "fieldSelector": f"metadata.name={name}"}
+        answer = self._ask("watch", find_kind(self._registry, kind), namespace, query=query)
+        if isinstance(answer, Answer):
+            raise TypeError("the answer is complete, but a stream is expected")
+        return answer
+
+    def _exists(self, kind: Kind, namespace: str, name: str) -> bool:
+        try:
+            self._ask("get", kind, namespace, name)
+        except statuses.APIStatus as status:
+            if status.code != 404:
+                raise
+            return False
+        return True
+
+    def _ask_object(self, *args: Any, **kwargs: Any) -> Obj:
+        """Make a request that is answered with an object."""
+        answer = self._ask(*args, **kwargs)
+        if not isinstance(answer, Answer):
+            raise TypeError("the answer is a stream, but an object is expected")
+        obj: Obj = codec.decode(answer.body)
+        return obj
+
+    def _ask(
         self,
         verb: str,
         kind: Kind,
@@ -107,7 +183,7 @@ class Desk:
         body: Any = None,
         content_type: str = "",
     ) -> Answer | Stream:
-        """Send a request; namespaces of cluster-wide kinds are ignored, as by kubectl."""
+        """Make a request; for cluster-wide kinds, it ignores the namespace, as kubectl does."""
         place = namespace if kind.namespaced else None
         call = Call(verb, kind.group, kind.version, kind.plural, place, name or None, subresource)
         request = Request(
@@ -128,128 +204,8 @@ class Desk:
         self.outcome = call, answer if isinstance(answer, Answer) else Answer(200, b"")
         return answer
 
-    def ask_object(self, *args: Any, **kwargs: Any) -> Obj:
-        """Send a request that is answered with an object."""
-        answer = self.ask(*args, **kwargs)
-        if not isinstance(answer, Answer):
-            raise TypeError("the answer is a stream, but an object is expected")
-        obj: Obj = codec.decode(answer.body)
-        return obj
-
 
 Operation: TypeAlias = Callable[[Desk], T]
-
-
-def get(kind: str, name: str, namespace: str) -> Operation[Obj]:
-    return lambda desk: desk.ask_object("get", find_kind(desk.registry, kind), namespace, name)
-
-
-def list_(kind: str, namespace: str | None, labels: str, fields: str) -> Operation[list[Obj]]:
-    query = {"labelSelector": labels, "fieldSelector": fields}
-
-    def operation(desk: Desk) -> list[Obj]:
-        found = find_kind(desk.registry, kind)
-        items = desk.ask_object("list", found, namespace, query=query)["items"]
-        # Items of lists do not tell what they are, but objects that are given alone do.
-        return [{"apiVersion": found.api_version, "kind": found.kind, **item} for item in items]
-
-    return operation
-
-
-def create(manifest: Mapping[str, Any]) -> Operation[Obj]:
-    def operation(desk: Desk) -> Obj:
-        kind = find_kind_of(desk.registry, manifest)
-        return desk.ask_object("create", kind, _namespace_of(manifest), query={"fieldManager": _MANAGER}, body=manifest)
-
-    return operation
-
-
-def apply(manifest: Mapping[str, Any]) -> Operation[Obj]:
-    """Create the object, or merge the manifest into the existing one."""
-
-    def operation(desk: Desk) -> Obj:
-        kind, name = find_kind_of(desk.registry, manifest), (manifest.get("metadata") or {}).get("name") or ""
-        if not name or not _exists(desk, kind, _namespace_of(manifest), name):
-            return create(manifest)(desk)
-        return desk.ask_object(
-            "patch",
-            kind,
-            _namespace_of(manifest),
-            name,
-            query={"fieldManager": _MANAGER},
-            body=manifest,
-            content_type=patches.MERGE,
-        )
-
-    return operation
-
-
-def patch(kind: str, name: str, changes: Any, namespace: str, subresource: str) -> Operation[Obj]:
-    content_type = patches.JSON if isinstance(changes, list) else patches.MERGE
-    return lambda desk: desk.ask_object(
-        "patch",
-        find_kind(desk.registry, kind),
-        namespace,
-        name,
-        subresource=subresource,
-        query={"fieldManager": _MANAGER},
-        body=changes,
-        content_type=content_type,
-    )
-
-
-def delete(
-    kind: str,
-    name: str,
-    namespace: str,
-    propagation: Propagation | None,
-    grace_period: int | None,
-) -> Operation[None]:
-    body = {"propagationPolicy": propagation, "gracePeriodSeconds": grace_period}
-
-    def operation(desk: Desk) -> None:
-        desk.ask_object("delete", find_kind(desk.registry, kind), namespace, name, body=body)
-
-    return operation
-
-
-class Look(msgspec.Struct, frozen=True):
-    """How an object is now, if it is there, and the version to watch from."""
-
-    obj: Obj | None
-    version: str
-
-
-def look(kind: str, name: str, namespace: str) -> Operation[Look]:
-    def operation(desk: Desk) -> Look:
-        found = find_kind(desk.registry, kind)
-        listed = desk.ask_object("list", found, namespace, query={"fieldSelector": f"metadata.name={name}"})
-        head = {"apiVersion": found.api_version, "kind": found.kind}
-        return Look({**head, **listed["items"][0]} if listed["items"] else None, listed["metadata"]["resourceVersion"])
-
-    return operation
-
-
-def watch(kind: str, name: str, namespace: str, version: str) -> Operation[Stream]:
-    query = {"watch": "1", "resourceVersion": version, "fieldSelector": f"metadata.name={name}"}
-
-    def operation(desk: Desk) -> Stream:
-        answer = desk.ask("watch", find_kind(desk.registry, kind), namespace, query=query)
-        if isinstance(answer, Answer):
-            raise TypeError("the answer is complete, but a stream is expected")
-        return answer
-
-    return operation
-
-
-def _exists(desk: Desk, kind: Kind, namespace: str, name: str) -> bool:
-    try:
-        desk.ask("get", kind, namespace, name)
-    except statuses.APIStatus as status:
-        if status.code != 404:
-            raise
-        return False
-    return True
 
 
 def _namespace_of(manifest: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """
-Single values: how they are in JSON, and how on the wire.
+Single values: their forms in JSON and on the wire.
 
-Some messages are not put together of their fields in JSON: times are strings there, quantities too, and so on. They
-follow the documentation of their types in ``k8s.io/apimachinery`` and ``k8s.io/apiextensions-apiserver``.
+Some messages are no objects in JSON: times and quantities are strings there, for example. Their forms follow the
+documentation of their types in ``k8s.io/apimachinery`` and ``k8s.io/apiextensions-apiserver``.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Value(Protocol):
 
     wire: Wire
     is_structure: bool
-    """Whether it is one in Go: these are never empty, so that they are always there, on the wire and in JSON."""
+    """Whether it is a structure in Go: these are never empty, and always present on the wire and in JSON."""
 
     def encode(self, value: Any, /) -> bytes:
-        """Encode a value as it is in JSON: with its length if it consists of bytes, but without the key."""
+        """Encode a value of JSON, with its length if it consists of bytes, but without the key."""
         ...
 
     def decode(self, raw: Raw, /) -> Any:
-        """Decode the bytes without their length, or the number; raise `ProtobufError` if they are wrong."""
+        """Decode the bytes without their length, or the number; raise `ProtobufError` for wrong ones."""
         ...
 
     def zero(self) -> Any:
-        """Give what Go shows in JSON for a value that was never set."""
+        """Return the value that Go shows in JSON for a value that was never set."""
         ...
 
 
@@ -64,12 +64,13 @@ class Scalar:
 
 
 class SchemaOr:
-    """A schema, or what can be instead of it: which one, JSON tells by the type.
+    """A schema, or another value in its place; the type in JSON tells which one.
 
     Parameters:
-        schema: Gives the message of schemas, which contains this.
-        number: The number of the schema among the fields; that of the other value is 1 or 2, too.
-        other: The other value; repeated if it is a list in JSON.
+        schema: Returns the message of schemas, which contains this one.
+        number: The field number of the schema, 1 or 2; the other value has the other one.
+        other: Returns the other value.
+        many: Whether the other value is a list in JSON.
     """
 
     wire = Wire.BYTES
@@ -117,10 +118,6 @@ def _need_number(raw: Raw) -> int:
     return raw
 
 
-def _encode_text(value: Any) -> bytes:
-    return write_bytes(value.encode())
-
-
 def _decode_text(raw: Raw) -> str:
     return need_bytes(raw).decode(errors="replace")  # as Go does when it writes JSON
 
@@ -130,40 +127,12 @@ def _decode_integer(bits: int, raw: Raw) -> int:
     return value - (1 << bits) if value >> bits - 1 else value
 
 
-def _encode_boolean(value: Any) -> bytes:
-    return b"\1" if value else b"\0"
-
-
-def _decode_boolean(raw: Raw) -> bool:
-    return _need_number(raw) != 0
-
-
-def _encode_double(value: Any) -> bytes:
-    return struct.pack("<d", value)
-
-
 def _decode_double(raw: Raw) -> float:
     """Whole numbers have no point in JSON."""
     [value] = struct.unpack("<d", need_bytes(raw))
     if not math.isfinite(value):
         raise ProtobufError(f"json: unsupported value: {value}")
     return int(value) if value.is_integer() and abs(value) < 1e21 else float(value)
-
-
-def _encode_binary(value: Any) -> bytes:
-    return write_bytes(base64.b64decode(value))
-
-
-def _decode_binary(raw: Raw) -> str:
-    return base64.b64encode(need_bytes(raw)).decode()
-
-
-def _encode_strings(value: Any) -> bytes:
-    return write_bytes(b"".join(write_field(1, item.encode()) for item in value))
-
-
-def _decode_strings(raw: Raw) -> list[str]:
-    return [_decode_text(item) for number, _, item in read_fields(need_bytes(raw)) if number == 1]
 
 
 # Timestamps: seconds, or microseconds. The absent one is the year 1 in Go, and null in JSON.
@@ -192,14 +161,6 @@ def _decode_time(precise: bool, raw: Raw) -> str | None:
     return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds' if precise else 'seconds')}Z"
 
 
-def _encode_quantity(value: Any) -> bytes:
-    return write_bytes(write_field(1, str(value).encode()))
-
-
-def _decode_quantity(raw: Raw) -> str:
-    return _decode_text(_need_field(raw) or b"0")
-
-
 def _encode_int_or_string(value: Any) -> bytes:
     """On the wire, there are always both, and which of them counts."""
     is_text = isinstance(value, str)
@@ -216,10 +177,6 @@ def _encode_int_or_string(value: Any) -> bytes:
 def _decode_int_or_string(raw: Raw) -> int | str:
     parts = {number: value for number, _, value in read_fields(need_bytes(raw))}
     return _decode_text(parts.get(3, b"")) if parts.get(1) else _decode_integer(32, parts.get(2, 0))
-
-
-def _encode_json(value: Any) -> bytes:
-    return write_bytes(write_field(1, codec.encode(value)))
 
 
 def _decode_json(raw: Raw) -> Any:
@@ -240,28 +197,45 @@ def _make_integer(bits: int) -> Scalar:
     return Scalar(Wire.VARINT, write_varint, functools.partial(_decode_integer, bits), 0)
 
 
-def _make_time(*, precise: bool) -> Scalar:
-    encode, decode = functools.partial(_encode_time, precise), functools.partial(_decode_time, precise)
-    return Scalar(Wire.BYTES, encode, decode, is_structure=True)
-
-
-_JSON: Final = Scalar(Wire.BYTES, _encode_json, _decode_json, is_structure=True)
+_JSON: Final = Scalar(
+    Wire.BYTES, lambda value: write_bytes(write_field(1, codec.encode(value))), _decode_json, is_structure=True
+)
 
 SCALARS: Final[Mapping[str, Scalar]] = {
-    "string": Scalar(Wire.BYTES, _encode_text, _decode_text, ""),
-    "bool": Scalar(Wire.VARINT, _encode_boolean, _decode_boolean, False),
+    "string": Scalar(Wire.BYTES, lambda value: write_bytes(value.encode()), _decode_text, ""),
+    "bool": Scalar(
+        Wire.VARINT, lambda value: b"\1" if value else b"\0", lambda raw: _need_number(raw) != 0, empty=False
+    ),
     "int32": _make_integer(32),
     "int64": _make_integer(64),
-    "double": Scalar(Wire.FIXED64, _encode_double, _decode_double, 0),
-    "bytes": Scalar(Wire.BYTES, _encode_binary, _decode_binary),
-    "strings": Scalar(Wire.BYTES, _encode_strings, _decode_strings),
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": Scalar(Wire.BYTES, _encode_quantity, _decode_quantity, "0", True),
+    "double": Scalar(Wire.FIXED64, functools.partial(struct.pack, "<d"), _decode_double, 0),
+    "bytes": Scalar(
+        Wire.BYTES,
+        lambda value: write_bytes(base64.b64decode(value)),
+        lambda raw: base64.b64encode(need_bytes(raw)).decode(),
+    ),
+    "strings": Scalar(
+        Wire.BYTES,
+        lambda value: write_bytes(b"".join(write_field(1, item.encode()) for item in value)),
+        lambda raw: [_decode_text(item) for number, _, item in read_fields(need_bytes(raw)) if number == 1],
+    ),
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": Scalar(
+        Wire.BYTES,
+        lambda value: write_bytes(write_field(1, str(value).encode())),
+        lambda raw: _decode_text(_need_field(raw) or b"0"),
+        "0",
+        is_structure=True,
+    ),
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": _JSON,
-    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": _make_time(precise=True),
-    "io.k8s.apimachinery.pkg.apis.meta.v1.Time": _make_time(precise=False),
+    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": Scalar(
+        Wire.BYTES, functools.partial(_encode_time, True), functools.partial(_decode_time, True), is_structure=True
+    ),
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Time": Scalar(
+        Wire.BYTES, functools.partial(_encode_time, False), functools.partial(_decode_time, False), is_structure=True
+    ),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": _JSON,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": Scalar(
-        Wire.BYTES, _encode_int_or_string, _decode_int_or_string, 0, True
+        Wire.BYTES, _encode_int_or_string, _decode_int_or_string, 0, is_structure=True
     ),
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON": _JSON,
 }
