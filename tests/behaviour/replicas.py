@@ -13,8 +13,10 @@ from kopf._client.http.api import APIClient
 from kopf._controller.instruments import Instruments
 from kopf._controller.memos import Memo
 from kopf._controller.observer import Observer
+from kopf._controller.runtime import Runtime
 from kopf._controller.sharing import Share
 from kopf._handlers.lifecycles import get_default_lifecycle
+from kopf._operator.resource_observer import ResourceObserver
 from kopf._operator.running import Operator, OperatorSetup
 from kopf._operator.slot_moves import SlotMoves
 from kopf._values.slots import ALL_SLOTS, Slots, get_slot
@@ -22,6 +24,26 @@ from tests.behaviour.objects import Obj, get_patience
 from tests.fastforward import fast_forwarding
 
 LEASE = 3600.0
+
+
+class ScriptedOperator(Operator):
+    """An operator that gets and leaves its objects as the test says, and not by Leases."""
+
+    def __init__(self, setup: OperatorSetup, parts: asyncio.Future[tuple[SlotMoves, Share]]) -> None:
+        super().__init__(setup)
+        self._parts = parts
+
+    def _make_replicas(self, runtime: Runtime, observer: ResourceObserver) -> Any:
+        self._parts.set_result((SlotMoves(runtime, observer.watchers), runtime.share))
+        return ScriptedReplicas()
+
+
+class ScriptedReplicas:
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def leave(self) -> None:
+        """The test does it, if it is to be done."""
 
 
 class Replica:
@@ -33,6 +55,7 @@ class Replica:
         self.settings = kopf.OperatorSettings()
         self.settings.posting.enabled = False
         self.settings.peering.standalone = True
+        self.settings.coordination.mode = "shards"
         self.lifecycle = get_default_lifecycle()
         self.namespaces: tuple[str, ...] = ()
         self.watches: list[tuple[str, Mapping[str, str]]] = []
@@ -53,10 +76,9 @@ class Replica:
             memo=Memo(),
             ready_flag=None,
             endpoint=None,
-            coordinate=self._coordinate,
             instruments=Instruments(make_client=self._make_client),
         )
-        self._task = asyncio.create_task(Operator(setup).run())
+        self._task = asyncio.create_task(ScriptedOperator(setup, self._parts).run())
         waited: list[asyncio.Future[Any]] = [self._task, self._parts]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
 
@@ -70,10 +92,6 @@ class Replica:
 
         client.stream = note  # type: ignore[method-assign]  # it is not changed, only listened to
         return client
-
-    async def _coordinate(self, moves: SlotMoves, share: Share) -> None:
-        self._parts.set_result((moves, share))
-        await asyncio.Event().wait()
 
     @property
     def share(self) -> Share:

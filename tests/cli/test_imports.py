@@ -54,7 +54,6 @@ UNNEEDED = [
     "kopf._serving.threaded_server",
     "kopf._controller.background",
     "kopf._controller.deselected_objects",
-    "kopf._controller.unselected",
     "kopf._replay",
     "kopf._virtual_time",
     "kopf._coordination.membership",

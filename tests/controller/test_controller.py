@@ -114,12 +114,12 @@ async def test_objects_that_are_held_by_themselves_wait_and_their_daemons_stop(
     pause = controller.scope.runtime.pause
     controller.accept([EVENT])
     await _settle()
-    pause.hold_some("shard", lambda key: key == "uid1")
+    pause.hold_some(lambda key: key == "uid1")
     await _settle()
     controller.accept([MODIFIED])
     await _settle()
     assert calls == ["event", "daemon", "stopped"]
-    pause.release_some("shard")
+    pause.hold_some(None)
     await _settle()
     assert calls == ["event", "daemon", "stopped", "event", "daemon"]
     await controller.stop()

@@ -30,10 +30,8 @@ def test_reasons() -> None:
 def test_some_objects_are_held_while_the_operator_goes_on() -> None:
     pause, changes = Pause(), list[tuple[bool, bool]]()
     pause.on_partial.append(lambda: changes.append((pause.is_held("a1"), pause.is_held("b1"))))
-    pause.hold_some("slots", lambda key: key.startswith("a"))
-    pause.hold_some("others", lambda key: key == "a1")
-    pause.release_some("slots")
-    pause.release_some("slots")
-    pause.release_some("others")
-    assert changes == [(True, False), (True, False), (True, False), (False, False)]
+    pause.hold_some(lambda key: key.startswith("a"))
+    pause.hold_some(lambda key: key == "b1")
+    pause.hold_some(None)
+    assert changes == [(True, False), (False, True), (False, False)]
     assert not pause.is_on

@@ -1,14 +1,17 @@
 """
-Deselected objects: what becomes of those that the server does not select (anymore), as they have lost a label.
+Deselected objects: objects that have lost a label, so that the server does not select them anymore.
 
-For a watch-stream with a selector, an object that stops matching is deleted. For the handlers, it is not: it has
-changed so that it does not match. So every deletion is checked, and if the object still exists, it is replaced by a
-change to its actual state. From there, everything goes its usual way: daemons are stopped, values leave the indices.
+A watch stream with a selector reports the deletion of an object that stops matching. For the handlers, the object is
+not deleted: it has changed so that it does not match. So every deletion is checked, and if the object still exists, a
+change to its actual state replaces the deletion. The rest is as usual: daemons stop, values leave the indices.
 
-The stream tells nothing of these objects afterwards. So they are looked at from time to time, less and less often:
-until they are gone, so that nothing is kept in memory for them, or are selected again. In the same way, the operator
-looks for those that are not selected but have our finalizer, e.g. of an earlier version of it: they would be blocked
-forever. It does so when it starts, and later: the earlier version can be still about to exit.
+Afterwards, the stream does not report these objects. So they are read from time to time, less and less often, until
+they are gone (then nothing stays in memory), or are selected again. In the same way, the operator looks for objects
+that are not selected but have our finalizer, e.g. from an earlier version of it: they would be blocked forever. It does
+so when it starts, and later, because the earlier version can be still exiting.
+
+Everything is read by lists, which need no permissions besides those for the stream. The selectors of the settings are
+respected: an object that they exclude does not exist for the operator.
 """
 
 from __future__ import annotations
@@ -16,17 +19,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-from collections.abc import Iterable
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import TypeVar
 
+from kopf._client.errors import (
+    APIGoneError,
+    APINetworkError,
+    APINotFoundError,
+    APIServerError,
+    APITooManyRequestsError,
+)
+from kopf._client.resources.listing import list_pages
+from kopf._client.resources.metadata_listing import list_metadata
 from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.pushed_selectors import PushedSelectors
 from kopf._controller.runtime import Runtime
-from kopf._controller.unselected import Key, Reader, get_key
 from kopf._values.objects import KubeObject, ObjectMeta
-from kopf._values.records import FrozenRecord, Record
+from kopf._values.records import FrozenRecord, Record, replace
 from kopf._values.resources import Resource
 from kopf._values.slots import Slots, get_slot
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Key = str
+"""The namespace and name of an object, with a slash between them; the namespace can be empty."""
 
 _SOONEST, _LATEST = 10.0, 3600.0
 """In how many seconds to look at an object after it is deselected, and how rarely to do that later."""
@@ -36,6 +57,18 @@ _LATEST_IF_BLOCKED = 60.0
 
 _TOGETHER = 5.0
 """How much earlier than planned, in seconds, an object can be looked at together with others."""
+
+
+_MANY = 500
+"""If more objects are to be read, they are listed first: most of those that vanish together do not exist."""
+
+_AT_ONCE = 10
+"""How many objects are read at once."""
+
+_DELAYS = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Pauses between attempts while the API is not available, in seconds; the last one is repeated."""
+
+_TEMPORARY_ERRORS = (APINetworkError, APIServerError, APITooManyRequestsError, APIGoneError)
 
 
 class _Deselected(Record):
@@ -77,7 +110,7 @@ class DeselectedObjects:
         self._target = target
         self._pushed = pushed
         self._finalizer = runtime.settings.persistence.finalizer
-        self._reader = Reader(runtime, target)
+        self._reader = _Reader(runtime, target)
         self._deselected: dict[Key, _Deselected] = {}
         self._agenda: list[tuple[float, Key]] = []
         self._changed = asyncio.Event()
@@ -102,13 +135,13 @@ class DeselectedObjects:
             self._changed.set()
         if not deleted and not self._deselected:
             return events
-        found = await self._reader.read({get_key(meta) for meta in deleted})
-        return [settled for event in events for settled in self._settle(event, found.get(get_key(event.object.head)))]
+        found = await self._reader.read({_get_key(meta) for meta in deleted})
+        return [settled for event in events for settled in self._settle(event, found.get(_get_key(event.object.head)))]
 
     def _settle(self, event: WatchEvent, found: KubeObject | None) -> Iterable[WatchEvent]:
         if event is LISTED:
             return [event]
-        key, uid = get_key(event.object.head), event.object.head.uid
+        key, uid = _get_key(event.object.head), event.object.head.uid
         deselected = self._deselected.get(key)
         if event.type != "DELETED":
             self._deselected.pop(key, None)
@@ -131,7 +164,7 @@ class DeselectedObjects:
         interval = min(interval, _LATEST_IF_BLOCKED if is_blocked else _LATEST)
         due = asyncio.get_running_loop().time() + interval
         labels = {key: value for key, value in (meta.labels or {}).items() if key in self._pushed.labels}
-        key = get_key(meta)
+        key = _get_key(meta)
         self._deselected[key] = _Deselected(meta.uid, meta.resourceVersion, labels, interval, due)
         heapq.heappush(self._agenda, (due, key))
         self._changed.set()
@@ -168,7 +201,7 @@ class DeselectedObjects:
 
         def pick(meta: ObjectMeta) -> Key | None:
             is_blocked = self._finalizer in (meta.finalizers or ())
-            return get_key(meta) if is_blocked and not self._pushed.select(meta) else None
+            return _get_key(meta) if is_blocked and not self._pushed.select(meta) else None
 
         keys = [key for key in await self._reader.scan(pick, mentioning=self._finalizer) if key not in self._deselected]
         events: list[WatchEvent] = []
@@ -205,3 +238,89 @@ class DeselectedObjects:
         events = [deselected.make_deletion(key, self._target.resource) for key, deselected in self._deselected.items()]
         self._deselected.clear()
         return events
+
+
+def _get_key(meta: ObjectMeta) -> Key:
+    """Tell how the object is found."""
+    return f"{meta.namespace or ''}/{meta.name}"
+
+
+class _Reader:
+    """
+    Reads the objects of one target.
+
+    All methods wait for as long as the API is not available, and raise other errors, e.g. :class:`APIForbiddenError`.
+    """
+
+    def __init__(self, runtime: Runtime, target: Target) -> None:
+        self._runtime = runtime
+        self._target = target
+
+    async def read(self, keys: Collection[Key]) -> Mapping[Key, KubeObject]:
+        """Read the objects; those that do not exist are left out."""
+        if len(keys) > _MANY:
+            existing = {*await self.scan(_get_key)}
+            keys = [key for key in keys if key in existing]
+        found: dict[Key, KubeObject] = {}
+        remaining = iter(keys)
+
+        async def read_one_by_one() -> None:
+            for key in remaining:
+                if (obj := await self._read_one(key)) is not None:
+                    found[key] = obj
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(len(keys), _AT_ONCE)):
+                    group.create_task(read_one_by_one())
+        except ExceptionGroup as e:
+            raise e.exceptions[0] from e  # any of them is as good as all of them
+        return found
+
+    async def _read_one(self, key: Key) -> KubeObject | None:
+        namespace, _, name = key.partition("/")
+        selectors = self._target.get_selectors(self._runtime.settings)
+        fields = filter(None, [selectors.get("fieldSelector"), f"metadata.name={name}"])
+        target = replace(
+            self._target,
+            scope=namespace or None,
+            selectors={**selectors, "fieldSelector": ",".join(fields)},
+        )
+        api, settings = self._runtime.api, self._runtime.settings
+
+        async def read() -> KubeObject | None:
+            async with contextlib.aclosing(list_pages(api, settings, target)) as pages:
+                async for page in pages:
+                    for obj in page.objects:
+                        if _get_key(obj.head) == key:  # selectors can be ignored
+                            return obj
+            return None
+
+        return await self._repeat(read, default=None)
+
+    async def scan(self, pick: Callable[[ObjectMeta], T | None], *, mentioning: str = "") -> list[T]:
+        """Look at the metadata of all objects (that mention the text); collect what is picked there."""
+        api, settings = self._runtime.api, self._runtime.settings
+
+        async def scan() -> list[T]:
+            result: list[T] = []
+            async with contextlib.aclosing(list_metadata(api, settings, self._target, mentioning=mentioning)) as pages:
+                async for page in pages:
+                    result.extend(item for meta in page if (item := pick(meta)) is not None)
+            return result
+
+        return await self._repeat(scan, default=[])
+
+    async def _repeat(self, read: Callable[[], Awaitable[R]], *, default: R) -> R:
+        """Read until it succeeds; if the whole kind is absent, there is nothing."""
+        attempt = 0
+        while True:
+            try:
+                return await read()
+            except APINotFoundError:
+                return default
+            except _TEMPORARY_ERRORS as e:
+                delay = _DELAYS[min(attempt, len(_DELAYS) - 1)]
+                attempt += 1
+                logger.warning("Reading of %r will be repeated in %g seconds: %s", self._target.resource, delay, e)
+                await asyncio.sleep(delay)

@@ -44,11 +44,6 @@ class IndexFeeder:
         for handler in handlers:
             self._groups.setdefault(handler.id, []).append(handler)
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether anything of the resource is indexed at all."""
-        return bool(self._groups)
-
     def plan(self, event: WatchEvent) -> IndexingCalls | None:
         """Do at once what takes no calls; what does is to be passed to :meth:`call`, unless there is nothing."""
         owner, indexers = (self._resource, event.object.head.key), self._runtime.indexers

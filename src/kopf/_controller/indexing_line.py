@@ -162,23 +162,16 @@ class IndexingLine:
         self._name = f"indexing of {resource!r}"
         self._feeder = IndexFeeder(runtime, resource, handlers)
         self._exit = _Exit(accept)
+        self.wait_for_room = self._exit.wait_for_room
+        self._is_needed = bool(handlers)
         self._entrance = _Entrance()
         self._begun: dict[str, list[_Place]] = {}
         self._workers: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing more should be taken in for now."""
-        return self._exit.is_full
-
-    async def wait_for_room(self) -> None:
-        """Wait as long as it is full."""
-        await self._exit.wait_for_room()
-
     def take(self, events: Iterable[WatchEvent]) -> None:
         """Take the events in: from now on, they are never lost, nor come twice."""
-        if not self._feeder.is_needed:
+        if not self._is_needed:
             self._exit.accept(events)
             return
         places = [_Place(event) for event in events if event is not LISTED]

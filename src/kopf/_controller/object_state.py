@@ -69,7 +69,8 @@ class ObjectState(Record, eq=False):
     _woken: dict[HandlerId, bool] | None = None
     """Which handlers are to be called after that, as they were woken meanwhile."""
     _unconfirmed: Unconfirmed | None = None
-    _retry_at: float | None = None
+    retry_at: float | None = None
+    """Until when the object is left alone, if it is: until the next attempts of handlers, or after errors."""
     pending: KubeObject | None = None
     """The latest state that is not handled yet."""
     last_seen: KubeObject | None = None
@@ -79,14 +80,14 @@ class ObjectState(Record, eq=False):
     @property
     def is_ready(self) -> bool:
         """Whether there is something to be handled now."""
-        return self.pending is not None and self._retry_at is None
+        return self.pending is not None and self.retry_at is None
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to remember."""
         return (
             self.pending is None
-            and self._retry_at is None
+            and self.retry_at is None
             and not self._is_handled
             and self._writes.expected is None
             and self.memory.unsaved is None
@@ -98,14 +99,9 @@ class ObjectState(Record, eq=False):
     def alarm(self) -> float | None:
         """When it is time for :meth:`on_time`, if nothing else happens before."""
         if self._unconfirmed is None:
-            return self._retry_at
+            return self.retry_at
         until = self._unconfirmed.until
-        return until if self._retry_at is None else min(until, self._retry_at)
-
-    @property
-    def retry_at(self) -> float | None:
-        """Until when it is left alone, if it is: until the next attempts of handlers, or after errors."""
-        return self._retry_at
+        return until if self.retry_at is None else min(until, self.retry_at)
 
     def on_event(self, obj: KubeObject, now: float, *, initial: bool = False) -> bool:
         """Take a state from the stream (``initial`` if of the first listing); tell if it is newer than all known."""
@@ -123,8 +119,8 @@ class ObjectState(Record, eq=False):
 
     def on_time(self, when: float) -> None:
         """It is that time: go on with what was delayed until then, stop waiting for what has not come by then."""
-        if self._retry_at is not None and self._retry_at <= when:
-            self._retry_at = None
+        if self.retry_at is not None and self.retry_at <= when:
+            self.retry_at = None
             self.pending = self.last_seen if self.pending is None else self.pending
         if self._unconfirmed is not None and self._unconfirmed.until <= when:
             self._writes.give_up()
@@ -133,7 +129,7 @@ class ObjectState(Record, eq=False):
     def on_request(self, obj: KubeObject) -> None:
         """Look at the object again in this or a later state: something that it has waited for, has exited."""
         if self.memory.errors and obj.head.deletionTimestamp is not None:
-            self._retry_at = None  # the deletion waits for what has exited, not for the cure of the errors
+            self.retry_at = None  # the deletion waits for what has exited, not for the cure of the errors
         if self._is_handled:
             self._is_requested = True  # what it is to be looked at in, is known when the current handling is over
         elif self.pending is None:
@@ -148,7 +144,7 @@ class ObjectState(Record, eq=False):
         else:
             self.memory.woken = {**(self.memory.woken or {}), **woken}
             if not self.memory.errors:
-                self._retry_at = None
+                self.retry_at = None
         self.on_request(obj)
 
     def on_start(self) -> KubeObject:
@@ -192,7 +188,7 @@ class ObjectState(Record, eq=False):
             if (result.changed and not result.settled) or is_requested:
                 self.pending = result.obj
             elif result.requeue_after is not None:
-                self.last_seen, self._retry_at = result.obj, now + result.requeue_after
+                self.last_seen, self.retry_at = result.obj, now + result.requeue_after
 
     def on_failure(self, obj: KubeObject, now: float, *, is_conflict: bool = False) -> float | None:
         """
@@ -212,7 +208,7 @@ class ObjectState(Record, eq=False):
             memory.conflicts = memory.conflicts if is_conflict else 0
         delay = self._rules.get_delay(1 if is_excused else memory.errors)
         if self.pending is None or not (is_excused or is_overtaking(self.pending, obj)):
-            self.last_seen, self._retry_at = obj, now + delay
+            self.last_seen, self.retry_at = obj, now + delay
         return None if is_excused else delay
 
     def _take_woken(self) -> None:
@@ -233,7 +229,7 @@ class ObjectState(Record, eq=False):
         is_cure = not memory.errors or memory.conflicts > 0
         memory.conflicts = 0
         if is_cure or self.last_seen is None or is_overtaking(obj, self.last_seen):
-            self._retry_at = None
+            self.retry_at = None
 
 
 def make_state(rules: Rules) -> ObjectState:

@@ -22,7 +22,7 @@ class Pause:
         self.is_on = False
         """Whether the whole operator is paused."""
         self._reasons: dict[Hashable, str] = {}
-        self._partial: dict[Hashable, Covers] = {}
+        self._covers: Covers | None = None
         self._listeners: list[Callable[[], None]] = []
         self.on_partial: list[Callable[[], None]] = []
         """What is called when some of the objects are held, or are held no more."""
@@ -34,25 +34,18 @@ class Pause:
 
     def is_held(self, key: str) -> bool:
         """Tell if the object is held by itself; whether the whole operator is paused, is another question."""
-        return bool(self._partial) and any(covers(key) for covers in self._partial.values())
+        return self._covers is not None and self._covers(key)
 
     def stops(self, key: str) -> bool:
         """Tell if nothing is to begin for the object: because of itself, or as the whole operator is paused."""
         return self.is_on or self.is_held(key)
 
-    def hold_some(self, key: Hashable, covers: Covers) -> None:
-        """Hold some of the objects until the same key is released, or replace what was held by it."""
-        self._partial[key] = covers
-        self._notify_partial()
-
-    def release_some(self, key: Hashable) -> None:
-        """Let the objects go on that were held by this key, unless there are others who hold them."""
-        if self._partial.pop(key, None) is not None:
-            self._notify_partial()
-
-    def _notify_partial(self) -> None:
-        for listener in [*self.on_partial]:
-            listener()
+    def hold_some(self, covers: Covers | None) -> None:
+        """Hold these objects instead of those held before; ``None`` releases all of them."""
+        if covers is not None or self._covers is not None:
+            self._covers = covers
+            for listener in [*self.on_partial]:
+                listener()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Call it every time when the operator is paused, and when it goes on."""

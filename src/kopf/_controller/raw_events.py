@@ -158,7 +158,9 @@ class RawEvents:
         for handler in matching:
             if self._runtime.pause.is_held(tracked.key):
                 break  # whoever takes the object over, looks at it anew
-            await _call(self._runtime, handler, cause, self._user_code)
+            attempt, around = Attempt.first(self._runtime.clock.now()), Surroundings(user_code=self._user_code)
+            # With no name for the outcome here: see the executor on errors and frames.
+            deliver_result(handler, await self._runtime.executor.execute(handler, cause, attempt, around), patch)
         if patch and event.type != "DELETED":
             await self._deliver(tracked, event.object, patch, cause.logger)
 
@@ -185,9 +187,3 @@ def _matches(handler: WatchingHandler, cause: WatchingCause) -> bool:
     except FilterError as e:
         cause.logger.error("%s. The handler is not called for this event.", e, exc_info=e.__cause__)
         return False
-
-
-async def _call(runtime: Runtime, handler: WatchingHandler, cause: WatchingCause, user_code: UserCode) -> None:
-    attempt = Attempt.first(runtime.clock.now())
-    outcome = await runtime.executor.execute(handler, cause, attempt, Surroundings(user_code=user_code))
-    deliver_result(handler, outcome, cause.patch)

@@ -326,8 +326,7 @@ class Stream:
 
     async def _take(self, events: list[WatchEvent]) -> None:
         raw_events = self._service.controller.raw_events
-        if self._service.line.is_full:
-            await self._service.line.wait_for_room()
+        await self._service.line.wait_for_room()
         if events and events[0].type is None:
             await self._service.controller.workers.catch_up()
         # Listings expire if they are not taken soon.

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,6 @@ from kopf._controller.runtime import Runtime
 from kopf._controller.sharing import Share, current_share
 from kopf._coordination.peering import Peering
 from kopf._events.recorder import EventRecorder, posting
-from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry
@@ -59,7 +58,6 @@ from kopf._values.version import __version__
 if TYPE_CHECKING:
     from kopf._admission.webhooks import Webhooks
     from kopf._coordination.replicas import Replicas
-    from kopf._operator.slot_moves import SlotMoves
 
 logger = logging.getLogger(__name__)
 
@@ -71,10 +69,6 @@ cluster for as long as that takes, and can be stopped; but not by those who wait
 """
 _FLUSH_TIMEOUT = 2.0
 """How long the posting of the last events may hold the exit, in seconds."""
-
-
-Coordinate = Callable[["SlotMoves", Share], Coroutine[Any, Any, None]]
-"""Says which objects are handled here, and which by other replicas."""
 
 
 class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
@@ -99,8 +93,6 @@ class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
     """Who is told of all that happens."""
     tells_readiness: bool = False
     """Whether it logs what it does, where, and as whom, when it is ready: one request more."""
-    coordinate: Coordinate | None = None
-    """By whom the objects are shared among the replicas, if not as the settings say."""
     has_preflight: bool = False
     """Whether it says at the start which permissions are missing: one request more for each namespace."""
 
@@ -183,9 +175,7 @@ class Operator:
             webhooks = self._make_webhooks(runtime, peering)
             namespaces = Namespaces(runtime, self._setup.namespaces)
             observer = ResourceObserver(runtime, self._setup.registry, namespaces, peering)
-            if self._setup.coordinate is not None:
-                helpers.append(_start_coordination(self._setup.coordinate, runtime, observer))
-            replicas = _make_replicas(self._setup, runtime, observer)
+            replicas = self._make_replicas(runtime, observer)
             coordinating = None if replicas is None else asyncio.create_task(replicas.run(), name="coordination")
             if coordinating is not None:
                 helpers.append(coordinating)
@@ -232,6 +222,17 @@ class Operator:
         observer.subscribe(summary.accept_resources)
         return asyncio.create_task(summary.run(), name="summary of the readiness")
 
+    def _make_replicas(self, runtime: Runtime, observer: ResourceObserver) -> Replicas | None:
+        if runtime.share.fence is None:
+            return None
+        from kopf._coordination.replicas import Replicas  # most operators are alone
+        from kopf._operator.slot_moves import SlotMoves
+
+        moves, handlers = SlotMoves(runtime, observer.watchers), _get_fingerprint(self._setup.registry)
+        replicas = Replicas(runtime, moves, runtime.share.fence, handlers=handlers, version=__version__)
+        runtime.share.get_token = replicas.get_token
+        return replicas
+
     @property
     def _has_admission(self) -> bool:
         registry, managed = self._setup.registry, self._setup.settings.admission.managed
@@ -252,11 +253,14 @@ class Operator:
         return Webhooks(runtime, self._setup.registry, peering.settle)
 
     async def _make_runtime(self, clock: Clock) -> Runtime:
+        fence = None
         if self._setup.settings.coordination.mode is not None:
             from kopf._coordination.replica_identity import settle_lease_namespace  # most operators are alone
 
             await settle_lease_namespace(self._setup.settings.coordination, self._vault)
-        share = _make_share(self._setup, self._api, self._executor)
+            fence = self._api.fence = Fence()
+            self._executor.put_behind(fence)
+        share = Share(fence)
         current_share.set(share)
         return Runtime(
             indexers=self._indexers,
@@ -273,18 +277,8 @@ class Operator:
             pause=self._pause,
             share=share,
             observer=self._setup.observers,
-            comparable_versions=await self._has_comparable_versions(),
+            comparable_versions=await _has_comparable_versions(self._api),
         )
-
-    async def _has_comparable_versions(self) -> bool:
-        """See KEP-5504. If the version is unknown or forbidden to know, the strictest rules are followed."""
-        try:
-            version = codec.decode_answer(await self._api.get("/version"))
-            parsed = int(version["major"]), int(version["minor"].rstrip("+"))
-        except (APIError, KeyError, ValueError, TypeError, AttributeError) as e:
-            logger.warning("The version of the cluster is unknown, so it is treated as an old one: %s", e)
-            return False
-        return parsed >= _COMPARABLE_VERSIONS_SINCE
 
     async def _shut_down(self) -> None:
         try:
@@ -296,27 +290,15 @@ class Operator:
             self._executor.threads.release()
 
 
-def _start_coordination(coordinate: Coordinate, runtime: Runtime, observer: ResourceObserver) -> asyncio.Task[None]:
-    from kopf._operator.slot_moves import SlotMoves  # most operators are alone
-
-    return asyncio.create_task(coordinate(SlotMoves(runtime, observer.watchers), runtime.share), name="coordination")
-
-
-def _make_replicas(setup: OperatorSetup, runtime: Runtime, observer: ResourceObserver) -> Replicas | None:
-    if runtime.share.fence is None or setup.coordinate is not None:
-        return None
-    from kopf._coordination.replicas import Replicas  # most operators are alone
-    from kopf._operator.slot_moves import SlotMoves
-
-    replicas = Replicas(
-        runtime,
-        SlotMoves(runtime, observer.watchers),
-        runtime.share.fence,
-        handlers=_get_fingerprint(setup.registry),
-        version=__version__,
-    )
-    runtime.share.get_token = replicas.get_token
-    return replicas
+async def _has_comparable_versions(api: APIClient) -> bool:
+    """See KEP-5504. If the version is unknown or forbidden to know, the strictest rules are followed."""
+    try:
+        version = codec.decode_answer(await api.get("/version"))
+        parsed = int(version["major"]), int(version["minor"].rstrip("+"))
+    except (APIError, KeyError, ValueError, TypeError, AttributeError) as e:
+        logger.warning("The version of the cluster is unknown, so it is treated as an old one: %s", e)
+        return False
+    return parsed >= _COMPARABLE_VERSIONS_SINCE
 
 
 async def _take_part(peering: Peering, replicas: Replicas | None) -> None:
@@ -330,14 +312,6 @@ def _get_fingerprint(registry: OperatorRegistry) -> str:
     """Tell operators with different handlers from each other."""
     handlers = sorted({f"{handler.selector} {type(handler).__name__} {handler.id}" for handler in registry.resources})
     return hashlib.sha256("\n".join(handlers).encode()).hexdigest()[:12]
-
-
-def _make_share(setup: OperatorSetup, api: APIClient, executor: HandlerExecutor) -> Share:
-    if setup.coordinate is None and setup.settings.coordination.mode is None:
-        return Share()
-    fence = api.fence = Fence()
-    executor.put_behind(fence)
-    return Share(fence)
 
 
 def _start_preflight(

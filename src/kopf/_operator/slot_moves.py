@@ -79,7 +79,4 @@ class SlotMoves:
         self._hold_leaving()
 
     def _hold_leaving(self) -> None:
-        if self._share.leaving:
-            self._runtime.pause.hold_some(self, self._share.is_being_left)
-        else:
-            self._runtime.pause.release_some(self)
+        self._runtime.pause.hold_some(self._share.is_being_left if self._share.leaving else None)

@@ -1,7 +1,8 @@
 """
 Runs: the functions that accompany an object for as long as it exists, i.e. its daemons and timers.
 
-They see the object through a live body: its content is replaced with every event.
+They see the object through a live body: every event replaces its content. The runs deliver their changes of the object
+despite passing problems.
 """
 
 from __future__ import annotations
@@ -11,19 +12,22 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Any, Generic, TypeVar
 
-from kopf._controller.background.delivery import deliver_patch
+from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
+from kopf._client.resources.patching import PatchConflict, patch_object
 from kopf._controller.background.stopping import (
     AsyncDaemonStopperChecker,
     DaemonStopper,
     DaemonStoppingReason,
     SyncDaemonStopperChecker,
 )
+from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import BackgroundCause
 from kopf._handlers.handlers import SpawningHandler
 from kopf._handlers.outcomes import Outcome, deliver_result
 from kopf._handlers.retry_policy import Retries
 from kopf._logging.loggers import ObjectLogger
+from kopf._settings.settings import iter_delays
 from kopf._values.bodies import Body
 from kopf._values.ids import HandlerId
 from kopf._values.objects import KubeObject
@@ -205,19 +209,50 @@ class BackgroundRun(abc.ABC, Generic[H]):
 
     async def _attempt(self) -> Outcome:
         """Call the function once, and bring its patch & result to the object."""
-        background, runtime = self._background, self._background.runtime
-        cause = self._make_cause()
+        runtime, cause = self._background.runtime, self._make_cause()
         attempt = self.retries.begin(runtime.clock.now())
         outcome = await runtime.executor.execute(self.handler, cause, attempt)
         if not outcome.is_unfit:
             self.retries.note(outcome)
         deliver_result(self.handler, outcome, cause.patch)
         if cause.patch:
-            await deliver_patch(background, self.handler, cause.patch, self.stopper)
+            await self._deliver(cause.patch)
         try:
             return outcome
         finally:
             del outcome  # see the executor on errors and frames
+
+    async def _deliver(self, patch: Patch) -> None:
+        """
+        Patch the object: after a conflict, in its fresh state; after passing problems, as long as they last.
+
+        Drop what the API refuses. If the handler is asked to stop meanwhile, only one attempt is left.
+        """
+        background, handler = self._background, self.handler
+        runtime, logger = background.runtime, background.logger
+        delays = iter(iter_delays(runtime.settings.queueing.error_delays))
+        delay = 0.0
+        is_last = False
+        while patch and not background.is_gone:
+            try:
+                obj = await patch_object(runtime.api, background.resource, background.body.object, patch, logger=logger)
+            except (PatchConflict, APIServerError, APITooManyRequestsError, APINetworkError) as e:
+                if is_last:
+                    logger.error("%s exits with its patch not applied: %s", handler, e)
+                    return
+                delay = next(delays, delay)
+                log = logger.debug if isinstance(e, PatchConflict) else logger.error
+                log("%s could not patch the object, and will try again in %s seconds: %s", handler, delay, e)
+                is_last = self.stopper.is_set or await AsyncDaemonStopperChecker(self.stopper).wait(delay)
+            except Exception as e:
+                text = "%s has made a patch that cannot be applied, it is lost: %s"
+                reason, culprit = describe_error(e)
+                logger.error(text, handler, reason, exc_info=culprit)
+                return
+            else:
+                if obj is not None:
+                    background.refresh(obj)
+                return
 
     def _make_cause(self) -> BackgroundCause:
         background = self._background

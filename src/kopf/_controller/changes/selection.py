@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kopf._controller.changes.decision import Choice
 from kopf._handlers.causes import ChangingCause, ResourceCause
@@ -16,6 +16,7 @@ from kopf._values.reasons import Reason
 from kopf._values.user_functions import FilterError, list_read_arguments
 
 H = TypeVar("H", bound=ResourceHandler)
+C = TypeVar("C", bound=ResourceCause)
 
 _NOBODY = frozenset[HandlerId]()
 
@@ -54,14 +55,14 @@ class Candidates:
         return choice
 
 
-class SpawningSelection:
+class Selection(Generic[C]):
     """
-    Selects daemons and timers for one state of an object, and notes those for which it cannot be told.
+    Selects handlers for one state of an object, and notes those for which it cannot tell.
 
-    When a callback of a user fails, that affects the handler it belongs to, but not the others.
+    A failed callback affects the handler it belongs to, but not the others.
     """
 
-    def __init__(self, cause: ResourceCause) -> None:
+    def __init__(self, cause: C) -> None:
         self._cause = cause
         self.failures: dict[ResourceHandler, FilterError] = {}
         """Why it is unknown for some handlers if they match."""
@@ -78,14 +79,6 @@ class SpawningSelection:
             self.failures[handler] = e
             return False
 
-
-class Selection(SpawningSelection):
-    """Selects all handlers for one state of an object."""
-
-    def __init__(self, cause: ChangingCause) -> None:
-        super().__init__(cause)
-        self._cause: ChangingCause = cause
-
     def select_accompanying(self, handlers: Iterable[ChangingHandler]) -> list[ChangingHandler]:
         """
         Those handlers that can be called for the object as it is now, or could be for its last handled state.
@@ -98,7 +91,7 @@ class Selection(SpawningSelection):
         """Those of the accompanying handlers that block the deletion of the object as it is now."""
         return [item for item in accompanying if item.requires_finalizer and self._check(matches_field, item)]
 
-    def select_called(self, accompanying: Iterable[ChangingHandler]) -> list[ChangingHandler]:
+    def select_called(self: Selection[ChangingCause], accompanying: Iterable[ChangingHandler]) -> list[ChangingHandler]:
         """Those of the accompanying handlers that are to be called for this very change, as they are declared."""
         cause = self._cause
         return _select_specific(
@@ -110,7 +103,9 @@ class Selection(SpawningSelection):
             cause.reason,
         )
 
-    def select_subhandlers(self, handlers: Iterable[ChangingHandler]) -> list[ChangingHandler]:
+    def select_subhandlers(
+        self: Selection[ChangingCause], handlers: Iterable[ChangingHandler]
+    ) -> list[ChangingHandler]:
         """
         Those of the sub-handlers that match the object and the change, whatever the reason of it.
 
@@ -141,7 +136,7 @@ def select(candidates: Candidates, cause: ChangingCause) -> Choice:
 
 def select_background(candidates: Candidates, cause: ResourceCause, reason: Reason) -> Choice:
     """Select the daemons & timers for an object, if there are no other handlers."""
-    selection = SpawningSelection(cause)
+    selection = Selection(cause)
     spawning = selection.select_spawning(candidates.spawning)
     return Choice(
         spawning=spawning,

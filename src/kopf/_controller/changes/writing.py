@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping
 
@@ -15,7 +16,7 @@ from kopf._controller.changes.own_changes import OwnChanges, has_only_traces
 from kopf._controller.changes.progress import Progress, count
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.seen_states import SeenStates
-from kopf._controller.changes.superseding import Superseding
+from kopf._controller.changes.superseding import is_superseded
 from kopf._controller.object_memory import ObjectMemory
 from kopf._logging.loggers import Logger
 from kopf._values.bodies import Body
@@ -147,8 +148,14 @@ class Writing:
             return Result(observed.obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
         options = None if plan.finalizer is None else PatchOptions(scope.finalizer, plan.finalizer)
         if "status" in scope.resource.subresources:  # otherwise, it is one request anyway
-            is_superseded = Superseding(scope.persistence, scope.candidates.changing, observed.obj, outgoing)
-            options = PatchOptions(scope.finalizer, plan.finalizer, is_superseded, self._note_saved)
+            check = functools.partial(
+                is_superseded,
+                persistence=scope.persistence,
+                handlers=scope.candidates.changing,
+                before=observed.obj,
+                outgoing=outgoing,
+            )
+            options = PatchOptions(scope.finalizer, plan.finalizer, check, self._note_saved)
         self.is_saving = True
         try:
             obj = await write(scope, observed.memory, observed.obj, outgoing, options, observed.logger)
