@@ -1,5 +1,5 @@
 """
-What kinds ask for admission by: webhook configurations, as of "Dynamic Admission Control", and policies in CEL.
+Kinds about admission: webhook configurations, see "Dynamic Admission Control", and policies in CEL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kopf_cluster.statuses import (
     unsupported_value,
 )
 from kopf_cluster.validation import fields
-from kopf_cluster.validation.fields import Obj, validate_selector
+from kopf_cluster.validation.fields import Obj, each, unique, validate_selector, within
 
 _VARIABLES: Final = {"object": "dyn", "oldObject": "dyn", "request": "dyn"}
 _AUTHORIZER: Final = re.compile(r"\bauthorizer\b")  # its methods are not known here
@@ -38,21 +38,18 @@ _CHOICES: Final = {"failurePolicy": ("Fail", "Ignore"), "matchPolicy": ("Equival
 
 
 def validate_webhooks(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """Give everything that is wrong with all webhooks of a configuration."""
+    """Yield all errors in the webhooks of a configuration."""
     seen: set[str] = set()
     for index, webhook in enumerate(new.get("webhooks") or ()):
         path, name = f"webhooks[{index}]", webhook.get("name") or ""
         yield from _validate_webhook(webhook, path)
         yield from _validate_versions(webhook.get("admissionReviewVersions") or [], f"{path}.admissionReviewVersions")
-        if name and name in seen:
-            yield duplicate_value(f"{path}.name", name)
-        seen.add(name)
+        yield from unique(name, f"{path}.name", seen)
 
 
 def _validate_webhook(webhook: Obj, path: str) -> Iterator[FieldError]:
     yield from _validate_full_name(webhook.get("name") or "", f"{path}.name")
-    for index, rule in enumerate(webhook.get("rules") or ()):
-        yield from validate_rule(rule, f"{path}.rules[{index}]")
+    yield from each(webhook, "rules", path, validate_rule)
     for field, choices in _CHOICES.items():
         if webhook.get(field) not in (None, *choices):
             yield unsupported_value(f"{path}.{field}", webhook[field], choices)
@@ -61,10 +58,13 @@ def _validate_webhook(webhook: Obj, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.sideEffects", f"must specify one of {', '.join(_SIDE_EFFECTS)}")
     elif effects not in _SIDE_EFFECTS:
         yield unsupported_value(f"{path}.sideEffects", effects, _SIDE_EFFECTS)
-    if not 1 <= webhook.get("timeoutSeconds", 10) <= 30:
-        yield invalid_value(
-            f"{path}.timeoutSeconds", webhook["timeoutSeconds"], "the timeout value must be between 1 and 30 seconds"
-        )
+    yield from within(
+        f"{path}.timeoutSeconds",
+        webhook.get("timeoutSeconds"),
+        1,
+        30,
+        "the timeout value must be between 1 and 30 seconds",
+    )
     for field in ("namespaceSelector", "objectSelector"):
         yield from validate_selector(webhook.get(field) or {}, f"{path}.{field}")
     if webhook.get("reinvocationPolicy") not in (None, "IfNeeded", "Never"):
@@ -188,13 +188,11 @@ def validate_conditions(conditions: Sequence[Obj], path: str) -> Iterator[FieldE
             yield required(f"{path}[{index}].name")
         else:
             yield from validate_qualified(f"{path}[{index}].name", name)
-        if name and name in seen:
-            yield duplicate_value(f"{path}[{index}].name", name)
-        seen.add(name)
+        yield from unique(name, f"{path}[{index}].name", seen)
 
 
 def find_fault(expression: str, variables: Mapping[str, str], result: str) -> str:
-    """Tell why it cannot be evaluated to this type; nothing if it can, or if it cannot be found out here."""
+    """Return why the expression cannot be evaluated to this type; an empty text if it can, or if that is unknown."""
     if _AUTHORIZER.search(expression) or importlib.util.find_spec("cel_expr_python") is None:
         return ""
     try:
@@ -217,7 +215,7 @@ def _validate_versions(versions: list[str], path: str) -> Iterator[FieldError]:
         yield invalid_value(path, versions, f"must include at least one of {', '.join(_VERSIONS)}")
 
 
-# Admission policies in CEL, which are only kept here, and their bindings: what they match, and whether they compile.
+# Admission policies in CEL, which the server stores but does not evaluate, and their bindings.
 
 _NOTHING: Final = "validations or auditAnnotations must contain at least one item"
 _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
@@ -242,13 +240,11 @@ def validate_policy(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield from needed("spec.matchConstraints.resourceRules", matched.get("resourceRules"))
     known = dict.fromkeys((*_POLICY_VARIABLES, "params") if "paramKind" in spec else _POLICY_VARIABLES, "dyn")
     yield from validate_conditions(spec.get("matchConditions") or (), "spec.matchConditions")
-    for index, variable in enumerate(spec.get("variables") or ()):
-        yield from _validate_expression(variable, "expression", f"spec.variables[{index}]", known, "")
+    yield from each(spec, "variables", "spec", _validate_expression, "expression", known, "")
     if not spec.get("validations") and not spec.get("auditAnnotations"):
         yield required("spec.validations", _NOTHING)
         yield required("spec.auditAnnotations", _NOTHING)
-    for index, validation in enumerate(spec.get("validations") or ()):
-        yield from _validate_validation(validation, f"spec.validations[{index}]", known)
+    yield from each(spec, "validations", "spec", _validate_validation, known)
 
 
 def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -298,15 +294,14 @@ def _validate_matched(matched: Obj, path: str) -> Iterator[FieldError]:
     for field in ("namespaceSelector", "objectSelector"):
         yield from validate_selector(matched.get(field) or {}, f"{path}.{field}")
     for field in ("resourceRules", "excludeResourceRules"):
-        for index, rule in enumerate(matched.get(field) or ()):
-            yield from validate_rule(rule, f"{path}.{field}[{index}]")
+        yield from each(matched, field, path, validate_rule)
 
 
 def _validate_validation(validation: Obj, path: str, known: dict[str, str]) -> Iterator[FieldError]:
     message, reason = validation.get("message") or "", validation.get("reason")
-    yield from _validate_expression(validation, "expression", path, known, "BOOL")
+    yield from _validate_expression(validation, path, "expression", known, "BOOL")
     if validation.get("messageExpression"):
-        yield from _validate_expression(validation, "messageExpression", path, known, "STRING")
+        yield from _validate_expression(validation, path, "messageExpression", known, "STRING")
     if message and not message.strip():
         yield invalid_value(f"{path}.message", message, "message must be non-empty if specified")
     elif "\n" in message.strip():
@@ -317,8 +312,8 @@ def _validate_validation(validation: Obj, path: str, known: dict[str, str]) -> I
 
 def _validate_expression(
     obj: Obj,
-    field: str,
     path: str,
+    field: str,
     known: dict[str, str],
     result: str,
 ) -> Iterator[FieldError]:

@@ -1,11 +1,12 @@
 """
-Autoscalers: how many replicas there may be of what, by which metrics, and how fast they may come and go.
+Autoscalers: their targets, numbers of replicas, metrics, and behavior.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from kopf_cluster import quantities
 from kopf_cluster.statuses import (
@@ -16,10 +17,9 @@ from kopf_cluster.statuses import (
     one_of,
     required,
 )
+from kopf_cluster.validation.fields import Obj, each, within
 
-Obj: TypeAlias = dict[str, Any]
-
-# In this order, the server looks at the sources; only the first one that is there, is looked at in full.
+# In the order in which the server checks the sources; it validates only the first present one in full.
 _SOURCES: Final = ("object", "external", "pods", "resource", "containerResource")
 _TYPES: Final = {
     "ContainerResource": "containerResource",
@@ -39,10 +39,8 @@ _MAX_PERIOD: Final = 1800  # seconds
 def validate_autoscaler(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
-    if least is not None and least < 1:
-        yield invalid_value("spec.minReplicas", least, "must be greater than or equal to 1")
-    if most < 1:
-        yield invalid_value("spec.maxReplicas", most, "must be greater than 0")
+    yield from within("spec.minReplicas", least, 1, math.inf, "must be greater than or equal to 1")
+    yield from within("spec.maxReplicas", most, 1, math.inf, "must be greater than 0")
     if least is not None and most < least:
         yield invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
     target = spec.get("scaleTargetRef") or {}
@@ -50,10 +48,14 @@ def validate_autoscaler(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     known = {} if old is None else (old.get("spec") or {}).get("scaleTargetRef") or {}
     if any(target.get(field) != known.get(field) for field in ("apiVersion", "kind")):
         yield from _validate_version(target, "spec.scaleTargetRef", grouped=target.get("kind") != _UNGROUPED)
-    for index, metric in enumerate(spec.get("metrics") or ()):
-        yield from _validate_metric(metric, f"spec.metrics[{index}]")
-    if (percent := spec.get("targetCPUUtilizationPercentage")) is not None and percent < 1:  # it is a metric in v2
-        yield invalid_value("spec.metrics[0].resource.target.averageUtilization", percent, "must be greater than 0")
+    yield from each(spec, "metrics", "spec", _validate_metric)
+    yield from within(
+        "spec.metrics[0].resource.target.averageUtilization",  # it is a metric in v2
+        spec.get("targetCPUUtilizationPercentage"),
+        1,
+        math.inf,
+        "must be greater than 0",
+    )
     behavior = spec.get("behavior") or {}
     for field in ("scaleUp", "scaleDown"):
         if behavior.get(field) is not None:
@@ -74,7 +76,7 @@ def _validate_version(reference: Obj, path: str, *, grouped: bool) -> Iterator[F
 
 
 def _validate_segment(name: str, path: str, missing: str) -> Iterator[FieldError]:
-    """Whatever is asked for by its name, has a name that fits in a URL."""
+    """Validate a name that must fit in a URL."""
     yield from needed(path, name, missing)
     if name in (".", ".."):
         yield invalid_value(path, name, f"may not be '{name}'")
@@ -123,12 +125,12 @@ def _validate_target(target: Obj, path: str) -> Iterator[FieldError]:
     for field in ("value", "averageValue"):
         if (amount := target.get(field)) is not None and quantities.amount(amount) <= 0:
             yield invalid_value(f"{path}.{field}", amount, "must be positive")
-    if (percent := target.get("averageUtilization")) is not None and percent < 1:
-        yield invalid_value(f"{path}.averageUtilization", percent, "must be greater than 0")
+    percent = target.get("averageUtilization")
+    yield from within(f"{path}.averageUtilization", percent, 1, math.inf, "must be greater than 0")
 
 
 def _validate_choice(kind: str, target: Obj, path: str) -> Iterator[FieldError]:
-    """Of the ways to tell what is aimed at, each source knows some, and only one at once."""
+    """Validate the choice of the target: each source allows some forms, and only one at a time."""
     given = {field for field in ("value", "averageValue", "averageUtilization") if target.get(field) is not None}
     if kind == "object" and not given & {"value", "averageValue"}:
         yield required(f"{path}.averageValue", "must set either a target value or averageValue")
@@ -156,15 +158,13 @@ def _validate_choice(kind: str, target: Obj, path: str) -> Iterator[FieldError]:
 
 def _validate_rules(rules: Obj, path: str) -> Iterator[FieldError]:
     window, place = rules.get("stabilizationWindowSeconds"), f"{path}.stabilizationWindowSeconds"
-    if window is not None and window < 0:
-        yield invalid_value(place, window, "must be greater than or equal to zero")
-    if window is not None and window > _MAX_WINDOW:
-        yield invalid_value(place, window, f"must be less than or equal to {_MAX_WINDOW}")
-    for index, policy in enumerate(rules.get("policies") or ()):
-        place, period = f"{path}.policies[{index}]", policy.get("periodSeconds") or 0
-        if (policy.get("value") or 0) <= 0:
-            yield invalid_value(f"{place}.value", policy.get("value") or 0, "must be greater than zero")
-        if period <= 0:
-            yield invalid_value(f"{place}.periodSeconds", period, "must be greater than zero")
-        if period > _MAX_PERIOD:
-            yield invalid_value(f"{place}.periodSeconds", period, f"must be less than or equal to {_MAX_PERIOD}")
+    yield from within(place, window, 0, math.inf, "must be greater than or equal to zero")
+    yield from within(place, window, -math.inf, _MAX_WINDOW, f"must be less than or equal to {_MAX_WINDOW}")
+    yield from each(rules, "policies", path, _validate_policy)
+
+
+def _validate_policy(policy: Obj, path: str) -> Iterator[FieldError]:
+    period, place = policy.get("periodSeconds") or 0, f"{path}.periodSeconds"
+    yield from within(f"{path}.value", policy.get("value") or 0, 1, math.inf, "must be greater than zero")
+    yield from within(place, period, 1, math.inf, "must be greater than zero")
+    yield from within(place, period, -math.inf, _MAX_PERIOD, f"must be less than or equal to {_MAX_PERIOD}")

@@ -1,15 +1,16 @@
 """
-What fields of many kinds have in common: names of all sorts, numbers, and label selectors.
+Common validation of fields of many kinds: lists, names of all sorts, numbers, and label selectors.
 
-The rules of names are those of "Object Names and IDs". Each of these functions gives what is wrong with the name, in
-the words that follow "Invalid value: ...: "; nothing if it is good.
+The rules of names are those of "Object Names and IDs". Each function of a name yields its faults, as the text after
+"Invalid value: ...: ".
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias
 
 from kopf_cluster.kinds.objects import label, validate_labels, validate_qualified
 from kopf_cluster.statuses import FieldError, duplicate_value, forbidden_value, invalid_value, required
@@ -18,6 +19,23 @@ _VARIABLE_RULE: Final = (
     "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
 _PORT_CHARACTERS: Final = re.compile(r"[-a-z0-9]*")
+
+
+Obj: TypeAlias = dict[str, Any]
+P = ParamSpec("P")
+
+
+def each(
+    obj: Obj,
+    field: str,
+    path: str,
+    validate: Callable[Concatenate[Any, str, P], Iterator[FieldError]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> Iterator[FieldError]:
+    """Validate each item of the list in the field, if there is one; the path is that of the object."""
+    for index, item in enumerate(obj.get(field) or ()):
+        yield from validate(item, f"{path}.{field}[{index}]", *args, **kwargs)
 
 
 def port(number: Any) -> Iterator[str]:
@@ -45,25 +63,28 @@ def variable(name: str) -> Iterator[str]:
         yield _VARIABLE_RULE
 
 
-# Names of items in lists: each is a label of DNS, and nobody else's in the list.
+# Names of items in lists: each is a unique DNS label.
+
+
+def unique(name: str, path: str, taken: set[str]) -> Iterator[FieldError]:
+    """Refuse the name if it is taken already, and take it; an empty name may be repeated."""
+    if name and name in taken:
+        yield duplicate_value(path, name)
+    taken.add(name)
 
 
 def validate_item_name(name: str, path: str, taken: set[str], *, needed: bool = True) -> Iterator[FieldError]:
-    """Give what is wrong with the name of the next item, and take the name."""
+    """Validate the name of the next item, and take the name."""
     if not name:
         if needed:
             yield required(path)
         return
     for why in label(name):
         yield invalid_value(path, name, why)
-    if name in taken:
-        yield duplicate_value(path, name)
-    taken.add(name)
+    yield from unique(name, path, taken)
 
 
-# Numbers, and percentages that stand where numbers can.
-
-Obj: TypeAlias = dict[str, Any]
+# Numbers, and percentages in the place of numbers.
 
 _PERCENT: Final = re.compile(r"[0-9]+%")
 _PERCENT_RULE: Final = (
@@ -74,14 +95,19 @@ _NEGATIVE: Final = "must be greater than or equal to 0"
 
 
 def not_negative(obj: Obj, path: str, *fields: str) -> Iterator[FieldError]:
-    """Refuse the negative ones of these fields."""
+    """Refuse negative numbers in these fields."""
     for field in fields:
-        if (value := obj.get(field)) is not None and value < 0:
-            yield invalid_value(f"{path}.{field}", value, _NEGATIVE)
+        yield from within(f"{path}.{field}", obj.get(field), 0, math.inf, _NEGATIVE)
+
+
+def within(path: str, value: int | None, least: float, most: float, why: str) -> Iterator[FieldError]:
+    """Refuse a number outside of the limits, both of which are allowed; an absent number is good."""
+    if value is not None and not least <= value <= most:
+        yield invalid_value(path, value, why)
 
 
 def number_or_percent(value: int | str, path: str, *, most: int | None = None) -> Iterator[FieldError]:
-    """Refuse what is neither a number nor a percentage, or is too much if there is a limit, in percents."""
+    """Refuse anything but a number or a percentage, and percentages above the limit, if there is one."""
     if isinstance(value, int):
         if value < 0:
             yield invalid_value(path, value, _NEGATIVE)
@@ -95,10 +121,9 @@ def number_or_percent(value: int | str, path: str, *, most: int | None = None) -
 
 
 def validate_selector(selector: Obj, path: str) -> Iterator[FieldError]:
-    """Give everything that is wrong with a selector; an empty one is good."""
+    """Yield all errors in a selector; an empty one is good."""
     yield from validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
-    for index, requirement in enumerate(selector.get("matchExpressions") or ()):
-        yield from validate_requirement(requirement, f"{path}.matchExpressions[{index}]")
+    yield from each(selector, "matchExpressions", path, validate_requirement)
 
 
 def validate_requirement(
@@ -106,9 +131,8 @@ def validate_requirement(
     path: str,
     *,
     comparing: bool = False,
-    rule: str = "not a valid selector operator",
 ) -> Iterator[FieldError]:
-    """Give everything that is wrong with one expression; those about nodes can be comparing, too: ``Gt``, ``Lt``."""
+    """Yield all errors in one expression; expressions about nodes can compare, too: ``Gt``, ``Lt``."""
     operator, values = requirement.get("operator") or "", requirement.get("values") or []
     if operator in ("In", "NotIn"):
         if not values:
@@ -122,5 +146,5 @@ def validate_requirement(
         if len(values) != 1:
             yield required(f"{path}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
     else:
-        yield invalid_value(f"{path}.operator", operator, rule)
+        yield invalid_value(f"{path}.operator", operator, "not a valid selector operator")
     yield from validate_qualified(f"{path}.key", requirement.get("key") or "")

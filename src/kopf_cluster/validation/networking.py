@@ -21,7 +21,7 @@ from kopf_cluster.statuses import (
     required,
 )
 from kopf_cluster.validation import fields
-from kopf_cluster.validation.fields import Obj, validate_item_name, validate_selector
+from kopf_cluster.validation.fields import Obj, each, validate_item_name, validate_selector
 
 _CLASS: Final = "kubernetes.io/ingress.class"  # the annotation from before there was the field
 _BAD_PARTS: Final = ("//", "/./", "/../", "%2f", "%2F")
@@ -40,11 +40,9 @@ def validate_ingress(new: Obj, old: Obj | None) -> Iterator[FieldError]:
         yield invalid_value("spec", None, "either `defaultBackend` or `rules` must be specified")
     if "defaultBackend" in spec:
         yield from _validate_backend(spec["defaultBackend"], "spec.defaultBackend")
-    for index, rule in enumerate(spec.get("rules") or ()):
-        yield from _validate_rule(rule, f"spec.rules[{index}]")
+    yield from each(spec, "rules", "spec", _validate_rule)
     for index, tls in enumerate(spec.get("tls") or ()):
-        for number, host in enumerate(tls.get("hosts") or ()):
-            yield from _validate_host(host, f"spec.tls[{index}].hosts[{number}]")
+        yield from each(tls, "hosts", f"spec.tls[{index}]", _validate_host)
         if secret := tls.get("secretName"):
             yield from invalid_values(f"spec.tls[{index}].secretName", secret, objects.subdomain(secret))
     named = spec.get("ingressClassName")
@@ -62,8 +60,7 @@ def _validate_rule(rule: Obj, path: str) -> Iterator[FieldError]:
     http = rule.get("http")
     if http is not None:
         yield from needed(f"{path}.http.paths", http.get("paths"))
-        for index, item in enumerate(http.get("paths") or ()):
-            yield from _validate_path(item, f"{path}.http.paths[{index}]")
+        yield from each(http, "paths", f"{path}.http", _validate_path)
 
 
 def _is_address(host: str) -> bool:
@@ -127,7 +124,7 @@ def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
         yield required(path, "port name or number is required")
 
 
-# Services: their names, which are names of hosts, and their ports.
+# Services: their names, which are host names, and their ports.
 
 
 def validate_service(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -167,7 +164,7 @@ def _validate_ports(ports: Sequence[Obj]) -> Iterator[FieldError]:
         taken.add(key)
 
 
-# Network policies: whom they are for, and who may talk to whom.
+# Network policies: the selected pods, and their allowed peers.
 
 _CIDR: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 
@@ -178,10 +175,8 @@ def validate_network_policy(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     for direction, peers in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):
             path = f"spec.{direction}[{index}]"
-            for place, port in enumerate(rule.get("ports") or ()):
-                yield from _validate_port(port, f"{path}.ports[{place}]")
-            for place, peer in enumerate(rule.get(peers) or ()):
-                yield from _validate_peer(peer, f"{path}.{peers}[{place}]")
+            yield from each(rule, "ports", path, _validate_port)
+            yield from each(rule, peers, path, _validate_peer)
 
 
 def _validate_port(port: Obj, path: str) -> Iterator[FieldError]:

@@ -1,11 +1,11 @@
 """
-Pods, alone and in templates: containers with unique names, ports, variables, mounts of existing volumes, resources.
-
-What there is more of is in modules of its own: probes, security contexts, scheduling.
+Pods, alone and in templates: containers with unique names, ports, variables, mounts of existing volumes, resources,
+probes, security contexts. Affinities and tolerations are in `scheduling`.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
@@ -24,7 +24,7 @@ from kopf_cluster.statuses import (
     required,
 )
 from kopf_cluster.validation import fields
-from kopf_cluster.validation.fields import Obj, not_negative, validate_item_name
+from kopf_cluster.validation.fields import Obj, each, not_negative, unique, validate_item_name, within
 from kopf_cluster.validation.scheduling import validate_affinity, validate_spread, validate_tolerations
 
 _DEFAULT_GRACE: Final = 30  # seconds
@@ -33,7 +33,7 @@ _SOURCES: Final = "must specify one of: `fieldRef`, `resourceFieldRef`, `configM
 
 
 def validate_pod(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """Give everything that is wrong with a pod; of an existing one, only what can be changed matters."""
+    """Yield all errors in a new pod; nothing that can be changed in an existing pod is validated here."""
     if old is not None:
         return
     spec = new.get("spec") or {}
@@ -48,7 +48,7 @@ def validate_pod(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def validate_spec(spec: Obj, path: str, more_volumes: Collection[str] = ()) -> Iterator[FieldError]:
-    """Give everything that is wrong with what pods should be; some volumes can come from elsewhere."""
+    """Yield all errors in the spec of a pod; more volumes can be defined elsewhere."""
     volumes = spec.get("volumes") or []
     yield from validate_volumes(volumes, f"{path}.volumes")
     yield from _validate_containers(spec, path, {volume.get("name") for volume in volumes} | set(more_volumes))
@@ -62,8 +62,9 @@ def validate_spec(spec: Obj, path: str, more_volumes: Collection[str] = ()) -> I
         objects.subdomain(spec.get("serviceAccountName") or "default"),
     )
     deadline = spec.get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline < 2**31:
-        yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
+    yield from within(
+        f"{path}.activeDeadlineSeconds", deadline, 1, 2**31 - 1, "must be between 1 and 2147483647, inclusive"
+    )
     for field in ("hostname", "subdomain"):
         yield from invalid_values(
             f"{path}.{field}", spec.get(field), objects.label(spec[field]) if spec.get(field) else ()
@@ -95,8 +96,7 @@ def _validate_container(container: Obj, path: str, mountable: Collection[Any]) -
     yield from invalid_values(f"{path}.name", name, objects.label(name) if name else ())
     yield from needed(f"{path}.image", image)
     yield from _validate_ports(container.get("ports") or (), f"{path}.ports")
-    for index, variable in enumerate(container.get("env") or ()):
-        yield from _validate_variable(variable, f"{path}.env[{index}]")
+    yield from each(container, "env", path, _validate_variable)
     yield from _validate_mounts(container.get("volumeMounts") or (), f"{path}.volumeMounts", mountable)
     yield from _validate_resources(container.get("resources") or {}, f"{path}.resources")
     yield from validate_container_context(container.get("securityContext") or {}, f"{path}.securityContext")
@@ -173,7 +173,7 @@ def _validate_resource(name: str, value: str, path: str) -> Iterator[FieldError]
 _NAMES: Final = {"configMap": "name", "secret": "secretName"}
 
 
-# In this order, the server looks at the sources; what comes after the first one that is there, is too much.
+# In the order in which the server checks the sources; all after the first present one are too many.
 _ORDER: Final = (
     "emptyDir",
     "hostPath",
@@ -209,7 +209,7 @@ def _rank(source: str) -> int:
     return _ORDER.index(source) if source in _ORDER else len(_ORDER)
 
 
-# What is asked and told from outside while a container runs: probes, and the hooks of its life.
+# Probes of containers, and the hooks of their lifecycle.
 #
 # See "Configure Liveness, Readiness and Startup Probes" and "Container Lifecycle Hooks".
 
@@ -226,7 +226,7 @@ _HEADER_RULE: Final = (
 
 
 def validate_probes(container: Obj, path: str, grace: int) -> Iterator[FieldError]:
-    """Give what is wrong with the hooks and the probes; the grace is how long its pod has to stop, in seconds."""
+    """Yield all errors in the hooks and the probes; the grace is the grace period of the pod, in seconds."""
     lifecycle = container.get("lifecycle") or {}
     for field in _HOOKS:
         if field in lifecycle:
@@ -237,7 +237,7 @@ def validate_probes(container: Obj, path: str, grace: int) -> Iterator[FieldErro
 
 
 def forbid_probes(container: Obj, path: str) -> Iterator[FieldError]:
-    """Containers that must end before the pod begins have none of that."""
+    """Refuse hooks and probes of containers that must end before the pod starts."""
     for field in ("lifecycle", *_PROBES):
         if field in container:
             yield forbidden_value(f"{path}.{field}", _NOT_WHILE_STARTING)
@@ -249,8 +249,7 @@ def _validate_probe(probe: Obj, path: str, grace: int, *, is_gate: bool) -> Iter
         probe, path, "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"
     )
     own = probe.get("terminationGracePeriodSeconds")
-    if own is not None and own <= 0:
-        yield invalid_value(f"{path}.terminationGracePeriodSeconds", own, "must be greater than 0")
+    yield from within(f"{path}.terminationGracePeriodSeconds", own, 1, math.inf, "must be greater than 0")
     if is_gate and own is not None:
         yield invalid_value(f"{path}.terminationGracePeriodSeconds", own, "must not be set for readinessProbes")
     if not is_gate and probe.get("successThreshold", 1) != 1:
@@ -286,23 +285,18 @@ def _validate_action(kind: str, action: Obj, path: str, grace: int) -> Iterator[
                 yield invalid_value(f"{path}.httpHeaders", header.get("name") or "", _HEADER_RULE)
 
 
-# Security contexts: as whom the processes run, and what they may do.
+# Security contexts: the users and the privileges of the processes.
 
 
 _ID_RULE: Final = "must be between 0 and 2147483647, inclusive"
 
 
-# The fields of the server's own type, in whose form the value is shown.
 def validate_pod_context(context: Obj, path: str) -> Iterator[FieldError]:
     yield from _validate_ids(context, path, "fsGroup", "runAsUser", "runAsGroup")
-    for index, group in enumerate(context.get("supplementalGroups") or ()):
-        yield from _validate_id(group, f"{path}.supplementalGroups[{index}]")
+    yield from each(context, "supplementalGroups", path, _validate_id)
     names: set[str] = set()
     for index, setting in enumerate(context.get("sysctls") or ()):
-        name = setting.get("name") or ""
-        if name in names:
-            yield duplicate_value(f"{path}.sysctls[{index}].name", name)
-        names.add(name)
+        yield from unique(setting.get("name") or "", f"{path}.sysctls[{index}].name", names)
     yield from _validate_profiles(context, path)
 
 
@@ -324,13 +318,11 @@ def validate_container_context(context: Obj, path: str) -> Iterator[FieldError]:
 
 def _validate_ids(context: Obj, path: str, *fields: str) -> Iterator[FieldError]:
     for field in fields:
-        if (number := context.get(field)) is not None:
-            yield from _validate_id(number, f"{path}.{field}")
+        yield from _validate_id(context.get(field), f"{path}.{field}")
 
 
-def _validate_id(number: int, path: str) -> Iterator[FieldError]:
-    if not 0 <= number < 2**31:
-        yield invalid_value(path, number, _ID_RULE)
+def _validate_id(number: int | None, path: str) -> Iterator[FieldError]:
+    return within(path, number, 0, 2**31 - 1, _ID_RULE)
 
 
 def _validate_profiles(context: Obj, path: str) -> Iterator[FieldError]:

@@ -1,11 +1,12 @@
 """
-Where pods may run: affinities, tolerations, and how they are spread.
+Scheduling of pods: affinities, tolerations, and topology spread constraints.
 
 See "Assigning Pods to Nodes", "Taints and Tolerations", and "Pod Topology Spread Constraints".
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,13 +20,12 @@ from kopf_cluster.statuses import (
     required,
     unsupported_value,
 )
-from kopf_cluster.validation.fields import Obj, validate_requirement, validate_selector
+from kopf_cluster.validation.fields import Obj, each, validate_requirement, validate_selector, within
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 
 _OPERATOR_RULE: Final = "not a valid selector operator"
-_WEIGHT_RULE: Final = "must be in the range 1-100"
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -33,8 +33,7 @@ def validate_affinity(affinity: Obj, path: str) -> Iterator[FieldError]:
     yield from _validate_node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
     for field in ("podAffinity", "podAntiAffinity"):
         terms = affinity.get(field) or {}
-        for index, term in enumerate(terms.get(_REQUIRED) or ()):
-            yield from _validate_pod_term(term, f"{path}.{field}.{_REQUIRED}[{index}]")
+        yield from each(terms, _REQUIRED, f"{path}.{field}", _validate_pod_term)
         for index, weighted in enumerate(terms.get(_PREFERRED) or ()):
             place = f"{path}.{field}.{_PREFERRED}[{index}]"
             yield from _validate_weight(weighted, place)
@@ -46,8 +45,7 @@ def _validate_node_affinity(affinity: Obj, path: str) -> Iterator[FieldError]:
         place = f"{path}.{_REQUIRED}.nodeSelectorTerms"
         terms = selector.get("nodeSelectorTerms") or []
         yield from needed(place, terms, "must have at least one node selector term")
-        for index, term in enumerate(terms):
-            yield from _validate_node_term(term, f"{place}[{index}]")
+        yield from each(selector, "nodeSelectorTerms", f"{path}.{_REQUIRED}", _validate_node_term)
     for index, weighted in enumerate(affinity.get(_PREFERRED) or ()):
         place = f"{path}.{_PREFERRED}[{index}]"
         yield from _validate_weight(weighted, place)
@@ -55,18 +53,12 @@ def _validate_node_affinity(affinity: Obj, path: str) -> Iterator[FieldError]:
 
 
 def _validate_weight(weighted: Obj, path: str) -> Iterator[FieldError]:
-    weight = weighted.get("weight") or 0
-    if not 1 <= weight <= 100:
-        yield invalid_value(f"{path}.weight", weight, _WEIGHT_RULE)
+    return within(f"{path}.weight", weighted.get("weight") or 0, 1, 100, "must be in the range 1-100")
 
 
 def _validate_node_term(term: Obj, path: str) -> Iterator[FieldError]:
-    for index, requirement in enumerate(term.get("matchExpressions") or ()):
-        yield from validate_requirement(
-            requirement, f"{path}.matchExpressions[{index}]", comparing=True, rule=_OPERATOR_RULE
-        )
-    for index, requirement in enumerate(term.get("matchFields") or ()):
-        yield from _validate_node_fields(requirement, f"{path}.matchFields[{index}]")
+    yield from each(term, "matchExpressions", path, validate_requirement, comparing=True)
+    yield from each(term, "matchFields", path, _validate_node_fields)
 
 
 def _validate_node_fields(requirement: Obj, path: str) -> Iterator[FieldError]:
@@ -94,14 +86,12 @@ def validate_spread(constraints: list[Obj], path: str) -> Iterator[FieldError]:
     for index, constraint in enumerate(constraints):
         place, (key, action) = f"{path}[{index}]", kinds[index]
         skew, domains = constraint.get("maxSkew") or 0, constraint.get("minDomains")
-        if skew <= 0:
-            yield invalid_value(f"{place}.maxSkew", skew, "must be greater than zero")
+        yield from within(f"{place}.maxSkew", skew, 1, math.inf, "must be greater than zero")
         yield from needed(f"{place}.topologyKey", key, "can not be empty")
         yield from one_of(f"{place}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway"))
         if kinds[index] in kinds[index + 1 :]:
             yield duplicate_value(f"{place}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
-        if domains is not None and domains <= 0:
-            yield invalid_value(f"{place}.minDomains", domains, "must be greater than zero")
+        yield from within(f"{place}.minDomains", domains, 1, math.inf, "must be greater than zero")
         if domains is not None and action != "DoNotSchedule":
             yield invalid_value(
                 f"{place}.minDomains",

@@ -1,11 +1,12 @@
 """
-Kinds of few rules: leases, priority classes, API services, roles, disruption budgets, quotas, ranges of limits, config
+Kinds with few rules: leases, priority classes, API services, roles, disruption budgets, quotas, limit ranges, config
 maps, secrets.
 """
 
 from __future__ import annotations
 
 import base64
+import math
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -15,7 +16,6 @@ from kopf_cluster.access.authorizing import GROUP
 from kopf_cluster.kinds import objects
 from kopf_cluster.statuses import (
     FieldError,
-    duplicate_value,
     forbidden_value,
     invalid_value,
     invalid_values,
@@ -24,7 +24,7 @@ from kopf_cluster.statuses import (
     too_long,
     unsupported_value,
 )
-from kopf_cluster.validation.fields import Obj, not_negative, number_or_percent, validate_selector
+from kopf_cluster.validation.fields import Obj, not_negative, number_or_percent, unique, validate_selector, within
 
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _MAX_PRIORITY: Final = 1_000_000_000  # of those that users make
@@ -33,8 +33,7 @@ _MAX_PRIORITY: Final = 1_000_000_000  # of those that users make
 def validate_lease(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     duration = spec.get("leaseDurationSeconds")
-    if duration is not None and duration <= 0:
-        yield invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
+    yield from within("spec.leaseDurationSeconds", duration, 1, math.inf, "must be greater than 0")
     yield from not_negative(spec, "spec", "leaseTransitions")
 
 
@@ -65,8 +64,7 @@ def validate_api_service(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     yield from invalid_values("spec.group", group, objects.subdomain(group) if group else ())
     yield from invalid_values("spec.version", version, objects.old_label(version))
     for field, most in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
-        if not 0 < (spec.get(field) or 0) <= most:
-            yield invalid_value(f"spec.{field}", spec.get(field) or 0, f"must be positive and less than {most}")
+        yield from within(f"spec.{field}", spec.get(field) or 0, 1, most, f"must be positive and less than {most}")
     yield from _validate_trust(spec, is_local=service is None)
     if service is not None:
         for field in ("namespace", "name"):
@@ -88,7 +86,7 @@ def _validate_trust(spec: Obj, *, is_local: bool) -> Iterator[FieldError]:
         )
 
 
-# Roles and their bindings: what rules can be about, and to whom roles can be bound.
+# Roles and their bindings.
 
 _SUBJECTS: Final = ("Group", "ServiceAccount", "User")
 
@@ -131,7 +129,7 @@ def validate_binding(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def _validate_subject(subject: Obj, path: str, namespaced: bool) -> Iterator[FieldError]:
-    """Give what is wrong with a subject; accounts without a namespace are of that of the binding."""
+    """Yield all errors in a subject; an account without a namespace is in that of the binding."""
     kind, group = subject.get("kind") or "", subject.get("apiGroup") or ""
     yield from needed(f"{path}.name", subject.get("name"))
     if kind not in _SUBJECTS:
@@ -145,7 +143,7 @@ def _validate_subject(subject: Obj, path: str, namespaced: bool) -> Iterator[Fie
         yield unsupported_value(f"{path}.apiGroup", group, (GROUP,))
 
 
-# How many there may be, and how much: disruption budgets, quotas, ranges of limits.
+# Numbers and amounts: disruption budgets, quotas, limit ranges.
 
 _COUNTED: Final = frozenset(
     {
@@ -231,9 +229,7 @@ def validate_range(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, limit in enumerate((new.get("spec") or {}).get("limits") or ()):
         path, kind = f"spec.limits[{index}]", limit.get("type") or ""
-        if kind in seen:
-            yield duplicate_value(f"{path}.type", kind)
-        seen.add(kind)
+        yield from unique(kind, f"{path}.type", seen)
         if kind == "Pod":
             for field in ("default", "defaultRequest"):
                 if limit.get(field):
@@ -258,7 +254,7 @@ def _validate_order(limit: Obj, path: str) -> Iterator[FieldError]:
             yield invalid_value(f"{path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")
 
 
-# The data of config maps and secrets: their keys, which are names of files in pods, and what types of secrets need.
+# The data of config maps and secrets: their keys, which are names of files in pods, and the needs of secret types.
 
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _KEY_RULE: Final = (
@@ -309,7 +305,7 @@ def validate_secret(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def _size(encoded: str) -> int:
-    """Give how many bytes are encoded in base64."""
+    """Return the number of bytes that are encoded in base64."""
     letters = len(encoded) - encoded.count("\n") - encoded.count("\r")
     return letters * 3 // 4 - encoded.count("=")
 
@@ -324,7 +320,7 @@ def _validate_key(key: str, field: str) -> Iterator[FieldError]:
 
 
 def _find_fault(text: bytes) -> str:
-    """Tell why it is no JSON object; nothing if it is one."""
+    """Return why the text is no JSON object; an empty text if it is one."""
     try:
         data = codec.decode(text)
     except (codec.DecodeError, RecursionError) as error:

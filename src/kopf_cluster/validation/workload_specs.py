@@ -1,5 +1,5 @@
 """
-Workloads: their selectors, their templates, and how the two fit.
+Workloads: their selectors and templates, which must match; volumes and claims.
 """
 
 from __future__ import annotations
