@@ -39,6 +39,10 @@ class ScriptedOperator(Operator):
 
 
 class ScriptedReplicas:
+    def __init__(self) -> None:
+        self.joined = asyncio.Event()
+        self.joined.set()
+
     async def run(self) -> None:
         await asyncio.Event().wait()
 

@@ -172,7 +172,7 @@ class Admission:
             None if source is None else Body(source)
             for source in (decode_object(request.old_object), decode_object(request.object))
         )
-        with self._recalling(request, new if old is None else old) as memo:
+        with self._recalling(request, resource, new if old is None else old) as memo:
             cause = self._make_cause(request, resource, old, new, memo, caller)
             attempt = Attempt.first(self._runtime.clock.now())
             is_shown = self._runtime.settings.admission.show_errors
@@ -196,17 +196,22 @@ class Admission:
         ]
 
     @contextlib.contextmanager
-    def _recalling(self, request: ReviewRequest, existing: Body | None) -> Iterator[Any]:
-        """Get the memo of the object if it exists, or a temporary one if it is going to be created."""
+    def _recalling(self, request: ReviewRequest, resource: Resource, existing: Body | None) -> Iterator[Any]:
+        """Get the memo of the object if it exists here; or a temporary one, e.g. if it is going to be created."""
         memos = self._runtime.memos
         uid = existing.object.head.uid if existing is not None else ""
-        if request.operation == "CREATE" or not uid:
+        if request.operation == "CREATE" or not uid or self._is_of_others(resource, uid):
             yield memos.make()
             return
         try:
             yield memos.borrow(uid)
         finally:
             memos.give_back(uid)
+
+    def _is_of_others(self, resource: Resource, uid: str) -> bool:
+        """Tell if another replica can get the next review of the object, or its deletion, with nobody telling us."""
+        share = self._runtime.share
+        return share.fence is not None and (resource not in self._handled or share.is_foreign(uid))
 
     def _forget(self, resource: Resource, body: Body) -> None:
         """Drop the memo of what is deleted. The handled objects are watched for that; nobody tells about the others."""

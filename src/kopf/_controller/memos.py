@@ -8,6 +8,7 @@ import functools
 from typing import Any
 
 from kopf._handlers.causes import Deferred
+from kopf._values.slots import Slots, get_slot
 
 
 class Memo(dict[Any, Any]):
@@ -57,7 +58,11 @@ class _ObjectMemo:
 
 
 class Memos:
-    """The memos of all objects, made of the memo of the operator when an object is first handled."""
+    """
+    The memos of all objects, made of the memo of the operator when an object is first handled.
+
+    Large because handlers, reviews, and moves to other replicas begin and end the life of a memo in different ways.
+    """
 
     def __init__(self, operator_memo: Any) -> None:
         self._origin = operator_memo
@@ -124,6 +129,11 @@ class Memos:
     def forget(self, key: str) -> None:
         """Drop the memo of an object that exists no more."""
         self._entries.pop(key, None)
+
+    def hand_over(self, slots: Slots) -> None:
+        """Drop the memos of the objects of these slots, which are of another replica now."""
+        for key in [key for key in self._entries if get_slot(key) in slots]:
+            del self._entries[key]
 
     def _get(self, entry: _ObjectMemo) -> Any:
         if entry.memo is _ABSENT:

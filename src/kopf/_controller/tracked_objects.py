@@ -219,7 +219,6 @@ class TrackedObjects:
         """Keep nothing of the object, which is of another replica now."""
         if self._background is not None and entry.memory.background is not None:
             self._background.let_go(entry.memory.background)
-        self._runtime.memos.forget(entry.key)
         self.handled.drop(entry.memory)
         self._entries.pop(entry.key, None)
 

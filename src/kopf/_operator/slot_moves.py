@@ -76,6 +76,7 @@ class SlotMoves:
         self._share.leaving -= slots
         for watcher in self._watchers.list_all():
             watcher.hand_over(slots)
+        self._runtime.memos.hand_over(slots)
         self._hold_leaving()
 
     def _hold_leaving(self) -> None:
