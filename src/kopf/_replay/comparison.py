@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from kopf._replay.documents import ObjectPlace, compare, parse_path, read
-from kopf._replay.recorded_run import RecordedAction, RecordedRun, RecordedStream
+from kopf._replay.recorded_run import RecordedAction, RecordedRun
 from kopf._replay.schedule import Schedule
 
 Kind = Literal["new", "missing", "different", "order", "outcome", "ending"]
@@ -103,8 +103,10 @@ class Comparison:
         self._in_sync: set[str] = set()
         self.is_closed = False
         """Whether the recording is over: nobody knows what should happen from then on."""
-        for kind, action in run.iter_actions():
-            self._actions[_make_key(kind, action.fields, action.begin.documents)].append(action)
+        start = -1.0 if run.checkpoint is None else run.checkpoint.time
+        for action in run.list_actions("call", "req", "open"):
+            if action.time > start:
+                self._actions[_make_key(action.begin.kind, action.fields, action.begin.documents)].append(action)
 
     @property
     def _last_moment(self) -> float:
@@ -143,9 +145,9 @@ class Comparison:
         self._check_order(best, kind, fields, place)
         return best
 
-    def find_open_stream(self, path: str) -> RecordedStream | None:
+    def find_open_stream(self, path: str) -> RecordedAction | None:
         """Find a stream that was open when the rest was dropped, and that goes on after that; once."""
-        for stream in self._run.streams.values():
+        for stream in self._run.list_actions("open"):
             checkpoint = self._run.checkpoint
             is_open = checkpoint is not None and stream.time <= checkpoint.time and not stream.is_repeated
             if is_open and stream.fields["target"] == path:

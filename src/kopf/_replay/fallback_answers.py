@@ -7,7 +7,6 @@ last seen; what is changed in them, is answered as if it was changed, and nobody
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from kopf._client.errors import make_error
@@ -15,6 +14,7 @@ from kopf._replay.documents import ObjectPlace, parse_path, read
 from kopf._replay.format import RecordedEntry
 from kopf._replay.recorded_run import RecordedRun
 from kopf._values import codec
+from kopf._values.patches import merge, thaw
 
 
 class FallbackAnswers:
@@ -29,9 +29,9 @@ class FallbackAnswers:
             for path, objects in run.checkpoint.objects.items():
                 for obj in objects:
                     self._see(path, read(obj))
-            for number, request in run.requests.items():
+            for request in run.list_actions("req"):
                 if request.time <= run.checkpoint.time and request.end is not None:
-                    self.see_response(run.requests[number].fields["target"], request.end)
+                    self.see_response(request.fields["target"], request.end)
 
     def see_response(self, target: str, response: RecordedEntry) -> None:
         """Remember what the operator was answered."""
@@ -69,7 +69,10 @@ class FallbackAnswers:
         if known is None:
             status = {"kind": "Status", "reason": "NotFound", "code": 404, "message": "It was never recorded."}
             raise make_error(status=404, method=method, path=path, body=codec.encode(status))
-        return codec.encode(_merge(known, content) if method in ("PATCH", "PUT") else known)
+        if method in ("PATCH", "PUT") and isinstance(content, dict):  # after a JSON-patch, the object stays as it is
+            merge(changed := thaw(known), content)
+            return codec.encode(changed)
+        return codec.encode(known)
 
     def _list(self, path: str) -> bytes | None:
         """List what was there at the checkpoint, once: later, there are recorded answers again."""
@@ -95,16 +98,3 @@ def _complete(content: dict[str, Any], number: int) -> dict[str, Any]:
     metadata = dict(metadata) if isinstance(metadata, dict) else {}
     name = metadata.get("name") or f"{metadata.get('generateName') or ''}unrecorded-{number}"
     return {**content, "metadata": {**metadata, "name": name, "uid": f"unrecorded-{number}", "resourceVersion": "0"}}
-
-
-def _merge(obj: Any, patch: Any) -> Any:
-    """Apply a merge-patch; with those of other kinds, the object stays as it is."""
-    if not isinstance(patch, Mapping):
-        return obj if isinstance(patch, list) else patch
-    merged = dict(obj) if isinstance(obj, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _merge(merged.get(key), value) if isinstance(value, Mapping) else value
-    return merged

@@ -1,5 +1,5 @@
 """
-A recorded run: the entries of a recording put together to requests, streams, and calls of handlers.
+A recorded run: the entries of a recording, combined to requests, streams, and calls of handlers.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import dataclasses
 import datetime
 import math
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kopf._replay.format import RecordedEntry, RecordingError, read_entries
@@ -25,6 +25,8 @@ class RecordedAction:
     end: RecordedEntry | None = None
     """How it has ended; ``None`` if nobody knows."""
     end_position: int = -1
+    lines: list[tuple[int, RecordedEntry]] = dataclasses.field(default_factory=list)
+    """The lines of a stream as they have come, with their positions among all entries."""
     is_repeated: bool = False
     """Whether the replayed operator has done that, too."""
 
@@ -35,14 +37,6 @@ class RecordedAction:
     @property
     def time(self) -> float:
         return self.begin.time
-
-
-@dataclasses.dataclass(kw_only=True)
-class RecordedStream(RecordedAction):
-    """A stream, with its lines as they have come."""
-
-    lines: list[tuple[int, RecordedEntry]] = dataclasses.field(default_factory=list)
-    """With their positions among all entries."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -63,9 +57,8 @@ class RecordedRun:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.entries, self.is_cut = read_entries(path)
-        self.requests: dict[int, RecordedAction] = {}
-        self.streams: dict[int, RecordedStream] = {}
-        self.calls: dict[int, RecordedAction] = {}
+        self._actions: dict[int, RecordedAction] = {}
+        """The actions by their numbers."""
         self.checkpoint: Checkpoint | None = None
         try:
             self.seed, self.start = int(self.head.get("seed", 0)), datetime.datetime.fromisoformat(self.head["start"])
@@ -91,42 +84,27 @@ class RecordedRun:
         objects: dict[str, list[bytes]] = {}
         for position, entry in enumerate(self.entries):
             match entry.kind:
-                case "req":
-                    self.requests[entry.number] = RecordedAction(begin=entry, position=position)
-                case "open":
-                    self.streams[entry.number] = RecordedStream(begin=entry, position=position)
-                case "call":
-                    self.calls[entry.number] = RecordedAction(begin=entry, position=position)
-                case "lines" if entry.number in self.streams:
-                    self.streams[entry.number].lines.append((position, entry))
-                case "res" | "end" | "done":
-                    self._end(position, entry)
+                case "req" | "open" | "call":
+                    self._actions[entry.number] = RecordedAction(begin=entry, position=position)
+                case "lines" if entry.number in self._actions:  # otherwise, it has begun before the checkpoint
+                    self._actions[entry.number].lines.append((position, entry))
+                case "res" | "end" | "done" if entry.number in self._actions:
+                    action = self._actions[entry.number]
+                    action.end, action.end_position = entry, position
                 case "state":
                     objects.setdefault(entry.path, []).extend(entry.documents)
                 case "checkpoint":
                     time, versions = entry.time, entry.fields["versions"]
                     self.checkpoint = Checkpoint(time=time, versions=versions, objects=objects)
 
-    def _end(self, position: int, entry: RecordedEntry) -> None:
-        begun: Mapping[str, Mapping[int, RecordedAction]]
-        begun = {"res": self.requests, "end": self.streams, "done": self.calls}
-        action = begun[entry.kind].get(entry.number)
-        if action is not None:  # otherwise, it has begun before the checkpoint
-            action.end, action.end_position = entry, position
-
-    def iter_actions(self) -> Iterator[tuple[str, RecordedAction]]:
-        """Give all that the operator did, with the kind of it: after the checkpoint, if there is one."""
-        start = -1.0 if self.checkpoint is None else self.checkpoint.time
-        for actions in (self.calls, self.requests, self.streams):
-            for action in actions.values():
-                if action.time > start:
-                    yield action.begin.kind, action
+    def list_actions(self, *kinds: str) -> list[RecordedAction]:
+        """List all actions of these kinds: ``req``, ``open``, ``call``."""
+        return [action for action in self._actions.values() if action.begin.kind in kinds]
 
     def make_journal(self) -> Journal:
         """Make the journal of the calls that have ended, as simulations have it."""
-        ended = [call for call in self.calls.values() if call.end is not None]
         journal = Journal(lambda: self.duration)
-        for call in sorted(ended, key=lambda call: call.end_position):
+        for call in sorted(self.list_actions("call"), key=lambda call: call.end_position):
             if call.end is not None:
                 journal.add(make_journal_entry(call.fields, call.time, call.end.fields, call.end.time))
         return journal

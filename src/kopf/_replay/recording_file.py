@@ -37,54 +37,42 @@ class RecordingFile:
     def __init__(self, path: pathlib.Path, limit: int) -> None:
         if path.is_file() and path.stat().st_size:
             path.replace(path.with_name(f"{path.name}.1"))
+        self._path = path
+        self._limit = limit
         self._file = open_privately(path)
-        self._ring = Ring(path, limit)
-        self._most = min(_MEMBER, limit // 8)
-        self._member: _Member | None = None
+        self._sizes: list[int] = []
+        """The sizes of the complete members, in their order."""
+        self._compressor: Any = None
+        """Compresses the current member; ``None`` if none is begun."""
+        self._taken = self._written = 0
+        """The size of the current member, before and after compression."""
 
     def add(self, line: bytes, *, is_last: bool = False) -> None:
         """Add a line; with ``is_last``, the next one is in another member."""
-        member = self._member = self._member or _Member(self._file)
-        member.add(line)
-        if is_last or member.taken >= self._most:
+        if self._compressor is None:
+            self._compressor, self._taken, self._written = make_compressor(), 0, 0
+        self._taken += len(line)
+        self._append(self._compressor.compress(line))
+        if is_last or self._taken >= min(_MEMBER, self._limit // 8):
             self.end()
 
     def flush(self) -> None:
         """Pass everything to the system: it survives this process."""
-        if self._member is not None:
-            self._member.flush()
+        if self._compressor is not None:
+            self._append(self._compressor.flush(zlib.Z_SYNC_FLUSH))
 
     def end(self) -> None:
         """End the current member."""
-        member, self._member = self._member, None
-        if member is not None and self._ring.add(member.end()):
-            self._file.close()
-            self._file = self._ring.drop()
+        if self._compressor is None:
+            return
+        self._append(self._compressor.flush())
+        self._compressor = None
+        self._sizes.append(self._written)
+        if sum(self._sizes) > self._limit and len(self._sizes) > 2:
+            self._drop()
 
     def close(self) -> None:
         self._file.close()
-
-
-class _Member:
-    """The member that is being written."""
-
-    def __init__(self, file: io.FileIO) -> None:
-        self._file = file
-        self._compressor: Any = make_compressor()
-        self._written = 0
-        self.taken = 0
-
-    def add(self, line: bytes) -> None:
-        self.taken += len(line)
-        self._append(self._compressor.compress(line))
-
-    def flush(self) -> None:
-        self._append(self._compressor.flush(zlib.Z_SYNC_FLUSH))
-
-    def end(self) -> int:
-        """End it; get its size in the file."""
-        self._append(self._compressor.flush())
-        return self._written
 
     def _append(self, data: bytes) -> None:
         view = memoryview(data)
@@ -93,26 +81,9 @@ class _Member:
             self._written += size
             view = view[size:]
 
-
-class CheckpointTooLargeError(Exception):
-    """The objects alone take more than the file may."""
-
-
-class Ring:
-    """Knows where the members of the file are, and drops the oldest ones."""
-
-    def __init__(self, path: pathlib.Path, limit: int) -> None:
-        self._path = path
-        self._limit = limit
-        self._sizes: list[int] = []
-
-    def add(self, size: int) -> bool:
-        """Note that a member is added to the file. Tell if the file is too large now."""
-        self._sizes.append(size)
-        return sum(self._sizes) > self._limit and len(self._sizes) > 2
-
-    def drop(self) -> io.FileIO:
-        """Drop the oldest members, but for the head, in one step. Get the new file, to be appended to."""
+    def _drop(self) -> None:
+        """Drop the oldest members, but for the head, in one step."""
+        self._file.close()
         end, kept = sum(self._sizes), 0
         while len(self._sizes) - kept > 2 and sum(self._sizes[len(self._sizes) - kept - 1 :]) <= self._limit // 2:
             kept += 1
@@ -135,7 +106,11 @@ class Ring:
         finally:
             draft.unlink(missing_ok=True)
         self._sizes = [head, size, *self._sizes[len(self._sizes) - kept :]]
-        return io.FileIO(self._path, "ab")
+        self._file = io.FileIO(self._path, "ab")
+
+
+class CheckpointTooLargeError(Exception):
+    """The objects alone take more than the file may."""
 
 
 class Checkpoint:

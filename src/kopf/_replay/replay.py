@@ -117,7 +117,7 @@ class _ReplayRun:
             recorded_journal=run.make_journal(),
             logs=logs,
             duration=run.duration,
-            requests=len(run.requests),
+            requests=len(run.list_actions("req")),
             is_cut=run.is_cut,
             checkpoint=None if checkpoint is None else checkpoint.time,
         )

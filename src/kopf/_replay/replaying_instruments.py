@@ -24,7 +24,7 @@ from kopf._replay.comparison import Comparison
 from kopf._replay.fallback_answers import FallbackAnswers
 from kopf._replay.format import RecordedEntry
 from kopf._replay.randomness import Randomness, ShortestDelays
-from kopf._replay.recorded_run import RecordedAction, RecordedRun, RecordedStream, make_journal_entry
+from kopf._replay.recorded_run import RecordedAction, RecordedRun, make_journal_entry
 from kopf._replay.recording import describe_request
 from kopf._replay.schedule import Schedule
 from kopf._settings.settings import OperatorSettings
@@ -130,7 +130,7 @@ class ReplayingClient(APIClient):
         replayer = self._replayer
         fields = {"target": path, "params": dict(params or {}), "headers": dict(headers or {})}
         stream = replayer.comparison.find_open_stream(path) or replayer.comparison.match("open", fields, [])
-        if not isinstance(stream, RecordedStream):
+        if stream is None:
             yield []
             await _wait_forever()
         await replayer.begin(stream)
