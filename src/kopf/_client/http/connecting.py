@@ -71,7 +71,9 @@ class Connector:
                 await loop.create_connection(lambda: wire, sock=sock, **self._options)
         except (OSError, UnicodeError) as exc:  # the latter is for names that cannot exist
             if not limiting.expired():
-                raise UnreachableError(f"Cannot connect to host {address.host}:{address.port} [{_tell(exc)}]") from exc
+                text = f"Cannot connect to host {address.host}:{address.port} [{_tell(exc)}]"
+                # With no traceback: the frames of the library hold the error, and so the error would hold the wire.
+                raise UnreachableError(text) from exc.with_traceback(None)
             if is_by_deadline:
                 raise
             raise ConnectTimeoutError(f"Connection timeout to host {address.url}") from exc
