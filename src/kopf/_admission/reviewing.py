@@ -59,16 +59,13 @@ class AdmissionReadiness:
         self._runtime = runtime
         self._settle_peering = settle_peering
         self._waiting: set[asyncio.Event] = set()
-        self._discovered = asyncio.Event()
+        self.discovered = asyncio.Event()
+        """Set when the resources of the cluster are known."""
         runtime.pause.subscribe(self._accept_pause)
-
-    def note_discovery(self) -> None:
-        """It is known which resources there are."""
-        self._discovered.set()
 
     async def wait(self) -> None:
         """Wait until all that is needed to answer is known."""
-        await self._discovered.wait()
+        await self.discovered.wait()
         if not self._runtime.index_readiness.is_open:
             await self._settle_peering()  # at the start, it is on hold anyway, until it is known if it is paused
         while not (self._runtime.index_readiness.is_open or self._runtime.pause.is_on):
@@ -100,7 +97,8 @@ class Admission:
     ) -> None:
         self._runtime = runtime
         self._registry = registry
-        self._readiness = AdmissionReadiness(runtime, settle_peering)
+        self.readiness = AdmissionReadiness(runtime, settle_peering)
+        """The knowledge that is needed to answer."""
         self._paths = WebhookPaths(registry.webhooks)
         self._handlers: dict[Resource, tuple[Resource, Sequence[WebhookHandler]]] = {}
         self._handled: Collection[Resource] = ()
@@ -113,11 +111,7 @@ class Admission:
         plan = self._registry.plan_webhooks(resources)
         self._handlers = {resource: (resource, handlers) for resource, handlers in plan.items()}
         self._handled = handled
-        self._readiness.note_discovery()
-
-    async def wait_until_ready(self) -> None:
-        """Wait until all that is needed to answer is known: it is so at the start, and after the operator's pauses."""
-        await self._readiness.wait()
+        self.readiness.discovered.set()
 
     async def wait_until_idle(self) -> None:
         """Wait until there are no reviews that are being answered."""
@@ -142,7 +136,7 @@ class Admission:
         observer.review_begun(review)
         try:
             async with asyncio.timeout(MAX_TIMEOUT) as scope:
-                await self.wait_until_ready()
+                await self.readiness.wait()
                 response = await self._answer(request, parsed, webhook, _Caller(headers or {}, sslpeer or {}))
         except RecursionError:
             raise MalformedReviewError("The objects of the review are nested too deeply.") from None

@@ -19,7 +19,7 @@ import urllib.parse
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kopf._admission.webhook_paths import WebhookPaths
+from kopf._admission.webhook_paths import WebhookPaths, make_dns_name, make_unique
 from kopf._handlers.criteria import ABSENT, PRESENT
 from kopf._handlers.handlers import WebhookHandler
 from kopf._values.reasons import WebhookType
@@ -101,12 +101,7 @@ def _make_names(handlers: Iterable[WebhookHandler], managed: str) -> Iterator[st
     """Make unique names of domains from the ids: the same id can occur several times, or differ in punctuation."""
     used: set[str] = set()
     for handler in handlers:
-        name = base = re.sub(r"[^a-z0-9.]+", "-", handler.id.lower().replace("/", ".")).strip("-.") or "handler"
-        name = base = re.sub(r"[-.]*\.[-.]*", ".", base)
-        number = 1
-        while name in used:
-            number += 1
-            name = f"{base}-{number}"
+        name = make_unique(make_dns_name(handler.id.replace("/", ".")), used)
         used.add(name)
         yield f"{name}.{managed}"
 

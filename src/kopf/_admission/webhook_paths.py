@@ -1,16 +1,17 @@
 """
-Paths of webhooks: by which the admission handlers are called from outside, i.e. the last part of the URLs.
+Paths of webhooks: the last parts of the URLs by which the API servers call the admission handlers.
 
-It is the id of the handler. But a function can be declared both as validating and as mutating, and then it must be
-known as which of them it is called, as the API server does not tell that in its reviews. So there is
-one more, unambiguous path for each type, and it is that one that goes to the managed configurations.
+The path is the id of the handler. A function can be both a validating and a mutating handler, and the reviews of the
+API servers do not tell which of them is meant. So each handler also has an unambiguous path with its type, which is
+used in the managed configurations where necessary.
 
-The API servers take only such paths of services that are made of names as in DNS, so there is one more path like that
-for the ids with underscores and the like.
+For services, the API servers accept only paths that consist of DNS names. So ids with other characters, such as
+underscores, have one more path.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterable, Sequence
 
@@ -31,16 +32,16 @@ class WebhookPaths:
             self._handlers.setdefault(service_path, self._handlers[name])
 
     def find(self, name: str) -> Sequence[WebhookHandler]:
-        """The handlers that are called by this path; nothing if there are none."""
+        """Find the handlers of this path."""
         return self._handlers.get(name, ())
 
     def get(self, handler: WebhookHandler) -> str:
-        """The path by which the handler (and all of the same id and type) is to be called."""
+        """Get the path of the handler, and of all others with the same id and type."""
         is_ambiguous = len({other.type for other in self._handlers[handler.id]}) > 1
         return _make_unambiguous_path(handler) if is_ambiguous else handler.id
 
     def get_of_service(self, handler: WebhookHandler) -> str:
-        """The same, but as it is in the path of a service."""
+        """Get the path of the handler for services."""
         return self._service_paths[self.get(handler)]
 
 
@@ -49,11 +50,18 @@ def _make_unambiguous_path(handler: WebhookHandler) -> str:
 
 
 def _make_service_path(name: str, used: Collection[str]) -> str:
-    """Make a path of DNS names of any name; it stays as it is if it is one. It is none of the others."""
-    steps = [re.sub(r"[^a-z0-9.]+", "-", step) for step in name.lower().split("/")]
-    made = base = "/".join(re.sub(r"[-.]*\.[-.]*", ".", step).strip("-.") or "handler" for step in steps)
-    number = 1
-    while made in used and made != name:
-        number += 1
-        made = f"{base}-{number}"
-    return made
+    """Make a path of DNS names. A name that is such a path already stays; any other becomes one that is not used."""
+    path = "/".join(map(make_dns_name, name.split("/")))
+    return name if path == name else make_unique(path, used)
+
+
+def make_dns_name(text: str) -> str:
+    """Turn any text into a DNS name: lowercase letters and digits, with dots and dashes between them."""
+    name = re.sub(r"[^a-z0-9.]+", "-", text.lower())
+    return re.sub(r"[-.]*\.[-.]*", ".", name).strip("-.") or "handler"
+
+
+def make_unique(name: str, used: Collection[str]) -> str:
+    """Add a number to the name if it is used already."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(item for item in itertools.chain([name], numbered) if item not in used)

@@ -142,7 +142,7 @@ class Webhooks:
             await self._publication.run(self._wait_until_ready)
 
     async def _wait_until_ready(self) -> None:
-        await self._admission.wait_until_ready()
+        await self._admission.readiness.wait()
         await self._settle_peering()  # those who are paused say so
         self._declare()
 

@@ -1,1 +1,1 @@
-"""Kubernetes events: what is posted about the objects, how often, and by whom."""
+"""Kubernetes events about the objects: their reports, their rate limits, and their posting."""

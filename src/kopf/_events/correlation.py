@@ -1,16 +1,16 @@
 """
-Correlation: which of the reported events become new Kubernetes events, which ones are counted on the existing events,
-and which ones are dropped, so that neither the cluster nor its users are flooded.
+Correlation of events: a report becomes a new Kubernetes event, or is counted on an existing event, or is dropped, so
+that events flood neither the cluster nor its users.
 
-The rules are those of the recorder of events in the clients of Kubernetes itself (client-go, ``EventCorrelator``):
+The rules are the same as in the event recorder of the Kubernetes clients (client-go, ``EventCorrelator``):
 
-* The same message about the same object is counted (``count``) on the existing event if it was there recently.
-* When there are too many different messages of the same kind about the same object, the excessive ones are combined:
-  counted on one event that shows the latest of them.
-* There are budgets of API calls, for every object and for the whole operator. What is over the budget is not posted;
-  it is counted nevertheless, and the count is seen with the next one that is posted.
+* The same message about the same object is counted (``count``) on the existing event, if that one is recent.
+* If one object gets too many different messages of the same kind, the excessive ones are combined: one event counts
+  them and shows the latest one.
+* Every object and the whole operator have budgets of API calls. Reports over the budget are not posted, but they are
+  counted, and the next posted event shows the count.
 
-There is no I/O here, and the time is passed from outside.
+This module does no I/O, and gets the time from outside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kopf._settings.settings import PostingSettings
 
 
 class Dated(Protocol):
-    """What is updated whenever it is used."""
+    """An item that notes when it was last used."""
 
     updated_at: float
 
@@ -32,17 +32,17 @@ class Dated(Protocol):
 V = TypeVar("V", bound=Dated)
 
 CAPACITY = 2000
-"""How many of the latest events and objects are remembered."""
+"""The number of the latest events and objects that are remembered."""
 
 
 class RecentItems(Generic[V]):
-    """The recently used items, limited in time and number: what was not used for the longest time is forgotten."""
+    """The recently used items, limited in time and number. The least recently used item is forgotten first."""
 
     def __init__(self) -> None:
         self._items: OrderedDict[Hashable, V] = OrderedDict()
 
     def obtain(self, key: Hashable, make: Callable[[], V]) -> V:
-        """Find the item, or make it; consider it as used."""
+        """Find the item or make it, and mark it as used."""
         if key not in self._items:
             self._items[key] = make()
             if len(self._items) > CAPACITY:
@@ -51,21 +51,21 @@ class RecentItems(Generic[V]):
         return self._items[key]
 
     def forget_until(self, moment: float) -> None:
-        """Forget what was updated at that moment or before."""
+        """Forget the items that were updated at that moment or before."""
         while self._items and next(iter(self._items.values())).updated_at <= moment:
             self._items.popitem(last=False)
 
 
 _RESERVE = 0.5
-"""Which part of the budgets is for the explicit events only."""
+"""The share of the budgets that only explicit events may use."""
 
 
 class EventBudgets:
     """
-    The budgets of API calls for the events of one operator: for every object, and for all. Moments are in seconds.
+    The budgets of API calls for the events of one operator: per object, and in total. Moments are in seconds.
 
-    Events that are made of log messages may use only a half of both, so that they never supersede those which are
-    posted explicitly. The limits are in ``settings.posting``; why there are any: see the decision on events in docs.
+    Events that are made from log messages may use only a half of both, so that they never displace explicit events.
+    The limits are in ``settings.posting``. For the reasons, see the decision record on events.
     """
 
     def __init__(self, settings: PostingSettings) -> None:
@@ -74,7 +74,7 @@ class EventBudgets:
         self._total: TokenBucket | None = None
 
     def spend(self, obj: Hashable, now: float, *, is_explicit: bool) -> bool:
-        """Take one call for this object out of both budgets; tell if it is possible."""
+        """Take one call for this object out of both budgets. Return whether both allow it."""
         settings = self._settings
         if self._total is None:
             self._total = TokenBucket(settings.total_burst, now)
@@ -92,7 +92,7 @@ class EventBudgets:
 
 
 class TokenBucket:
-    """A budget that is refilled with time: so many calls at once, then so many per second."""
+    """A budget that refills over time: a burst of calls at once, then a number of calls per second."""
 
     __slots__ = ("tokens", "updated_at")
 
@@ -101,7 +101,7 @@ class TokenBucket:
         self.updated_at = now
 
     def refill(self, rate: float, burst: float, now: float) -> None:
-        """Add what has come since the last time: so many tokens per second, but no more than the burst."""
+        """Add the tokens since the last update: ``rate`` per second, but no more than ``burst`` in total."""
         self.tokens = min(burst, self.tokens + rate * max(0.0, now - self.updated_at))
         self.updated_at = now
 
@@ -110,7 +110,7 @@ COMBINED_PREFIX = "(combined from similar events): "
 
 
 class EventCorrelator:
-    """The memory of the recent events of one operator. All moments are in seconds, by the clock of the event loop."""
+    """The recent events of one operator. Moments are in seconds, by the clock of the event loop."""
 
     def __init__(self, settings: PostingSettings) -> None:
         self._settings = settings
@@ -119,7 +119,7 @@ class EventCorrelator:
         self._budgets = EventBudgets(settings)
 
     def accept(self, report: EventReport, now: float) -> tuple[EventRecord, bool]:
-        """Take one more report in; get its record, and whether it is to be posted now."""
+        """Accept a report. Return its record, and whether to post the record now."""
         ref = report.ref
         obj: Hashable = (ref.get("uid"), ref.get("kind"), ref.get("namespace"), ref.get("name"))
         kind = (obj, report.type, report.reason)
@@ -132,7 +132,7 @@ class EventCorrelator:
         record = self._records.obtain(key, lambda: EventRecord(report))
         record.note(report._replace(message=COMBINED_PREFIX + report.message) if is_combined else report, now)
         if record.is_pending:
-            return record, False  # it will be posted anyway
+            return record, False  # it waits to be posted already
         record.is_pending = self._budgets.spend(obj, now, is_explicit=report.is_explicit)
         return record, record.is_pending
 
@@ -147,7 +147,7 @@ class _Messages:
         self.updated_at = 0.0
 
     def add(self, message: str, now: float, *, limit: int) -> bool:
-        """Tell if the message is one of the few that are posted on their own."""
+        """Note the message. Return whether it is one of the few that have events of their own."""
         self.updated_at = now
         if message not in self._known and len(self._known) < limit:
             self._known.add(message)

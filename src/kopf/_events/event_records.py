@@ -1,4 +1,4 @@
-"""Records of Kubernetes events: what is reported by the operator, and what has become of it in the cluster."""
+"""Records of Kubernetes events: the reports of the operator, and the resulting events in the cluster."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from kopf._settings.settings import Delays, PostingSettings
 from kopf._values.references import ObjectReference
 
 MAX_MESSAGE_LENGTH = 1024
-"""Longer messages are refused by Kubernetes (validation of core/v1 events)."""
+"""Kubernetes refuses longer messages (validation of core/v1 events), in characters."""
 MAX_REASON_LENGTH = 128
-"""Longer reasons are refused, too."""
+"""Kubernetes refuses longer reasons, too."""
 _CUT = "..."
 
 
 class EventReport(NamedTuple):
-    """An event as it is reported by those who want it to be posted."""
+    """A report of something that should become a Kubernetes event."""
 
     ref: ObjectReference
     type: str
     reason: str
     message: str
     backoffs: Delays
-    """The delays between the attempts to post it."""
+    """The delays between the attempts to post it, in seconds."""
     time: datetime.datetime
     is_explicit: bool = True
-    """Whether it is reported as such, and is not made of a log message."""
+    """Whether it was reported as an event, not made from a log message."""
 
 
 class EventRecord:
-    """One Kubernetes event: what it says, how many times it was reported, and how far it is posted."""
+    """One Kubernetes event: its content, the number of its reports, and the state of its posting."""
 
     __slots__ = ("count", "first", "is_busy", "is_pending", "latest", "name", "namespace", "updated_at")
 
@@ -40,23 +40,23 @@ class EventRecord:
         self.count = 0
         self.first = report.time
         self.latest = report
-        """How it was reported for the last time."""
+        """The latest report."""
         self.updated_at = 0.0
         self.name: str | None = None
-        """The name in the cluster; ``None`` if it is not there yet."""
+        """The name in the cluster; ``None`` until the event is created."""
         self.is_pending = False
-        """Whether it has changed since it was posted, and is to be posted."""
+        """Whether it has changed since it was posted, and so waits to be posted."""
         self.is_busy = False
-        """Whether it is being posted right now, so that others must not."""
+        """Whether it is being posted right now; nobody else may post it meanwhile."""
 
     def note(self, report: EventReport, now: float) -> None:
-        """Note that it was reported once more."""
+        """Note another report."""
         self.latest = report
         self.count += 1
         self.updated_at = now
 
     def make_event(self, settings: PostingSettings) -> Mapping[str, Any]:
-        """Make the event as it is posted for the first time."""
+        """Make the body of the new event."""
         report = self.latest
         return {
             "apiVersion": "v1",
@@ -77,7 +77,7 @@ class EventRecord:
         }
 
     def make_changes(self) -> Mapping[str, Any]:
-        """Make a merge-patch of the event that is already posted."""
+        """Make the merge-patch for an event that exists already."""
         report = self.latest
         return {"count": self.count, "lastTimestamp": _format(report.time), "message": _cut(report.message)}
 
@@ -87,7 +87,7 @@ def _format(moment: datetime.datetime, timespec: str = "seconds") -> str:
 
 
 def _cut(message: str) -> str:
-    """Cut from the middle: the beginning says what it is about, the end says what is wrong."""
+    """Cut the middle out: the beginning says what the message is about, the end says what is wrong."""
     if len(message) <= MAX_MESSAGE_LENGTH:
         return message
     half = (MAX_MESSAGE_LENGTH - len(_CUT)) // 2

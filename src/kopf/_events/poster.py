@@ -1,4 +1,4 @@
-"""The poster of Kubernetes events: how one event is created or updated in the cluster, and what if that is refused."""
+"""The poster of Kubernetes events: creates and updates events in the cluster, and copes with refusals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kopf._values.resources import EVENTS
 logger = logging.getLogger(__name__)
 
 _DENIAL_BACKOFF = 60.0
-"""How often to try again what was not permitted, in seconds."""
+"""The pause after a request that was not permitted, in seconds."""
 
 
 class EventPoster:
-    """Brings the events of one operator to the cluster, one by one. It never fails: it is only logged."""
+    """Posts the events of one operator to the cluster. It never fails: errors are only logged."""
 
     def __init__(self, api: APIClient, settings: PostingSettings) -> None:
         self._api = api
@@ -31,7 +31,7 @@ class EventPoster:
         self._warnings = Once()
 
     async def post(self, record: EventRecord) -> None:
-        """Create the event, or count the repeats on it if it is already there."""
+        """Create the event, or update its count if it exists already."""
         now = asyncio.get_running_loop().time()
         verb = "create" if record.name is None else "patch"
         key = (verb, record.namespace)
@@ -49,7 +49,7 @@ class EventPoster:
         except (APIError, APINetworkError, LoginError) as e:
             level = logging.DEBUG if isinstance(e, APINetworkError) and e.is_told else logging.WARNING
             logger.log(level, "Failed to post an event for %r: %s", dict(record.latest.ref), e)
-        except Exception:  # e.g. of what cannot be serialised: one event must not end the others
+        except Exception:  # e.g. of values that cannot be serialised: one event must not stop the others
             logger.exception("Failed to post an event for %r.", dict(record.latest.ref))
         else:
             report = record.latest
@@ -69,7 +69,7 @@ class EventPoster:
         path = EVENTS.get_url(namespace=record.namespace, name=name)
         try:
             await self._api.patch(path, payload=record.make_changes(), backoffs=record.latest.backoffs)
-        except APINotFoundError:  # events are not kept for long
+        except APINotFoundError:  # clusters do not keep events for long
             await self._create(record)
 
     def _explain_denial(self, verb: str, namespace: str, error: APIForbiddenError) -> None:
@@ -83,7 +83,7 @@ class EventPoster:
 
 
 def _is_terminating(error: APIForbiddenError) -> bool:
-    """Tell if it is refused because the namespace is being deleted: nothing can be created there, with any role."""
+    """Tell if the namespace is being deleted: then nobody can create anything there, with any role."""
     causes = error.details.get("causes")
     causes = causes if isinstance(causes, list) else []
     return any(isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes)

@@ -1,4 +1,4 @@
-"""The functions to report Kubernetes events explicitly."""
+"""The public functions that report Kubernetes events."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ def event(
     backoffs: Delays | None = None,
 ) -> None:
     """
-    Post an event about one or several objects.
+    Post a Kubernetes event about one object or several objects, in the background.
 
-    It is posted in the background; nothing is posted if ``settings.posting.enabled`` is off, or for the objects which
-    are events themselves. ``backoffs`` are for the retries of the request; by default, those of the settings.
-    Raises :class:`LookupError` if it is called from outside of an operator.
+    - ``objs`` is an object (a mapping with ``metadata``, e.g. ``body``), or several objects.
+    - ``type`` is usually ``"Normal"`` or ``"Warning"``; ``reason`` is a short word in CamelCase (up to 128 characters).
+    - ``message`` is for people; empty by default. Texts over 1024 characters lose their middle.
+    - ``backoffs`` are the delays between the attempts of the request, in seconds (a number, or several numbers); by
+      default, ``settings.posting.default_backoffs``.
+
+    Nothing is posted if ``settings.posting.enabled`` is off, or about objects that are events themselves. Failures are
+    only logged. Raises :class:`LookupError` outside of a running operator.
     """
     try:
         recorder = current_recorder.get()
@@ -51,7 +56,12 @@ def info(
     message: str = "",
     backoffs: Delays | None = None,
 ) -> None:
-    """Post a normal event; not posted if ``settings.posting.level`` is higher than ``INFO``."""
+    """
+    Post an event of the type ``Normal``, in the background. For the arguments, see :func:`kopf.event`.
+
+    Nothing is posted if ``settings.posting.level`` is higher than ``INFO``. Raises :class:`LookupError` outside of a
+    running operator.
+    """
     _event_of_level(objs, logging.INFO, reason, message, backoffs)
 
 
@@ -62,7 +72,12 @@ def warn(
     message: str = "",
     backoffs: Delays | None = None,
 ) -> None:
-    """Post a warning; not posted if ``settings.posting.level`` is higher than ``WARNING``."""
+    """
+    Post an event of the type ``Warning``, in the background. For the arguments, see :func:`kopf.event`.
+
+    Nothing is posted if ``settings.posting.level`` is higher than ``WARNING``. Raises :class:`LookupError` outside of a
+    running operator.
+    """
     _event_of_level(objs, logging.WARNING, reason, message, backoffs)
 
 
@@ -74,7 +89,15 @@ def exception(
     exc: BaseException | None = None,
     backoffs: Delays | None = None,
 ) -> None:
-    """Post an error with the exception: the specified one, or the one being handled now."""
+    """
+    Post an event of the type ``Error`` about an exception, in the background. See also :func:`kopf.event`.
+
+    ``exc`` is the exception; by default, the one that is being handled. ``reason`` is the name of its class by default.
+    The text of the exception is added to ``message``.
+
+    Nothing is posted if ``settings.posting.level`` is higher than ``ERROR``. Raises :class:`LookupError` outside of a
+    running operator.
+    """
     exc = exc if exc is not None else sys.exc_info()[1]
     description = "" if exc is None else "".join(traceback.format_exception_only(exc)).strip()
     text = " ".join(part for part in (message, str(exc or "") or description) if part)

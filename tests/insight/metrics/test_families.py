@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 import kopf
 from kopf._admission.servers.identities import READS
-from kopf._admission.servers.tls_setup import TLSOptions, TLSSetup
+from kopf._admission.servers.tls_setup import TLSSetup
 from kopf._client.errors import APINetworkError, APISilenceError, make_error
 from kopf._client.resources.targets import Target
 from kopf._controller.observer import ControllerView, Observers, Review
@@ -195,11 +195,9 @@ def test_requests_without_responses(observers: Observers, collected: CollectorRe
 
 async def test_read_certificates() -> None:
     total, errors = READS.total, READS.errors
-    options = dict.fromkeys(TLSOptions.__dataclass_fields__, None)
-    await TLSSetup(TLSOptions(**{**options, "insecure": True}), None).examine()  # type: ignore[arg-type]
-    bad = TLSOptions(**{**options, "insecure": True, "cafile": "/nonexistent"})  # type: ignore[arg-type]
+    await TLSSetup({}, None, insecure=True).examine()
     with pytest.raises(FileNotFoundError):
-        await TLSSetup(bad, None).examine()
+        await TLSSetup({"cafile": "/nonexistent"}, None, insecure=True).examine()
     assert (READS.total - total, READS.errors - errors) == (2, 1)
 
 

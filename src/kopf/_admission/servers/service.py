@@ -15,15 +15,15 @@ import binascii
 import datetime
 import logging
 import pathlib
-import ssl
 import urllib.parse
 from collections.abc import Iterable, Mapping
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from kopf._admission.servers.certificate_sources import Issuer
 from kopf._admission.servers.identities import Identity, IdentitySource
 from kopf._admission.servers.rotation import Rotation, advance
 from kopf._admission.servers.tls_contexts import Path
+from kopf._admission.servers.tls_setup import TLSOptions
 from kopf._admission.servers.webhook_server import WebhookServer
 from kopf._client.auth.service_account import SERVICE_ACCOUNT_PATH
 from kopf._client.errors import APIConflictError, APIForbiddenError, APINotFoundError
@@ -179,24 +179,15 @@ def _dump(rotation: Rotation) -> dict[str, str | None]:
     return {key: base64.b64encode(pem).decode("ascii") if pem is not None else None for key, pem in pems.items()}
 
 
-class ServerOptions(TypedDict, total=False):
-    """The options of servers that are the same behind a ``Service``: all but the host name and the insecure mode."""
+class ServerOptions(TLSOptions, total=False):
+    """The options of :class:`kopf.WebhookServer` behind a ``Service``: all but ``host`` and ``insecure``."""
 
     addr: str | None
     port: int | None
     path: str | None
-    cadata: bytes | None
-    cafile: Path | None
-    cadump: Path | None
-    context: ssl.SSLContext | None
     certfile: Path | None
     pkeyfile: Path | None
-    password: str | None
     extra_sans: Iterable[str]
-    verify_mode: ssl.VerifyMode | None
-    verify_cafile: Path | None
-    verify_capath: Path | None
-    verify_cadata: str | bytes | None
     max_body: int | None
     file_check_interval: float
     max_connections: int | None

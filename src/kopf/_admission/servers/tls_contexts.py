@@ -6,16 +6,13 @@ A context is never modified once it is in use: when something is renewed, anothe
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import os
-import pathlib
 import ssl
-import tempfile
-from collections.abc import Iterator
 
 from kopf._admission.servers.identities import Identity
+from kopf._client.auth.credentials import exposing
 from kopf._serving.limited_logs import RateLimitedLogger
 
 logger = RateLimitedLogger(logging.getLogger(__name__), burst=20)  # it is anybody who can begin a handshake
@@ -88,7 +85,7 @@ def load_identity(context: ssl.SSLContext, identity: Identity, *, password: str 
 
     Raises :class:`ValueError` if the certificate, the key, and the password do not fit together.
     """
-    with _exposing(identity.key.strip() + b"\n" + identity.certificate) as path:
+    with exposing(identity.key.strip() + b"\n" + identity.certificate) as path:
         try:
             # Without a password, a callback prevents the question in the terminal of whoever runs the operator.
             context.load_cert_chain(path, password=password or _refuse_to_ask)
@@ -112,24 +109,3 @@ def check_bundle(bundle: bytes) -> None:
 
 def _refuse_to_ask() -> str:
     raise ValueError("The private key of the webhook server is encrypted, but there is no password= for it.")
-
-
-@contextlib.contextmanager
-def _exposing(data: bytes) -> Iterator[str]:
-    """
-    Give the data as a file, as OpenSSL reads certificates only from files.
-
-    Containers often have no place to write to, and private keys should be on no disk: if possible, it is in memory.
-    """
-    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        descriptor = os.memfd_create("webhook-server", os.MFD_CLOEXEC)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            yield f"/proc/self/fd/{descriptor}"
-    else:
-        with tempfile.TemporaryDirectory() as directory:
-            path = pathlib.Path(directory, "server.pem")
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(data)
-            yield str(path)

@@ -1,6 +1,4 @@
-"""
-Setup of TLS: what the options, the files, and the certificates come to at some moment, and how they are put into use.
-"""
+"""Setup of TLS: the options, files, and certificates as they are at some moment, and how the server uses them."""
 
 from __future__ import annotations
 
@@ -8,21 +6,20 @@ import dataclasses
 import datetime
 import pathlib
 import ssl
+from typing import TypedDict
 
 from kopf._admission.servers.certificate_sources import read_file
 from kopf._admission.servers.identities import READS, Identity, IdentitySource, join_pems
 from kopf._admission.servers.tls_contexts import ClientVerification, Path, check_bundle, load_identity, make_context
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TLSOptions:
-    """Those of :class:`kopf.WebhookServer` with the same names."""
+class TLSOptions(TypedDict, total=False):
+    """The options of TLS: those of :class:`kopf.WebhookServer` with the same names."""
 
     cadata: bytes | None
     cafile: Path | None
     cadump: Path | None
     context: ssl.SSLContext | None
-    insecure: bool
     password: str | None
     verify_mode: ssl.VerifyMode | None
     verify_cafile: Path | None
@@ -32,30 +29,31 @@ class TLSOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Trust:
-    """Who trusts whom at some moment."""
+    """The identity and the trusted certificates at some moment."""
 
     identity: Identity | None
-    """``None`` if it is unknown (with the user's own context) or absent (without TLS)."""
+    """The identity of the server; ``None`` if it is unknown (in a ready-made context) or absent (without TLS)."""
     clients: ClientVerification
     bundle: bytes | None
-    """What the clients are to trust."""
+    """The certificates that the clients must trust."""
 
     @property
     def serving(self) -> tuple[object, ...]:
-        """What makes a difference to the connections."""
+        """Everything that matters to connections: if it changes, the server needs another context."""
         pair = (self.identity.certificate, self.identity.key) if self.identity is not None else ()
         return (*pair, self.clients)
 
 
 class TLSSetup:
-    """TLS of one server, with the identity from the source; ``None`` is for those that have it in their contexts."""
+    """TLS of one server. Without a source, its identity is in a ready-made context, or it has none (``insecure``)."""
 
-    def __init__(self, options: TLSOptions, source: IdentitySource | None) -> None:
+    def __init__(self, options: TLSOptions, source: IdentitySource | None, *, insecure: bool = False) -> None:
         self._options = options
         self._source = source
+        self._insecure = insecure
 
     async def examine(self) -> Trust:
-        """Read everything as it is now. Raises :class:`ValueError` or :class:`OSError` if it cannot be used."""
+        """Read the current state. Raises :class:`ValueError` or :class:`OSError` if it is unusable."""
         READS.total += 1
         try:
             return await self._read()
@@ -74,43 +72,44 @@ class TLSSetup:
         return Trust(identity, clients, bundle)
 
     def get_deadline(self) -> datetime.datetime | None:
-        """Tell when it must be examined again at the latest; ``None`` for any time."""
+        """Get the latest time of the next examination; ``None`` if there is no limit."""
         return self._source.get_deadline() if self._source is not None else None
 
     def check(self, trust: Trust) -> None:
-        """Check that it is usable at all. Raises :class:`ValueError` if not."""
+        """Check that the state is usable. Raises :class:`ValueError` if it is not."""
         self._configure(make_context(), trust)
 
     def make_context(self, trust: Trust) -> ssl.SSLContext | None:
-        """Make what new connections are to use; ``None`` if there is no TLS."""
-        if self._options.insecure:
+        """Make the context of new connections; ``None`` means no TLS."""
+        if self._insecure:
             return None
-        context = self._options.context if self._options.context is not None else make_context()
+        context = self._options.get("context") or make_context()
         self._configure(context, trust)
         return context
 
     def dump(self, bundle: bytes | None) -> None:
-        """Write the bundle to the file for it, if there are both."""
-        if self._options.cadump is not None and bundle is not None:
-            pathlib.Path(self._options.cadump).write_bytes(bundle)
+        """Write the bundle to its file, if there are both."""
+        if (path := self._options.get("cadump")) is not None and bundle is not None:
+            pathlib.Path(path).write_bytes(bundle)
 
     def _configure(self, context: ssl.SSLContext, trust: Trust) -> None:
         if trust.identity is not None:
-            load_identity(context, trust.identity, password=self._options.password)
+            load_identity(context, trust.identity, password=self._options.get("password"))
         trust.clients.apply(context)
 
     def _read_bundle(self) -> bytes | None:
-        options = self._options
-        if options.cafile is None:
-            return options.cadata
-        content = read_file(options.cafile)
-        return content if options.cadata is None else join_pems(options.cadata, content)
+        data, path = self._options.get("cadata"), self._options.get("cafile")
+        if path is None:
+            return data
+        content = read_file(path)
+        return content if data is None else join_pems(data, content)
 
     def _read_clients(self, bundle: bytes | None) -> ClientVerification:
         options = self._options
-        authorities = [options.verify_cadata] if options.verify_cadata else []
-        if options.verify_cafile is not None:
-            authorities.append(read_file(options.verify_cafile).decode("ascii", errors="replace"))
-        if bundle is not None and not authorities and options.verify_capath is None and options.context is None:
+        authorities = [data] if (data := options.get("verify_cadata")) else []
+        directory = options.get("verify_capath")
+        if (path := options.get("verify_cafile")) is not None:
+            authorities.append(read_file(path).decode("ascii", errors="replace"))
+        if bundle is not None and not authorities and directory is None and options.get("context") is None:
             authorities.append(bundle.decode("ascii", errors="replace"))
-        return ClientVerification(options.verify_mode, tuple(authorities), options.verify_capath)
+        return ClientVerification(options.get("verify_mode"), tuple(authorities), directory)

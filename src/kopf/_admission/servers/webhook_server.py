@@ -7,7 +7,6 @@ from __future__ import annotations
 import abc
 import base64
 import contextlib
-import dataclasses
 import datetime
 import ipaddress
 import logging
@@ -15,7 +14,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Iterator
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 from kopf._admission.servers.certificate_sources import CertificateFiles, GeneratedCertificates, Issuer
 from kopf._admission.servers.identities import IdentitySource
@@ -178,7 +177,7 @@ class WebhookServer(WebhookContextManager):
             ReviewServer,
         )
 
-        setup = TLSSetup(self._get_tls_options(), await self._make_source())
+        setup = TLSSetup(self._get_tls_options(), await self._make_source(), insecure=self.insecure)
         trust = await setup.examine()
         path = _normalize_path(self.path)
         limits = Limits(max_body=self.max_body, max_connections=self.max_connections)
@@ -204,7 +203,7 @@ class WebhookServer(WebhookContextManager):
                 await server.close(self.EXIT_TIMEOUT)
 
     def _get_tls_options(self) -> TLSOptions:
-        return TLSOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(TLSOptions)})
+        return cast(TLSOptions, {name: getattr(self, name) for name in TLSOptions.__annotations__})
 
     def _get_addr(self) -> str:
         """Listen at all addresses if the clients use a name that belongs to somebody else."""

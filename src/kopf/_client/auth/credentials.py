@@ -1,20 +1,22 @@
 """
-Credentials: how to reach one API server and how to identify oneself there.
+Credentials: how to reach one API server, and how to log in there.
 
-They are plain values that login handlers return. What they mean for TLS & HTTP is derived here, on demand;
-connections are made elsewhere.
+They are plain values, which login handlers return. This module derives their meaning for TLS and HTTP on demand; it
+makes no connections.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import dataclasses
 import datetime
 import hashlib
 import os
 import re
 import ssl
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kopf._values.operator_error import OperatorError
@@ -26,13 +28,12 @@ AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 class LoginError(OperatorError):
-    """The operator cannot log in to the API; the message says why and what can be done."""
+    """The operator cannot log in to the API. The message says why, and what can be done."""
 
 
 class PluginError(LoginError):
     """
-    A plugin of the kubeconfig has been run and has failed. It may succeed next time: plugins ask somebody over the
-    network.
+    A plugin of the kubeconfig ran and failed. It can succeed next time, as plugins make requests over the network.
     """
 
 
@@ -40,12 +41,12 @@ _USERINFO = re.compile(r"(?<=://)[^/\s]*@")
 
 
 def redact(text: str) -> str:
-    """Hide the users & passwords of all URLs in the text, e.g. of those of proxies."""
+    """Hide the users and passwords of all URLs in the text, e.g. of proxies."""
     return _USERINFO.sub("***@", text)
 
 
 def redact_url(url: str) -> str:
-    """Hide the user & password of the URL, even if it is malformed, e.g. by a slash or a space in the password."""
+    """Hide the user and password of the URL, even if it is malformed, e.g. by a slash or a space in the password."""
     userinfo, at, host = url.rpartition("@")
     scheme, separator, _ = userinfo.partition("://")
     return f"{scheme if separator else ''}{separator}***@{host}" if at else url
@@ -54,24 +55,29 @@ def redact_url(url: str) -> str:
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class ConnectionInfo:
     """
-    A single endpoint with specific credentials.
+    One API server with the credentials for it, as login handlers return it.
 
-    ``*_path`` fields are files (``~`` is expanded), ``*_data`` fields are contents: PEM, or base64-encoded
-    PEM as in kubeconfigs. Only one of them can be set for each thing, otherwise :class:`ValueError` is
-    raised.
+    All fields except ``server`` are optional:
 
-    With ``username`` & ``password``, it is HTTP basic authentication. With ``token``, the ``Authorization``
-    header is the ``scheme`` (``Bearer`` by default) and the token. ``token_path`` is a file with the token,
-    which is read again when the file changes (service account tokens are renewed hourly).
+    - ``server`` is the URL of the API server.
+    - ``priority``: the operator uses the credentials with the highest priority; 0 by default.
+    - ``default_namespace`` is the namespace of objects without one, e.g. of the Leases of replicas.
+    - ``expiration``: when to stop using the credentials; never by default. Without a timezone, it is in UTC.
+    - ``ca_path`` or ``ca_data`` is the certificate authority of the server; by default, that of the system.
+    - ``insecure``: with ``True``, the certificate of the server is not verified.
+    - ``username`` & ``password`` are for the HTTP basic authentication.
+    - ``token`` or ``token_path`` goes to the ``Authorization`` header, after the ``scheme`` (``Bearer`` by default).
+      The file is read again when it changes: service account tokens are renewed every hour.
+    - ``certificate_path`` or ``certificate_data`` is the client certificate, ``private_key_path`` or
+      ``private_key_data`` its private key.
+    - ``proxy_url`` is the proxy: ``http://``, ``https://``, or, with the extra ``socks`` installed, ``socks5://`` and
+      ``socks4://``. With ``trust_env``, the proxies of the environment variables are used, too.
+    - ``tls_server_name`` is the name in the certificate of the server; by default, it is the host in ``server``.
+    - ``strict_x509``: whether certificates must follow RFC 5280 to the letter; by default, as
+      ``settings.networking.strict_x509`` says.
 
-    ``expiration`` is when the credentials stop being used; with no timezone, it is in UTC. Credentials with
-    higher ``priority`` are preferred. ``proxy_url`` is the proxy to go through: ``http://``, ``https://``, or, with
-    the extra ``socks`` installed, ``socks5://`` & ``socks4://``; ``trust_env`` is for the proxies of the
-    environment variables.
-
-    ``tls_server_name`` is whom the certificate of the server must be for, if not for the host in ``server``.
-    ``strict_x509`` tells whether the certificates must follow RFC 5280 to the letter; ``None`` is for
-    ``settings.networking.strict_x509``.
+    ``*_path`` fields are paths of files (``~`` is expanded). ``*_data`` fields are contents: PEM, or base64-encoded PEM
+    as in kubeconfigs. Raises :class:`ValueError` if both are set for the same thing.
     """
 
     server: str
@@ -115,10 +121,10 @@ class ConnectionInfo:
 
     def as_ssl_context(self, *, strict_x509: bool | None = None) -> ssl.SSLContext:
         """
-        Make the TLS settings: whom to trust, and which client certificate to show.
+        Make the TLS settings: the trusted authorities, and the client certificate.
 
-        ``strict_x509`` is used unless the credentials have their own; ``None`` leaves it to Python (strict since
-        3.13). Raises :class:`OSError` (:class:`ssl.SSLError` included) if the files or data are unusable.
+        ``strict_x509`` applies unless the credentials have a value of their own; ``None`` leaves it to Python (strict
+        since 3.13). Raises :class:`OSError` (e.g. :class:`ssl.SSLError`) if the files or the data are unusable.
         """
         context = ssl.create_default_context(
             cafile=None if self.ca_path is None else _expand(self.ca_path),
@@ -136,69 +142,59 @@ class ConnectionInfo:
         return context
 
     def _load_client_certificate(self, context: ssl.SSLContext) -> None:
-        # OpenSSL loads certificates from files only. Keys that came as data are on disk only while it does.
-        import tempfile  # pods have tokens instead
-
-        with tempfile.TemporaryDirectory(prefix="kopf-") as tmpdir:
-            certificate_path = self.certificate_path
-            if self.certificate_data is not None:
-                certificate_path = _store(tmpdir, "client.crt", self.certificate_data)
-            private_key_path = self.private_key_path
-            if self.private_key_data is not None:
-                private_key_path = _store(tmpdir, "client.key", self.private_key_data)
-            if certificate_path is not None:
-                key = None if private_key_path is None else _expand(private_key_path)
-                context.load_cert_chain(_expand(certificate_path), key)
+        certificate, key = (
+            _read(path) if data is None else decode_pem(data)
+            for path, data in (
+                (self.certificate_path, self.certificate_data),
+                (self.private_key_path, self.private_key_data),
+            )
+        )
+        with exposing(key.strip() + b"\n" + certificate) as path:
+            context.load_cert_chain(path)
 
     def as_http_headers(self) -> dict[str, str]:
-        """Make the headers of every request. Raises :class:`OSError` if the token's file is unreadable."""
+        """Make the headers of every request. Raises :class:`OSError` if the file with the token is unreadable."""
         return make_http_headers(self, self.read_token())
 
     def as_aiohttp_basic_auth(self) -> aiohttp.BasicAuth | None:
         """
-        Always ``None``: the basic authentication is in :meth:`as_http_headers`.
+        Return ``None``: the basic authentication is in :meth:`as_http_headers`.
 
-        Aiohttp refuses the header and its own way combined, and its own way is deprecated there.
+        ``aiohttp`` refuses a header together with its own way, and deprecates its own way.
         """
         return None
 
     @property
     def has_files(self) -> bool:
-        """Whether anything of it is in files, which can change."""
+        """Whether parts of the credentials are in files, which can change."""
         paths = (self.ca_path, self.certificate_path, self.private_key_path, self.token_path)
         return any(path is not None for path in paths)
 
     def digest_certificates(self) -> bytes:
         """
-        Tell one state of the files with certificates & keys from another: these are replaced when they are renewed.
+        Make a digest of the files with certificates and keys: it changes when they are renewed.
 
         Raises :class:`OSError` if they are unreadable.
         """
         digest = hashlib.blake2b(digest_size=16)
         for path in (self.ca_path, self.certificate_path, self.private_key_path):
-            if path is not None:
-                with open(_expand(path), "rb") as file:
-                    digest.update(file.read())
+            digest.update(_read(path))
         return digest.digest()
 
     def read_token(self) -> str | None:
-        """
-        Get the token, the freshest one if it is in a file. Raises :class:`OSError` if the file is unreadable.
-        """
-        if self.token_path is None:
-            return self.token
-        with open(_expand(self.token_path), encoding="utf-8") as file:
-            return file.read().strip()
+        """Get the current token. Raises :class:`OSError` if its file is unreadable."""
+        return self.token if self.token_path is None else _read(self.token_path).decode().strip()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AiohttpSession:
     """
-    A single endpoint with a ready-made session, for the authentication that :class:`ConnectionInfo` cannot
+    One API server with a ready-made session of ``aiohttp``, for authentication that :class:`ConnectionInfo` cannot
     express.
 
-    The session is used as it is, with its own headers and connector. It belongs to the operator from now on,
-    and is closed when it is not needed anymore: it expires, is refused by the server, or the operator exits.
+    ``aiohttp_session`` is used unchanged, with its own headers and connector. From now on, it belongs to the operator,
+    which closes it when it expires, when the server refuses it, or when the operator exits. For the other fields, see
+    :class:`ConnectionInfo`.
     """
 
     server: str
@@ -212,11 +208,11 @@ class AiohttpSession:
 
 
 Credentials = ConnectionInfo | AiohttpSession
-"""What login handlers return if they have succeeded."""
+"""The result of a successful login handler."""
 
 
 def make_http_headers(info: ConnectionInfo, token: str | None) -> dict[str, str]:
-    """Make the headers of every request with the specific token (those in files change)."""
+    """Make the headers of every request with this token: tokens in files change."""
     if info.username and info.password:
         pair = base64.b64encode(f"{info.username}:{info.password}".encode())
         return {"Authorization": f"Basic {pair.decode('ascii')}"}
@@ -226,14 +222,14 @@ def make_http_headers(info: ConnectionInfo, token: str | None) -> dict[str, str]
 
 
 def as_utc(timestamp: datetime.datetime | None) -> datetime.datetime | None:
-    """Add the timezone where it is absent: naive timestamps are in UTC."""
+    """Add the timezone if it is absent: naive timestamps are in UTC."""
     if timestamp is None or timestamp.tzinfo is not None:
         return timestamp
     return timestamp.replace(tzinfo=datetime.UTC)
 
 
 def decode_pem(data: str | bytes) -> bytes:
-    """Get PEM out of PEM or base64-encoded PEM. Raises :class:`ValueError` if it is neither."""
+    """Get PEM from PEM or base64-encoded PEM. Raises :class:`ValueError` if it is neither."""
     raw = data.encode("utf-8") if isinstance(data, str) else data
     if b"-----BEGIN" in raw:
         return raw
@@ -250,8 +246,33 @@ def _expand(path: AnyPath) -> str:
     return os.path.expanduser(os.fsdecode(path))
 
 
-def _store(tmpdir: str, name: str, data: str | bytes) -> str:
-    path = os.path.join(tmpdir, name)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(decode_pem(data))
-    return path
+def _read(path: AnyPath | None) -> bytes:
+    """Read a small file, if there is one."""
+    if path is None:
+        return b""
+    with open(_expand(path), "rb") as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def exposing(data: bytes) -> Iterator[str]:
+    """
+    Expose the data as a file for the time of the block, because OpenSSL loads certificates only from files.
+
+    Private keys should be on no disk, and containers often have no place to write to. So, the file is in memory where
+    the system can do that.
+    """
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("kopf", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+    else:
+        import tempfile  # Linux needs none
+
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "identity.pem")
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(data)
+            yield path
