@@ -61,7 +61,7 @@ def test_nothing_is_to_be_done_at_first(state: ObjectState) -> None:
     assert state.is_idle
     assert not is_ready(state)
     assert get_alarm(state) is None
-    with pytest.raises(RuntimeError, match="nothing to be handled"):
+    with pytest.raises(RuntimeError, match="nothing to handle"):
         state.on_start()
 
 

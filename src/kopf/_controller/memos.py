@@ -1,4 +1,4 @@
-"""In-memory containers: arbitrary values that handlers keep for an object or for the whole operator."""
+"""Memos: in-memory containers of arbitrary values that handlers keep for an object or for the whole operator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from kopf._values.slots import Slots, get_slot
 
 class Memo(dict[Any, Any]):
     """
-    A container of arbitrary values, accessible both as keys and as attributes.
+    A dictionary of arbitrary values, which are also its attributes.
+
+    A missing value raises :class:`KeyError` as a key, and :class:`AttributeError` as an attribute.
 
     >>> memo = Memo()
     >>> memo.field = 100
@@ -44,14 +46,14 @@ _ABSENT = object()
 
 
 class _ObjectMemo:
-    """The memo of one object, and who can hold it."""
+    """The memo of one object, and its possible users."""
 
     __slots__ = ("borrowers", "is_handled", "is_pinned", "memo", "origin")
 
     def __init__(self) -> None:
         self.memo: Any = _ABSENT
         self.origin: Any = _ABSENT
-        """What the memo of the operator was when the object was first handled."""
+        """A copy of the operator's memo as of the first handling of the object."""
         self.is_handled = False
         self.is_pinned = False
         self.borrowers = 0
@@ -59,7 +61,7 @@ class _ObjectMemo:
 
 class Memos:
     """
-    The memos of all objects, made of the memo of the operator when an object is first handled.
+    The memos of all objects; each is a copy of the operator's memo as of the first handling of the object.
 
     Large because handlers, reviews, and moves to other replicas begin and end the life of a memo in different ways.
     """
@@ -68,21 +70,21 @@ class Memos:
         self._origin = operator_memo
         self._snapshot: Any = None
         self._entries: collections.defaultdict[str, _ObjectMemo] = collections.defaultdict(_ObjectMemo)
-        # Only for the memos of the known class: who knows what else custom classes do when they are copied.
+        # Only memos of the known class: copying a custom class can have side effects.
         self._is_droppable = type(operator_memo) is Memo
 
     def __len__(self) -> int:
         return sum(entry.memo is not _ABSENT for entry in self._entries.values())
 
     def make(self) -> Any:
-        """Make a memo that belongs to no object: it is gone when the caller has no more need for it."""
+        """Make a memo that belongs to no object, for the caller alone."""
         return copy.copy(self._origin)
 
     def recall(self, key: str, *, pinned: bool = False) -> Any:
         """
-        Get the memo of the object that is being handled: the same one as long as the object exists.
+        Return the memo of an object that is being handled: the same one as long as the object exists.
 
-        If ``pinned``, somebody holds it for as long as the object exists, so it is not made anew meanwhile.
+        If ``pinned``, the caller keeps it as long as the object exists, so it is never made anew.
         """
         entry = self._entries[key]
         entry.is_handled = True
@@ -94,9 +96,9 @@ class Memos:
 
     def defer(self, key: str) -> Any:
         """
-        The same for those who mostly do not look at it: get :class:`Deferred`, which makes it if they do.
+        Return a :class:`Deferred`, which makes the memo on the first use, for callers that rarely use it.
 
-        It has no visible effects, as it is made of what the operator's memo is now. The memos of custom classes are
+        The memo is as if it was made now: a copy of the operator's memo of this moment. Memos of custom classes are
         made at once.
         """
         if not self._is_droppable:
@@ -107,27 +109,27 @@ class Memos:
         return Deferred(functools.partial(self.recall, key))
 
     def borrow(self, key: str) -> Any:
-        """The same, but for those who look at the object aside of its handling; to be given back afterwards."""
+        """Return the memo for a use outside of the handling; :meth:`give_back` must follow."""
         entry = self._entries[key]
         entry.borrowers += 1
         return self._get(entry)
 
     def give_back(self, key: str) -> None:
-        """Tell that the memo is not used by the borrower anymore."""
+        """Accept that the borrower does not use the memo anymore."""
         entry = self._entries.get(key)
-        if entry is not None:  # otherwise, the object is gone meanwhile
+        if entry is not None:  # otherwise, the object has gone meanwhile
             entry.borrowers = max(0, entry.borrowers - 1)
             self._drop_if_unused(key, entry)
 
     def release(self, key: str) -> None:
-        """The object is not handled at the moment: idle objects keep nothing of their own, if nothing was put there."""
+        """Accept that the object is idle now: drop its memo if the handlers have put nothing there."""
         entry = self._entries.get(key)
-        if entry is not None and entry.is_handled:  # mostly, nobody has looked at it
+        if entry is not None and entry.is_handled:  # mostly, no handler has used it
             entry.is_handled = False
             self._drop_if_unused(key, entry)
 
     def forget(self, key: str) -> None:
-        """Drop the memo of an object that exists no more."""
+        """Drop the memo of an object that does not exist anymore."""
         self._entries.pop(key, None)
 
     def hand_over(self, slots: Slots) -> None:
@@ -142,7 +144,7 @@ class Memos:
         return entry.memo
 
     def _get_snapshot(self) -> Memo:
-        """What the operator's memo is now: one copy for all objects that have appeared since its last change."""
+        """Return a copy of the operator's memo: one for all objects that have appeared since its last change."""
         if self._snapshot is None or not _is_same(self._snapshot, self._origin):
             self._snapshot = Memo(self._origin)
         snapshot: Memo = self._snapshot
@@ -151,7 +153,7 @@ class Memos:
     def _drop_if_unused(self, key: str, entry: _ObjectMemo) -> None:
         if not self._is_droppable or entry.is_pinned or entry.is_handled or entry.borrowers:
             return
-        # If it is needed again, it is made of what the operator's memo was at the first time, not of what it is then.
+        # If it is needed again, it is made of the operator's memo as of the first time, not of the current one.
         origin = self._origin if entry.origin is _ABSENT else entry.origin
         if entry.memo is not _ABSENT and _is_same(entry.memo, origin):
             entry.memo = _ABSENT
@@ -160,7 +162,7 @@ class Memos:
 
 
 def _is_same(memo: Memo, other: Memo) -> bool:
-    """Tell if the values are the same ones: those that are only equal can be changed, or not comparable at all."""
+    """Tell if the values are identical: values that are only equal can change later, or be incomparable."""
     if not memo and not other:
         return True  # as mostly
     return len(memo) == len(other) and all(other.get(key, _ABSENT) is value for key, value in [*memo.items()])

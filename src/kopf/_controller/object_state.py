@@ -1,8 +1,8 @@
 """
-The state of one object in the operator, while there is something to do for it: what is to be handled next, and when.
+The state of one object in the operator while there is something to do for it: what to handle next, and when.
 
-It changes by the transitions ``on_…`` only, which are told the time and have no other effects. Of the states of the
-object, only the latest one counts: it replaces all that was there.
+It changes only by the transitions ``on_...``, which get the time and have no other effects. Only the latest state of
+the object counts: it replaces all former ones.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kopf._values.records import Record, field
 
 
 class Rules(NamedTuple):
-    """What is the same for all objects of an operator."""
+    """Facts about the whole operator."""
 
     comparable_versions: bool
     """Whether the server guarantees that resource versions can be compared."""
     consistency_timeout: float
-    """How long to wait for our own write to come back from the server, in seconds."""
+    """The maximal wait for the echo of our own write, in seconds."""
     error_delays: Iterable[float]
-    """How long to leave an object alone after the 1st, 2nd, etc error in a row, in seconds; then, the last one."""
+    """The delays after the 1st, 2nd, etc. error in a row, in seconds; the last one repeats."""
 
     def get_delay(self, errors: int) -> float:
-        """For how long to leave the object alone after so many errors in a row, in seconds."""
+        """Return the delay after so many errors in a row, in seconds."""
         delay = 0.0
         for delay in itertools.islice(self.error_delays, errors):  # noqa: B007
             pass
@@ -37,49 +37,49 @@ class Rules(NamedTuple):
 
 
 class Unconfirmed(NamedTuple):
-    """The latest of the states that are presumed to be older than our own write."""
+    """The latest state that is presumably older than our own write."""
 
     obj: KubeObject
     until: float
-    """When to believe it after all, by the clock of the event loop."""
+    """When to accept it after all, by the clock of the event loop."""
 
 
 class Memory(Carried):
-    """What one handling of the object leaves for the next one."""
+    """What one pass over the object leaves for the next one."""
 
     conflicts: int = 0
-    """How many times in a row the patches were refused with nothing new on the stream that would explain it."""
+    """The number of conflicts in a row without an event of the stream that would explain them."""
 
 
 class ObjectState(Record, eq=False):
     """
-    What is known of one object. It exists only while something is going on with the object.
+    The state of one object, while something is going on with the object.
 
     All times are in seconds, by the clock of the event loop.
 
-    Large because what is next depends on all of that together.
+    Large because the next action depends on all of it together.
     """
 
     _rules: Rules
     _writes: OwnWrites
     _is_handled: bool = False
-    """Whether the object is being handled right now."""
+    """Whether a pass over the object is going on."""
     _is_requested: bool = False
-    """Whether it is to be looked at again when that is over."""
+    """Whether another pass must follow it."""
     _woken: dict[HandlerId, bool] | None = None
-    """Which handlers are to be called after that, as they were woken meanwhile."""
+    """The handlers to call in the next pass, because they were woken meanwhile."""
     _unconfirmed: Unconfirmed | None = None
     retry_at: float | None = None
     """Until when the object is left alone, if it is: until the next attempts of handlers, or after errors."""
     pending: KubeObject | None = None
     """The latest state that is not handled yet."""
     last_seen: KubeObject | None = None
-    """The state as of the last handling, to return to when it is time to."""
+    """The state of the last pass, for delayed retries."""
     memory: Memory = field(default_factory=Memory)
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to be handled now."""
+        """Whether there is something to handle now."""
         return self.pending is not None and self.retry_at is None
 
     @property
@@ -97,14 +97,14 @@ class ObjectState(Record, eq=False):
 
     @property
     def alarm(self) -> float | None:
-        """When it is time for :meth:`on_time`, if nothing else happens before."""
+        """The time for :meth:`on_time`, if nothing else happens before."""
         if self._unconfirmed is None:
             return self.retry_at
         until = self._unconfirmed.until
         return until if self.retry_at is None else min(until, self.retry_at)
 
     def on_event(self, obj: KubeObject, now: float, *, initial: bool = False) -> bool:
-        """Take a state from the stream (``initial`` if of the first listing); tell if it is newer than all known."""
+        """Accept a state from the stream (``initial``: from the first listing); return whether it is news."""
         if initial:
             self.memory.initial = True
             self.memory.called = set() if self.memory.called is None else self.memory.called
@@ -114,11 +114,11 @@ class ObjectState(Record, eq=False):
         elif self._writes.expecting:
             self._unconfirmed = _keep_aside(obj, self._unconfirmed, now, self._rules)
         else:
-            self._unconfirmed = None  # the echo has come: all before it was really old
+            self._unconfirmed = None  # the echo has come: all states before it were really old
         return is_news
 
     def on_time(self, when: float) -> None:
-        """It is that time: go on with what was delayed until then, stop waiting for what has not come by then."""
+        """Go on with retries delayed until this time, and stop waiting for an echo that has not come by then."""
         if self.retry_at is not None and self.retry_at <= when:
             self.retry_at = None
             self.pending = self.last_seen if self.pending is None else self.pending
@@ -127,17 +127,17 @@ class ObjectState(Record, eq=False):
             self._deliver(self._unconfirmed.obj)
 
     def on_request(self, obj: KubeObject) -> None:
-        """Look at the object again in this or a later state: something that it has waited for, has exited."""
+        """Request a pass in this or a later state: something that the object has waited for has exited."""
         if self.memory.errors and obj.head.deletionTimestamp is not None:
             self.retry_at = None  # the deletion waits for what has exited, not for the cure of the errors
         if self._is_handled:
-            self._is_requested = True  # what it is to be looked at in, is known when the current handling is over
+            self._is_requested = True  # the state for it is known when the current pass is over
         elif self.pending is None:
             self.memory.saved = None
             self.pending = obj
 
     def on_wake(self, obj: KubeObject, handlers: Iterable[HandlerId]) -> None:
-        """Call the handlers for the object in this or a later state, though it has not changed itself."""
+        """Request calls of the handlers in this or a later state, though the object has not changed."""
         woken = dict.fromkeys(handlers, False)
         if self._is_handled:
             self._woken = {**(self._woken or {}), **woken}
@@ -148,16 +148,16 @@ class ObjectState(Record, eq=False):
         self.on_request(obj)
 
     def on_start(self) -> KubeObject:
-        """The handling of the pending state begins; get that state."""
+        """Begin a pass over the pending state; return that state."""
         if self.pending is None:
-            raise RuntimeError("There is nothing to be handled.")
+            raise RuntimeError("There is nothing to handle.")
         self.last_seen, self.pending = self.pending, None
         self._is_handled = True
         self._writes.start()
         return self.last_seen
 
     def on_response(self, before: KubeObject, after: KubeObject, now: float) -> bool:
-        """We have changed the object, so what was there before is old now; tell if there is nothing newer waiting."""
+        """Accept the result of our own write; return whether no newer state is pending."""
         version = after.head.resourceVersion
         self._writes.finish(version, previous=before.head.resourceVersion)
         if self.pending is not None:
@@ -170,7 +170,7 @@ class ObjectState(Record, eq=False):
         return True
 
     def on_result(self, result: Result, now: float) -> None:
-        """The handling is over; decide what is next. If there was an error, :meth:`on_failure` is to follow."""
+        """End the pass, and decide what is next. If it had an error, :meth:`on_failure` must follow."""
         memory = self.memory
         is_requested = self._is_requested
         self._is_handled = self._is_requested = False
@@ -180,7 +180,7 @@ class ObjectState(Record, eq=False):
                 memory.initial, memory.called, memory.woken = False, None, None
         self._take_woken()
         if result.obj is None:
-            self.pending = None  # whatever it is, it is older; the stream will tell that the object is gone
+            self.pending = None  # any pending state is older; the stream will report the deletion
         elif self.pending is None:
             memory.saved = result.saved
             if result.error is not None:
@@ -192,10 +192,10 @@ class ObjectState(Record, eq=False):
 
     def on_failure(self, obj: KubeObject, now: float, *, is_conflict: bool = False) -> float | None:
         """
-        The handling has failed: leave the object alone for some time, the longer the more failures; get that time.
+        End a failed pass: delay the next one, the longer the more failures; return the delay in seconds.
 
         For the first conflict in a row, it is ``None``: the object has changed meanwhile, which is not a failure, and
-        the handling goes on from its fresh state as soon as that comes.
+        the next pass begins as soon as its fresh state comes.
         """
         memory = self.memory
         self._is_handled = self._is_requested = False
@@ -217,10 +217,10 @@ class ObjectState(Record, eq=False):
 
     def _deliver(self, obj: KubeObject) -> None:
         """
-        Put the new state in. It interrupts the waiting for retries.
+        Make the new state pending. It interrupts the wait for retries.
 
-        After errors, only deletions do, and the edits that can be the cure: otherwise, those who change the object all
-        the time (its status, usually) would make us repeat what has failed all the time. Of conflicts, the cure is any.
+        After errors, only deletions do so, and edits that can be the cure. Otherwise, frequent changes of the object
+        (usually of its status) would repeat the failure each time. Any change is the cure of a conflict.
         """
         memory = self.memory
         self.pending = obj
@@ -233,18 +233,18 @@ class ObjectState(Record, eq=False):
 
 
 def make_state(rules: Rules) -> ObjectState:
-    """Begin with an object of which nothing is known."""
+    """Make the state of a new object."""
     return ObjectState(rules, OwnWrites(rules.comparable_versions))
 
 
 def _keep_aside(obj: KubeObject, known: Unconfirmed | None, now: float, rules: Rules) -> Unconfirmed | None:
-    """Keep a state that is probably older than our own write, in case that the write never comes back."""
+    """Keep a state that is presumably older than our own write, in case its echo never comes."""
     if rules.comparable_versions:
-        return None  # it is older for sure
+        return None  # it is certainly older
     return Unconfirmed(obj, now + rules.consistency_timeout if known is None else known.until)
 
 
 def is_overtaking(state: KubeObject, obj: KubeObject) -> bool:
-    """Tell if the state is worth trying again what has failed for the object: a deletion, or a different spec."""
+    """Tell if the state is worth a retry after a failure with the object: a deletion, or another spec."""
     is_deletion = state.head.deletionTimestamp is not None and obj.head.deletionTimestamp is None
     return is_deletion or state.head.generation != obj.head.generation

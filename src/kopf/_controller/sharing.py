@@ -1,9 +1,9 @@
 """
-Sharing: which of the objects are handled by this operator, and which by its other replicas.
+Sharing: which objects this replica of the operator handles, and which ones the other replicas do.
 
-A replica that waits for its turn has no objects. When it gets some, they are handled as after a restart of the
-operator; when it loses them, everything is forgotten of them, as if the operator was stopped. In between, while they
-are being left, nothing begins for them, and what has begun is brought to its end.
+A standby replica has no objects. A replica handles the objects that it gets as after a restart of the operator; it
+forgets those that it loses, as if it was stopped. In between, while it leaves them, it begins nothing for them, and
+finishes what it has begun.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from kopf._handlers.current_handler import current_cause
 from kopf._values.slots import ALL_SLOTS, Slots, bridge_gaps, get_slot, make_shard_selector
 
 _MAX_RANGES = 32
-"""How many ranges are in a selector of shards: it is a part of the URL, which servers limit."""
+"""The maximum of ranges in a selector of shards: it is a part of the URL, and servers limit those."""
 
 
 class Share:
-    """What is handled here now: by default, everything and forever; with a fence, nothing in the beginning."""
+    """The objects that this replica handles: by default, all of them forever; with a fence, none at first."""
 
     def __init__(self, fence: Fence | None = None) -> None:
         self.fence = fence
-        """Behind it, nothing is done for the objects; there is none if the operator has no replicas."""
+        """When shut, it stops all work on objects; ``None`` if the operator has no replicas."""
         self.slots: Slots = ALL_SLOTS if fence is None else frozenset()
-        """Whose objects are handled here, or are being left."""
+        """The slots whose objects this replica handles or is leaving."""
         self.leaving: Slots = frozenset()
-        """Those that are being left."""
+        """The slots that it is leaving."""
         self.is_selected_by_server = fence is not None
-        """Whether the server is asked for our objects only; not anymore if it has ignored that."""
+        """Whether to ask the server for our objects only; false after it has ignored that."""
         self.get_token: Callable[[int], int] = _get_no_token
-        """Gives the fencing token of a slot."""
+        """Returns the fencing token of a slot."""
 
     def make_selector(self) -> str:
-        """Select our objects on the server, and as few of others as possible; empty if that is for nothing."""
+        """Make the selector of our objects, and of as few others as possible; empty if it would not help."""
         if not self.is_selected_by_server or len(self.slots) in (0, len(ALL_SLOTS)):
             return ""
         return make_shard_selector(bridge_gaps(self.slots, _MAX_RANGES))
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to be handled."""
+        """Whether there are no objects to handle."""
         return not self.slots
 
     def is_foreign(self, key: str) -> bool:
-        """Tell if the object is not handled here."""
+        """Tell if this replica does not handle the object."""
         return len(self.slots) < len(ALL_SLOTS) and get_slot(key) not in self.slots
 
     def is_being_left(self, key: str) -> bool:
-        """Tell if nothing is to begin for the object."""
+        """Tell if nothing may begin for the object."""
         return get_slot(key) in self.leaving
 
 
@@ -59,15 +59,16 @@ def _get_no_token(slot: int) -> int:
 
 
 current_share: ContextVar[Share] = ContextVar("current_share")
-"""The share of the operator whose handlers are executed."""
+"""The share of the operator that executes the current handler."""
 
 
 def fencing_token() -> int:
     """
-    Get the fencing token of the handled object: a number that grows whenever the object goes to another replica.
+    Return the fencing token of the handled object: a number that grows whenever the object moves to another replica.
 
-    Systems outside of Kubernetes can refuse writes with a lower token than the highest one that they have seen: then,
-    a replica that was frozen cannot overwrite what its successor has written. It is 0 if the operator has no replicas.
+    Systems outside of Kubernetes can refuse writes with a lower token than the highest one they have seen. Then a
+    frozen replica cannot overwrite the writes of its successor. The token is 0 if the operator has no replicas.
+
     Raises :class:`RuntimeError` outside of the handlers of objects.
     """
     cause, share = current_cause.get(None), current_share.get(None)

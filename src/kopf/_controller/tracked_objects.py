@@ -1,9 +1,8 @@
 """
-Tracked objects: all that the operator keeps of the objects of one resource, one entry for each of them.
+Tracked objects: everything that the operator keeps about the objects of one resource, one entry for each object.
 
-There are no entries of those objects which no handlers are for. What an entry has while something is going on with
-the object (its state, its waiting events) is dropped when the object is idle; what is to be remembered for as long as
-the object exists, is in its memory. When the object is gone, everything is forgotten at once, here.
+Objects without matching handlers have no entries. The state and the waiting events of an object are dropped when it is
+idle; its memory stays as long as it exists. When it is gone, everything about it is forgotten at once, here.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Gone:
-    """The end of an object that exists no more, but is not forgotten yet: somebody works on it, or is going to."""
+    """The end of an object that does not exist anymore, but is not forgotten yet: a worker has it, or will take it."""
 
     __slots__ = ("obj", "successor")
 
@@ -41,14 +40,14 @@ class Gone:
         self.obj = obj
         """The last state of the object."""
         self.successor: WatchEvent | None = None
-        """The latest of what came later: it is selected again, or there is another object of the same name."""
+        """The latest event after the end: the object is selected again, or another one has the same name."""
 
 
 class TrackedObject:
     """
     One object, as the operator knows it.
 
-    Large because it has everything that is kept of the object, so that there is one place to hand over and to forget.
+    Large because it keeps everything about the object, so that it can be handed over and forgotten in one place.
     """
 
     __slots__ = ("complaint", "events", "gone", "key", "memory", "reconciliation", "state", "stub")
@@ -56,19 +55,19 @@ class TrackedObject:
     def __init__(self, key: str) -> None:
         self.key = key
         self.memory = ObjectMemory()
-        """What is remembered of the object for as long as it exists."""
+        """The memory of the object for as long as it exists."""
         self.state: ObjectState | None = None
-        """What is to be handled, and when; ``None`` if the object is idle."""
+        """What to handle, and when; ``None`` if the object is idle."""
         self.events: deque[WatchEvent] | None = None
         """The raw events that wait for their handlers; ``None`` if there are none."""
         self.reconciliation: Reconciliation | None = None
-        """The pass over the object that is underway, if any."""
+        """The current pass over the object, if any."""
         self.gone: Gone | None = None
         """The end of the object, if it exists no more."""
         self.stub: KubeObject | None = None
-        """What is known of the object if it cannot be decoded."""
+        """The readable part of the object if it cannot be decoded."""
         self.complaint: str | None = None
-        """What was said last of why the object cannot be handled, if it cannot."""
+        """The last logged reason why the object cannot be handled, if it cannot."""
 
     @property
     def is_to_be_handled(self) -> bool:
@@ -78,25 +77,25 @@ class TrackedObject:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing going on with the object."""
+        """Whether nothing is going on with the object."""
         return self.state is None and self.events is None and self.gone is None and self.reconciliation is None
 
     @property
     def is_saving(self) -> bool:
-        """Whether what the handlers have done is being written to the object right now."""
+        """Whether the results of the handlers are being written to the object now."""
         return self.reconciliation is not None and self.reconciliation.is_saving
 
     @property
     def is_unsaved(self) -> bool:
-        """Whether what the handlers have done is still to be written to the object."""
+        """Whether results of the handlers must still be written to the object."""
         return self.state is not None and self.state.memory.unsaved is not None
 
     def take_snapshot(self) -> tuple[Carried, ObjectMemory]:
-        """Get what is known of the object now, so that it can be looked at while the operator goes on."""
+        """Return a snapshot of everything known about the object, for use while the operator goes on."""
         carried = Carried(initial=self.memory.is_unresumed) if self.state is None else self.state.memory
         called = None if carried.called is None else {*carried.called}
         unsaved = None if carried.unsaved is None else replace(carried.unsaved, patch=Patch())
-        # It can be looked at in another state than the one that was saved.
+        # The object can have another state by then than the saved one.
         saved = None if carried.saved is None else carried.saved._replace(digest=None, snapshot=None)
         return replace(carried, called=called, unsaved=unsaved, saved=saved), copy.copy(self.memory)
 
@@ -105,7 +104,7 @@ class TrackedObjects:
     """
     The objects of one resource by their keys.
 
-    Large because it has what is known of the resource and of its handlers as a whole, too.
+    Large because it also keeps facts about the resource and its handlers as a whole.
     """
 
     def __init__(self, runtime: Runtime, handlers: HandlersOfResource, background: Background | None) -> None:
@@ -128,18 +127,18 @@ class TrackedObjects:
         return iter([*self._entries.values()])
 
     def count_busy(self) -> int:
-        """Tell how many objects are not idle; it takes as long as they are many."""
+        """Count the objects that are not idle; the time is linear."""
         return sum(not entry.is_idle for entry in self)
 
     def obtain(self, key: str) -> TrackedObject:
-        """Get the entry of the object, or begin a new one."""
+        """Return the entry of the object, or make a new one."""
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = TrackedObject(key)
         return entry
 
     def accept(self, event: WatchEvent, now: float) -> TrackedObject | None:
-        """Take in what the event tells of an object; get its entry if there can be something to do for it."""
+        """Accept an event of an object; return its entry if there can be something to do."""
         obj = event.object
         key = obj.head.key
         entry = self._entries.get(key)
@@ -167,7 +166,7 @@ class TrackedObjects:
         return entry
 
     def _is_of_interest(self, entry: TrackedObject | None, head: ObjectMeta) -> bool:
-        """Tell if an idle object is to be looked at: is any handler for it, or was any and has left its traces."""
+        """Tell if an idle object needs a pass: a handler can match it, or has left its traces on it."""
         if (
             self._could_match is None
             or self._could_match(head)
@@ -178,7 +177,7 @@ class TrackedObjects:
         return background is not None and background.has_running()
 
     def refresh(self, entry: TrackedObject | None, obj: KubeObject) -> None:
-        """Show the new state of the object to its daemons & timers, and keep it if it can be needed later."""
+        """Show the new state of the object to its daemons and timers, and keep it if it can be needed later."""
         if entry is None or obj.pruned:
             return
         if entry.memory.background is not None:
@@ -187,13 +186,13 @@ class TrackedObjects:
             entry.memory.latest = obj
 
     def wake(self, entry: TrackedObject) -> ObjectState:
-        """The object is not idle: get its state."""
+        """Return the state of an object that is not idle anymore."""
         if entry.state is None:
             entry.state = make_state(self._rules)
         return entry.state
 
     def settle(self, entry: TrackedObject) -> None:
-        """If nothing is going on with the object, keep only what is to be remembered; if there is nothing, nothing."""
+        """If nothing is going on with the object, keep only its memory; drop the entry if that is blank."""
         state = entry.state
         if state is not None and not state.is_ready and state.is_idle:
             entry.state = None
@@ -201,7 +200,7 @@ class TrackedObjects:
             self._entries.pop(entry.key, None)
 
     def release(self, entry: TrackedObject) -> None:
-        """The object is idle, or waits for something: it may be for long, and there may be many such objects."""
+        """Free memory of an object that is idle or waits: there can be many, for a long time."""
         self._runtime.memos.release(entry.key)
         if entry.memory.background is not None:
             entry.memory.background.body.object.forget_values()
@@ -211,19 +210,19 @@ class TrackedObjects:
             entry.state.last_seen.forget_values()
 
     def get_pending(self, key: str) -> KubeObject | None:
-        """What is to be handled next of the object, if anything."""
+        """Return the state of the object that is handled next, if any."""
         entry = self._entries.get(key)
         return None if entry is None or entry.state is None else entry.state.pending
 
     def hand_over(self, entry: TrackedObject) -> None:
-        """Keep nothing of the object, which is of another replica now."""
+        """Forget the object, which belongs to another replica now."""
         if self._background is not None and entry.memory.background is not None:
             self._background.let_go(entry.memory.background)
         self.handled.drop(entry.memory)
         self._entries.pop(entry.key, None)
 
     def forget(self, entry: TrackedObject, now: float) -> TrackedObject | None:
-        """Keep nothing of the object, which exists no more; begin with what has come by its key later, if anything."""
+        """Forget the object, which does not exist anymore; return the entry of its successor, if there is one."""
         self._runtime.memos.forget(entry.key)
         self.handled.drop(entry.memory)
         self._entries.pop(entry.key, None)
@@ -235,7 +234,7 @@ class TrackedObjects:
 
 
 def _make_matcher(handlers: Sequence[ResourceHandler]) -> Callable[[ObjectMeta], bool] | None:
-    """Find out once if there are handlers for all objects, whatever they are: then, there is nothing to be asked."""
+    """Make a quick check for matching handlers; ``None`` if some handlers match all objects."""
     if any(not item.labels and not item.annotations for item in handlers):
         return None
     return functools.partial(could_match, handlers)

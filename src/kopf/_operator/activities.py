@@ -1,7 +1,7 @@
 """
-Activities: the handlers of the operator's own life (startup, cleanup, login, probes), retried like all others.
+Activities: the handlers of the operator's own life (startup, cleanup, login, probes), with retries like all others.
 
-Their progress is kept in memory: an activity is over when all of its handlers are done.
+Their progress is in memory: an activity ends when all of its handlers are done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kopf._values.reasons import Activity
 
 
 class ActivityError(OperatorError):
-    """Some handlers of the activity have failed for good, so the activity has failed too."""
+    """Some handlers of the activity have failed for good; ``outcomes`` are the outcomes of all of them by their ids."""
 
     def __init__(self, activity: Activity, outcomes: Mapping[HandlerId, Outcome]) -> None:
         self.outcomes = outcomes
@@ -35,7 +35,7 @@ class ActivityError(OperatorError):
 
 
 class Activities:
-    """Calls the handlers of one operator's own life. Until the operator runs, there are no indices."""
+    """Calls the handlers of the operator's own life. Before the operator runs, they get no indices."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class Activities:
         """
         Call all handlers, one after another, each as many times as needed; return their results.
 
-        If it ``is_quiet``, only failures are logged.
+        If ``is_quiet``, only failures are logged.
 
-        Raises :class:`ActivityError` if any of them fails permanently; all others are called nevertheless.
+        Raises :class:`ActivityError` if any of them fails permanently, but after all others were called.
         """
         outcomes = await self.attempt(activity, handlers, is_quiet=is_quiet)
         if any(outcome.exception is not None for outcome in outcomes.values()):
@@ -69,9 +69,9 @@ class Activities:
         self, activity: Activity, handlers: Sequence[ActivityHandler], *, is_quiet: bool = False
     ) -> Mapping[HandlerId, Outcome]:
         """
-        Call all handlers, one after another, each as many times as needed; return how they have ended.
+        Call all handlers, one after another, each as many times as needed; return their final outcomes.
 
-        If it ``is_quiet``, only failures are logged.
+        If ``is_quiet``, only failures are logged.
         """
         cause = ActivityCause(
             logger=logging.getLogger(f"kopf.activities.{activity.value}"),

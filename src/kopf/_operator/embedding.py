@@ -1,8 +1,8 @@
 """
-Embedding: how an operator is started, stopped, and waited for by whatever runs it: the command line or an application.
+Embedding: how the command line or an application starts an operator, stops it, and waits for it.
 
-Only what belongs to the operator is ever touched: its own tasks are stopped, and the other tasks of the event loop go
-on; the signals that the application handles by itself, remain with the application.
+Nothing but the operator's own parts is affected: it stops only its own tasks, and leaves the signals that the
+application handles to the application.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class OperatorOptions(TypedDict, total=False):
-    """The options of :func:`operator`, for those who pass them through."""
+    """The options of :func:`operator`, for functions that pass them through."""
 
     lifecycle: LifeCycleFn | None
     registry: OperatorRegistry | None
@@ -101,43 +101,43 @@ async def operator(
     """
     Run an operator in the current event loop until it is stopped.
 
-    It is stopped by the ``stop_flag``, by cancelling the task, or, in the main thread, by SIGINT or SIGTERM; the second
-    signal ends the whole process at once. ``ready_flag`` is raised when the operator begins to watch, or, if there is
-    no access to the cluster, 5 seconds after the startup handlers. If the operator ends earlier than that, events are
-    raised, too, and futures get the error, or are cancelled if there is none: nobody has to wait forever.
-    Flags can be events or futures of either asyncio or threads.
+    All options have defaults:
 
-    ``liveness_endpoint`` is where to serve the health: ``http://host:port/path``; by default, it is not served.
-    ``metrics_endpoint`` is the same for the metrics, which need the extra ``kopf[metrics]``; they can share a port.
+    - ``registry``: the handlers; by default, all those of the decorators ``kopf.on...`` and the like.
+    - ``settings``: the settings, which startup handlers can change; by default, new ones.
+    - ``lifecycle``: the function that chooses and orders the pending handlers; by default, that of
+      :func:`set_default_lifecycle`.
+    - ``memo``: the memo of the operator, which is copied for each object; by default, an empty :class:`Memo`.
+    - ``vault``: credentials that the operator shares with others, and does not close; by default, its own.
+    - ``namespaces`` (or one ``namespace``): restrict the operator to these namespaces: names, globs, or regular
+      expressions. ``clusterwide``: serve the whole cluster; this is also the default.
+    - ``stop_flag``: stops the operator when raised. ``ready_flag``: raised when the operator begins to watch, or,
+      without access to the cluster, 5 seconds after the startup handlers. If the operator ends earlier, an event is
+      raised, too; a future gets the error, or is cancelled if there is none. Flags are events or futures, of asyncio
+      or of threads.
+    - ``liveness_endpoint``: where to serve the health, as ``http://host:port/path``; by default, nowhere.
+      ``metrics_endpoint``: the same for the metrics, which need the extra ``kopf[metrics]``. They can share a port.
+    - ``peering_name``: the peering object, which then must exist. Of several operators, the one with the highest
+      ``priority`` works. ``identity``: the name of this operator for its peers; by default, a generated one.
+      ``standalone``: ignore other operators. These options override the settings.
+    - ``leader_election``, ``shards``: be one of several replicas, of which one works, or all share the objects. A
+      string is the name of their Lease; by default, that of the settings. Replicas replace the peering, unless
+      ``peering_name`` or ``priority`` is set, too.
+    - ``record``: a file for a recording of all reads, writes, and calls, for replays. Beyond ``record_limit`` bytes,
+      the oldest half is dropped. ``record_random``: record the seed of the module ``random``, too, so that handlers
+      get the same values in replays; everybody who has the file can derive them.
+    - ``preflight``: name all missing permissions at the start, like ``kopf run``: one more request per namespace.
+    - ``memories``, ``insights``, ``indexers``, ``_command``: ignored with a warning; they were for internals of the
+      original framework.
 
-    ``namespaces`` (or one ``namespace``) restrict the operator to those namespaces: they are names, globs, or regular
-    expressions; ``clusterwide`` is for the whole cluster, which is also the default.
+    The operator also stops when its task is cancelled, and, in the main thread, after SIGINT or SIGTERM; the second
+    signal ends the whole process at once.
 
-    ``peering_name`` is the object by which the operator knows of the other ones, and which is then mandatory; of
-    several, the one with the highest ``priority`` works. With ``standalone``, it does not look for others. It is known
-    to them by its ``identity``, which is made up by default. All these go to the settings, if they are set.
-
-    ``record`` is a file to be written with all that the operator reads, writes, and calls, for replays; of more than
-    ``record_limit`` bytes, the oldest half is dropped. With ``record_random``, what handlers get by the module
-    ``random`` can be replayed, too; and derived by whoever has the file.
-
-    With ``leader_election`` or ``shards``, it is one of several replicas, of which one works, or all share the objects.
-    A string is the name of their Lease, which is otherwise that of the settings. They replace the peering, unless
-    ``peering_name`` or ``priority`` is there, too.
-
-    With ``preflight``, all missing permissions are named at once, as with ``kopf run``: one request more for each
-    namespace.
-
-    ``memories``, ``insights``, ``indexers``, ``_command`` were for the internals of the original framework; they are
-    ignored with a warning.
-
-    All else has defaults as described in the documentation.
-
-    Large because the existing applications call it with these arguments.
+    Large because existing applications call it with these arguments.
 
     Raises :class:`DeclarationError` if some handlers can never work; :class:`ValueError` if the patterns of namespaces
-    or the options make no sense; :class:`LoginError` if the cluster refuses
-    the operator; :class:`ActivityError` if a startup handler fails; and other errors that make it impossible to go on.
+    or the options make no sense; :class:`LoginError` if the cluster refuses the operator; :class:`ActivityError` if a
+    startup handler fails; and other errors after which the operator cannot go on.
     """
     with _releasing(ready_flag):
         _warn_of_ignored(memories=memories, insights=insights, indexers=indexers, _command=_command)
@@ -154,7 +154,7 @@ async def operator(
         if record is not None and identity is None:
             from kopf._coordination.peer_identity import make_identity  # those who are alone, need none of that
 
-            identity = make_identity()  # it is to be known in advance: the records of the peering have it
+            identity = make_identity()  # known in advance for the recording: the records of the peering have it
         kept = {
             "standalone": standalone,
             "peering_name": peering_name,
@@ -201,7 +201,7 @@ def _recording(
 
 @contextlib.contextmanager
 def _releasing(flag: Flag | None) -> Iterator[None]:
-    """When the operator ends, let go those who still wait for it to be ready."""
+    """Release the waiters for the readiness of the operator when it ends."""
     error: BaseException | None = None
     try:
         yield
@@ -224,9 +224,9 @@ async def _run_until_stopped(running: Operator, stop_flag: Flag | None, settings
 
 def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Unpack[OperatorOptions]) -> None:
     """
-    Run an operator synchronously: in the specified event loop, or in a new one.
+    Run an operator until it is stopped: in the event loop ``loop``, by default in a new one.
 
-    See :func:`operator` for the arguments.
+    The other options and the errors are those of :func:`operator`.
     """
     if loop is None:
         asyncio.run(operator(**kwargs))
@@ -236,9 +236,9 @@ def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Unpack[Opera
 
 async def spawn_tasks(**kwargs: Unpack[OperatorOptions]) -> Collection[asyncio.Task[None]]:
     """
-    Start an operator in the background, and return its tasks, to be run by :func:`run_tasks`.
+    Start an operator in the background, and return its tasks for :func:`run_tasks`.
 
-    See :func:`operator` for the arguments.
+    The options are those of :func:`operator`; its errors are the errors of the tasks.
     """
     task = asyncio.create_task(operator(**kwargs), name="operator")
     if (ready_flag := kwargs.get("ready_flag")) is not None:
@@ -253,10 +253,11 @@ async def run_tasks(
     return_when: str = asyncio.FIRST_COMPLETED,
 ) -> None:
     """
-    Wait until any of the tasks ends, then stop all others, and raise the errors of them, if there are any.
+    Wait until one of the tasks ends, then stop the others, and raise the first error, if there is any.
 
-    ``return_when`` is as in :func:`asyncio.wait`. The ``ignored`` tasks are those of the application, which are never
-    stopped, even if they are among the root tasks; all the tasks that are not of the operator, are left alone anyway.
+    ``return_when`` is as in :func:`asyncio.wait`; by default, ``FIRST_COMPLETED``. The ``ignored`` tasks belong to the
+    application: they are never stopped, even if they are among ``root_tasks``. Other tasks of the event loop are not
+    affected.
     """
     tasks = [task for task in root_tasks if task not in ignored]
     try:

@@ -1,7 +1,7 @@
 """
-Stopping: how the functions that run in the background are told to exit, and how they ask about that.
+Stopping: how Kopf asks daemons and timers to exit, and how they check for this.
 
-A daemon gets its checker as the ``stopped`` kwarg: of the kind that fits the function, synchronous or asynchronous.
+A daemon gets its checker as the ``stopped`` kwarg: a synchronous or an asynchronous one, as its function is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kopf._handlers.time_source import time_source
 
 
 class DaemonStoppingReason(enum.Flag):
-    """Why a daemon is to exit, and how far the stopping has gone; several reasons can be combined."""
+    """Why a daemon must exit, and how far the stopping has gone; a combination of flags."""
 
     DONE = enum.auto()
     FILTERS_MISMATCH = enum.auto()
@@ -29,7 +29,7 @@ class DaemonStoppingReason(enum.Flag):
 
 
 class DaemonStopper:
-    """The signal to stop: set once, from the event loop of the operator, for one or several reasons."""
+    """The signal to stop: set in the event loop of the operator, for one or several reasons, and never unset."""
 
     __slots__ = ("_async_event", "_sync_event", "reason")
 
@@ -44,7 +44,7 @@ class DaemonStopper:
         return self.reason is not None
 
     def set(self, reason: DaemonStoppingReason) -> None:
-        """Ask to stop, or add one more reason to that."""
+        """Ask to stop, or add a reason."""
         self.reason = reason if self.reason is None else self.reason | reason
         if self._async_event is not None:
             self._async_event.set()
@@ -53,7 +53,7 @@ class DaemonStopper:
 
     @property
     def async_event(self) -> asyncio.Event:
-        """The event for those who wait in the event loop."""
+        """The event for waiting in the event loop."""
         if self._async_event is None:
             self._async_event = asyncio.Event()
             if self.is_set:
@@ -63,9 +63,9 @@ class DaemonStopper:
     @property
     def sync_event(self) -> threading.Event:
         """
-        The event for those who wait in threads; it can be made there, too.
+        The event for waiting in threads; a thread can make it, too.
 
-        If it is set meanwhile by the event loop, either that one sees the event, or this one sees the reason.
+        If the event loop sets the signal meanwhile, either the event loop sees the event, or this thread the reason.
         """
         if self._sync_event is None:
             self._sync_event = time_source.get().make_event()
@@ -75,7 +75,7 @@ class DaemonStopper:
 
 
 class DaemonStopped:
-    """The ``stopped`` kwarg of daemons: whether it is time to exit. It can be used as a boolean value."""
+    """The ``stopped`` kwarg of daemons: true if it is time to exit."""
 
     def __init__(self, stopper: DaemonStopper) -> None:
         self._stopper = stopper
@@ -84,28 +84,36 @@ class DaemonStopped:
         return self._stopper.is_set
 
     def is_set(self) -> bool:
-        """Tell if the daemon is asked to exit."""
+        """Tell if the daemon must exit."""
         return self._stopper.is_set
 
     @property
     def reason(self) -> DaemonStoppingReason | None:
-        """Why it is asked to exit; ``None`` if it is not."""
+        """Why the daemon must exit; ``None`` if it need not."""
         return self._stopper.reason
 
 
 class SyncDaemonStopperChecker(DaemonStopped):
-    """The ``stopped`` kwarg of daemons which are regular functions."""
+    """The ``stopped`` kwarg of daemons that are regular functions."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep for some time (seconds), or until the daemon is asked to exit; tell if it is."""
+        """
+        Sleep for ``timeout`` seconds (by default, forever), but only until the daemon must exit.
+
+        Returns whether the daemon must exit.
+        """
         return self._stopper.sync_event.wait(timeout)
 
 
 class AsyncDaemonStopperChecker(DaemonStopped):
-    """The ``stopped`` kwarg of daemons which are coroutine functions."""
+    """The ``stopped`` kwarg of daemons that are coroutine functions."""
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Sleep for some time (seconds), or until the daemon is asked to exit; tell if it is."""
+        """
+        Sleep for ``timeout`` seconds (by default, forever), but only until the daemon must exit.
+
+        Returns whether the daemon must exit.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._stopper.async_event.wait()

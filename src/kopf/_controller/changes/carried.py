@@ -1,8 +1,8 @@
 """
-What is carried from one pass over an object to the next one, in memory.
+The memory between two passes over an object.
 
-All that is to be remembered between the passes is on the object itself. Only what could not be saved there (because of
-a conflict, a refusal, or a failure of the API) is kept in memory, so that the handlers are not called again for that.
+The object itself carries all that matters. Only results that could not be saved there (because of a conflict, a
+refusal, or a failure of the API) are in memory, so that the handlers are not called again for them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from kopf._values.records import FrozenRecord, Record
 
 
 class Unsaved(Record):
-    """What the handlers have done, but what is not on the object yet, as it could not be written there."""
+    """Results of the handlers that could not be written to the object yet."""
 
     reason: Reason
     states: Mapping[HandlerId, HandlerState]
     patch: Patch
     is_reported: bool = False
-    """Whether it was said how the handling has ended."""
+    """Whether the end of the handling was already logged."""
     is_refused: bool = False
-    """Whether the API does not accept it, e.g. because it is too big; as opposed to passing problems."""
+    """Whether the API refuses them, e.g. because of their size; as opposed to passing problems."""
 
 
 class SavedProgress(NamedTuple):
-    """The progress of the handlers as it was just saved."""
+    """The progress of the handlers that was just saved."""
 
     reason: Reason
     states: Mapping[HandlerId, HandlerState]
@@ -42,49 +42,49 @@ class SavedProgress(NamedTuple):
 
 
 class Carried(Record):
-    """What is carried from one pass over an object to the next one, in memory."""
+    """The memory between two passes over an object."""
 
     initial: bool = False
     """Whether the object existed before the operator started, and is not resumed yet."""
     unsaved: Unsaved | None = None
     saved: SavedProgress | None = None
-    """The progress as it was just saved, if the object is as it was then."""
+    """The progress that was just saved, if the object has not changed since then."""
     called: set[HandlerId] | None = None
-    """Which handlers this operator has called for the object since it began to resume it; to be added to."""
+    """The handlers that this operator has called since it began to resume the object; updated by the passes."""
     woken: dict[HandlerId, bool] | None = None
     """
-    Which handlers are to be called though the object itself has not changed, and whether they were called for that by
-    now, to be noted there; ``None`` if there are none.
+    The handlers to call without a change of the object, and whether they were called, which the passes update; ``None``
+    if there are none.
     """
     baseline: bytes | None = None
     """The snapshot of the object as of the beginning of its creation, while that is in progress."""
     errors: int = 0
-    """How many times in a row the object could not be handled because of us or of the API (not of the handlers)."""
+    """The number of failed passes in a row because of the framework or the API, not of the handlers."""
 
 
 class Result(FrozenRecord, frozen=True):
-    """What has come out of a cycle."""
+    """The result of a pass."""
 
     obj: KubeObject | None
-    """The object after the cycle; ``None`` if it is gone."""
+    """The object after the pass; ``None`` if it is gone."""
     changed: bool = False
-    """Whether the object was changed by the cycle, so that its new state is to be looked at right away."""
+    """Whether the pass has changed the object, so that its new state needs a pass at once."""
     requeue_after: float | None = None
-    """If not changed, in how many seconds to continue; ``None`` if there is nothing to do until it changes."""
+    """If not changed, the delay until the next pass, in seconds; ``None`` if it waits for changes only."""
     settled: bool = False
-    """Whether the new state is known to need no handling: nothing was changed but what we have changed."""
+    """Whether the new state needs no handling: it has only our own changes."""
     resumed: bool = False
-    """Whether the object is known to the operator from now on, i.e. its initial handling is over."""
+    """Whether the initial handling of the object is over."""
     saved: SavedProgress | None = None
-    """If the handling goes on, what is on the object now, so that there is no need to read it from there."""
+    """The progress that is on the object now, if the handling goes on: no need to read it from there."""
     error: Exception | None = None
-    """What was left undone because of an error, so that it is to be tried again."""
+    """The error that requires another pass."""
 
 
 class SavingFailure(Exception):
-    """The object could not be patched; the cause says why."""
+    """The object could not be patched; ``__cause__`` is the reason."""
 
     def __init__(self, obj: KubeObject) -> None:
         super().__init__()
         self.obj = obj
-        """The object as it is now: some of several requests can have succeeded."""
+        """The current state of the object: some of several requests can have succeeded."""

@@ -1,12 +1,12 @@
 """
-The decision: what is to be done about an object, by all that is known of it. Nothing is done here, no I/O, no waiting.
+The decision: the next actions for an object, by all that is known about it. No actions, no I/O, no waiting.
 
-It is made in two steps. First, :func:`decide` says which handlers to call now. Then, when they were called and their
-outcomes are in the progress, :func:`conclude` says what to save, and when to come back.
+It has two steps. First, :func:`decide` chooses the handlers to call now. After the calls, with the outcomes in the
+progress, :func:`conclude` decides what to save, and when to continue.
 
-The rules that are decided here: the finalizer comes before the first call; what has succeeded for a change is not
-called again for it; a deletion overtakes everything else; what could not be saved is saved first; nothing is deleted
-because of failures; who is not for the object leaves no traces on it.
+The rules: the finalizer comes before the first call; a handler that has succeeded for a change is not called again for
+it; a deletion overtakes everything else; unsaved results are saved first; failures never let an object be deleted;
+handlers that are not for the object leave no traces on it.
 """
 
 from __future__ import annotations
@@ -30,71 +30,71 @@ from kopf._values.records import FrozenRecord, Record, replace
 from kopf._values.user_functions import FilterError
 
 MAX_RESTORATIONS = 5
-"""How many times the lost state of an object is put back, until it is obvious that somebody insists on removing it."""
+"""How often the operator restores the lost state of an object, until it gives way to whoever removes it."""
 
 MAX_FILTER_FAILURES = 7
 """How many times in a row a filter can fail until its handler is skipped: about half a minute with default delays."""
 
 
 class Choice(FrozenRecord, frozen=True):
-    """The handlers that are for an object and for what has happened to it."""
+    """The handlers that match an object and its change."""
 
     accompanying: Sequence[ChangingHandler] = ()
-    """Those that can be called for the object at all. If there are none, the object is not touched."""
+    """The handlers that match the object, for any change. If there are none, the object is not touched."""
     called: Sequence[ChangingHandler] = ()
-    """Those of them that are for this very change."""
+    """The accompanying handlers for this change."""
     spawning: Sequence[SpawningHandler] = ()
-    """The daemons & timers that are to run for the object."""
+    """The daemons and timers for the object."""
     demanding: Sequence[ChangingHandler | SpawningHandler] = ()
-    """Those of all of these that block the deletion of the object."""
+    """All of these that block the deletion of the object."""
     failures: Mapping[ResourceHandler, FilterError] = {}
-    """For which handlers it is unknown if they are for the object, and why."""
+    """The handlers with failed filters, which possibly match, and their errors."""
     relevant_failures: Sequence[FilterError] = ()
-    """Those of the failures because of which it is unknown what is to be called or started right now."""
+    """The errors of handlers that would be called or started right now."""
 
 
 class BackgroundActivity(Protocol):
-    """What is known of the daemons & timers of an object."""
+    """The state of the daemons and timers of an object."""
 
     def has_running(self, *, blocking: bool = False) -> bool:
-        """Whether any of them runs right now; if ``blocking``, of those that are not optional only."""
+        """Tell if any of them is running; with ``blocking``, any that is not optional."""
 
     def is_over(self, handler: SpawningHandler) -> bool:
-        """Whether the handler has run for the object, and will not run again."""
+        """Tell if the handler has run for the object, and will not run again."""
 
 
 class Situation(Record):
-    """All that is known of an object when it is looked at."""
+    """All facts about an object as of one pass."""
 
     key: str
-    """What tells the object from all others of its kind."""
+    """The identifier of the object among all objects of its kind."""
     detection: Detection
     blocking: Blocking
     saved: SavedStates
     now: datetime.datetime
     unsaved: Collection[HandlerId] | None = None
-    """The handlers whose states could not be saved; ``None`` if there is nothing at all that is still to be saved."""
+    """The handlers with unsaved states; ``None`` if nothing is unsaved, not even a patch."""
     called: set[HandlerId] | None = None
-    """The handlers that this operator has called for the object since it began to resume it; ``None`` if it did not."""
+    """The handlers that this operator has called since it began to resume the object; ``None`` if it does not."""
     woken: dict[HandlerId, bool] | None = None
-    """Those to be called though the object has not changed, and whether they were called for that; to be changed."""
+    """The handlers to call without a change of the object, and whether they were called; updated by the progress."""
     digest: str | None = None
-    """The digest of the current state, if it is already known."""
+    """The digest of the current state, if already known."""
     errors: int = 0
-    """How many times in a row the object could not be handled."""
+    """The number of failed passes in a row."""
     removals: int = 0
-    """How many times our finalizer was removed from the object, since it was needed there."""
+    """The number of removals of our finalizer since it was last needed."""
     is_restoring: bool = False
-    """Whether the last handled state is to be stored again, as it was removed by somebody else."""
+    """Whether to store the last handled state again, because others have removed it."""
     background: BackgroundActivity | None = None
 
 
 class Saving(enum.Enum):
-    """What is saved at the end of a cycle."""
+    """The content to save at the end of a pass."""
 
     NOTHING = "nothing"
     FINALIZER = "the finalizer only, or nothing if it does not change"
-    PROGRESS = "what was done so far"
+    PROGRESS = "the progress so far"
     END = "everything is done: the last handled state instead of the progress"
 
 
@@ -102,11 +102,11 @@ NOTHING: Final = Saving.NOTHING
 FINALIZER: Final = Saving.FINALIZER
 PROGRESS: Final = Saving.PROGRESS
 END: Final = Saving.END
-"""By themselves, as the reasons are."""
+"""Shortcuts, like those of the reasons."""
 
 
 class Plan(Record):
-    """What is to be done."""
+    """The actions of one pass."""
 
     reason: Reason
     choice: Choice
@@ -114,43 +114,43 @@ class Plan(Record):
     seen: SeenStates
     saving: Saving
     called: Sequence[ChangingHandler] = ()
-    """All handlers of this change: those to be called now and later, and those that are done with it."""
+    """All handlers of this change: to be called now, to be called later, or finished."""
     call: Sequence[ChangingHandler] = ()
-    """Those to be called now."""
+    """The handlers to call now."""
     unfit: Collection[HandlerId] = ()
-    """Those that could not be called until the object is changed: it does not fit its model."""
+    """The handlers that cannot be called until the object changes, because it does not fit their model."""
     spawning: Sequence[SpawningHandler] = ()
-    """The daemons & timers that are to run for the object: the others are to stop."""
+    """The daemons and timers that must run for the object; all others must stop."""
     is_background_kept: bool = False
-    """Whether the daemons & timers are left as they are: it is too early to start them."""
+    """Whether to leave the daemons and timers as they are, because it is too early to start them."""
     finalizer: FinalizerChange | None = None
     is_required: bool = False
-    """Whether the finalizer is needed on the object."""
+    """Whether the object needs the finalizer."""
     is_contested: bool = False
-    """Whether somebody else puts the finalizer back although it is not needed, and this is to be said now."""
+    """Whether to warn that others put back the finalizer, which is not needed."""
     is_handled: bool = False
-    """Whether the state of the object is the last handled one from now on."""
+    """Whether the state of the object becomes the last handled one."""
     requeue_after: float | None = None
-    """In how many seconds the handling continues; ``None`` if there is nothing to do until the object changes."""
+    """The delay until the next pass, in seconds; ``None`` if there is nothing to do until the object changes."""
     resumed: bool = False
-    """Whether the object is known to the operator from now on, i.e. its initial handling is over."""
+    """Whether the initial handling of the object is over."""
     error: FilterError | None = None
-    """Because of what the object is to be looked at again."""
+    """The error that requires another pass."""
     skipped: Sequence[FilterError] = ()
-    """Because of what some handlers are skipped for good, as these filters have failed too many times."""
+    """The errors of filters that have failed too often, so that their handlers are skipped for good."""
 
 
 def recognise(
     detection: Detection, memory: object | None, *, is_released: bool, last: bytes | None = None
 ) -> Detection:
     """
-    Correct what was detected by what is remembered of the object: its state on the object can be old or lost.
+    Correct the detection by the memory of the object: the last handled state on the object can be old or lost.
 
-    ``memory`` is the fingerprint of the state in which the object was handled by this process, if it was; ``last`` is
-    that state, if it is still known. If it is not, then compared to it, everything has changed.
+    ``memory`` is the fingerprint of the state in which this process has handled the object, if it has; ``last`` is that
+    state, if it is still known. If not, everything counts as changed.
     """
     if is_released:
-        # What we see can be older than our own write. Nobody can put a finalizer on an object being deleted.
+        # This state can be older than our own write. Nobody can put a finalizer on an object being deleted.
         return Detection(FREE)
     if detection.reason is CREATE and memory is not None:
         is_same = memory == make_fingerprint(detection.snapshot)
@@ -159,17 +159,17 @@ def recognise(
 
 
 def make_fingerprint(snapshot: bytes) -> int:
-    """Identify a state within this process."""
+    """Make an identifier of a state within this process."""
     return hash(snapshot)
 
 
 def is_overtaken(detection: Detection, unsaved: Reason | None) -> bool:
-    """Tell if what could not be saved does not matter anymore: it must not hold the deletion."""
+    """Tell if the unsaved results do not matter anymore: they must not delay the deletion."""
     return detection.reason is DELETE and unsaved is not None and unsaved is not DELETE
 
 
 def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
-    """Decide which handlers to call now, and what to do before that. ``choose`` selects the handlers for a reason."""
+    """Decide which handlers to call now, and what to do before. ``choose`` selects the handlers for a reason."""
     detection, saved = situation.detection, situation.saved
     reason = detection.reason
     choice = choose(reason)
@@ -203,13 +203,13 @@ def decide(situation: Situation, choose: Callable[[Reason], Choice]) -> Plan:
             plan.is_background_kept = True
             return plan
     progress.involve(called, seen)
-    if situation.unsaved is None:  # otherwise, save first what was done before
+    if situation.unsaved is None:  # otherwise, save the earlier results first
         plan.call = get_pending(called, progress.states, situation.now)
     return plan
 
 
 def _judge_failures(plan: Plan, situation: Situation) -> None:
-    """At first, the object is to be looked at again. If the filters keep failing, their handlers are not for it."""
+    """Retry the pass at first. If the filters keep failing, their handlers do not match the object."""
     failures = plan.choice.relevant_failures
     if plan.reason is DELETE or situation.errors < MAX_FILTER_FAILURES:  # nothing is deleted due to failures
         plan.error = failures[0]
@@ -219,16 +219,16 @@ def _judge_failures(plan: Plan, situation: Situation) -> None:
 
 def _choose_finalizer(plan: Plan, situation: Situation) -> None:
     """
-    Look if the finalizer is needed; those daemons & timers that have exited for good do not need it anymore.
+    Decide about the finalizer; daemons and timers that have exited for good do not need it anymore.
 
-    It is only for those objects where anybody could need it, or where it is: mostly, neither is so.
+    This is only for objects that have the finalizer, or have handlers that can need it: mostly, neither is true.
     """
     background, demanding = situation.background, plan.choice.demanding
     plan.is_required = any(
         background is None or not isinstance(item, SpawningHandler) or not background.is_over(item)
         for item in demanding
     )
-    # Only the deletion handlers can hold a deletion; of a living object, it is unknown what else is declared for it.
+    # Only deletion handlers can delay a deletion; for a living object, the failed handlers can be of any kind.
     is_in_doubt = plan.error is not None or (bool(plan.choice.failures) and not situation.blocking.is_deleted)
     blocking, removals = situation.blocking, situation.removals
     is_kept = is_in_doubt or _is_accompanied(situation, blocking=not blocking.is_deleted)
@@ -243,7 +243,7 @@ def _is_accompanied(situation: Situation, *, blocking: bool = False) -> bool:
 
 
 def conclude(plan: Plan, situation: Situation, now: datetime.datetime) -> None:
-    """Complete the plan when the handlers were called: what to save, and when to come back."""
+    """Complete the plan after the calls: decide what to save, and when to continue."""
     if plan.saving is NOTHING or plan.is_background_kept:
         return
     if plan.finalizer is None and (plan.choice.demanding or situation.blocking.is_ours):

@@ -12,11 +12,11 @@ from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, RESUME, UPDATE, Rea
 from kopf._values.records import FrozenRecord
 
 NOTHING = b"null"
-"""The snapshot of an object of which nothing is to be known."""
+"""The snapshot of an object whose content does not matter."""
 
 
 class Detection(FrozenRecord, frozen=True):
-    """What was found out about the object."""
+    """The change that was detected in the object."""
 
     reason: Reason
     snapshot: bytes = NOTHING
@@ -29,7 +29,7 @@ class Detection(FrozenRecord, frozen=True):
     """The two states, if they were decoded to be compared."""
 
     def get_change(self) -> Change:
-        """Get the states as they go to the users, who can modify them; for ourselves, there is the snapshot."""
+        """Return the states for the handlers, which can modify them; the framework itself uses the snapshot."""
         if self.change is not None:
             return self.change
         new: BodyEssence | None = codec.decode(self.snapshot)

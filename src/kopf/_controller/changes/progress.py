@@ -1,7 +1,7 @@
 """
-Progress: which handlers are done with the current change, which are to be retried, and when.
+Progress: which handlers are done with the current change, which ones need retries, and when.
 
-It begins with what is saved on the object, and goes back there with the patch at the end of each cycle.
+It begins with the saved states on the object, and goes back there with the patch at the end of each pass.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kopf._values.reasons import Reason
 from kopf._values.records import replace
 
 _MAX_BASELINE_SIZE = 64 * 1024
-"""How large the kept state as of the beginning of a creation can be, in bytes: annotations share 256 KiB."""
+"""The maximal size of the kept state as of the beginning of a creation, in bytes: annotations share 256 KiB."""
 
 
 class Counts(NamedTuple):
-    """How many handlers have ended in which way."""
+    """The numbers of finished handlers."""
 
     succeeded: int
     failed: int
@@ -34,9 +34,9 @@ class Counts(NamedTuple):
 
 class Progress(Mapping[HandlerId, HandlerState]):
     """
-    The states of all handlers that are involved in the handling of a change, sub-handlers included.
+    The states of all handlers that take part in the handling of a change, including sub-handlers.
 
-    Large because it is a mapping, for the lifecycles, and all changes of the states are made here.
+    Large because it is a mapping, for the lifecycles, and makes all changes of the states.
     """
 
     __slots__ = (
@@ -63,9 +63,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
         woken: dict[HandlerId, bool] | None = None,
     ) -> None:
         """
-        ``unsaved`` are those of the states known from before that could not be written to the object. ``called`` are
-        the handlers that this very operator has called for the object since it was resumed, to be added to; ``None`` if
-        it is not resumed. ``woken`` are those to be called once more in any case, and whether they were; to be noted.
+        ``unsaved`` are the known states that could not be written to the object. ``called`` are the handlers that this
+        operator process has called since it began to resume the object; ``None`` if it does not. ``woken`` are the
+        handlers to call once more in any case, and whether they were called. This object updates the latter two.
         """
         self.saved = saved
         self._reason = reason
@@ -91,7 +91,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     @property
     def unsaved(self) -> Mapping[HandlerId, HandlerState]:
-        """The states that were changed but are not known to be on the object yet."""
+        """The changed states that are possibly not on the object yet."""
         if not self._changed:
             return {}
         self._digest()
@@ -99,11 +99,11 @@ class Progress(Mapping[HandlerId, HandlerState]):
         return {key: states[key] for key in sorted(self._changed)}
 
     def recall(self, key: HandlerId) -> HandlerState | None:
-        """What is known of the handler, whatever it was called for; ``None`` if it was not called."""
+        """Return the state of the handler, for any reason of the call; ``None`` if it was not called."""
         return self.states.get(key) or self.saved.recall(key)
 
     def copy(self) -> Progress:
-        """Get another one to be changed separately."""
+        """Return an independent copy."""
         self._digest()
         result = copy.copy(self)
         result.states = dict(self.states)
@@ -112,18 +112,18 @@ class Progress(Mapping[HandlerId, HandlerState]):
         return result
 
     def note_saved(self) -> None:
-        """All that was changed, is on the object now."""
+        """Accept that all changes are on the object now."""
         self._changed.clear()
 
     def involve(self, handlers: Iterable[ChangingHandler], seen: SeenStates) -> None:
-        """Restore the states of these handlers, or begin anew for those that were not tried for this reason yet."""
+        """Restore the states of these handlers; begin anew with handlers that were not tried for this reason yet."""
         is_begun = bool(self.states) or not self.saved.is_blank
         for handler in handlers:
             key = handler.id
             previous = self.recall(key) if is_begun else None
             state = None if previous is None else self._continue(previous, handler, seen)
             if state is None:
-                # The sub-handlers are remembered, so that nothing of theirs is left on the object in the end.
+                # Keep the ids of the sub-handlers, so that their records are removed from the object in the end.
                 subrefs = previous.subrefs if previous is not None else ()
                 state = HandlerState(started=self._now, purpose=self._purpose, subrefs=subrefs)
                 self._begun.add(key)
@@ -133,27 +133,27 @@ class Progress(Mapping[HandlerId, HandlerState]):
             self._handlers[key] = handler
 
     def _is_woken(self, handler: ChangingHandler) -> bool:
-        """Tell if it is to be called in any case, and was not called for that yet."""
+        """Tell if the handler must be called in any case, and was not called yet."""
         return self._woken is not None and self._woken.get(handler.id) is False
 
     def _begin_anew(self, keys: Iterable[HandlerId]) -> None:
-        """Forget what was done by the sub-handlers of a handler that is called once more."""
+        """Forget the results of the sub-handlers of a handler that is called once more."""
         for key in keys:
             self.states[key] = HandlerState(started=self._now, purpose=self._purpose)
             self._begun.add(key)
 
     def _continue(self, state: HandlerState, handler: ChangingHandler, seen: SeenStates) -> HandlerState | None:
-        # What was done for another reason does not count: e.g. a function that is for both updates and deletions.
-        # Except for resuming, which is mixed into the handling for any other reason, and happens once.
+        # States for another reason do not count: e.g. a function can be for both updates and deletions.
+        # Except for resuming, which happens once, together with the handling for any other reason.
         if state.purpose != self._purpose:
             if state.purpose is not None and not handler.initial:
                 return None
             state = replace(state, purpose=self._purpose)
         if self._is_woken(handler):
-            # What it was delayed for can be just this.
+            # It can have waited for just this.
             return None if state.finished else replace(state, delayed=None)
         if not state.finished:
-            # Who says what is to be there, is not to wait in vain if this is the cure of what has failed.
+            # A reconciler does not wait for its retry if the object has changed: this can be the cure of its failure.
             is_cure = isinstance(handler, ReconcilingHandler) and state.digest != seen.get_noted(
                 handler, is_final=False
             )
@@ -166,9 +166,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def _is_of_previous_operator(self, handler: ChangingHandler) -> bool:
         """
-        Tell if it was done for an operator that is no more, with all that it had in its memory.
+        Tell if a former operator process has finished the handler, and the memory of that process is lost.
 
-        Objects are resumed by every operator anew, even if the previous one was interrupted in the middle of that.
+        Every operator process resumes the objects anew, even if the former one was interrupted while resuming.
         """
         if self._called is None or handler.id in self._called:
             return False
@@ -185,9 +185,9 @@ class Progress(Mapping[HandlerId, HandlerState]):
         seen: SeenStates | None,
     ) -> None:
         """
-        Note how an attempt of the handler has ended, and which state of the object it has seen.
+        Note the outcome of an attempt, and the state of the object that the handler has seen.
 
-        That state is only digested if it is to be saved: mostly, it is not.
+        The digest of that state is made only when it must be saved: mostly, it is not.
         """
         key = handler.id
         self.states[key] = self.states[key].with_outcome(outcome, now, subrefs)
@@ -208,10 +208,10 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def account_for(self, before: SeenStates, after: SeenStates) -> None:
         """
-        Let the handlers be aware of the changes that are made by the handlers of the same cycle.
+        Make the changes by the handlers of this pass known to all handlers.
 
-        Whoever has seen the object as it was before, needs not to see it again. Whoever has not, is still overtaken.
-        Of the sub-handlers of other cycles, it is unknown which fields they are for: their digests tell.
+        A handler that has seen the state before need not see the state after; all others remain overtaken. The fields
+        of sub-handlers of other passes are unknown, so their digests tell what they have seen.
         """
         self._digest()
         for handler in self._handlers.values():
@@ -230,11 +230,11 @@ class Progress(Mapping[HandlerId, HandlerState]):
 
     def keep_baseline(self, baseline: bytes, handlers: Iterable[ChangingHandler]) -> None:
         """
-        Keep the state as of the beginning of the creation, in case that the operator restarts in the middle of it.
+        Keep the state as of the beginning of the creation, in case the operator restarts in the middle of it.
 
-        It goes to one of the records: those who know nothing of it, remove it together with that. It is kept by the
-        same handler until the end; at first, by one that is saved anyway. Large states are not kept: the annotations
-        of an object have a limit, and it is exceeded by the progress if not by the last handled state.
+        One of the records keeps it, so that older versions, which do not know it, remove it together with the record.
+        The same handler keeps it until the end; at first, a handler that is saved anyway. Large states are not kept:
+        the annotations of an object have a limit, and the progress must not exceed it.
         """
         keys = [handler.id for handler in handlers]
         keepers = [key for key in keys if (state := self.recall(key)) is not None and state.baseline is not None]
@@ -248,11 +248,11 @@ class Progress(Mapping[HandlerId, HandlerState]):
             self._changed.add(keepers[0])
 
     def store(self, patch: Patch) -> None:
-        """Put the changed states to the patch."""
+        """Put the changed states into the patch."""
         self.saved.store(self.unsaved, patch)
 
     def purge(self, handlers: Iterable[ChangingHandler], patch: Patch) -> None:
-        """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
+        """Remove all records of these handlers, of their sub-handlers, and of all others involved."""
         states = {**self.saved.remembered, **self.states} if self.saved.remembered else self.states
         involved = {*states}
         for state in states.values():
@@ -264,7 +264,7 @@ class Progress(Mapping[HandlerId, HandlerState]):
 def get_pending(
     handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState], now: datetime.datetime
 ) -> list[ChangingHandler]:
-    """Those of the handlers that can be executed right now."""
+    """List the handlers that can be executed now."""
     pending = []
     for handler in handlers:
         state = states[handler.id]
@@ -276,7 +276,7 @@ def get_pending(
 def get_delay(
     handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState], now: datetime.datetime
 ) -> float | None:
-    """How many seconds are left until the next attempt of any of the handlers; ``None`` if all are done."""
+    """Return the delay until the next attempt of any handler, in seconds; ``None`` if all are done."""
     delay: float | None = None
     for handler in handlers:
         state = states[handler.id]
@@ -286,7 +286,7 @@ def get_delay(
 
 
 def count(handlers: Iterable[ChangingHandler], states: Mapping[HandlerId, HandlerState]) -> Counts:
-    """Sum up the finished handlers. Of several functions with one id, one is called for all of them."""
+    """Count the finished handlers. Several functions with one id count once, since one is called for all of them."""
     finished = {handler.id: states[handler.id] for handler in handlers}.values()
     return Counts(succeeded=sum(state.success for state in finished), failed=sum(state.failure for state in finished))
 
@@ -295,10 +295,10 @@ def find_overtaken(
     handlers: Iterable[ChangingHandler], saved: SavedStates, seen: SeenStates
 ) -> Iterator[ChangingHandler]:
     """
-    Those of the handlers which were called for a change that is not there anymore, or is not the same anymore.
+    Find the handlers that were called for a change that has been undone, or has changed itself.
 
-    E.g., a field was changed and then changed back before all handlers were done: there is no difference to the last
-    handled state, but those which have already seen the change are to see that it is undone.
+    E.g. if a field was changed and changed back before all handlers were done, there is no difference to the last
+    handled state. But the handlers that have seen the change must see that it is undone.
     """
     if seen.reason not in (Reason.UPDATE, Reason.NOOP):
         return
@@ -315,7 +315,7 @@ def find_overtaken(
 
 
 def find_seen(handlers: Iterable[ChangingHandler], saved: SavedStates) -> Iterator[str]:
-    """For which states (by their digests) the handlers and their sub-handlers were done in the current creation."""
+    """Yield the digests of the states for which handlers and sub-handlers were done in the current creation."""
     for handler in handlers:
         state = saved.recall(handler.id)
         subrefs = () if state is None else state.subrefs

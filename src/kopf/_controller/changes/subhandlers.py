@@ -1,4 +1,4 @@
-"""Explicit execution of sub-handlers, at the very place in the handler where their results are needed."""
+"""Explicit execution of sub-handlers, at the place in the handler that needs their results."""
 
 from __future__ import annotations
 
@@ -27,14 +27,18 @@ async def execute(
     cause: ChangingCause | None = None,
 ) -> None:
     """
-    Execute the sub-handlers of the current handler: the functions, the handlers, or those declared in it so far.
+    Execute the sub-handlers of the current handler.
 
-    From the registry, those are executed that are for this resource and this change. ``lifecycle`` says which ones of
-    the pending sub-handlers to execute at once; by default, it is that of the operator. ``cause`` is what they get as
-    the kwargs instead of what the current handler has got.
+    Their source is one of: ``fns``, functions, or a mapping of ids to functions; ``handlers``; or a ``registry``, of
+    which the handlers for this resource and this change are executed. By default, all sub-handlers declared so far in
+    the current handler are executed.
 
-    It only returns when all of them are finished. Until then, it raises an exception, by which the current handler
-    is interrupted, and will be called again. Raises :class:`LookupError` outside of handlers.
+    ``lifecycle`` chooses and orders the pending sub-handlers; by default, it is that of the operator. ``cause``
+    replaces the cause of the current handler as the source of the sub-handlers' kwargs.
+
+    Returns when all sub-handlers have finished. Until then, raises an exception that interrupts the current handler, so
+    that Kopf calls it again later. Raises :class:`LookupError` outside of handlers of changes, and :class:`TypeError`
+    for more than one source or an unfit cause.
     """
     context = current_subhandling.get(None)
     if context is None:

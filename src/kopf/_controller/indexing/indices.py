@@ -1,4 +1,4 @@
-"""Indices: mappings of keys to the values of many objects, as the handlers get them. They are read in any thread."""
+"""Indices: mappings of keys to the values of many objects, as handlers get them, in any thread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 ObjectKey = tuple[Resource, str]
-"""Which object a value belongs to: its resource & uid."""
+"""The object that a value belongs to: its resource and UID."""
 
 
 class Store(Collection[V], Generic[V]):
-    """All values under one key of an index. It is safe to be read from threads, and is never empty."""
+    """
+    All values under one key of an index: a read-only collection with at most one value of each object; never empty.
+
+    It changes with the objects. Threads can read it safely.
+    """
 
     __slots__ = ("_items",)
 
@@ -32,14 +36,18 @@ class Store(Collection[V], Generic[V]):
         return len(self._items)
 
     def __iter__(self) -> Iterator[V]:
-        return iter(list(self._items.values()))  # a snapshot: it can be changed while it is iterated
+        return iter(list(self._items.values()))  # a snapshot: the store can change during the iteration
 
     def __contains__(self, item: object) -> bool:
         return any(value == item for value in self)
 
 
 class Index(Mapping[K, Store[V]], Generic[K, V]):
-    """A read-only mapping of keys to the collections of values. It is safe to be read from threads."""
+    """
+    A read-only mapping of keys to the collections of their values (:class:`Store`).
+
+    It changes with the objects. Threads can read it safely. A missing key raises :class:`KeyError`.
+    """
 
     __slots__ = ("_keys_of", "_stores")
 
@@ -65,7 +73,7 @@ class Index(Mapping[K, Store[V]], Generic[K, V]):
     def __contains__(self, key: object) -> bool:
         return key in self._stores
 
-    # Snapshots, too: the inherited ones look the keys up one by one, while they can disappear.
+    # Snapshots, too: the inherited methods look the keys up one by one, and keys can disappear meanwhile.
     def items(self) -> ItemsView[K, Store[V]]:
         return dict(self._stores).items()
 
@@ -73,7 +81,7 @@ class Index(Mapping[K, Store[V]], Generic[K, V]):
         return dict(self._stores).values()
 
     def _replace(self, owner: ObjectKey, values: Mapping[K, V]) -> None:
-        """Put the values of the object instead of those it had."""
+        """Replace the values of the object."""
         for key in self._keys_of.get(owner, ()):
             if key not in values:
                 self._drop(owner, key)
