@@ -77,7 +77,9 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._cogs.structs.diffs": {"kopf._legacy.dicts": "reduce", "kopf._values.diffs": "EMPTY diff"},
     "kopf._cogs.structs.ephemera": {"collections.abc": "Indices=Mapping", "typing": "AnyMemo=Any"},
     "kopf._cogs.structs.ids": {},
-    "kopf._cogs.structs.patches": {"kopf._values.patches": "JSONPatchItem MetaPatch SpecPatch StatusPatch"},
+    "kopf._cogs.structs.patches": {
+        "kopf._values.patches": "JSONPatchItem MetaPatch SpecPatch=MutableStanza StatusPatch=MutableStanza"
+    },
     "kopf._cogs.structs.references": {
         "builtins": "Namespace=str",
         "kopf._values.bodies": "NamespaceName",

@@ -74,8 +74,8 @@ def encode_entry(entry: RecordedEntry) -> bytes:
 def decode_entry(line: bytes) -> RecordedEntry:
     """Read a line. Raises :class:`ValueError` if it is not a proper one."""
     members = codec.split_members(line)
-    documents = [_restore(document) for document in codec.split_items(members.pop("docs", b"[]"))]
-    if sum(map(len, members.values())) > _LARGEST_FIELDS:
+    documents = [_restore(document) for document in codec.split_items(members.pop("docs", codec.Raw(b"[]")))]
+    if sum(len(bytes(value)) for value in members.values()) > _LARGEST_FIELDS:
         raise ValueError("there is too much beside the documents")
     fields = {name: codec.decode(value) for name, value in members.items()}
     try:

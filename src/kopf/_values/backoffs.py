@@ -1,4 +1,4 @@
-"""Delays that grow with the failures of a handler, and are spread so that many objects do not come back all at once."""
+"""Delays that grow with the failures of a handler, with a jitter, so that objects are not retried all at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kopf._values.records import FrozenRecord
 
 
 class ExponentialBackoff(FrozenRecord, frozen=True, kw_only=True):
-    """What :func:`exponential` makes."""
+    """A growing delay, as :func:`exponential` makes it. All times are in seconds."""
 
     initial: float
     factor: float
@@ -17,9 +17,9 @@ class ExponentialBackoff(FrozenRecord, frozen=True, kw_only=True):
 
     def get_delay(self, failures: int, seed: str) -> float:
         """
-        Tell in how many seconds to try again after so many failures before the last one.
+        Calculate the delay in seconds after this number of failures before the last one.
 
-        It is the same for the same seed, e.g. after a restart of the operator.
+        It is the same for the same seed, also after a restart of the operator.
         """
         try:
             delay = min(self.maximum, self.initial * self.factor**failures)
@@ -36,11 +36,11 @@ def exponential(
     Make a growing delay between the attempts of a handler, for ``backoff=`` or ``settings.execution.default_backoff``.
 
     :param initial: the delay after the first failure, in seconds.
-    :param factor: how many times longer each next delay is.
+    :param factor: the ratio of each delay to the previous one; 1 or more.
     :param maximum: the longest delay, in seconds.
-    :param jitter: which part of the delay, at most, is taken off it: 0.1 is for a tenth. How much that is depends on
-        the handler, the object, and the number of the attempt, so it remains the same if the operator restarts.
-    :raises ValueError: if these make no sense.
+    :param jitter: the maximal part of the delay by which Kopf shortens it, from 0 to 1. The actual part depends on the
+        handler, the object, and the number of the attempt, so it is the same after a restart of the operator.
+    :raises ValueError: if an argument is out of its range.
     """
     if not 0 <= initial <= maximum:
         raise ValueError(f"0 <= initial <= maximum is needed, got {initial=} and {maximum=}.")

@@ -1,8 +1,8 @@
 """
-What handlers see of an object: ``body`` and its views ``spec``, ``meta``, ``status``, ``labels``, ``annotations``.
+The object as handlers see it: ``body`` and its views ``spec``, ``meta``, ``status``, ``labels``, ``annotations``.
 
-All of them are read-only mappings that look into the current source of the body. When the source is
-replaced (the live bodies of daemons and timers), all views show the new content at once.
+All of them are read-only mappings over the current source of the body. When the source is replaced (in the live bodies
+of daemons and timers), all views show the new content at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Annotations = Mapping[str, str]
 NamespaceName = NewType("NamespaceName", str)
 
 RawEventType = Literal[None, "ADDED", "MODIFIED", "DELETED"]
-"""The type of a watch-event; ``None`` stands for the objects of the initial listing."""
+"""The type of a watch event; ``None`` is for objects of the initial listing."""
 
 
 class RawMeta(TypedDict, total=False):
@@ -51,21 +51,21 @@ class RawBody(TypedDict, total=False):
 
 
 class RawEvent(TypedDict):
-    """An event of the watch stream, as ``@kopf.on.event`` handlers get it."""
+    """An event of the watch stream, as handlers of ``@kopf.on.event`` get it."""
 
     type: RawEventType
     object: RawBody
 
 
 class MetaEssence(TypedDict, total=False):
-    """The meaningful part of the metadata."""
+    """The essential metadata."""
 
     labels: Labels
     annotations: Annotations
 
 
 class BodyEssence(TypedDict, total=False):
-    """The meaningful part of an object: what is compared to find out whether it has changed."""
+    """The essential part of an object. Kopf detects changes by comparing it; ``old`` and ``new`` are such parts."""
 
     metadata: MetaEssence
     spec: Mapping[str, Any]
@@ -79,7 +79,7 @@ class MappingView(Mapping[K, V_co], Generic[K, V_co]):
 
     @abc.abstractmethod
     def _target(self) -> Mapping[K, V_co]:
-        """Get what is viewed, as it is now."""
+        """Get the current viewed mapping."""
 
     def __getitem__(self, key: K) -> V_co:
         return self._target()[key]
@@ -96,14 +96,14 @@ class MappingView(Mapping[K, V_co], Generic[K, V_co]):
     def __len__(self) -> int:
         return len(self._target())
 
-    if not TYPE_CHECKING:  # type checkers say it themselves
+    if not TYPE_CHECKING:  # type checkers complain by themselves
 
         def __setitem__(self, key: K, value: Any) -> None:
-            """Refuse; say how it is done instead."""
+            """Refuse, and tell the right way."""
             raise TypeError(self._explain("assignment", key, reprlib.repr(value)))
 
         def __delitem__(self, key: K) -> None:
-            """Refuse; say how it is done instead."""
+            """Refuse, and tell the right way."""
             raise TypeError(self._explain("deletion", key, "None"))
 
         def _explain(self, what: str, key: K, value: str) -> str:
@@ -112,18 +112,18 @@ class MappingView(Mapping[K, V_co], Generic[K, V_co]):
             return f"{name!r} object does not support item {what}. To change the object, use `{cure}`."
 
     def _get_patch_path(self) -> str:
-        """Tell what the users write to change what is viewed."""
+        """Get the expression by which users change the viewed mapping."""
         return "patch"
 
     def __repr__(self) -> str:
         try:
             return repr(dict(self))
-        except RecursionError:  # it is logged for debugging, which must break nothing
+        except RecursionError:  # logging for debugging must break nothing
             return f"<{type(self).__name__}, nested too deeply to be shown>"
 
 
 class StanzaError(TypeError):
-    """The spec or the status of the object is not a JSON object. Schemas of custom resources can permit that."""
+    """The spec or the status of an object is not a JSON object. Schemas of custom resources can permit that."""
 
 
 class _Stanza(MappingView[str, Any]):
@@ -144,21 +144,21 @@ class _Stanza(MappingView[str, Any]):
 
 
 class Spec(_Stanza):
-    """A live view of the ``spec`` of a body."""
+    """The ``spec`` of an object: a read-only live view of its body."""
 
     __slots__ = ()
     _name = "spec"
 
 
 class Status(_Stanza):
-    """A live view of the ``status`` of a body."""
+    """The ``status`` of an object: a read-only live view of its body."""
 
     __slots__ = ()
     _name = "status"
 
 
 class _MetaMapping(MappingView[str, str]):
-    """A live view of the labels or annotations."""
+    """The labels or annotations of an object: a read-only live view of its body."""
 
     __slots__ = ("_name", "_src")
 
@@ -174,30 +174,30 @@ class _MetaMapping(MappingView[str, str]):
 
 
 class Meta(_Stanza):
-    """A live view of the ``metadata`` of a body, with shortcuts for its well-known fields."""
+    """The ``metadata`` of an object: a read-only live view of its body, with shortcuts for well-known fields."""
 
     __slots__ = ()
     _name = "metadata"
 
     @property
     def labels(self) -> Labels:
-        """The labels; empty if there are none."""
+        """The labels; empty if the object has none."""
         return _MetaMapping(self._src, "labels")
 
     @property
     def annotations(self) -> Annotations:
-        """The annotations; empty if there are none."""
+        """The annotations; empty if the object has none."""
         return _MetaMapping(self._src, "annotations")
 
     @property
     def uid(self) -> str | None:
-        """The unique identifier; ``None`` if the object was never stored in a cluster."""
+        """The UID; ``None`` if the object was never stored in a cluster."""
         uid: str | None = self.get("uid")
         return uid
 
     @property
     def name(self) -> str | None:
-        """The name; ``None`` if the object has no name yet, e.g. as it is going to be generated."""
+        """The name; ``None`` if the object has no name yet, e.g. because the server generates it."""
         name: str | None = self.get("name")
         return name
 
@@ -209,22 +209,22 @@ class Meta(_Stanza):
 
     @property
     def creation_timestamp(self) -> str | None:
-        """When the object was created (ISO 8601), if it was."""
+        """The time of the creation (ISO 8601); ``None`` if the object was never stored in a cluster."""
         timestamp: str | None = self.get("creationTimestamp")
         return timestamp
 
     @property
     def deletion_timestamp(self) -> str | None:
-        """When the object was requested to be deleted (ISO 8601), if it was."""
+        """The time of the deletion request (ISO 8601); ``None`` if there was none."""
         timestamp: str | None = self.get("deletionTimestamp")
         return timestamp
 
 
 class Body(MappingView[str, Any]):
     """
-    The object being handled: a read-only mapping of its whole content.
+    The whole object: a read-only mapping.
 
-    It can be built of any mapping. Bodies that the framework makes are decoded lazily, field by field.
+    It can wrap any mapping. Kopf decodes the bodies that it makes on demand, field by field.
     """
 
     __slots__ = ("_src",)
@@ -241,7 +241,7 @@ class Body(MappingView[str, Any]):
 
     @property
     def object(self) -> KubeObject:
-        """The object behind the body, with its metadata decoded."""
+        """The object behind the body, with decoded metadata."""
         if not isinstance(self._src, KubeObject):
             self._src = KubeObject.from_dict(self._src)
         return self._src
@@ -258,10 +258,10 @@ class Body(MappingView[str, Any]):
 
     @property
     def spec(self) -> Spec:
-        """The spec of the object; empty if there is none."""
+        """The spec of the object; empty if it has none."""
         return Spec(self)
 
     @property
     def status(self) -> Status:
-        """The status of the object; empty if there is none."""
+        """The status of the object; empty if it has none."""
         return Status(self)

@@ -1,4 +1,4 @@
-"""JSON in and out: the one place that knows which library does it."""
+"""JSON in and out. No other module knows which library does it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kopf._values.decoded_sizes import find_excess
 
 
 def _convert(value: Any) -> Any:
-    """Make a value that can be encoded of one that cannot: the views of bodies, texts of other classes."""
+    """Convert values that the library cannot encode: views of bodies, strings of other classes."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, str):
@@ -27,25 +27,25 @@ _skimmer = msgspec.json.Decoder(msgspec.Raw)
 _members_splitter = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items_splitter = msgspec.json.Decoder(list[msgspec.Raw])
 Raw = msgspec.Raw
-"""A serialised value, which becomes a part of a larger one as it is."""
+"""A serialised value, which the encoder puts into a larger value unchanged."""
 
 _MAX_ANSWER = 256 * 2**20
-"""In bytes, decoded. The largest are those of the discovery: 4 MiB with thousands of resources, and 20 times more."""
+"""In bytes, decoded. The largest answers describe thousands of resources: 4 MiB, which become 20 times more."""
 
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
 class UnreadableError(msgspec.DecodeError):
     """
-    A document cannot be decoded: an object, or a part of it.
+    A document, or a part of it, cannot be decoded.
 
-    Kubernetes itself has only proper objects, but aggregated APIs can send anything: numbers that Python cannot hold
-    (``1e999``), texts that are not in UTF-8, values that are not JSON (``NaN``).
+    Kubernetes itself has only valid objects, but aggregated APIs can send anything: numbers that Python cannot hold
+    (``1e999``), strings that are not in UTF-8, values that are not JSON (``NaN``).
     """
 
 
 class NestingError(UnreadableError):
-    """The document is nested too deeply for Python, which is about a thousand levels; it can be proper JSON."""
+    """The document is nested too deeply for Python: about a thousand levels. It can be valid JSON."""
 
     def __init__(self) -> None:
         super().__init__("it is nested too deeply")
@@ -55,21 +55,18 @@ def encode(value: Any) -> bytes:
     """
     Serialise any JSON-compatible value to compact UTF-8 bytes. Raises :class:`NestingError` if it is too deep.
 
-    Lone surrogates become U+FFFD, as in Kubernetes itself: Python has them in the names of files and in the strings of
-    :func:`json.loads`, so they get into messages of errors; UTF-8 has no such characters.
+    Lone surrogates become U+FFFD, as in Kubernetes itself. Python has them in names of files and in the results of
+    :func:`json.loads`, so they get into messages of errors, but UTF-8 has no such characters.
     """
-    try:
-        return _encoder.encode(value)
-    except (UnicodeEncodeError, RecursionError):
-        return _encode_carefully(_encoder, value)
+    return _encode(_encoder, value)
 
 
 def encode_sorted(value: Any) -> bytes:
-    """The same, with the keys sorted: equal values give equal bytes."""
-    return _encode_carefully(_sorting_encoder, value)
+    """Serialise a value with sorted keys: equal values give equal bytes. Raises :class:`NestingError`."""
+    return _encode(_sorting_encoder, value)
 
 
-def _encode_carefully(encoder: msgspec.json.Encoder, value: Any) -> bytes:
+def _encode(encoder: msgspec.json.Encoder, value: Any) -> bytes:
     try:
         try:
             return encoder.encode(value)
@@ -80,7 +77,7 @@ def _encode_carefully(encoder: msgspec.json.Encoder, value: Any) -> bytes:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Copy the value with all of its texts valid."""
+    """Copy the value with valid strings only."""
     if isinstance(value, str):
         return _SURROGATES.sub("\ufffd", value)
     if isinstance(value, Mapping):
@@ -91,18 +88,15 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def decode(data: bytes | bytearray | memoryview | str) -> Any:
-    """Parse a JSON document. Raises :class:`UnreadableError` if it is malformed or too deep, which is a ValueError."""
-    try:
-        return _decoder.decode(data)
-    except (RecursionError, ValueError) as e:
-        raise _explain(e) from e
+    """Parse a JSON document. Raises :class:`UnreadableError`, a ``ValueError``, if it is malformed or too deep."""
+    return _decode(_decoder, data)
 
 
 def decode_answer(data: bytes | bytearray | memoryview | str) -> Any:
     """
-    Parse what others have said, unless it would take too much memory; then it raises :class:`UnreadableError`, too.
+    Parse the answer of a server. Raises :class:`UnreadableError` also if it would take too much memory.
 
-    A few bytes can become a hundred, and whoever answers, e.g. an extension of the cluster, can say anything.
+    A few bytes can become a hundred bytes of memory, and an extension of the cluster can answer anything.
     """
     if problem := find_excess(data, _MAX_ANSWER):
         raise UnreadableError(problem)
@@ -110,31 +104,30 @@ def decode_answer(data: bytes | bytearray | memoryview | str) -> Any:
 
 
 def skim(data: bytes) -> None:
-    """Look if it is a JSON document at all, which is faster than to decode it. Raises the same errors."""
-    _apply(_skimmer, data)
+    """Check that it is a JSON document, faster than by decoding. Raises :class:`UnreadableError` if it is not."""
+    _decode(_skimmer, data)
 
 
-def split_members(data: bytes) -> dict[str, bytes]:
-    """Give the serialised values of an object. Raises the same errors."""
-    return {name: bytes(value) for name, value in _apply(_members_splitter, data).items()}
+def split_members(data: bytes | Raw) -> dict[str, Raw]:
+    """Split an object into its serialised values. Raises :class:`UnreadableError`."""
+    members: dict[str, Raw] = _decode(_members_splitter, data)
+    return members
 
 
-def split_items(data: bytes) -> list[bytes]:
-    """Give the serialised items of a list. Raises the same errors."""
-    return [bytes(item) for item in _apply(_items_splitter, data)]
+def split_items(data: bytes | Raw) -> list[bytes]:
+    """Split a list into its serialised items. Raises :class:`UnreadableError`."""
+    return [bytes(item) for item in _decode(_items_splitter, data)]
 
 
-def _apply(decoder: msgspec.json.Decoder[Any], data: bytes | bytearray | memoryview | str) -> Any:
+def _decode(decoder: msgspec.json.Decoder[Any], data: bytes | bytearray | memoryview | str | Raw) -> Any:
     try:
         return decoder.decode(data)
-    except (RecursionError, ValueError) as e:
-        raise _explain(e) from e
-
-
-def _explain(error: RecursionError | ValueError) -> UnreadableError:
-    return NestingError() if isinstance(error, RecursionError) else UnreadableError(str(error))
+    except RecursionError as e:
+        raise NestingError from e
+    except ValueError as e:
+        raise UnreadableError(str(e)) from e
 
 
 def dumps(value: Any) -> str:
-    """Serialise to compact JSON text, as it goes to annotations."""
+    """Serialise to compact JSON text, as in annotations."""
     return encode(value).decode("utf-8")

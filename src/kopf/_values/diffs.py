@@ -1,7 +1,7 @@
 """
-Diffs: what exactly has changed between two states of an object.
+Diffs: the changes between two states of an object.
 
-``None`` means absence, as in Kubernetes. Dicts are compared key by key, everything else (lists too) as a whole.
+``None`` means absence, as in Kubernetes. Dicts are compared key by key; everything else, lists included, as a whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kopf._values.fields import FieldPath
 
 
 class DiffOperation(enum.StrEnum):
-    """What happened to a field."""
+    """The operation on a field: it was added, changed, or removed."""
 
     ADD = "add"
     CHANGE = "change"
@@ -26,7 +26,7 @@ class DiffOperation(enum.StrEnum):
 
 
 class DiffItem(NamedTuple):
-    """One changed field: ``(operation, field, old, new)``."""
+    """One changed field: ``(operation, field, old, new)``. The absent value of the two is ``None``."""
 
     operation: DiffOperation
     field: FieldPath
@@ -43,14 +43,14 @@ class DiffItem(NamedTuple):
 
 
 class Diff(tuple[DiffItem, ...]):
-    """An immutable sequence of changed fields; empty (false) when nothing has changed."""
+    """An immutable sequence of changed fields (:class:`DiffItem`); empty (false) if nothing has changed."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         try:
             return tuple.__repr__(self)
-        except RecursionError:  # it is logged for debugging, which must break nothing
+        except RecursionError:  # logging for debugging must break nothing
             return "<Diff, nested too deeply to be shown>"
 
 
@@ -59,16 +59,16 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 _NO_MAPPINGS = _SCALARS | {list, tuple}
 _PLAIN = frozenset({dict, list})
 _DEEP = 32
-"""Below this level, only single values are compared: otherwise, each level would cost all those below it."""
+"""Below this level, only single values are compared: otherwise, each level would cost as much as all levels below."""
 
 
 def diff(old: Any, new: Any) -> Diff:
-    """Compare two values; the fields of the diff are relative to them."""
+    """Compare two values. The fields of the diff are relative to them."""
     return Diff(_iterate(old, new, ())) if old is not new else EMPTY
 
 
 def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
-    """Go through the fields in their order. It is not recursive: objects can be deeper than Python can call."""
+    """Compare the fields in their order, without recursion: objects can be deeper than the call stack of Python."""
     pending = [(old, new, path)]
     while pending:
         old, new, path = pending.pop()
@@ -97,7 +97,7 @@ def _iterate(old: Any, new: Any, path: FieldPath) -> Iterator[DiffItem]:
 
 
 def _are_mappings(old: Any, new: Any) -> bool:
-    if type(old) in _NO_MAPPINGS:  # these are much faster checks, and mostly, there is nothing else
+    if type(old) in _NO_MAPPINGS:  # these checks are much faster, and cover most of the values
         return False
     return type(old) is type(new) is dict or (isinstance(old, Mapping) and isinstance(new, Mapping))
 
@@ -124,9 +124,9 @@ def _is_same(old: Any, new: Any) -> bool:
 
 def _is_surely_same(old: Any, new: Any) -> bool:
     """
-    Tell if containers of the same type are the same, as fast as possible: mostly, they are. If in doubt, it says no.
+    Tell if containers of the same type are surely the same, as fast as possible. In doubt, returns false.
 
-    Of containers that are equal in Python, it is the JSON that tells. It is much faster than value by value.
+    If they are equal in Python, compare their JSON. It is much faster than a comparison value by value.
     """
     try:
         return type(old) in _PLAIN and old == new and codec.encode(old) == codec.encode(new)

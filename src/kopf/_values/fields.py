@@ -1,4 +1,4 @@
-"""Field paths: how a place inside of an object is named (``spec.field`` or ``('spec', 'field')``), read and written."""
+"""Field paths: names of places inside an object (``spec.field`` or ``('spec', 'field')``), for reads and writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse_field(field: FieldSpec) -> FieldPath:
 
 
 def resolve(source: Any, path: Iterable[str], default: Any = None) -> Any:
-    """Get the value at the path, or the default if it is not there (``None`` means absent in Kubernetes)."""
+    """Get the value at the path, or the default if it is absent or ``None``, which means the same in Kubernetes."""
     value = source
     for key in path:
         if type(value) is not dict and (value is None or not isinstance(value, Mapping)):  # the former are much faster
@@ -36,7 +36,7 @@ def resolve(source: Any, path: Iterable[str], default: Any = None) -> Any:
 
 
 def ensure(target: MutableMapping[str, Any], path: FieldPath, value: Any) -> None:
-    """Set the value at the path, creating the parents that are not there yet."""
+    """Set the value at the path, and create the absent parents."""
     for key in path[:-1]:
         child = target.get(key)
         if not isinstance(child, MutableMapping):
@@ -46,7 +46,7 @@ def ensure(target: MutableMapping[str, Any], path: FieldPath, value: Any) -> Non
 
 
 def without(source: Mapping[str, Any], path: FieldPath) -> dict[str, Any]:
-    """Copy the mapping (only the levels on the path) with the field dropped, and the parents it leaves empty."""
+    """Copy the mapping (only the levels on the path) without the field, and without parents that become empty."""
     key, rest = path[0], path[1:]
     result = dict(source)
     child = source.get(key)

@@ -1,7 +1,7 @@
 """
-Foreign values: those that JSON has no form for, such as times, sets, bytes, NaN.
+Foreign values: values that JSON has no form for, such as times, sets, bytes, NaN.
 
-The encoder has a form for many of them, but when they are read back, they are not what they were: users are to know it.
+The encoder has a form for many of them, but they are different when read back. Kopf warns users of them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 from kopf._values.fields import FieldPath
 
 WARNING = "JSON has no form for some values of %s: %s. Convert them in the handler: texts, lists, or nulls are stored."
-"""What is said of whom; see :func:`name_foreign_values`."""
+"""For the handler and the result of :func:`name_foreign_values`."""
 
 MAX_WARNED = 20_000
-"""For how many objects and handlers it is remembered that this was said: it is not repeated for each tick."""
+"""The number of remembered warnings, by objects and handlers. Remembered warnings are not repeated."""
 
 _MAX_NAMED = 3
 PROPER = frozenset({str, int, bool, type(None)})
-"""The types of the values that JSON has a form for, and that have no others in them."""
+"""The types of values that JSON has a form for, without containers."""
 _KEYS = (str, int, float)
-"""What keys can be: they all become texts."""
+"""The types of valid keys. All keys become texts."""
 
 
 class ForeignValue(NamedTuple):
-    """A value that JSON has no form for, and where it is."""
+    """A value that JSON has no form for, and its place."""
 
     path: FieldPath
     value: Any
@@ -38,9 +38,9 @@ class ForeignValue(NamedTuple):
 
 
 def find_foreign_values(value: Any, path: FieldPath = ()) -> list[ForeignValue]:
-    """Find all foreign values in the value of that field. It is not recursive: they can be of any depth."""
+    """Find all foreign values in the value of the field, without recursion: it can be of any depth."""
     found, pending = [], [(path, value)]
-    for path, value in pending:  # it grows meanwhile
+    for path, value in pending:  # the list grows meanwhile
         if isinstance(value, Mapping):
             found += [ForeignValue((*path, str(key)), key) for key in value if not isinstance(key, _KEYS)]
             pending += [((*path, str(key)), item) for key, item in value.items() if type(item) not in PROPER]
@@ -56,7 +56,7 @@ def _is_proper(value: Any) -> bool:
 
 
 def find_in_patch(changes: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> Iterator[ForeignValue]:
-    """Find all foreign values in a merge-patch, or in the items of a JSON-patch."""
+    """Find all foreign values in a merge patch, or in the items of a JSON patch."""
     if isinstance(changes, Mapping):
         yield from find_foreign_values(changes)
         return
@@ -66,7 +66,7 @@ def find_in_patch(changes: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> I
 
 
 def name_foreign_values(values: Iterable[ForeignValue]) -> str:
-    """Say what they are, and where; if they are too many, of the first ones."""
+    """Name the values and their places; at most the first three."""
     names = [*map(str, values)]
     more = [f"and {len(names) - _MAX_NAMED} more"] if len(names) > _MAX_NAMED else []
     return ", ".join([*names[:_MAX_NAMED], *more])

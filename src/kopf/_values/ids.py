@@ -1,4 +1,4 @@
-"""Names of handlers, as they appear in logs, in the progress records, and in the results."""
+"""Ids of handlers, as they appear in logs, progress records, and results."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any, NewType
 
 HandlerId = NewType("HandlerId", str)
-"""A unique id of a handler, e.g. ``create_fn``, ``create_fn/spec.field``, ``create_fn/sub``."""
+"""The id of a handler: a string, e.g. ``create_fn``, ``create_fn/spec.field``, ``create_fn/sub``."""
 
 
 def get_callable_id(fn: Callable[..., Any]) -> str:
     """
-    Derive a readable id from anything callable: functions, methods, partials, wrappers, lambdas, callable instances.
+    Derive a readable id from any callable: a function, method, partial, wrapper, lambda, or callable instance.
 
-    It is the qualified name (PEP 3155), e.g. ``create_fn``, ``Database.create``, ``factory.<locals>.fn``: the methods
-    of several classes are told apart even if their names are the same. Lambdas are told apart by the line of code
-    they are in, so that the id stays the same over restarts.
+    The id is the qualified name (PEP 3155), e.g. ``create_fn``, ``Database.create``, ``factory.<locals>.fn``, so
+    methods with the same name in several classes have different ids. The id of a lambda has its file and line, so it
+    is the same after a restart.
     """
     if (func := getattr(fn, "func", None)) is not None:  # functools.partial
         return get_callable_id(func)

@@ -1,10 +1,10 @@
 """
-Documents that cannot be decoded: their upper levels are cut out, so that these can be decoded.
+Documents that cannot be decoded: this module cuts out their upper levels, which then can be decoded.
 
-Every JSON library of Python is recursive, even where it only skips a value, and stops at the first mistake. So this
-looks at the brackets alone, in one pass, with no recursion. It is only for those documents that are nested too deeply
-or are malformed. Whoever makes them can make many of them, so it goes by whole runs of brackets: one by one, it would
-take ten times longer, and everything else would have to wait.
+All JSON libraries of Python are recursive, even when they skip a value, and stop at the first mistake. So, this module
+looks at the brackets alone, in one pass, without recursion. It is only for documents that are nested too deeply or are
+malformed. An attacker can make many of these, so it processes whole runs of brackets: one by one, it would take ten
+times longer, and all other work would have to wait.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import itertools
 import re
 from collections.abc import Iterator
 
-# Possessive everywhere, as there is nothing to be gained by going back.
+# All quantifiers are possessive, as backtracking would find nothing.
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)'
 _PLAIN = rb'[^\[\]{}"]*+'
 _PLAIN_STRING = rb'"[^"\\\[\]{}]*+"'
-# Opening brackets with anything but brackets in between; closing ones with nothing in between.
+# Opening brackets with anything but brackets in between, or closing brackets with nothing in between.
 _RUN = rb"((?:[\[{]" + _PLAIN + rb"(?:" + _PLAIN_STRING + _PLAIN + rb")*+)++|[\]}]++)"
 _find_run = re.compile(rb"(?:[^\[\]{}\"]++|" + _STRING + rb")*+" + _RUN, re.DOTALL).match
 _find_openings = re.compile(rb"[\[{]").finditer
-# Strings that are not followed by values are found, too: otherwise, each quote in them would be tried.
+# It also finds strings without values: otherwise, it would try each quote in them.
 _VALUE = rb"(?:\[(\d{1,9})\]|(" + _STRING + rb"|[^,{}]*+))"
 _find_members = re.compile(rb"(" + _STRING + rb")(?:\s*+:\s*+" + _VALUE + rb")?+", re.DOTALL).finditer
 
 
 def prune(data: bytes, depth: int) -> bytes:
-    """Replace with nulls all that is nested deeper than that; the document itself is of the depth 1."""
+    """Replace everything below this depth with nulls. The document itself has the depth 1."""
     parts: list[bytes] = []
     position = 0
     for start, end in _find_inner(data, depth):
@@ -38,9 +38,9 @@ def prune(data: bytes, depth: int) -> bytes:
 
 def split(data: bytes, depth: int) -> tuple[bytes, list[bytes]]:
     """
-    Take out all that is nested deeper than that, leaving ``[N]`` there: the position in the list of what is taken out.
+    Take out everything below this depth, and leave ``[N]`` instead: the position in the list of the taken parts.
 
-    Nothing else can look so there, as all other lists of that depth are taken out.
+    Nothing else can look like this, as all other lists of this depth are taken out, too.
     """
     parts: list[bytes] = []
     inner: list[bytes] = []
@@ -53,13 +53,13 @@ def split(data: bytes, depth: int) -> tuple[bytes, list[bytes]]:
 
 
 def split_members(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Give the serialised names and values of the members of an object, whatever the values are."""
+    """Split an object into the serialised names and values of its members, whatever the values are."""
     shallow, inner = split(data, 1)
     for member in _find_members(shallow):
         name, position, value = member.groups()
         if value is not None:
             yield name, value
-        elif position is not None and int(position) < len(inner):  # otherwise, the brackets are not balanced
+        elif position is not None and int(position) < len(inner):  # otherwise, the brackets are unbalanced
             yield name, inner[int(position)]
 
 
@@ -76,5 +76,5 @@ def _find_inner(data: bytes, depth: int) -> Iterator[tuple[int, int]]:
             before, level = level, level - len(run)
             if level <= depth < before:
                 yield start, token.start(1) + before - depth
-    if level > depth:  # it is never closed, so it is not JSON; without it, this can be found out
+    if level > depth:  # a bracket is never closed, so it is not JSON; the decoder of the rest will notice
         yield start, len(data)

@@ -1,9 +1,9 @@
 """
-A Kubernetes object over the JSON bytes it arrived in.
+A Kubernetes object over the JSON bytes that it arrived in.
 
-The engine needs a dozen fields of the metadata for every event, and users need everything else for a few events
-only. So the metadata "head" is decoded eagerly into a slotted structure, and the rest stays as raw JSON
-until somebody looks. Managed fields, often the larger half of an object, are never built.
+Kopf needs a dozen fields of the metadata for every event. Users need everything else, but for a few events only. So
+Kopf decodes the "head" of the metadata at once, and the rest on demand. It never decodes the managed fields, often the
+larger half of an object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kopf._values.patches import thaw
 
 
 class ObjectMeta(msgspec.Struct):
-    """The part of the metadata that the framework needs for every event of every object."""
+    """The metadata that Kopf needs for every event of every object."""
 
     name: str = ""
     namespace: str | None = None
@@ -33,7 +33,7 @@ class ObjectMeta(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """What tells the object from all others of its kind: the uid; the name if there is none, as in some APIs."""
+        """The identity of the object among its kind: the UID, or the name in APIs without UIDs."""
         return self.uid or f"{self.namespace or ''}/{self.name}"
 
 
@@ -45,9 +45,9 @@ class _Envelope(msgspec.Struct):
 
 class _UsualEnvelope(_Envelope, forbid_unknown_fields=True):
     """
-    All members of an object of a usual kind: one pass finds them all. Those that are absent are empty.
+    All members of an object of a usual kind, found in one pass. Absent members are empty.
 
-    The order of the content is that in which the servers send it.
+    The order of the content is that of the servers.
     """
 
     data: msgspec.Raw = msgspec.Raw()
@@ -60,16 +60,15 @@ _USUAL_STANZAS = frozenset({"data", "spec", "type", "status"})
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_usual_envelope = msgspec.json.Decoder(_UsualEnvelope).decode
-_split_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NO_CONTENT = frozenset({"apiVersion", "kind", "metadata", "status"})
 _WITHOUT_OTHERS = dict.fromkeys(_NO_CONTENT)
 _NOTHING: Mapping[str, str] = {}
 _ABSENT = object()
 _UNWANTED_METADATA = frozenset({"managedFields"})
-_IDENTIFIERS = frozenset({"uid", "resourceVersion"})  # they are joined by spaces where many of them are remembered
+_IDENTIFIERS = frozenset({"uid", "resourceVersion"})  # other code joins them by spaces
 _VERSIONS = frozenset({"apiVersion", "kind"})
 _META_TYPES = get_type_hints(ObjectMeta)
-_PRUNED_DEPTH = 32  # enough for all that is known of the metadata; nobody looks at the rest of what is pruned
+_PRUNED_DEPTH = 32  # enough for all known metadata; Kopf ignores the rest of pruned objects
 TOO_DEEP = "it is nested too deeply"
 
 
@@ -77,14 +76,14 @@ class KubeObject(Mapping[str, Any]):
     """
     A read-only mapping over one object: cheap to build, decoded member by member.
 
-    ``head`` is the eagerly decoded metadata. Values of the mapping are plain JSON values (dicts, lists,
-    strings…), built on the first access and then kept until forgotten; they must not be modified.
+    ``head`` is the decoded metadata. The values of the mapping are plain JSON values (dicts, lists, strings…), decoded
+    on the first access and kept until forgotten. Do not modify them.
 
-    Objects that cannot be decoded are ``pruned``, with the problem in words (empty if nothing is wrong): of those that
-    are nested too deeply, only the upper levels are left; of those that are malformed or too large, only the proper
-    metadata. They have their heads, but are not what is in the cluster, and are not to be handled.
+    ``pruned`` is the problem of an object that cannot be decoded; empty for all other objects. An object that is nested
+    too deeply keeps only its upper levels; a malformed or too large one keeps only its valid metadata. Such an object
+    has a head, but differs from the object in the cluster, so Kopf does not handle it.
 
-    Large because it is a mapping, and only it knows what is decoded already.
+    Large because it is a mapping, and only it knows its decoded parts.
     """
 
     __slots__ = ("_added", "_members", "_raw", "_usual", "_values", "api_version", "head", "kind", "pruned")
@@ -102,14 +101,14 @@ class KubeObject(Mapping[str, Any]):
         added: Mapping[str, str] = _NOTHING,
         pruned: str = "",
     ) -> None:
-        """``added`` is what the raw object lacks."""
+        """``added`` are members that the raw object lacks."""
         self.pruned = pruned
         self._added = added
         self.head = head
         self.api_version = api_version
         self.kind = kind
         self._raw = raw
-        # If there are no other members. It is small, and kept: the content is in the same order whenever it is taken.
+        # Only if there are no other members. It is kept, so that the order of the content is always the same.
         self._usual: _UsualEnvelope | None = None
         self._members: dict[str, msgspec.Raw] | None = None
         self._values: dict[str, Any] | None = None
@@ -119,9 +118,9 @@ class KubeObject(Mapping[str, Any]):
         cls, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
     ) -> KubeObject:
         """
-        Wrap a serialised object; ``api_version`` & ``kind`` fill in where the object has none (items of a LIST).
+        Wrap a serialised object; ``api_version`` & ``kind`` are for objects without them (items of a LIST).
 
-        Raises :class:`ValueError` if it is not JSON or has no proper metadata.
+        Raises :class:`ValueError` if it is not JSON or has no valid metadata.
         """
         usual, pruned = None, ""
         if len(raw) > oversized_objects.MIN_LARGE:
@@ -142,10 +141,10 @@ class KubeObject(Mapping[str, Any]):
         cls, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
     ) -> KubeObject:
         """
-        Wrap a serialised object as :meth:`from_json` does; if it is malformed, with what is proper of its metadata.
+        Wrap a serialised object as :meth:`from_json` does; a malformed one, with the valid part of its metadata.
 
-        If it has no proper name, so it is unknown which object it is, raises :class:`msgspec.ValidationError`, or
-        :class:`UnreadableError` if it is neither an object nor JSON.
+        Raises :class:`msgspec.ValidationError` if the object has no valid name, and :class:`UnreadableError` if it is
+        neither an object nor JSON.
         """
         try:
             obj = cls.from_json(raw, api_version=api_version, kind=kind)
@@ -171,7 +170,7 @@ class KubeObject(Mapping[str, Any]):
 
     @classmethod
     def from_dict(cls, source: Mapping[str, Any]) -> KubeObject:
-        """Wrap an already decoded object. Raises :class:`ValueError` if it has no proper metadata."""
+        """Wrap a decoded object. Raises :class:`ValueError` if it has no valid metadata."""
         envelope = msgspec.convert({"metadata": {}, **source}, _Envelope)
         self = cls(envelope.metadata, envelope.apiVersion, envelope.kind, None)
         self._values = {key: value for key, value in source.items() if value is not None}
@@ -180,32 +179,33 @@ class KubeObject(Mapping[str, Any]):
 
     @property
     def size(self) -> int:
-        """How much memory it holds, serialised, in bytes; 0 if it did not arrive so."""
+        """The size of the serialised object, in bytes; 0 if it did not arrive serialised."""
         return 0 if self._raw is None else memoryview(self._raw).nbytes
 
     @property
     def raw(self) -> bytes:
-        """The serialised object: as it arrived, if it arrived serialised."""
+        """The serialised object, in its original form if it arrived serialised."""
         return codec.encode(dict(self)) if self._raw is None else bytes(self._raw)
 
     def for_users(self) -> KubeObject:
         """
-        Give another view of the same content, to be seen by the code of users: it decodes the values anew. So, when
-        they modify them (lists & dicts are plain mutable objects), we do not take it for what the server has said.
+        Make a view of the same content for the code of users, with its own decoded values.
+
+        Lists & dicts are mutable. If users modify them, the object that Kopf keeps remains as the server sent it.
         """
         view = KubeObject(self.head, self.api_version, self.kind, self._raw, self._added, self.pruned)
         if self._raw is None:
             view._values = thaw(self._values)
             view._members = {}
         else:
-            view._usual, view._members = self._usual, self._members  # they are never changed
+            view._usual, view._members = self._usual, self._members  # these never change
         return view
 
     def make_compact(self) -> bytes:
-        """Serialise what users can see of it: to be kept for long, and wrapped again. If it is malformed, all of it."""
+        """Serialise the part that users can see, to keep it for long; of a malformed object, all of it."""
         try:
-            members = dict(_split(self.raw))
-            metadata = _split(members["metadata"])
+            members = codec.split_members(self.raw)
+            metadata = codec.split_members(members["metadata"])
         except (KeyError, ValueError):
             return self.raw
         kept = {key: value for key, value in metadata.items() if key not in _UNWANTED_METADATA}
@@ -213,23 +213,23 @@ class KubeObject(Mapping[str, Any]):
         return bytes(memoryview(encoded))  # a copy: the encoder leaves the unused part of its buffer allocated
 
     def make_stub(self, problem: str = "") -> KubeObject:
-        """Make the same object with nothing but the metadata. With the problem, it is still what cannot be decoded."""
+        """Make an object with only the metadata of this one; with the ``problem``, it counts as pruned."""
         metadata, _ = _take_metadata(self.raw)
         stub = KubeObject.from_dict({"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata})
         stub.pruned = problem
         return stub
 
     def get_readable(self, key: str) -> dict[str, Any]:
-        """Get those members of the stanza that can be decoded, as deep as it is of use; the others are ``None``."""
+        """Decode the members of the stanza, down to the pruned depth; unreadable ones are ``None``."""
         return _decode_members(_split_malformed(self.raw).get(key, b""))
 
     def check(self) -> None:
-        """Decode all of it. Raises :class:`UnreadableError` if that is impossible."""
+        """Decode the whole object. Raises :class:`UnreadableError` if that is impossible."""
         for key in self:
             self[key]
 
     def forget_values(self) -> None:
-        """Drop what was decoded, to be decoded anew if needed: decoded, an object takes several times more memory."""
+        """Drop the decoded values, which take several times more memory than the serialised ones."""
         if self._raw is not None:
             self._members = self._values = None
 
@@ -246,15 +246,15 @@ class KubeObject(Mapping[str, Any]):
 
     def _split_anew(self, raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
         try:
-            return _split(raw)
+            return codec.split_members(raw)
         except codec.NestingError:
             if self._usual is None:
                 raise
-            # It was split when it arrived, with fewer calls underway, and is not to fail in the middle of everything.
+            # It was readable on arrival, when the call stack was shorter. It must not fail in the middle of the work.
             return {key: msgspec.Raw(value) for key, value in _split_malformed(bytes(raw)).items()}
 
     def find_raw(self, key: str) -> msgspec.Raw | None:
-        """Get the stanza as it arrived, with nothing decoded; ``None`` if there is none."""
+        """Get the serialised stanza; ``None`` if there is none."""
         if self._usual is not None and key in _USUAL_STANZAS:
             return getattr(self._usual, key) or None
         return self._split()[0].get(key)
@@ -266,8 +266,10 @@ class KubeObject(Mapping[str, Any]):
 
     def has_same_content(self, other: KubeObject) -> bool:
         """
-        Tell if the objects are the same in all but the metadata & status, with nothing decoded. It can say no if they
-        are serialised differently, but if it says yes, they are the same.
+        Compare all but the metadata & status of two objects, without decoding.
+
+        If it returns true, the content is the same. If it returns false, the same content can be serialised in
+        another way.
         """
         if self._raw is None or other._raw is None:
             return False
@@ -277,24 +279,29 @@ class KubeObject(Mapping[str, Any]):
         return {**self._split()[0], **_WITHOUT_OTHERS} == {**other._split()[0], **_WITHOUT_OTHERS}
 
     def is_serialised_as(self, stanza: str, content: bytes) -> bool:
-        """Tell if the stanza has arrived in this very form, with nothing decoded."""
+        """Tell if the stanza arrived in exactly this form."""
         return (raw := self.find_raw(stanza)) is not None and bytes(raw) == content
 
     def get_content(self) -> dict[str, Any]:
         """
-        Get all stanzas but the metadata & status, to be serialised or compared: where possible, as they have arrived.
+        Get all stanzas but the metadata & status, to serialise or compare them: if possible, in their original form.
 
-        The server says how they are serialised, so the same content comes in the same form.
+        The server always serialises the same content in the same form.
         """
-        if self._usual is not None:
-            return _list_usual_content(self._usual)
+        if (usual := self._usual) is not None:  # one by one, as it is several times faster than a loop
+            content: dict[str, Any] = {"data": usual.data} if usual.data else {}
+            if usual.spec:
+                content["spec"] = usual.spec
+            if usual.type:
+                content["type"] = usual.type
+            return content
         members, values = self._split()
         source = values if self._raw is None else members
         return {key: value for key, value in source.items() if key not in _NO_CONTENT}
 
     def decode_content(self) -> None:
         """
-        Decode all stanzas but the metadata & status, to be looked at afterwards.
+        Decode all stanzas but the metadata & status in advance.
 
         Raises :class:`UnreadableError` if that is impossible.
         """
@@ -306,7 +313,7 @@ class KubeObject(Mapping[str, Any]):
                 values[key] = codec.decode(raw)
 
     def could_have(self, stanza: str, key: str) -> bool:
-        """Tell if the key could be in the stanza, which is not decoded for that. If in doubt, it is yes."""
+        """Tell if the key could be in the stanza, without decoding. In doubt, returns true."""
         if self._raw is None:
             return stanza in (self._values or ())
         return key.encode() in bytes(raw) if (raw := self.find_raw(stanza)) else False
@@ -326,7 +333,7 @@ class KubeObject(Mapping[str, Any]):
 
     def __iter__(self) -> Iterator[str]:
         members, values = self._split()
-        return iter({**self._added, **members, **values})  # in this order, whatever was decoded first
+        return iter({**self._added, **members, **values})  # in this order, regardless of the order of decoding
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -335,17 +342,8 @@ class KubeObject(Mapping[str, Any]):
         return repr(dict(self))
 
 
-def _list_usual_content(envelope: _UsualEnvelope) -> dict[str, Any]:
-    content: dict[str, Any] = {"data": envelope.data} if envelope.data else {}
-    if envelope.spec:
-        content["spec"] = envelope.spec
-    if envelope.type:
-        content["type"] = envelope.type
-    return content  # one by one, as it is several times faster than a loop
-
-
 def _decode_unusual(raw: bytes | msgspec.Raw) -> tuple[_Envelope, bytes | msgspec.Raw, str]:
-    """Decode only what is in each object, and prune the object if it is too deep; then, with the problem."""
+    """Decode the members that all objects have. If the object is too deep, prune it, and add the problem."""
     try:
         return _decode_envelope(raw), raw, ""
     except RecursionError:
@@ -354,13 +352,13 @@ def _decode_unusual(raw: bytes | msgspec.Raw) -> tuple[_Envelope, bytes | msgspe
 
 
 def _list_absent(envelope: _Envelope, api_version: str | None, kind: str | None) -> dict[str, str]:
-    """Take what the object does not say of itself, but what is known from elsewhere."""
+    """List the versions & kinds that the object lacks, but the caller knows."""
     known = {"apiVersion": envelope.apiVersion or api_version, "kind": envelope.kind or kind}
     return {key: value for key, value in known.items() if value is not None}
 
 
 def _is_proper(key: str, value: object) -> bool:
-    """Tell if the value in the metadata is as it must be. What we know nothing of, is dropped: nobody will need it."""
+    """Tell if the value in the metadata is known and valid."""
     try:
         msgspec.convert(value, _META_TYPES[key])
     except (KeyError, msgspec.ValidationError):
@@ -369,7 +367,7 @@ def _is_proper(key: str, value: object) -> bool:
 
 
 def _take_metadata(raw: bytes) -> tuple[dict[str, Any], dict[str, str]]:
-    """Take what is proper of the metadata of a malformed object, and its API version & kind, whatever else there is."""
+    """Take the valid part of the metadata of a malformed object, and its API version & kind."""
     members = _split_malformed(raw)
     versions = {key: _try_to_decode(members[key]) for key in _VERSIONS & members.keys()}
     metadata = _decode_members(members.get("metadata", b"")).items()
@@ -378,7 +376,7 @@ def _take_metadata(raw: bytes) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _decode_members(raw: bytes) -> dict[str, Any]:
-    """Decode all members that can be decoded, as deep as it is of use; the others are ``None``."""
+    """Decode all members, down to the pruned depth; unreadable ones are ``None``."""
     return {name: _try_to_decode(value) for name, value in _split_malformed(raw).items()}
 
 
@@ -394,17 +392,8 @@ def _try_to_decode(raw: bytes) -> Any:
         return None
 
 
-def _split(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    try:
-        return _split_members(raw)
-    except RecursionError as e:  # it was decodable when it arrived, with fewer calls underway
-        raise codec.NestingError from e
-    except ValueError as e:  # the names of the members are not in UTF-8
-        raise codec.UnreadableError(str(e)) from e
-
-
 def _decode_member(name: str, raw: msgspec.Raw) -> Any:
     if name != "metadata":
         return codec.decode(raw)
-    members = _split(raw)
+    members = codec.split_members(raw)
     return {key: codec.decode(value) for key, value in members.items() if key not in _UNWANTED_METADATA}

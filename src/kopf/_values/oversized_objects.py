@@ -1,7 +1,7 @@
 """
-Objects that would take too much memory when decoded: they are reduced to their metadata, or to their identities.
+Objects that would take too much memory when decoded. Kopf reduces them to their metadata, or to their identities.
 
-Whoever may create objects, can create such ones: 3 MiB of empty dicts become 80 MiB.
+Any user with the permission to create objects can create such an object: 3 MiB of empty dicts become 80 MiB.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from kopf._values import codec
 from kopf._values.decoded_sizes import find_excess
 
 MAX_OBJECT = 72 * 2**20
-"""How much an object may take, in bytes. All that etcd stores by default, which is 1.5 MiB, takes less."""
+"""The limit of memory for an object, in bytes. All objects that etcd stores by default (1.5 MiB) take less."""
 
 MIN_LARGE = MAX_OBJECT // 160
-"""Shorter ones cannot be too large."""
+"""Shorter objects never exceed the limit."""
 
 _MAX_METADATA = MAX_OBJECT // 16
 
@@ -40,14 +40,14 @@ _decode_identity = msgspec.json.Decoder(_Identity).decode
 
 
 class NamelessError(msgspec.ValidationError):
-    """The object is too large, and it is unknown which object it is."""
+    """The object is too large, and its identity is unreadable."""
 
 
 def reduce(raw: bytes | msgspec.Raw) -> tuple[bytes | msgspec.Raw, str]:
     """
-    Give the serialised object without what is too large, and the problem; if nothing is wrong, as it is.
+    Return the serialised object without its oversized parts, and the problem; or unchanged, and no problem.
 
-    Raises :class:`NamelessError` if it is malformed besides that.
+    Raises :class:`NamelessError` if it is also malformed.
     """
     problem = find_excess(bytes(raw), MAX_OBJECT)
     if not problem:
@@ -56,6 +56,6 @@ def reduce(raw: bytes | msgspec.Raw) -> tuple[bytes | msgspec.Raw, str]:
         skeleton = _decode_skeleton(raw)
         if find_excess(bytes(skeleton.metadata), _MAX_METADATA):
             skeleton.metadata = msgspec.Raw(codec.encode(_decode_identity(skeleton.metadata)))
-    except (RecursionError, ValueError) as e:  # to find out whose it is, would take seconds
+    except (RecursionError, ValueError) as e:  # a search for its identity would take seconds
         raise NamelessError(f"it is malformed, and {problem}") from e
     return codec.encode(skeleton), problem

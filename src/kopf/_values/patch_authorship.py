@@ -1,4 +1,4 @@
-"""Authorship: which handlers have put what into a patch. It is told if that fails, or is refused by the API."""
+"""Authorship: the handlers that made each change of a patch, for messages about changes that fail or are refused."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from kopf._values.fields import FieldPath
 from kopf._values.foreign_values import PROPER, ForeignValue, find_foreign_values
 
 _DEPTH = 3
-"""How deep to look into the patch: labels, annotations, and fields of results are there."""
+"""The depth of the patch with known authors: it reaches labels, annotations, and fields of results."""
 
 
 class Authorship:
-    """The authors of one patch, which several handlers fill one after another."""
+    """The authors of one patch, to which several handlers contribute one after another."""
 
     __slots__ = ("_fns", "_values")
 
     def __init__(self) -> None:
-        self._fns: dict[int, tuple[Callable[[Any], None], str]] = {}  # the functions keep their ids
+        self._fns: dict[int, tuple[Callable[[Any], None], str]] = {}  # the functions keep their ids unique
         self._values: dict[FieldPath, tuple[Any, str]] = {}
 
     def sign(self, content: Mapping[str, Any], fns: Iterable[Callable[[Any], None]], author: str) -> None:
-        """Note whose changes these are: all that are new since the last time."""
+        """Note the author of all changes that are new since the last call."""
         for fn in fns:
             self._fns.setdefault(id(fn), (fn, author))
         for path, value in _list_values(content, (), _DEPTH):
@@ -31,22 +31,22 @@ class Authorship:
                 self._values[path] = (value, author)
 
     def find_foreign_values(self) -> list[ForeignValue]:
-        """Find those of the values that JSON has no form for."""
+        """Find the values that JSON has no form for."""
         suspects = [(path, value) for path, (value, _) in self._values.items() if type(value) not in PROPER]
         return [found for path, value in suspects for found in find_foreign_values(value, path)]
 
     def get_author(self, fn: Callable[[Any], None]) -> str:
-        """Get the author of the function; empty if it is not known."""
+        """Get the author of the function; empty if unknown."""
         return self._fns.get(id(fn), (fn, ""))[1]
 
     def find_authors(self, content: Mapping[str, Any], fields: Collection[FieldPath]) -> list[str]:
-        """Get the authors of those fields of the patch, or of all of it if there are no fields."""
+        """Get the authors of the fields of the patch; without fields, of the whole patch."""
         authors = [
             author
             for path, (_, author) in self._values.items()
             if path[0] in content and (not fields or any(_overlap(field, path) for field in fields))
         ]
-        if not fields or not authors:  # it is not known what exactly the functions do
+        if not fields or not authors:  # the fields that the functions change are unknown
             authors += [author for _, author in self._fns.values()]
         return [*dict.fromkeys(authors)]
 
@@ -61,5 +61,5 @@ def _list_values(content: Mapping[str, Any], parent: FieldPath, depth: int) -> I
 
 
 def _overlap(one: FieldPath, two: FieldPath) -> bool:
-    """Tell if one of the fields is in the other one, or is the same."""
+    """Tell if one of the fields contains the other one, or is the same."""
     return all(map(str.__eq__, one, two))

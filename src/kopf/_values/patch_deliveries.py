@@ -1,8 +1,8 @@
 """
-Deliveries: which effects of the transformation functions of a patch are on the object already.
+Deliveries: the effects of a patch's transformation functions that the object already has.
 
-A function can be anything but idempotent, e.g. it appends an item to a list. If its patch was applied, but the response
-was lost, or only the first of two requests was applied, then it must not be called for these parts of the object again.
+A function can be not idempotent, e.g. append an item to a list. If its patch was applied, but the response was lost, or
+if only the first of two requests was applied, Kopf must not call the function for these parts of the object again.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ STATUS: Final = "status"
 REST: Final = "rest"
 NOTHING: Final = frozenset[str]()
 EVERYTHING: Final = frozenset({STATUS, REST})
-"""The parts of an object that can be patched separately."""
+"""All parts of an object that separate requests patch."""
 
 Items = Sequence[Mapping[str, Any]]
-"""The operations of a JSON-patch."""
+"""The operations of a JSON patch."""
 
 
 class Deliveries:
-    """What has become of the requests of one patch."""
+    """The known and unknown effects of the requests of one patch."""
 
     __slots__ = ("_lost", "done")
 
     def __init__(self) -> None:
         self.done = NOTHING
-        """The parts of the object that are as the functions have made them."""
+        """The parts of the object that have the effects of the functions."""
         self._lost: tuple[tuple[str, frozenset[str], Items], ...] = ()
 
     def note_done(self, parts: frozenset[str]) -> None:
-        """These parts were patched."""
+        """Note that these parts were patched."""
         self.done |= parts
         self._lost = ()
 
     def note_lost(self, version: str, parts: frozenset[str], items: Items) -> None:
-        """It is unknown if these parts were patched, as there was no response; if so, then in that very version."""
+        """Note that a response was lost: these parts of this version may have been patched."""
         self._lost += ((version, parts, items),)
 
     def settle(self, body: Mapping[str, Any], version: str) -> None:
-        """Find that out by another version of the object: what is not done there, can never be done."""
+        """Resolve lost responses by another version of the object: if it has no effects, there never will be any."""
         for base, parts, items in self._lost:
             if base != version and is_done(items, body):
                 self.done |= parts
@@ -51,10 +51,10 @@ class Deliveries:
 
 def is_done(items: Items, body: Mapping[str, Any]) -> bool:
     """
-    Tell by the state of the object if it has been patched so, and possibly changed by others after that.
+    Tell if the object has been patched with these operations, and possibly changed by others after that.
 
-    One annotation of ours is enough: the records of the handlers have the times of their attempts. Without such, all
-    values must be there.
+    One of the patched annotations is enough: progress records contain the times of attempts. Otherwise, the object must
+    have all values.
     """
     values = [value for item in items for value in _list_values(item)]
     known = [resolve(body, path) == value for path, value in values if path[:2] == ("metadata", "annotations")]
@@ -62,7 +62,7 @@ def is_done(items: Items, body: Mapping[str, Any]) -> bool:
 
 
 def _list_values(item: Mapping[str, Any]) -> Iterator[tuple[FieldPath, Any]]:
-    """Give what the operation of a JSON-patch (RFC 6902) brings to which fields: ``None`` if it removes them."""
+    """List the fields and the values that the operation of a JSON patch sets; ``None`` if it removes them."""
     path = tuple(key.replace("~1", "/").replace("~0", "~") for key in item["path"].split("/")[1:])
     pending: list[tuple[FieldPath, Any]] = [(path, item.get("value"))]
     while pending:
@@ -74,7 +74,7 @@ def _list_values(item: Mapping[str, Any]) -> Iterator[tuple[FieldPath, Any]]:
 
 
 def choose(merged: Mapping[str, Any], changed: Mapping[str, Any], done: Collection[str]) -> dict[str, Any]:
-    """Put an object together: of what the functions have made, and of what is left as it is in the parts done."""
+    """Combine an object: of the ``merged`` one for the parts that are done, of the ``changed`` one for the others."""
     sources = {True: merged, False: changed}
     return {
         key: value

@@ -1,9 +1,9 @@
 """
-Patches: what is to be changed on an object, and the fewest API requests that do it.
+Patches: the desired changes of an object, and the fewest API requests that make them.
 
-A patch is a dict to be merged (RFC 7386), with ``None`` for fields to remove, plus optional functions that transform
-the object in ways that a merge cannot express (lists, conditions). The functions and the lists of
-finalizers go as a JSON-patch (RFC 6902) guarded by the ``resourceVersion``, so that nobody else's changes are lost.
+A patch is a merge patch (RFC 7386), with ``None`` for fields to remove, plus optional functions that transform the
+object in ways that a merge cannot express (lists, conditions). The effects of the functions and the lists of
+finalizers go as a JSON patch (RFC 6902). The ``resourceVersion`` guards it, so that no changes of others are lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 
 PatchFn = Callable[[Any], None]
-"""A function that modifies the freshest raw body (a deep copy of it) in place; annotated as a dict or ``RawBody``."""
+"""A function that modifies a deep copy of the freshest raw body in place; annotate it as a dict or ``RawBody``."""
 
 
 class JSONPatchItem(TypedDict, total=False):
@@ -35,7 +35,7 @@ class JSONPatchItem(TypedDict, total=False):
 
 
 class MutableStanza(MutableMapping[str, Any]):
-    """A view of one stanza of a patch, which appears in the patch with the first value written."""
+    """A view of one stanza of a patch. The stanza appears in the patch with the first written value."""
 
     __slots__ = ("_owner", "_path")
 
@@ -47,7 +47,7 @@ class MutableStanza(MutableMapping[str, Any]):
         target: Any = self._owner
         for key in self._path:
             target = target.get(key) or {}
-        return target  # type: ignore[no-any-return]  # whatever the user has put there is a mapping
+        return target  # type: ignore[no-any-return]  # users put only mappings there
 
     def _write(self) -> MutableMapping[str, Any]:
         target: Any = self._owner
@@ -78,44 +78,37 @@ class MutableStanza(MutableMapping[str, Any]):
         return repr(dict(self))
 
 
-class SpecPatch(MutableStanza):
-    """``patch.spec``."""
-
-    __slots__ = ()
-
-
-class StatusPatch(MutableStanza):
-    """``patch.status``."""
-
-    __slots__ = ()
-
-
 class MetaPatch(MutableStanza):
-    """``patch.meta``, with ``labels`` & ``annotations`` in it."""
+    """``patch.meta``, with ``patch.meta.labels`` & ``patch.meta.annotations``."""
 
     __slots__ = ()
 
     @property
     def labels(self) -> MutableMapping[str, str | None]:
-        """Labels to set or (with ``None``) to remove."""
+        """The labels to set, or to remove (with ``None``)."""
         return MutableStanza(self._owner, *self._path, "labels")
 
     @property
     def annotations(self) -> MutableMapping[str, str | None]:
-        """Annotations to set or (with ``None``) to remove."""
+        """The annotations to set, or to remove (with ``None``)."""
         return MutableStanza(self._owner, *self._path, "annotations")
 
 
 class Patch(dict[str, Any]):
     """
-    Changes to be made to the object when the handler is done.
+    The changes that a handler makes to its object. Kopf sends them when the handler returns or raises.
 
     Use it as a dict (``patch['spec'] = …``), by stanzas (``patch.status['field'] = …``,
-    ``patch.meta.labels['l'] = None``), or append transformation functions to ``patch.fns``.
+    ``patch.meta.labels['l'] = None``), or append transformation functions to ``patch.fns``. ``None`` removes a field.
+
+    :param src: the initial content, as a merge patch.
+    :param body: the object, for :meth:`as_json_patch`.
+    :param fns: the initial transformation functions.
     """
 
-    fns: list[PatchFn] = []  # noqa: RUF012  # each has its own; this is for those who look what there is
-    authorship: Authorship | None = None  # most have none
+    fns: list[PatchFn] = []  # noqa: RUF012  # each instance has its own; this one is for introspection
+    """The functions that transform the freshest body of the object in place."""
+    authorship: Authorship | None = None  # most patches have none
 
     def __init__(
         self,
@@ -135,7 +128,7 @@ class Patch(dict[str, Any]):
 
     @property
     def metadata(self) -> MetaPatch:
-        """Changes of the metadata."""
+        """The changes of the metadata."""
         return MetaPatch(self, "metadata")
 
     @property
@@ -144,35 +137,35 @@ class Patch(dict[str, Any]):
         return MetaPatch(self, "metadata")
 
     @property
-    def spec(self) -> SpecPatch:
-        """Changes of the spec."""
-        return SpecPatch(self, "spec")
+    def spec(self) -> MutableStanza:
+        """The changes of the spec."""
+        return MutableStanza(self, "spec")
 
     @property
-    def status(self) -> StatusPatch:
-        """Changes of the status."""
-        return StatusPatch(self, "status")
+    def status(self) -> MutableStanza:
+        """The changes of the status."""
+        return MutableStanza(self, "status")
 
     def sign(self, author: str) -> None:
-        """Note whose changes these are, as far as it is not known yet; it is said if they fail or are refused."""
+        """Note the author of all new changes, for messages about changes that fail or that the API refuses."""
         self.authorship = self.authorship or Authorship()
         self.authorship.sign(self, self.fns, author)
 
     def derive(self, content: Mapping[str, Any]) -> Patch:
-        """Make a patch with other content, but with the same functions and authors."""
+        """Make a patch with other content, and with the same functions and authors."""
         derived = Patch(content, fns=self.fns)
         derived.authorship, derived.deliveries = self.authorship, self.deliveries
         return derived
 
     def transform(self, body: dict[str, Any]) -> None:
-        """Call the functions, if there are any. Raises :class:`CallbackError`, which says which of them has failed."""
+        """Call the functions on the body. Raises :class:`CallbackError`, which names the failed function."""
         for fn in self.fns:
             author = self.authorship.get_author(fn) if self.authorship is not None else ""
             with explaining(fn, f"patch.fns{author and f' of {author}'}"):
                 fn(body)
 
     def ensure_stanza(self, *path: str) -> dict[str, Any]:
-        """Get a stanza of the patch to put something there: the plain dict, with no view of it."""
+        """Get a stanza of the patch as a plain dict; create it if there is none."""
         target: dict[str, Any] = self
         for key in path:
             child = target.get(key)
@@ -183,9 +176,10 @@ class Patch(dict[str, Any]):
 
     def as_json_patch(self, body: Mapping[str, Any] | None = None) -> list[JSONPatchItem]:
         """
-        Express the patch as JSON-patch operations relative to the body; by default, to the one it was made for.
+        Express the patch as operations of a JSON patch (RFC 6902).
 
-        Raises :class:`ValueError` if there is something to change, but no body to compare with.
+        :param body: the object that they are relative to; by default, the body of the patch.
+        :raises ValueError: if the patch has changes, but no body.
         """
         original = body if body is not None else self._original
         if original is None and self:
@@ -193,18 +187,18 @@ class Patch(dict[str, Any]):
         return _list_changes(thaw(original or {}), self.apply_to(original or {}))
 
     def apply_to(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a patched copy of the body."""
+        """Return a patched deep copy of the body."""
         return _transform(thaw(body), self)
 
 
 class PatchRequest(FrozenRecord, frozen=True):
-    """One PATCH request: to the object itself or to a subresource of it."""
+    """One PATCH request: to the object itself or to one of its subresources."""
 
     subresource: str | None
     content_type: str
     changes: dict[str, Any] | list[JSONPatchItem]
     exclusive: bool = False
-    """Whether it is only for the last known version of the object, even if it could be merged into any."""
+    """Whether it is for the last known version of the object only, although it could be merged into any version."""
 
     @property
     def guarded(self) -> bool:
@@ -212,15 +206,15 @@ class PatchRequest(FrozenRecord, frozen=True):
         return self.exclusive or isinstance(self.changes, list)
 
     def guard(self) -> PatchRequest:
-        """Make the same request fail if the object has changed meanwhile."""
+        """Make a copy of the request that fails if the object has changed meanwhile."""
         return replace(self, exclusive=True)
 
     def payload(self, version: str, uid: str) -> dict[str, Any] | list[JSONPatchItem]:
         """
-        What to send, given the last known ``resourceVersion`` of the object, and its identity.
+        Make the payload, given the last known ``resourceVersion`` and the UID of the object.
 
-        The identity is a precondition: the patch is refused (409) if it is another object with the same name now.
-        Some of the objects of aggregated APIs have neither: then there are no preconditions.
+        The UID is a precondition: the server refuses the patch (409) if another object has the same name now. Some
+        objects of aggregated APIs have neither of these, so they have no preconditions.
         """
         if isinstance(self.changes, list):
             path = "/metadata/resourceVersion"
@@ -235,20 +229,20 @@ class PatchRequest(FrozenRecord, frozen=True):
 
 
 class FinalizerChange(enum.Enum):
-    """What to do with our finalizer."""
+    """A change of the operator's finalizer."""
 
     ADD = "add"
     REMOVE = "remove"
 
     def apply(self, finalizer: str, finalizers: Iterable[str] | None) -> list[str]:
-        """Make the new list of finalizers; those of others stay as they are."""
+        """Make the new list of finalizers; the finalizers of others remain."""
         others = [name for name in finalizers or () if name != finalizer]
         return [*others, finalizer] if self is FinalizerChange.ADD else others
 
 
 ADD: Final = FinalizerChange.ADD
 REMOVE: Final = FinalizerChange.REMOVE
-"""By themselves, as the reasons are."""
+"""As plain names for speed, in the same way as the reasons."""
 
 
 def compose(
@@ -260,10 +254,10 @@ def compose(
     status_subresource: bool,
 ) -> list[PatchRequest]:
     """
-    Turn the desired changes into the fewest requests that are correct; none if there is nothing to change.
+    Turn the desired changes into the fewest correct requests; none if there are no changes.
 
-    ``change`` is what to do with the finalizer, if anything. The status goes first: what follows can release the
-    object or mark its handlers as done, so that the status could not be written ever after.
+    ``change`` is the change of the finalizer, if any. The status goes first: the second request can release the
+    object, or mark its handlers as done, and the status could never be written after that.
     """
     if change is None and not patch.fns:
         return _compose_merge(patch, status_subresource)
@@ -282,7 +276,7 @@ def _compose_merge(patch: Patch, status_subresource: bool) -> list[PatchRequest]
     main: dict[str, Any] = {**patch}
     metadata = main.get("metadata")
     if type(metadata) is dict or isinstance(metadata, Mapping):
-        # Labels & annotations that were put to the patch and then taken back leave empty stanzas there.
+        # Labels & annotations that were added to the patch and then removed leave empty stanzas.
         main["metadata"] = _drop_empty(metadata if type(metadata) is dict else {**metadata})
     main = _drop_empty(main)
     requests: list[PatchRequest] = []
@@ -303,7 +297,7 @@ def _compare(original: dict[str, Any], changed: dict[str, Any], status_subresour
     if not status_subresource:
         items = _list_changes(original, changed)
         return [PatchRequest(None, JSON_PATCH, items)] if items else []
-    # The stanzas are compared separately, as values cannot be moved from one endpoint to another.
+    # They are compared separately, because a request cannot move values from one endpoint to another.
     for_status = _list_changes(_pick_status(original), _pick_status(changed))
     for_object = _list_changes(_drop_status(original), _drop_status(changed))
     return [
@@ -322,7 +316,7 @@ def _drop_status(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _transform(body: dict[str, Any], patch: Patch) -> dict[str, Any]:
-    """Merge the patch, and call the functions for those parts which they have not changed yet."""
+    """Merge the patch, and call the functions for the parts that they have not changed yet."""
     result: dict[str, Any] = thaw(body)
     merge(result, patch)
     done = patch.deliveries.done if patch.fns else EVERYTHING
@@ -352,7 +346,7 @@ def _make_pointer(path: FieldPath) -> str:
 
 
 def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
-    """Merge the patch into the target in place (RFC 7386). It is not recursive: they can be of any depth."""
+    """Merge the patch into the target in place (RFC 7386), without recursion: they can be of any depth."""
     pending: list[tuple[MutableMapping[str, Any], Mapping[str, Any]]] = [(target, patch)]
     while pending:
         target, patch = pending.pop()
@@ -369,7 +363,7 @@ def merge(target: MutableMapping[str, Any], patch: Mapping[str, Any]) -> None:
 
 
 def thaw(value: Any) -> Any:
-    """Make a deep mutable copy of a body or any part of it, with plain dicts and lists only. It is not recursive."""
+    """Make a deep mutable copy of a body or a part, of plain dicts and lists only, without recursion."""
     if type(value) in _SCALARS:
         return value
     pending: list[tuple[Any, Any]] = []
@@ -385,12 +379,12 @@ def thaw(value: Any) -> Any:
 
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
-"""Most of the values: to see it at once is much faster than to find out that they are not containers."""
+"""The types of most values. This check is much faster than a check for containers."""
 _CONTAINERS = (Mapping, list, tuple)
 
 
 def _thaw_level(value: Any, pending: list[tuple[Any, Any]]) -> Any:
-    """Copy the value itself; its items are left for later."""
+    """Copy the value itself, and leave its items for later."""
     if type(value) is not dict and not isinstance(value, _CONTAINERS):
         return value
     copy: Any = [] if isinstance(value, list | tuple) else {}

@@ -1,4 +1,4 @@
-"""Permissions: what to add to the roles of an operator when the cluster refuses something, in a form to be pasted."""
+"""Permissions: the rules to add to the roles of an operator when the cluster refuses something, ready to paste."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kopf._values.resources import Resource
 
 
 def make_rule(group: str, resources: Iterable[str], verbs: Iterable[str], names: Iterable[str] = ()) -> dict[str, Any]:
-    """Make an RBAC rule, an item of ``rules`` in a role; it is for all objects if there are no names."""
+    """Make an RBAC rule, an item of ``rules`` in a role. Without names, it is for all objects."""
     rule = {"apiGroups": [group], "resources": [*resources], "verbs": [*verbs]}
     return {**rule, "resourceNames": [*names]} if names else rule
 
 
 def show_rule(rule: Mapping[str, Any]) -> str:
-    """Write the RBAC rule as one line of YAML, an item for ``rules``."""
+    """Write an RBAC rule as one line of YAML, an item of ``rules``."""
     return f"- {{{', '.join(f'{key}: [{_join(values)}]' for key, values in rule.items())}}}"
 
 
@@ -24,7 +24,7 @@ def _join(values: Iterable[str]) -> str:
 
 
 def format_rule(resource: Resource, verbs: Iterable[str], *, subresource: str | None = None) -> str:
-    """Write the RBAC rule that permits the verbs on the resource: one line of YAML, an item for ``rules``."""
+    """Write an RBAC rule that permits the verbs on the resource: one line of YAML, an item of ``rules``."""
     name = f"{resource.plural}/{subresource}" if subresource else resource.plural
     return show_rule(make_rule(resource.group, [name], verbs))
 
@@ -32,11 +32,11 @@ def format_rule(resource: Resource, verbs: Iterable[str], *, subresource: str | 
 def format_advice(
     resource: Resource, verbs: Iterable[str], *, namespace: str | None = None, subresource: str | None = None
 ) -> str:
-    """Say which rule to add, and to which role."""
+    """Tell which rule to add, and to which role."""
     rule = format_rule(resource, verbs, subresource=subresource)
     return f"Add this rule to {name_role(namespace)} of the operator: {rule}"
 
 
 def name_role(namespace: str | None) -> str:
-    """Say which role a rule is to be added to."""
+    """Name the role for a rule."""
     return "a ClusterRole" if namespace is None else f"a ClusterRole, or a Role in the namespace {namespace!r},"

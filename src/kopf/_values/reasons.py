@@ -1,4 +1,4 @@
-"""Why something is being handled: the detected reasons of the objects' changes, and the operator's activities."""
+"""The reasons of calls: the detected changes of objects, and the activities of the operator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 
 class Reason(enum.StrEnum):
-    """What has happened to the object."""
+    """The reason of a call: the change of the object that Kopf has detected."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -18,7 +18,7 @@ class Reason(enum.StrEnum):
     GONE = "gone"
 
 
-# For what is done for every object: in Python 3.11, each mention of a member of an enumeration is a slow search for it.
+# For the hot path: in Python 3.11, access to a member of an enumeration is slow.
 CREATE: Final = Reason.CREATE
 UPDATE: Final = Reason.UPDATE
 DELETE: Final = Reason.DELETE
@@ -28,18 +28,18 @@ FREE: Final = Reason.FREE
 
 
 class WebhookType(enum.StrEnum):
-    """What a webhook may do with the changes that it is asked about."""
+    """The rights of a webhook: to deny changes, or to modify them, too."""
 
     VALIDATING = "validating"
     MUTATING = "mutating"
 
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
-"""What is asked to be done with the object; in the terms of admission."""
+"""The requested operation on an object, in an admission review."""
 
 
 class Activity(enum.StrEnum):
-    """What the operator itself is doing."""
+    """An activity of the operator itself, with its own handlers."""
 
     STARTUP = "startup"
     CLEANUP = "cleanup"

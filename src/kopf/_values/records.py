@@ -1,7 +1,8 @@
 """
-Records: small values that are made for every object and every call, so they have to be cheap to make.
+Records: small values for every object and every call, so they are cheap to make.
 
-Their classes are cheap, too: a data class takes 7 KiB more memory. Data classes are for what users make and extend.
+Their classes are cheap, too: a data class takes 7 KiB more memory. Data classes are for values that users make and
+extend.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ import msgspec
 
 
 class Record(msgspec.Struct):
-    """The base of records: as a dataclass with slots, but made several times faster (by code in C)."""
+    """The base of records: like a data class with slots, but several times faster to make (by code in C)."""
 
 
 class FrozenRecord(msgspec.Struct, frozen=True):
-    """The same for those that are not to be changed once they are made; the descendants repeat ``frozen=True``."""
+    """The base of immutable records. Subclasses must repeat ``frozen=True``."""
 
 
 replace = msgspec.structs.replace
-"""Make another record with some fields changed."""
+"""Copy a record with some fields changed."""
 
 force_setattr = msgspec.structs.force_setattr
-"""Set a field of a frozen record, while it is being made: in its ``__post_init__``."""
+"""Set a field of a frozen record, only in its ``__post_init__``."""
 
 field = msgspec.field
-"""Describe a field whose default is made anew for each record: ``field(default_factory=list)``."""
+"""Declare a field with a new default value for each record: ``field(default_factory=list)``."""

@@ -1,8 +1,8 @@
 """
-References to objects: what the Kubernetes API puts into events and into ``metadata.ownerReferences``.
+References to objects, as in Kubernetes events and in ``metadata.ownerReferences``.
 
-Only what is known is put into a reference: objects can lack a namespace (when cluster-scoped), or
-an API version and a kind (in the items of listings), and the API takes no nulls in place of them.
+A reference has only the known fields. Objects can lack a namespace (if cluster-scoped), or an API version and a kind
+(items of listings), and the API accepts no nulls instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kopf._values.objects import KubeObject
 
 
 class ObjectReference(TypedDict, total=False):
-    """A reference to any object; see ``ObjectReference`` of the core/v1 API."""
+    """A reference to any object: ``ObjectReference`` of the core/v1 API."""
 
     apiVersion: str
     kind: str
@@ -27,7 +27,7 @@ class ObjectReference(TypedDict, total=False):
 
 
 class OwnerReference(TypedDict, total=False):
-    """A reference to an owner of an object; see ``OwnerReference`` of the meta/v1 API."""
+    """A reference to an owner of an object: ``OwnerReference`` of the meta/v1 API."""
 
     controller: bool
     blockOwnerDeletion: bool
@@ -56,18 +56,18 @@ _decode_owned = msgspec.json.Decoder(_Owned).decode
 
 def build_object_reference(body: Mapping[str, Any]) -> ObjectReference:
     """
-    Build a reference to the object, e.g. for the events about it.
+    Build a reference to the object, e.g. for events about it.
 
-    The fields that the object does not have are absent in the reference, too.
+    :param body: the object, e.g. ``body`` of a handler. Fields that it lacks are absent in the reference, too.
     """
     if isinstance(body, Body):
         body = body.object
-    if isinstance(body, KubeObject):  # with nothing decoded: references are built for all logged messages
+    if isinstance(body, KubeObject):  # without decoding: each log message has a reference
         head = body.head
         fields = [body.api_version, body.kind, head.name, head.uid, head.namespace]
     else:
         meta: Mapping[str, Any] = body.get("metadata") or {}
-        # The models of the official clients have names of their own when they are converted to dicts.
+        # The models of the official client have their own names of fields when converted to dicts.
         api_version = body.get("apiVersion") or body.get("api_version")
         fields = [api_version, body.get("kind"), meta.get("name"), meta.get("uid"), meta.get("namespace")]
     known = zip(("apiVersion", "kind", "name", "uid", "namespace"), fields, strict=True)
@@ -81,12 +81,15 @@ def build_owner_reference(
     block_owner_deletion: bool | None = True,
 ) -> OwnerReference:
     """
-    Build a reference to the object as the owner of other objects: they are deleted when the owner is.
+    Build a reference to the object as an owner of other objects. When the owner is deleted, these are deleted, too.
 
-    :param controller: whether the owner is also the managing controller; an object can have only one such.
-    :param block_owner_deletion: whether the owner stays until this child is gone in foreground deletions.
+    See https://kubernetes.io/docs/concepts/architecture/garbage-collection/
 
-    Both flags are absent if ``None``. See https://kubernetes.io/docs/concepts/architecture/garbage-collection/
+    :param body: the owner, e.g. ``body`` of a handler.
+    :param controller: whether the owner is the managing controller, of which an object can have only one; ``None``
+        leaves the field out.
+    :param block_owner_deletion: whether a foreground deletion of the owner waits for the child; ``None`` leaves the
+        field out.
     """
     meta: Mapping[str, Any] = body.get("metadata") or {}
     fields = {
@@ -104,9 +107,9 @@ def list_owner_uids(
     obj: KubeObject, kinds: Collection[tuple[str, str | None]], *, unreadable: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """
-    Get the uids of those who own the object and are of these kinds (with their groups), each once.
+    Get the UIDs of the owners of these kinds (pairs of a group and a kind), each once.
 
-    If the object cannot be decoded, it is what is given for ``unreadable``.
+    If the object cannot be decoded, return ``unreadable``.
     """
     try:
         references = _decode_owned(obj.raw).metadata.ownerReferences or ()

@@ -1,4 +1,4 @@
-"""What one replica is among the replicas of its operator, for those who look at it."""
+"""The state of one replica of an operator, for display."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from kopf._values.slots import SLOT_COUNT, Slots, describe_slots
 
 
 class ReplicaState(FrozenRecord, frozen=True, kw_only=True):
-    """What one replica is at the moment: its role, and its slots."""
+    """The current state of one replica: its role, and its slots."""
 
     mode: str
     """``leader`` or ``shards``."""
     name: str
     """The Lease of all replicas."""
     identity: str
-    """How this replica is called."""
+    """The name of this replica."""
     is_leading: bool = False
-    """Whether it holds that Lease: it is the one who works, or who assigns the slots."""
+    """Whether it holds this Lease: it is the working replica, or the replica that assigns the slots."""
     is_fenced: bool = False
-    """Whether its own Lease could not be renewed in time, and so everything is stopped."""
+    """Whether it could not renew its own Lease in time, and has stopped all work."""
     held: Slots = frozenset()
-    """The objects that it handles."""
+    """The slots of the objects that it handles."""
     wanted: Slots = frozenset()
-    """Those that it is to handle when the others have handed them over."""
+    """The slots that it takes as soon as the others have handed them over."""
     draining: Slots = frozenset()
-    """Those that it still has to hand over: nothing is started for them anymore."""
+    """The slots that it still has to hand over: it starts no new work for them."""
 
     @property
     def role(self) -> str:

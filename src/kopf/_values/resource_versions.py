@@ -1,8 +1,8 @@
-"""Resource versions: which of two states of a resource is newer, where the server guarantees that it can be told."""
+"""Resource versions: the order of two states of a resource, where the server guarantees such an order."""
 
 from __future__ import annotations
 
 
 def is_newer(version: str, other: str) -> bool:
-    """Compare two versions of one resource, as Kubernetes does: as integers of arbitrary length."""
+    """Compare two versions of one resource in the way of Kubernetes: as integers of any length."""
     return (len(version), version) > (len(other), other)

@@ -1,4 +1,4 @@
-"""Resources: the kinds of objects that a cluster serves, as discovery reports them."""
+"""Resources: the kinds of objects that a cluster serves, as its discovery reports them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def is_proper_name(text: str) -> bool:
-    """Tell if it can be the name of a resource, of a group, or of a version: they are parts of URLs."""
+    """Tell if it is a valid name of a resource, a group, or a version: these are parts of URLs."""
     return _NAME.fullmatch(text) is not None
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Resource:
     """
-    A very specific custom or built-in resource kind.
+    A custom or built-in resource of the cluster.
 
-    Only the group, the version, and the plural name are needed to address it, so they alone are its identity; the
-    rest is remembered to match it against the selectors of handlers, and for information.
+    The group, the version, and the plural name address the resource, so they are its identity. The other fields are
+    for the selectors of handlers, and for information.
     """
 
     group: str
@@ -43,36 +43,36 @@ class Resource:
     subresources: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     """The subresources, e.g. ``{"status", "scale"}``."""
     namespaced: bool | None = dataclasses.field(default=None, compare=False)
-    """Whether the objects live in namespaces."""
+    """Whether the objects are in namespaces."""
     preferred: bool = dataclasses.field(default=True, compare=False)
-    """Whether this is the preferred version of its group; only those are served if no version is requested."""
+    """Whether this is the preferred version of its group. Handlers without a version get only preferred versions."""
     verbs: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
     """The verbs that the API supports (not those that RBAC permits)."""
 
     def __hash__(self) -> int:
-        return hash(self.plural)  # it is a key of many tables: fast, and hardly any two of them have the same name
+        return hash(self.plural)  # fast, as it is a key of many tables; two resources rarely have one name
 
     def __repr__(self) -> str:
         return f"{self.plural}.{self.version}.{self.group}".rstrip(".")
 
     @property
     def api_version(self) -> str:
-        """The group and the version as in ``apiVersion`` of the objects."""
+        """The group and the version, as in ``apiVersion`` of the objects, e.g. ``apps/v1`` or ``v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @functools.cached_property
     def name(self) -> str:
-        """The full name as kubectl knows it, e.g. ``kopfexamples.kopf.dev``."""
+        """The full name, as in ``kubectl``, e.g. ``kopfexamples.kopf.dev`` or ``pods``."""
         return f"{self.plural}.{self.group}".rstrip(".")
 
     @functools.cached_property
     def _list_urls(self) -> dict[str | None, str]:
-        """The URLs of the lists by the namespaces: there are few of them, unlike those of the objects."""
+        """A cache of the URLs of lists by namespaces: there are few of them, unlike URLs of objects."""
         return {}
 
     @property
     def base_url(self) -> str:
-        """The path of all resources of this group and version."""
+        """The common path of all resources of this group and version."""
         group, version = _quote(self.group), _quote(self.version)
         return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
@@ -93,11 +93,14 @@ class Resource:
         params: Mapping[str, str] | None = None,
     ) -> str:
         """
-        Build a URL of the list (no ``name``) or of an object; only the path if there is no ``server``.
+        Build the URL of an object, or of the list of objects.
 
-        With no ``namespace``, or for cluster-scoped resources, it is the cluster-wide URL. Raises
-        :class:`ValueError` for an object of a namespaced resource without its namespace, and for a subresource
-        without a name.
+        :param server: the beginning of the URL; without it, the result is only the path.
+        :param namespace: the namespace; without it, and for cluster-scoped resources, the URL is cluster-wide.
+        :param name: the name of the object; without it, the URL is of the list.
+        :param subresource: the subresource of the object, e.g. ``"status"``.
+        :param params: the parameters of the query.
+        :raises ValueError: if an object of a namespaced resource has no namespace, or a subresource has no name.
         """
         scope = namespace if self.namespaced else None
         url = self._list_urls.get(scope) or self._make_list_url(scope)
@@ -116,7 +119,7 @@ class Resource:
 
 def _quote(name: str) -> str:
     if name.isascii() and name.replace("-", "").isalnum():
-        return name  # as nearly all of them: it is faster to see than to look for what is to be quoted
+        return name  # nearly always; this check is faster than a search for unsafe characters
     return urllib.parse.quote(name, safe="")
 
 

@@ -1,9 +1,9 @@
 """
-Admission reviews: what the API server asks before it stores anything, what it is answered, and how it is called.
+Admission reviews: the questions of the API server before it stores anything, and the answers.
 
-These are the types of the protocol between the webhook servers & tunnels and the operator. A server is an async
-iterator over client configs; it gets a function to call with every review. The function raises only
-:class:`ReviewError` for what cannot be answered; whatever the handlers do, is in the response.
+These are the types of the protocol between webhook servers & tunnels and the operator. A server is an async iterator
+over client configs; it gets a function, and calls it with every review. The function raises only :class:`ReviewError`,
+for reviews that have no answer. The outcomes of handlers, errors included, are in the response.
 
 See "Dynamic Admission Control" and ``admission.k8s.io/v1`` of the Kubernetes documentation.
 """
@@ -22,14 +22,14 @@ from kopf._values.objects import KubeObject
 from kopf._values.reasons import Operation
 
 Headers = Mapping[str, str]
-"""All HTTP headers of the request with the review."""
+"""The HTTP headers of an admission request."""
 
 SSLPeer = Mapping[str, Any]
-"""The client certificate, as in :meth:`ssl.SSLSocket.getpeercert`."""
+"""The client certificate of an admission request, as in :meth:`ssl.SSLSocket.getpeercert`."""
 
 
 class WebhookClientConfigService(TypedDict, total=False):
-    """The in-cluster service in front of the operator."""
+    """The service in the cluster that leads to the webhook server."""
 
     namespace: str | None
     name: str | None
@@ -39,10 +39,10 @@ class WebhookClientConfigService(TypedDict, total=False):
 
 class WebhookClientConfig(TypedDict, total=False):
     """
-    How the API servers can reach the webhook server: the ``clientConfig`` of the managed configurations.
+    The way from the API server to the webhook server: the ``clientConfig`` of webhook configurations.
 
-    Either ``url`` or ``service``. The ids of the handlers are appended to the path of it. ``caBundle`` is the
-    base64-encoded PEM of the certificate authority; if absent, the API server's own trust chain is used.
+    It has either ``url`` or ``service``; Kopf appends the ids of handlers to the path. ``caBundle`` is the PEM of the
+    certificate authority in base64; without it, the API server trusts its own certificate authorities.
     """
 
     caBundle: str | None
@@ -51,7 +51,7 @@ class WebhookClientConfig(TypedDict, total=False):
 
 
 class UserInfo(TypedDict, total=False):
-    """Who makes the change, as authenticated by the API server; there can be more keys."""
+    """The user that makes the change, as authenticated by the API server. There can be more keys."""
 
     username: str
     uid: str
@@ -59,7 +59,7 @@ class UserInfo(TypedDict, total=False):
 
 
 class ResponseStatus(TypedDict, total=False):
-    """Why the change is denied."""
+    """The reason of a denial."""
 
     message: str
     code: int
@@ -77,7 +77,7 @@ class ResponsePayload(TypedDict, total=False):
 
 
 class Response(TypedDict):
-    """An answered review: an ``AdmissionReview`` with the ``response`` in it; to be sent as JSON with HTTP 200."""
+    """An ``AdmissionReview`` with its ``response``: the server sends it as JSON with HTTP 200."""
 
     apiVersion: str
     kind: str
@@ -86,16 +86,18 @@ class Response(TypedDict):
 
 class WebhookFn(Protocol):
     """
-    The function to be called by a webhook server with every review it has got; provided by the framework.
+    The function of Kopf that a webhook server calls with every review.
 
-    ``request`` is the whole ``AdmissionReview``, parsed from JSON, not checked; those who have it in JSON, had better
-    use :class:`EncodedReview`.
+    ``request`` is the whole ``AdmissionReview``, parsed from JSON, unchecked. A server that has the JSON itself should
+    pass :class:`EncodedReview` instead.
 
-    ``webhook`` is what the path of the URL has in addition to the path in the client config, unquoted, and without
-    the separating slash; ``None`` if there is nothing: then all matching handlers are called.
+    ``webhook`` is the part of the URL's path after the path in the client config, unquoted, without the slash between
+    them; ``None`` if there is no such part: then Kopf calls all matching handlers.
 
-    It raises :class:`ReviewError` if the review cannot be answered (there is an HTTP status in it). The failures of
-    the handlers are regular answers. If the client has gone or does not wait any longer, cancel the call.
+    ``headers`` are the HTTP headers of the request, ``sslpeer`` is the client certificate.
+
+    Raises :class:`ReviewError` with an HTTP status if the review has no answer. Failures of handlers are regular
+    answers. If the client has disconnected, cancel the call.
     """
 
     async def __call__(
@@ -110,39 +112,39 @@ class WebhookFn(Protocol):
 
 class WebhookServerProtocol(Protocol):
     """
-    A webhook server or tunnel: it listens for reviews and calls the function for them, until closed.
+    A webhook server or tunnel: it listens for reviews, and calls the function with each of them, until closed.
 
-    It yields a client config when it is ready to serve, and again whenever that changes. It can also be an async
-    context manager: then it is entered before it is called, and what the context manager returns is called.
+    It yields a client config when it is ready, and another one whenever the config changes. It can also be an async
+    context manager: then Kopf enters it, and calls the result.
     """
 
     def __call__(self, fn: WebhookFn, /) -> AsyncIterator[WebhookClientConfig]: ...
 
 
 class ReviewError(Exception):
-    """The review cannot be answered; it is the fault of who has sent it. ``status`` is for the HTTP response."""
+    """The review has no answer, by the fault of its sender. ``status`` is the status of the HTTP response."""
 
     status: ClassVar[int] = 400
 
 
 class MalformedReviewError(ReviewError):
-    """It is not a review: some fields are absent or of wrong types. The text has no values of the fields."""
+    """It is not a review: fields are absent or of wrong types. The text contains no values of fields."""
 
 
 class TooLargeReviewError(ReviewError):
-    """An object in it is larger than any that Kubernetes accepts."""
+    """The review has an object that is larger than Kubernetes accepts."""
 
     status: ClassVar[int] = 413
 
 
 class UnknownWebhookError(ReviewError):
-    """There is no handler with such an id. Most likely, it is called by an outdated configuration."""
+    """No handler has this id. Most likely, the webhook configuration is outdated."""
 
     status: ClassVar[int] = 404
 
 
 class UnknownResourceError(ReviewError):
-    """The cluster has no such resource, as far as is known, or no handlers are declared for it."""
+    """The resource is unknown, or it has no handlers."""
 
     status: ClassVar[int] = 404
 
@@ -162,9 +164,9 @@ class _GroupVersionResource(msgspec.Struct, frozen=True):
 
 class ReviewRequest(msgspec.Struct, kw_only=True, rename="camel"):
     """
-    The request of a review, with its fields checked. The fields are as in ``admission.k8s.io``.
+    The request of a review, with checked fields, as in ``admission.k8s.io``.
 
-    The objects are not decoded: it is not known yet if anybody needs them, and they can be large.
+    The objects are not decoded: they can be large, and possibly no handler needs them.
     """
 
     uid: _Name
@@ -180,7 +182,7 @@ class ReviewRequest(msgspec.Struct, kw_only=True, rename="camel"):
 
 
 class ConversionRequest(msgspec.Struct, kw_only=True, rename="camel"):
-    """The request to convert objects to another version, with its fields checked, as in ``apiextensions.k8s.io``."""
+    """The request to convert objects to another version, with checked fields, as in ``apiextensions.k8s.io``."""
 
     uid: _Name
     desired_version: _Path = msgspec.field(name="desiredAPIVersion")
@@ -199,9 +201,9 @@ Request = TypeVar("Request", ReviewRequest, ConversionRequest)
 
 class EncodedReview(Mapping[str, Any]):
     """
-    A review as it came, in JSON; it is a usual mapping for those who look inside.
+    A review in JSON, as it arrived: a mapping that is decoded on demand.
 
-    ``max_object`` is the size of the largest object in it, in bytes.
+    ``max_object`` is the limit for each of its objects, in bytes.
 
     Raises :class:`MalformedReviewError` if it is not a JSON object.
     """
@@ -214,7 +216,7 @@ class EncodedReview(Mapping[str, Any]):
             self._members = _split(content)
         except msgspec.ValidationError:
             raise MalformedReviewError("The request is not an admission review: it must be a JSON object.") from None
-        except (ValueError, RecursionError) as e:  # the text has positions, but no contents
+        except (ValueError, RecursionError) as e:  # the text contains positions, but no values
             raise MalformedReviewError(f"The request is not a JSON document: {e}") from None
         self._values: dict[str, Any] = {}
 
@@ -230,7 +232,7 @@ class EncodedReview(Mapping[str, Any]):
         return len(self._members)
 
     def get_encoded(self, key: str) -> msgspec.Raw:
-        """Get a member as it came; ``null`` if there is none."""
+        """Get a serialised member; ``null`` if there is none."""
         return self._members.get(key, _NULL)
 
 
@@ -240,13 +242,13 @@ _decode_conversion = msgspec.json.Decoder(ConversionRequest).decode
 
 
 def parse_review(payload: object) -> ReviewRequest:
-    """Check the review and take the request of it. Raises :class:`ReviewError`."""
+    """Check the review, and return its request. Raises :class:`ReviewError`."""
     request = _parse(payload, "A review", _KIND, _SUPPORTED_VERSIONS, _decode_request)
     return _check_sizes(request, payload.max_object) if isinstance(payload, EncodedReview) else request
 
 
 def parse_conversion(payload: object) -> ConversionRequest:
-    """Check the review of a conversion and take the request of it. Raises :class:`ReviewError`."""
+    """Check the review of a conversion, and return its request. Raises :class:`ReviewError`."""
     return _parse(payload, "A conversion", CONVERSION_KIND, _CONVERSION_VERSIONS, _decode_conversion)
 
 
@@ -262,7 +264,7 @@ def _parse(payload: object, what: str, kind: str, versions: Sequence[str], decod
             return decode(payload.get_encoded("request"))
         return decode(codec.encode(payload.get("request")))
     except (ValueError, TypeError, RecursionError) as e:
-        reason = re.sub(r"value '.*'", "value", str(e), flags=re.DOTALL)  # nothing of the content goes to the logs
+        reason = re.sub(r"value '.*'", "value", str(e), flags=re.DOTALL)  # no values go to the logs
         raise MalformedReviewError(f"The request of the review is malformed: {reason}") from None
 
 
@@ -274,7 +276,7 @@ def _check_sizes(request: ReviewRequest, max_object: int | None) -> ReviewReques
 
 
 def decode_object(raw: msgspec.Raw) -> KubeObject | None:
-    """Make an object of what is reviewed, if there is any. Raises :class:`MalformedReviewError`."""
+    """Decode a reviewed object; ``None`` if it is null. Raises :class:`MalformedReviewError`."""
     if bytes(memoryview(raw)[:5]).strip() == b"null":
         return None
     try:
@@ -285,7 +287,7 @@ def decode_object(raw: msgspec.Raw) -> KubeObject | None:
             return obj
         except codec.NestingError:
             raise
-        except ValueError:  # not everything that is reviewed has metadata: e.g. the options of connections
+        except ValueError:  # some reviewed objects have no metadata, e.g. the options of connections
             return KubeObject.from_dict(codec.decode(raw))
     except (ValueError, TypeError) as e:
         raise MalformedReviewError(f"The object of the review is malformed: {e}") from None
@@ -300,9 +302,9 @@ def make_response(
     patch: bytes | None = None,
 ) -> Response:
     """
-    Answer the review: in the same version; allowed unless there is a reason to deny it.
+    Answer the review in its version: the change is allowed if there is no ``denial``.
 
-    ``patch`` is a serialised JSON-patch.
+    ``patch`` is a serialised JSON patch.
     """
     response: ResponsePayload = {"uid": request.uid, "allowed": denial is None}
     if texts := [str(warning) for warning in warnings]:

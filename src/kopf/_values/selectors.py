@@ -1,8 +1,8 @@
 """
-Selectors: which resources a handler is declared for, in all of kubectl's notations.
+Selectors: the resources that a handler is declared for, in all notations of ``kubectl``.
 
-A selector is written before anything is known of the cluster, so it remembers the names as given and is matched
-against the resources once those are discovered.
+A handler is declared before Kopf knows the cluster. So, a selector keeps the given names, and matches them with the
+resources after the discovery.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ class Marker(enum.Enum):
 
 
 EVERYTHING = Marker.EVERYTHING
-"""Stands for all resources (of the group or version, if specified), except for the core v1 events."""
+"""All resources (of the group or version, if specified), except for events of Kubernetes."""
 
 ResourceFn = Callable[[Resource], bool]
 
 Decoder = Callable[[Any], Any]
-"""Makes a typed value of a JSON value."""
+"""A function that makes a typed value of a JSON value."""
 
 
 @runtime_checkable
 class ResourceModel(Protocol):
-    """What describes a kind of objects by types, and stands for it in the decorators: :class:`kopf.CustomResource`."""
+    """A class that describes a resource by types, and stands for it in decorators: :class:`kopf.CustomResource`."""
 
     has_conditions: bool
-    """Whether the status has the conditions, as :func:`kopf.conditions` writes them."""
+    """Whether the status has conditions, as :func:`kopf.conditions` writes them."""
 
     def get_resource_names(self) -> tuple[str, str, str]:
-        """The group, the version, and the plural name."""
+        """Return the group, the version, and the plural name."""
 
     def fits(self, body: Mapping[str, Any], stanza: str) -> bool:
-        """Tell if the spec or the status of an object is of its type."""
+        """Tell if the stanza (``spec`` or ``status``) of an object fits its type."""
 
     def find_decoders(self, fn: Callable[..., Any], field: tuple[str, ...]) -> Mapping[str, Decoder]:
         """
-        Find the arguments that the function wants to be decoded, by its annotations; with how to decode them.
+        Find the decoders of the function's arguments by their annotations.
 
-        The old and the new values are of the ``field``, if it is not empty. Raises :class:`kopf.DeclarationError` if
-        the annotations are not of this model.
+        If ``field`` is not empty, the old and the new values are values of this field. Raises
+        :class:`kopf.DeclarationError` if the annotations are of another model.
         """
 
 
 NameSpec = str | Marker | ResourceFn | ResourceModel | None
-"""What can be given for each of the positional arguments."""
+"""The positional arguments of decorators, which name the resource."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,10 +63,9 @@ class Selector:
     """
     A specification of one or several resources.
 
-    Positional arguments are ``([[group], version], name)``, where the group and the version can be one string
-    (``group/version``), and the name can be ``name.group`` or ``name.version.group``, or :data:`EVERYTHING`, or
-    a callable that accepts a :class:`Resource` and says whether it matches; or a
-    :class:`ResourceModel`, alone. The same can be said several times.
+    The positional arguments are ``([[group], version], name)``, where the group and the version can be one string
+    (``group/version``). The name can be ``name.group`` or ``name.version.group``, or :data:`EVERYTHING`, or a function
+    that accepts or rejects a :class:`Resource`, or a :class:`ResourceModel`. Repetitions are fine if they agree.
 
     Raises :class:`TypeError` if the specification is contradictory or names no resource.
     """
@@ -85,7 +84,7 @@ class Selector:
     any_name: str | Marker | None = dataclasses.field(default=None, kw_only=True)
     fn: ResourceFn | None = dataclasses.field(default=None, kw_only=True)
     model: ResourceModel | None = dataclasses.field(default=None, kw_only=True, compare=False)
-    """Whose names these are, if they were given so."""
+    """The model with these names, if it was given instead of them."""
 
     def __post_init__(
         self,
@@ -116,7 +115,7 @@ class Selector:
         self._check_names()
 
     def _agree(self, field: str, *values: str | None) -> None:
-        """The same can be said several times: by position, in the name, by keyword; but not different things."""
+        """Accept repetitions (by position, in the name, by keyword), and refuse contradictions."""
         given = [*dict.fromkeys(value for value in values if value is not None)]
         if len(given) > 1:
             said = " & ".join(map(repr, given))
@@ -142,7 +141,7 @@ class Selector:
         return f"Selector({', '.join(f'{name}={value!r}' for name, value in fields if value is not None)})"
 
     def __str__(self) -> str:
-        """The specification as the users would recognise it: without our names of the fields where they gave none."""
+        """The specification in the notation of users."""
         api = "/".join(part for part in (self.group, self.version) if part)
         return f"{self._show_name()} of {api}" if api else self._show_name()
 
@@ -159,16 +158,16 @@ class Selector:
 
     @property
     def is_specific(self) -> bool:
-        """Whether it names one resource, as opposed to many by intention."""
+        """Whether it means one resource, and not several ones on purpose."""
         return self.category is None and self.fn is None and not isinstance(self.any_name, Marker)
 
     @property
     def can_be_defined(self) -> bool:
-        """Whether such resources can appear while an operator runs: built-in groups are never extended."""
+        """Whether such resources can appear while the operator runs: not in built-in groups."""
         return self.group is None or "." in self.group
 
     def check(self, resource: Resource) -> bool:
-        """Tell if the resource matches, with no regard to the ambiguity between several resources."""
+        """Tell if the resource matches, regardless of ambiguities."""
         if self.group is not None and self.group != resource.group:
             return False
         if self.version is not None:
@@ -196,9 +195,9 @@ class Selector:
 
     def select(self, resources: Collection[Resource]) -> Collection[Resource]:
         """
-        Pick the matching resources; for specific selectors, core v1 resources take precedence, as in kubectl.
+        Pick the matching resources. For specific selectors, core v1 resources take precedence, as in ``kubectl``.
 
-        More than one resource for a specific selector means that it is ambiguous: it is up to the caller to warn.
+        If a specific selector matches several resources, it is ambiguous, and the caller must warn.
         """
         result = {resource for resource in resources if self.check(resource)}
         if self.is_specific and len(result) > 1:
@@ -221,7 +220,7 @@ def _parse_api(parts: list[str]) -> tuple[str | None, str | None]:
 
 
 def _parse_name(name: str) -> tuple[str, str | None, str | None]:
-    """Split ``pods``, ``pods.v1``, ``deployments.apps``, ``deployments.v1.apps`` as kubectl does."""
+    """Split ``pods``, ``pods.v1``, ``deployments.apps``, ``deployments.v1.apps`` in the way of ``kubectl``."""
     plural, dot, rest = name.partition(".")
     if not dot:
         return name, None, None

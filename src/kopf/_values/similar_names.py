@@ -1,4 +1,4 @@
-"""Similar names: what could have been meant by a name, or by a selector of resources, that does not exist."""
+"""Similar names: suggestions for names, and for selectors of resources, that do not exist."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
 
 _CUTOFF = 0.75
-"""How similar the names must be, where 1 is for equal ones."""
+"""The minimal similarity of names; 1 is for equal ones."""
 
 _MAX_SUGGESTIONS = 3
-"""How many resources are named at most; one name can be of several."""
+"""The maximal number of suggested resources; several of them can have one name."""
 
 
 def find_similar_names(name: str, known: Iterable[str], *, limit: int = 3, cutoff: float = 0.6) -> Sequence[str]:
     """
-    Find the names that are similar to this one, the most similar first; none is the most usual outcome.
+    Find similar names, the most similar one first.
 
-    ``cutoff`` is how similar they must be, where 1 is for equal ones.
+    ``cutoff`` is the minimal similarity; 1 is for equal names.
     """
-    import difflib  # only mistakes need it, and an operator in production has none
+    import difflib  # only mistakes need it, and operators in production have none
 
     return difflib.get_close_matches(name, list(known), n=limit, cutoff=cutoff)
 
 
 def suggest(selector: Selector, resources: Collection[Resource]) -> str | None:
     """
-    Say in one sentence which resources are similar; ``None`` if none are, or if it is not about a name.
+    Suggest similar resources in one sentence; ``None`` if there are none, or if the selector has no name.
 
-    Those of the same name in another group or version go before those of a similar name.
+    Resources with this name in another group or version have precedence over resources with a similar name.
     """
     name = _get_name(selector)
     if name is None:
@@ -53,17 +53,17 @@ def _loosen(selector: Selector) -> Selector:
 
 
 def _prefer(resource: Resource) -> Resource:
-    """Make it match the selectors with no versions."""
+    """Make the resource match selectors without versions."""
     return dataclasses.replace(resource, preferred=True)
 
 
 def _choose_near(selector: Selector, resources: Collection[Resource]) -> Collection[Resource]:
-    """Choose those of the same group, if there are any."""
+    """Choose the resources of the same group, or all resources if there are none."""
     return [resource for resource in resources if resource.group == selector.group] or resources
 
 
 def _find_similar(name: str, resources: Collection[Resource]) -> list[Resource]:
-    """Find the resources of the most similar name; the letter case does not matter, as kinds are mistaken for names."""
+    """Find the resources with the most similar name in any letter case: users confuse kinds and names."""
     owners: dict[str, list[Resource]] = {}
     for resource in resources:
         for known in (resource.plural, resource.singular, resource.kind, *resource.shortcuts):

@@ -1,8 +1,8 @@
 """
-Slots: the parts into which the objects are divided among the replicas of an operator.
+Slots: the parts of the objects that replicas of an operator share among them.
 
-An object belongs to the slot that is the top byte of the hash of its UID: FNV-1a of 64 bits, as in the selectors of
-shards of Kubernetes 1.36.
+The slot of an object is the top byte of the hash of its UID: FNV-1a with 64 bits, as in the shard selectors of
+Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 SLOT_COUNT = 256
 
 Slots = frozenset[int]
-"""Some of the slots, from 0 to 255."""
+"""A set of slots, from 0 to 255."""
 
 ALL_SLOTS: Slots = frozenset(range(SLOT_COUNT))
 
@@ -21,7 +21,7 @@ _SLOT_BITS = 8
 
 
 def get_slot(uid: str) -> int:
-    """Tell to which slot the object with this UID belongs: 0 to 255."""
+    """Get the slot of the object with this UID: from 0 to 255."""
     digest = 0xCBF29CE484222325
     for byte in uid.encode("utf-8", "surrogatepass"):
         digest = (digest ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -29,7 +29,7 @@ def get_slot(uid: str) -> int:
 
 
 def merge_slots(slots: Iterable[int]) -> list[range]:
-    """Join the neighbours: ``{0, 1, 2, 7}`` are ``[range(0, 3), range(7, 8)]``."""
+    """Merge adjacent slots: ``{0, 1, 2, 7}`` becomes ``[range(0, 3), range(7, 8)]``."""
     ranges: list[range] = []
     for slot in sorted(slots):
         if ranges and ranges[-1].stop == slot:
@@ -41,10 +41,10 @@ def merge_slots(slots: Iterable[int]) -> list[range]:
 
 def make_shard_selector(slots: Iterable[int]) -> str:
     """
-    Select the objects of the slots on the server: a value for the parameter ``shardSelector`` of lists & watches.
+    Make the parameter ``shardSelector`` of lists & watches, by which the server selects the objects of the slots.
 
-    The bounds have exactly 16 digits, except for the end of all slots, which has 17. No slots give an empty text, and
-    this selects everything.
+    The bounds have exactly 16 digits, except for the end of all slots, which has 17. Without slots, the result is
+    empty, and selects everything.
     """
     return " || ".join(
         f"shardRange(object.metadata.uid, '{_make_bound(part.start)}', '{_make_bound(part.stop)}')"
@@ -57,7 +57,7 @@ def _make_bound(slot: int) -> str:
 
 
 def bridge_gaps(slots: Slots, limit: int) -> Slots:
-    """Add those slots that are needed for no more ranges than that, as few of them as possible."""
+    """Add as few slots as possible, so that the number of ranges does not exceed the limit."""
     ranges = merge_slots(slots)
     gaps = sorted((range(a.stop, b.start) for a, b in itertools.pairwise(ranges)), key=len)
     return slots.union(*gaps[: max(0, len(ranges) - limit)])
@@ -70,7 +70,7 @@ def describe_slots(slots: Iterable[int]) -> str:
 
 
 def parse_slots(text: str) -> Slots:
-    """Parse what :func:`describe_slots` has made. Raises :class:`ValueError` if it is anything else."""
+    """Parse the result of :func:`describe_slots`. Raises :class:`ValueError` for any other text."""
     slots: set[int] = set()
     for part in [] if text == "none" else text.split(", "):
         first, _, last = part.partition("-")

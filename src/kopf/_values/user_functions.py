@@ -1,9 +1,9 @@
 """
-Functions of users: which one it is, where it is, what it looks at, and what is said if it fails.
+Functions of users: their names, places, arguments, and failures.
 
-Handlers get everything by keywords, and collect what they do not need by ``**_``. A parameter that is not mentioned in
-the code of its function is not read, so it need not be made for every call; except by those who look at the frames:
-then, everything counts as read.
+Handlers get everything by keywords, and collect the rest by ``**_``. If the code of a function never reads ``_``, the
+function can read only its named parameters, so Kopf does not make the other arguments for each call. Functions that
+look at frames can read all arguments.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _FRAME_READERS = frozenset(
         "vars",
     }
 )
-"""What shows all local variables to those who call it."""
+"""The functions that show all local variables of their callers."""
 
 
 class CallbackError(Exception):
-    """A callback has failed; the text says which one, of whom, and where it is; the cause says why."""
+    """A callback has failed. The text names the callback, its handler, and its place; the cause is the error."""
 
 
 class FilterError(CallbackError):
-    """A callback of a filter has failed, so it is unknown whether the handler is for the object."""
+    """A callback of a filter has failed, so it is unknown whether the handler accepts the object."""
 
 
 def explain(callback: Callable[..., Any], place: str, error: Exception) -> str:
-    """Say which callback has failed, with the ``place`` where it was given, in words."""
+    """Describe a failed callback, with the ``place`` of its declaration in words."""
     return f"The callback {describe_function(callback)} in {place} has failed: {type(error).__name__}: {error}"
 
 
@@ -57,9 +57,9 @@ def explaining(callback: Callable[..., Any], place: str) -> Iterator[None]:
 
 def describe_function(fn: Callable[..., Any]) -> str:
     """
-    Name a function for the logs: that of the users, not of their decorators; and where it is, if that is known.
+    Name a function for the logs, and its file and line, if known. It is the innermost wrapped function.
 
-    The path is a full one: logs are read elsewhere than declarations.
+    The path is absolute, as people read logs elsewhere.
     """
     function = inspect.unwrap(get_function(fn))
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
@@ -68,7 +68,7 @@ def describe_function(fn: Callable[..., Any]) -> str:
 
 
 def get_function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Get the function behind a partial, a method, a callable instance; what it wraps is another function."""
+    """Get the function behind a partial, a method, or a callable instance. It can still be a wrapper of another one."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     if not hasattr(fn, "__code__") and not isinstance(fn, type) and hasattr(type(fn).__call__, "__code__"):
@@ -78,14 +78,14 @@ def get_function(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def list_read_arguments(fn: Callable[..., Any]) -> frozenset[str] | None:
-    """Give the names of the keyword arguments that the function can look at; ``None`` if it can look at all of them."""
+    """List the names of the keyword arguments that the function can read; ``None`` if it can read all arguments."""
     function = get_function(fn)
     if not inspect.isfunction(function) or hasattr(function, "__signature__"):
         return None
     return _list_read_arguments(function.__code__)
 
 
-@functools.lru_cache(maxsize=1000)  # sub-handlers are declared again in every call of their parents
+@functools.lru_cache(maxsize=1000)  # parents declare their sub-handlers again in each call
 def _list_read_arguments(code: types.CodeType) -> frozenset[str] | None:
     if not code.co_flags & inspect.CO_VARKEYWORDS or not _FRAME_READERS.isdisjoint(code.co_names):
         return None
@@ -97,12 +97,12 @@ def _list_read_arguments(code: types.CodeType) -> frozenset[str] | None:
 
 
 def _mentions(instruction: dis.Instruction, name: str) -> bool:
-    value = instruction.argval  # since Python 3.13, there are instructions for two variables at once
+    value = instruction.argval  # since Python 3.13, an instruction can have two variables
     return name == value or (isinstance(value, tuple) and name in value)
 
 
 def can_return_value(fn: Callable[..., Any]) -> bool:
-    """Tell if the function can return anything but ``None``, as far as its code shows; so can what is not known."""
+    """Tell if the function can return anything but ``None``, by its code. Without code, returns true."""
     code = getattr(get_function(fn), "__code__", None)
     if not isinstance(code, types.CodeType):
         return True

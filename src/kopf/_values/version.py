@@ -1,7 +1,8 @@
 """
-The version of the framework: the only place where it is, the distribution takes it from here.
+The version of the framework. The distribution takes it from here.
 
-It is not asked from the metadata of the installed distribution, as that takes longer than to start the command line.
+It does not come from the metadata of the installed distribution, as this would take longer than the start of the
+command line.
 """
 
 from __future__ import annotations
