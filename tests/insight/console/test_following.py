@@ -78,7 +78,7 @@ async def test_way_of_an_object(simulation: Simulation, console: Console) -> Non
     assert sorted(sorts[4:]) == ["patch", "seen", "seen"]  # our writes come back when they come back
     texts = [text for _, text in timeline]
     assert texts[0].startswith("ADDED, version ")
-    assert texts[1] == "it is created: call create_fn"
+    assert texts[1] == "creation: calls create_fn"
     assert ("log", f"Hello {HOSTILE}") in timeline
     assert any(text.startswith("create_fn has succeeded in ") for text in texts)
     assert any("our own write, back after" in text for text in texts)
@@ -124,7 +124,7 @@ async def test_changes_and_their_differences(simulation: Simulation, console: Co
     await simulation.patch("kopfexamples", "obj", {"spec": {"size": 2}})
     await simulation.settle()
     assert [(entry[4], entry[5]) for entry in read_entries(console, "look") if len(entry) > 5] == [
-        ("it is updated: call update_fn", ["~ spec.size: 1 → 2"]),
+        ("update: calls update_fn", ["~ spec.size: 1 → 2"]),
     ]
 
 

@@ -115,7 +115,7 @@ def test_ten_thousand_objects_take_two_kilobytes_each() -> None:
             record = history.obtain(KEX, f"{number:036d}", "default", f"obj-{number}")
             for text in (
                 "listed, version 12345",
-                "it is created: call create_fn",
+                "creation: calls create_fn",
                 "create_fn has succeeded in 1.2 ms",
                 "Handler 'create_fn' succeeded.",
                 "MODIFIED, version 12346: our own write, back after 1 ms",

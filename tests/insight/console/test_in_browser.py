@@ -157,7 +157,7 @@ def test_those_in_trouble_come_first(page: Page) -> None:
 def test_timeline_of_an_object(page: Page, served: Served) -> None:
     choose(page, "obj-007")
     timeline = page.get_by_role("list", name="Timeline")
-    expect(timeline).to_contain_text("it is created: call create_fn")
+    expect(timeline).to_contain_text("creation: calls create_fn")
     expect(timeline).to_contain_text(f"again in 300 s: TemporaryError: not yet {HOSTILE}")
     choose(page, "obj-008")
     expect(timeline).to_contain_text(f"Creating obj-008 {HOSTILE}")

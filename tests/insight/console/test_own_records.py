@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kopf._insight.console.patch_details import keep_patch, restore_patch
+from kopf._insight.console.patch_details import keep, restore_patch
 from kopf._insight.console.texts import show_details, show_patch
 from kopf._values.objects import KubeObject
 from kopf._values.resources import Resource
@@ -68,7 +68,7 @@ def test_both_storages_tell_it_once() -> None:
 def test_large_records_from_the_listener(message: str) -> None:
     before = KubeObject.from_dict({"metadata": {"name": "obj", "annotations": {f"{PREFIX}/fn": '{"started":"x"}'}}})
     text = write({**RETRYING, "message": message})
-    details = restore_patch(before, keep_patch(annotate(fn=text), RESOURCE), is_secret=False)
+    details = restore_patch(before, keep(annotate(fn=text)), is_secret=False)
     assert isinstance(details, dict)
     [line] = show_details(json.loads(json.dumps(details, default=lambda raw: json.loads(bytes(raw)))), AT)
     assert line == "~ progress of `fn`" + ("" if len(message) > 2000 else ": attempt 3, again in 45 s")

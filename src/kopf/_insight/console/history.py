@@ -20,6 +20,7 @@ from kopf._insight.backlog import Backlog
 from kopf._insight.console.texts import Details, cut, show_details
 from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._values import codec
+from kopf._values.records import Record, field
 from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
 
@@ -31,63 +32,58 @@ ENTRY_SIZE = 48
 """How much memory an entry takes beside its own bytes."""
 
 
-class Kind:
+class Kind(Record, eq=False):
     """The objects of one resource."""
 
-    __slots__ = ("is_secret", "number", "records", "resource", "row")
+    number: int
+    resource: Resource
+    is_secret: bool
+    records: dict[str, ObjectRecord] = field(default_factory=dict)
+    """The objects by their keys."""
 
-    def __init__(self, number: int, resource: Resource, *, is_secret: bool) -> None:
-        self.number = number
-        self.resource = resource
-        self.is_secret = is_secret
-        self.records: dict[str, ObjectRecord] = {}
-        """The objects by their keys."""
-        self.row = [number, repr(resource), resource.kind or resource.plural, is_secret]
-        """As it goes to the page."""
+    @property
+    def row(self) -> list[object]:
+        """The row for the page."""
+        return [self.number, repr(self.resource), self.resource.kind or self.resource.plural, self.is_secret]
 
 
-class ObjectRecord:
-    """
-    One object. Nothing of it is kept but the names and the texts to be shown.
+class ObjectRecord(Record, eq=False):
+    """One object. Nothing of it is kept but the names and the texts to be shown."""
 
-    Large because there can be many of them: several smaller ones would take more memory.
-    """
+    id: int
+    kind: Kind
+    key: str
+    namespace: str | None
+    name: str
+    rest: str = "idle"
+    """The state apart from the work: idle, retrying, failed, gone."""
+    rest_note: str = ""
+    """A note on that state, e.g. the latest error."""
+    work: str = ""
+    """Whether it is queued or handling, as of the latest survey; empty if neither."""
+    calling: str = ""
+    """The running handler."""
+    seen: float = 0.0
+    """When its latest event has come, in seconds since the epoch."""
+    since: int = 0
+    """Since when it is in the state, in milliseconds since the epoch."""
+    next_at: int = 0
+    """When the next pass over it is planned, in milliseconds since the epoch; 0 if none is."""
+    problem: str = ""
+    """The latest error of the current change, or of the latest one."""
+    failed: bool = False
+    """Whether a handler has failed for good in the latest change."""
+    own_write: tuple[str, float] | None = None
+    """The version of our latest write that has not come on the stream yet, and when it was made."""
+    entries: list[bytes] = field(default_factory=list)
+    """The timeline: serialised entries, the oldest ones first."""
+    size: int = BASE_SIZE
+    """About how much memory it takes, in bytes."""
 
-    __slots__ = (
-        "calling", "entries", "failed", "id", "key", "kind", "name", "namespace", "next_at", "own_write", "problem",
-        "rest", "rest_note", "seen", "since", "size", "work",
-    )  # fmt: skip
-
-    def __init__(self, id: int, kind: Kind, key: str, namespace: str | None, name: str) -> None:
-        self.id = id
-        self.kind = kind
-        self.key = key
-        self.namespace = namespace
-        self.name = name
-        self.rest = "idle"
-        """The state apart from the work: idle, retrying, failed, gone."""
-        self.rest_note = ""
-        """What is to be known of that state, e.g. the latest error."""
-        self.work = ""
-        """Whether it is queued or handling, as of the latest survey; empty if neither."""
-        self.calling = ""
-        """The running handler."""
-        self.seen = 0.0
-        """When its latest event has come, in seconds since the epoch."""
-        self.since = 0
-        """Since when it is in the state, in milliseconds since the epoch."""
-        self.next_at = 0
-        """When it is looked at again, if that is planned, in the same way."""
-        self.problem = ""
-        """The latest error of the current change, or of the latest one."""
-        self.failed = False
-        """Whether a handler has failed for good in the latest change."""
-        self.own_write: tuple[str, float] | None = None
-        """The version of our latest write that has not come on the stream yet, and when it was made."""
-        self.entries: list[bytes] = []
-        """The timeline: serialised entries, the oldest ones first."""
-        self.size = BASE_SIZE
-        """About how much memory it takes, in bytes."""
+    @property
+    def path(self) -> str:
+        """The name for humans, with the namespace if there is one."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def state(self) -> str:

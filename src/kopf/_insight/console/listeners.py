@@ -7,9 +7,8 @@ They are told late, by the backlog. Only what can change until then, is serialis
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from kopf._client.client_observer import is_same
@@ -22,21 +21,19 @@ from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.history import ERROR, INFO, WARNING, History, ObjectRecord
 from kopf._insight.console.panels import BackgroundRuns, GroupedErrors
-from kopf._insight.console.patch_details import Kept, keep_diff, keep_patch, restore_diff, restore_patch
+from kopf._insight.console.patch_details import keep, restore_diff, restore_patch
 from kopf._insight.console.texts import WITHHELD, cut, show_error
 from kopf._insight.console.traffic import Traffic
 from kopf._insight.explaining.redacted_texts import is_secret
+from kopf._insight.inspecting.decision_journal import word_plan
 from kopf._logging.loggers import objects_logger
 from kopf._values.objects import KubeObject
-from kopf._values.patches import FinalizerChange
-from kopf._values.reasons import Activity, Reason
+from kopf._values.reasons import Activity
 from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
 
-_MAX_NAMES = 10
+_MAX_FAILURES = 10
 _MAX_VERSION = 40
-
-_FINALIZERS = {FinalizerChange.ADD: "add the finalizer", FinalizerChange.REMOVE: "remove the finalizer"}
 
 
 class ObjectListener(Observer):
@@ -69,12 +66,13 @@ class ObjectListener(Observer):
         elif record.rest == "gone":  # it is selected again
             history.set_state(record, "idle")
 
-    def take_decided(self, resource: Resource, key: str, plan: Plan, kept: Kept) -> None:
+    def take_decided(self, resource: Resource, key: str, plan: Plan, kept: bytes) -> None:
         """A pass is decided, with these details of what has changed."""
         if (record := self._history.find(resource, key)) is not None:
             self._plans[record.id] = plan
-            text = _describe_plan(plan, withheld=record.kind.is_secret)
-            level = WARNING if plan.choice.relevant_failures else INFO
+            failures = plan.choice.relevant_failures[:_MAX_FAILURES]
+            shown = [WITHHELD if record.kind.is_secret else show_error(error) for error in failures]
+            text, level = cut("; ".join([word_plan(plan), *shown])), WARNING if failures else INFO
             details = restore_diff(kept, is_secret=record.kind.is_secret) if kept else ()
             self._history.add(record, "look", text, level=level, details=details)
 
@@ -110,7 +108,7 @@ class ObjectListener(Observer):
         self._history.add(record, "error", f"{record.problem}{again}", level=ERROR)
 
     def take_patched(
-        self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, kept: Kept
+        self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, kept: bytes
     ) -> None:
         """A patch with these changes is done."""
         head = after.head
@@ -144,48 +142,15 @@ class DetailKeeper(Observer):
         self._note = backlog.note_heavy
 
     def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
-        kept = () if detection.change is None else keep_diff(detection.change.diff, resource)
+        kept = b"" if detection.change is None else keep(detection.change.diff)
         self._note(len(kept), self._listener.take_decided, resource, key, plan, kept)
 
     def object_patched(
         self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, changes: Any
     ) -> None:
-        kept = keep_patch(changes, resource)
+        kept = keep(changes)
         weight = before.size + after.size + len(kept)
         self._note(weight, self._listener.take_patched, resource, before, after, subresource, kept)
-
-
-_REASONS = {
-    Reason.CREATE: "it is created",
-    Reason.UPDATE: "it is updated",
-    Reason.DELETE: "it is being deleted",
-    Reason.RESUME: "it was here before the operator",
-    Reason.NOOP: "nothing of interest has changed",
-    Reason.FREE: "it is being deleted, and nothing of ours blocks that",
-}
-
-
-def _describe_plan(plan: Plan, *, withheld: bool) -> str:
-    called = tuple([str(handler.id) for handler in plan.call])
-    failures = plan.choice.relevant_failures[:_MAX_NAMES]
-    shown = tuple([WITHHELD if withheld else show_error(error) for error in failures]) if failures else ()
-    return _word(plan.reason, plan.finalizer, called, shown, is_later=bool(plan.called))
-
-
-@functools.lru_cache(maxsize=1000)
-def _word(
-    reason: Reason, finalizer: FinalizerChange | None, called: Sequence[str], errors: Sequence[str], *, is_later: bool
-) -> str:
-    """Say in words what was decided. It is the same for many objects."""
-    actions = []
-    if called:
-        actions.append(f"call {', '.join(called[:_MAX_NAMES])}{' and more' if len(called) > _MAX_NAMES else ''}")
-    elif is_later and finalizer is not FinalizerChange.ADD:
-        actions.append("nothing to call now")
-    if finalizer is not None:
-        actions.append(_FINALIZERS[finalizer])
-    actions += errors
-    return cut(f"{_REASONS.get(reason, str(reason))}: {'; '.join(actions) or 'nothing to do'}")
 
 
 class AttemptListener(Observer):

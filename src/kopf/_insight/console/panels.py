@@ -16,6 +16,7 @@ from kopf._handlers.outcomes import Outcome
 from kopf._insight.backlog import Backlog
 from kopf._insight.console.history import WARNING, History, ObjectRecord
 from kopf._insight.console.texts import WITHHELD, cut, show_error, show_value
+from kopf._values.records import Record
 
 MAX_GROUPS = 200
 _MAX_EXAMPLES = 5
@@ -47,7 +48,7 @@ class GroupedErrors:
         group["count"] += 1
         examples: dict[int, str] = group["examples"]
         examples.pop(record.id, None)
-        examples[record.id] = f"{record.namespace}/{record.name}" if record.namespace else record.name
+        examples[record.id] = record.path
         if len(examples) > _MAX_EXAMPLES:
             del examples[next(iter(examples))]
 
@@ -73,18 +74,15 @@ MAX_RUNS = 20_000
 MAX_SHOWN = 500
 
 
-class _Run:
-    __slots__ = ("at", "count", "error", "name", "next_at", "sort", "state")
-
-    def __init__(self, record: ObjectRecord, handler: SpawningHandler) -> None:
-        self.name = f"{record.namespace}/{record.name}" if record.namespace else record.name
-        self.sort = "daemon" if isinstance(handler, DaemonHandler) else "timer"
-        self.state = "running"
-        self.at = 0.0
-        """When the latest run has begun."""
-        self.next_at = 0.0
-        self.count = 0
-        self.error = ""
+class _Run(Record):
+    name: str
+    sort: str
+    state: str = "running"
+    at: float = 0.0
+    """When the latest run has begun, in seconds since the epoch."""
+    next_at: float = 0.0
+    count: int = 0
+    error: str = ""
 
 
 class BackgroundRuns:
@@ -97,7 +95,8 @@ class BackgroundRuns:
         """It runs since that time."""
         run = self._runs.get((handler.id, record.id))
         if run is None:
-            run = self._runs[handler.id, record.id] = _Run(record, handler)
+            sort = "daemon" if isinstance(handler, DaemonHandler) else "timer"
+            run = self._runs[handler.id, record.id] = _Run(record.path, sort)
             if len(self._runs) > MAX_RUNS:
                 self._runs.popitem(last=False)
         run.state, run.at, run.next_at = "running", at, 0.0

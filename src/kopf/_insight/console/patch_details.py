@@ -6,7 +6,7 @@ They are kept serialised until then: the values are of the users, who can modify
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kopf._insight.console.texts import (
@@ -17,11 +17,8 @@ from kopf._insight.console.texts import (
     show_diff,
     show_patch,
 )
-from kopf._insight.explaining.redacted_texts import is_secret
 from kopf._values import codec
-from kopf._values.diffs import Diff
 from kopf._values.objects import KubeObject
-from kopf._values.resources import Resource
 
 _MAX_COMPARED = 16_384
 """Up to which size an object is decoded to show what was there before a patch, in bytes; and the changes, to wait."""
@@ -35,39 +32,23 @@ _FEW = 8
 _SHOWN_METADATA = frozenset({"labels", "annotations", "finalizers"})
 
 
-Kept = bytes | Sequence[str]
-"""The details as they wait: serialised, or as lines if they are too deep."""
-
-
-def keep_diff(diff: Diff, resource: Resource) -> Kept:
-    """Keep the difference."""
-    try:
-        return codec.encode(diff)
-    except (ValueError, TypeError):  # too deep
-        return show_diff(diff, secret=is_secret(resource))
-
-
-def keep_patch(changes: Any, resource: Resource) -> Kept:
-    """Keep the changes."""
+def keep(changes: Any) -> bytes:
+    """Serialise a difference or a patch; but not if it is nested too deeply: there are no details then."""
     try:
         return codec.encode(changes)
-    except (ValueError, TypeError):  # too deep
-        return show_patch(changes, None, secret=is_secret(resource))
+    except (ValueError, TypeError):
+        return b"[]"
 
 
-def restore_diff(kept: Kept, *, is_secret: bool) -> Details:
+def restore_diff(kept: bytes, *, is_secret: bool) -> Details:
     """Get the details of a difference; of a secret one, only which stanzas are different."""
-    if not isinstance(kept, bytes):
-        return kept
     if is_secret or len(kept) > _MAX_COMPARED:
         return show_diff(codec.decode(kept), secret=is_secret)
     return {"diff": codec.Raw(kept) if len(kept) <= _SMALL else _shorten(codec.decode(kept))}
 
 
-def restore_patch(before: KubeObject, kept: Kept, *, is_secret: bool) -> Details:
-    """Get the details of a patch; with what was there before it, if the object is small and not secret."""
-    if not isinstance(kept, bytes):
-        return kept
+def restore_patch(before: KubeObject, kept: bytes, *, is_secret: bool) -> Details:
+    """Get the details of a patch; with the values before it, if the object is small and not secret."""
     changes, known = codec.decode(kept), None
     if is_secret or len(kept) > _MAX_COMPARED:
         return show_patch(changes, None, secret=is_secret)

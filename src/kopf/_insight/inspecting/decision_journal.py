@@ -11,7 +11,7 @@ import collections
 import datetime
 import functools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
@@ -27,23 +27,21 @@ from kopf._insight.explaining.redacted_texts import RedactedTexts, shorten, show
 from kopf._values.objects import KubeObject
 from kopf._values.patches import FinalizerChange
 from kopf._values.reasons import Reason
+from kopf._values.records import Record, field
 from kopf._values.resources import Resource
 
 
-class AttemptNote:
+class AttemptNote(Record):
     """One attempt of a handler."""
 
-    __slots__ = ("at", "error", "handler", "next_at", "outcome")
-
-    def __init__(self, handler: str, at: float) -> None:
-        self.handler = handler
-        self.at = at
-        self.outcome: Outcome = "running"
-        self.error: str | None = None
-        self.next_at: float | None = None
+    handler: str
+    at: float
+    outcome: Outcome = "running"
+    error: str | None = None
+    next_at: float | None = None
 
     def describe(self) -> AttemptInfo:
-        """Tell of it."""
+        """Make what an explanation says of the attempt."""
         return AttemptInfo(
             handler=self.handler,
             at=_show(self.at) or "",
@@ -53,22 +51,19 @@ class AttemptNote:
         )
 
 
-class DecisionNote:
-    """One look at the object."""
+class DecisionNote(Record):
+    """One pass over the object."""
 
-    __slots__ = ("at", "attempts", "called", "error", "next_at", "reason", "text")
-
-    def __init__(self, at: float) -> None:
-        self.at = at
-        self.reason = "look"
-        self.text = "looks at the object"
-        self.called: tuple[str, ...] = ()
-        self.attempts: tuple[AttemptNote, ...] = ()
-        self.error: str | None = None
-        self.next_at: float | None = None
+    at: float
+    reason: str = "look"
+    text: str = "looks at the object"
+    called: tuple[str, ...] = ()
+    attempts: tuple[AttemptNote, ...] = ()
+    error: str | None = None
+    next_at: float | None = None
 
     def describe(self) -> DecisionInfo:
-        """Tell of it."""
+        """Make what an explanation says of the pass."""
         return DecisionInfo(
             at=_show(self.at) or "",
             reason=self.reason,
@@ -90,19 +85,17 @@ MAX_DECISIONS = 10
 ObjectKey = tuple[Resource, str]
 
 
-class ObjectDecisions:
-    """What is remembered of one object."""
+class ObjectDecisions(Record):
+    """The latest decisions about one object."""
 
-    __slots__ = ("decisions", "errors", "is_underway", "name", "namespace")
-
-    def __init__(self) -> None:
-        self.namespace: str | None = None
-        self.name = ""
-        self.decisions: list[DecisionNote] = []  # the oldest ones first
-        self.is_underway = False
-        """Whether the latest decision is of a pass that is not over."""
-        self.errors: dict[str, AttemptNote] = {}
-        """The last attempts of those handlers which have failed in them."""
+    namespace: str | None = None
+    name: str = ""
+    decisions: list[DecisionNote] = field(default_factory=list)
+    """The oldest decisions first."""
+    is_underway: bool = False
+    """Whether the pass of the latest decision is not over yet."""
+    errors: dict[str, AttemptNote] = field(default_factory=dict)
+    """The last attempts of the handlers that have failed, by the ids of the handlers."""
 
     def add(self, decision: DecisionNote) -> None:
         """Remember one more decision, and forget the oldest one if there are too many."""
@@ -168,9 +161,8 @@ class DecisionJournal(Observer):
         record.is_underway = True
         decision = record.decisions[-1]
         decision.reason = plan.reason.value
-        decision.called = called = tuple([str(handler.id) for handler in plan.call])
-        later = _list_later(plan) if len(plan.called) != len(called) else ()
-        decision.text = _describe(plan.reason, plan.finalizer, called, later, plan.error is not None)
+        decision.called = tuple([str(handler.id) for handler in plan.call])
+        decision.text = word_plan(plan)
 
     def _begin(self, resource: Resource, key: str, obj: KubeObject | None) -> ObjectDecisions:
         record = self.obtain(resource, key)
@@ -235,18 +227,25 @@ def _show_error(error: BaseException, resource: Resource) -> str:
     return sys.intern(shorten(RedactedTexts(resource).show_error(error), _MAX_ERROR))
 
 
-def _list_later(plan: Plan) -> tuple[str, ...]:
-    called = {handler.id for handler in plan.call}
+def word_plan(plan: Plan) -> str:
+    """Say in words what was decided for an object."""
+    called = tuple([str(handler.id) for handler in plan.call])
+    later = () if len(plan.called) == len(called) else tuple(_list_later(plan, called))
+    return _word(plan.reason, plan.finalizer, called, later, plan.error is not None)
+
+
+def _list_later(plan: Plan, called: Collection[str]) -> Iterator[str]:
     states = plan.progress.states
-    later = [h.id for h in plan.called if h.id not in called and (h.id not in states or not states[h.id].finished)]
-    return tuple(map(str, later))
+    for handler in plan.called:
+        if handler.id not in called and (handler.id not in states or not states[handler.id].finished):
+            yield handler.id
 
 
 @functools.lru_cache(maxsize=MAX_OBJECTS)
-def _describe(
+def _word(
     reason: Reason, finalizer: FinalizerChange | None, called: tuple[str, ...], later: tuple[str, ...], is_unsure: bool
 ) -> str:
-    """Say in words what was decided. It is the same for many objects."""
+    """Put the words together: they are the same for many objects."""
     steps = []
     if finalizer is FinalizerChange.ADD:
         steps.append("adds the finalizer first")

@@ -19,6 +19,7 @@ from kopf._client.resources.targets import Target
 from kopf._controller.observer import ControllerView, Observer, WatchedStream
 from kopf._insight.metrics.families import Cell, Count, Counter, Family, Gauge, Histogram, Labels
 from kopf._values.objects import KubeObject
+from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 
 _NO_RESPONSE = "<error>"
@@ -94,16 +95,14 @@ _MAX_WRITES = 1000
 _CAUSES = ("closed", "expired", "network", "quiet", "server")
 
 
-class _WriteCounts:
-    """What is counted of one resource, found once."""
+class _WriteCounts(FrozenRecord, frozen=True, eq=False):
+    """The counters of one resource, looked up once."""
 
-    __slots__ = ("changed", "lags", "resource", "unchanged")
-
-    def __init__(self, resource: Resource, changed: Count, unchanged: Count, lags: Cell) -> None:
-        self.resource = resource  # kept, so that its id remains its own
-        self.changed = changed
-        self.unchanged = unchanged
-        self.lags = lags
+    resource: Resource
+    """It is kept, so that its id remains its own."""
+    changed: Count
+    unchanged: Count
+    lags: Cell
 
 
 class StreamingMetrics(Observer):

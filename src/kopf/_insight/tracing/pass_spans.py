@@ -18,6 +18,7 @@ from kopf._controller.changes.decision import Plan
 from kopf._controller.changes.detection import Detection
 from kopf._controller.observer import ControllerView, Observer
 from kopf._values.objects import KubeObject
+from kopf._values.records import Record
 from kopf._values.resources import Resource
 
 K = TypeVar("K", bound=Hashable)
@@ -57,18 +58,15 @@ Attributes = dict[str, str | int | float | bool | list[str]]
 _Key = tuple[Resource, str]
 
 
-class _Work:
-    """One object with its worker."""
+class _Work(Record, eq=False):
+    """One object with its worker. The times are in nanoseconds since the epoch."""
 
-    __slots__ = ("begun", "pass_begun", "queued", "span", "token")
-
-    def __init__(self, queued: int | None, begun: int) -> None:
-        self.queued = queued
-        """When it began to wait, in nanoseconds; ``None`` if it is unknown, or is told already."""
-        self.begun = begun
-        self.pass_begun = begun
-        self.span: Span | None = None
-        self.token: Token[context.Context] | None = None
+    queued: int | None
+    """When it began to wait; ``None`` if it is unknown, or is in a span already."""
+    begun: int
+    pass_begun: int
+    span: Span | None = None
+    token: Token[context.Context] | None = None
 
 
 class PassSpans(Observer):
@@ -91,7 +89,8 @@ class PassSpans(Observer):
         self._queued[resource, key] = time.time_ns()
 
     def work_begun(self, resource: Resource, key: str) -> None:
-        self._works[resource, key] = _Work(self._queued.pop((resource, key), None), time.time_ns())
+        now = time.time_ns()
+        self._works[resource, key] = _Work(self._queued.pop((resource, key), None), now, now)
 
     def work_ended(self, resource: Resource, key: str) -> None:
         self._works.pop((resource, key), None)
