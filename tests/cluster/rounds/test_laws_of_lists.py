@@ -108,22 +108,6 @@ def test_pages_show_one_moment_whatever_happens_meanwhile(wire: Wire) -> None:
     attempt()
 
 
-def test_pages_of_selected_objects(wire: Wire) -> None:
-    world = World(wire)
-    for name in "abcdefgh":
-        world.do("put", name)
-    wire.send("PATCH", f"{FREE_PATH}/c", {"metadata": {"labels": {"l": "x"}}}, MERGE)
-    wire.send("PATCH", f"{FREE_PATH}/g", {"metadata": {"labels": {"l": "x"}}}, MERGE)
-    for limit in range(1, 4):
-        seen, token = [], ""
-        while True:
-            _, page, token = world.list(limit=limit, labelSelector="l=x", **({"continue": token} if token else {}))
-            seen += list(page)
-            if not token:
-                break
-        assert seen == ["c", "g"]
-
-
 def test_the_number_of_the_remaining_objects_is_told(wire: Wire) -> None:
     world = World(wire)
     for name in "abcdefgh":

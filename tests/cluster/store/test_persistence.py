@@ -224,13 +224,6 @@ async def test_what_is_applied_in_the_middle_of_a_restart_is_not_lost(tmp_path: 
         assert len({item["metadata"]["resourceVersion"] for item in listed}) == len(listed)
 
 
-def test_a_cluster_in_a_thread_is_restarted() -> None:
-    with LocalCluster() as cluster:
-        cluster.apply(make_config_map(data={"a": "b"}))
-        cluster.restart()
-        assert fetch(cluster, f"{CONFIG_MAPS}/one")["data"] == {"a": "b"}
-
-
 def test_what_is_applied_by_threads_in_the_middle_of_a_restart_is_not_lost() -> None:
     with LocalCluster() as cluster:
         restart = threading.Thread(target=cluster.restart)

@@ -103,11 +103,6 @@ def test_creation_by_applying() -> None:
     ]
 
 
-def test_applying_the_same_changes_nothing() -> None:
-    obj = do_apply(None, {"replicas": 1})
-    assert apply(obj, make({"replicas": 1}), "me", force=False, topology=SCHEMA, now=T2) is None
-
-
 def test_the_same_value_is_shared_by_those_who_apply_it() -> None:
     obj = do_apply(do_apply(None, {"replicas": 1}), {"replicas": 1}, "other", T2)
     assert owned(obj, "me") == owned(obj, "other") == {"f:spec": {"f:replicas": {}}}

@@ -4,20 +4,10 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kopf_cluster.patches import json_patch, merge_patch
 from kopf_cluster.statuses import APIStatus
 from tests.cluster.conftest import Client, make_kex
-
-scalars = st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)
-documents = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
-    max_leaves=12,
-)
-objects = st.dictionaries(st.sampled_from("abc"), documents, max_size=3)
 
 
 # The examples of the RFC 7386, Appendix A.
@@ -43,31 +33,6 @@ objects = st.dictionaries(st.sampled_from("abc"), documents, max_size=3)
 )
 def test_merge_patch_does_what_the_rfc_shows(target: Any, patch: Any, expected: Any) -> None:
     assert merge_patch(target, patch) == expected
-
-
-@given(documents, documents)
-def test_merge_patch_is_idempotent_and_modifies_nothing(target: Any, patch: Any) -> None:
-    before = copy.deepcopy((target, patch))
-    once = merge_patch(target, patch)
-    assert merge_patch(once, patch) == once
-    assert (target, patch) == before
-
-
-@given(objects, objects)
-def test_merge_patch_of_differences_makes_one_of_the_other(old: Any, new: Any) -> None:
-    def differences(old: Any, new: Any) -> Any:
-        if not isinstance(old, dict) or not isinstance(new, dict):
-            return new
-        removed = {key: None for key in old if key not in new}
-        return removed | {
-            key: differences(old.get(key), value) for key, value in new.items() if key not in old or old[key] != value
-        }
-
-    def has_nulls(value: Any) -> bool:
-        return isinstance(value, dict) and any(item is None or has_nulls(item) for item in value.values())
-
-    if not has_nulls(new):  # they cannot be expressed by merge-patches
-        assert merge_patch(old, differences(old, new)) == new
 
 
 def test_merge_patch_shares_what_it_does_not_touch() -> None:
