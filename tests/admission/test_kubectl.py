@@ -139,26 +139,6 @@ async def test_mutation(start: Any, run: Kubectl) -> None:
     assert {item["metadata"]["annotations"]["example.com/state"] for item in items.values()} == {"converted"}
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (kopf.PermanentError("It is bad."), "It is bad."),
-        (kopf.TemporaryError("Not yet."), "Not yet."),
-        (ValueError("It is wrong."), "Webhook 'validate1' has failed; see the log of the operator."),
-    ],
-    ids=repr,
-)
-async def test_other_errors(start: Any, run: Kubectl, error: Exception, message: str) -> None:
-    @kopf.on.validate("kopfexamples", id="validate1")
-    def validate1(**_: Any) -> None:
-        raise error
-
-    await start()
-    outcome = await run("create", obj=make())
-    assert outcome.code == 1
-    assert denied("validate1", message) in outcome.errors
-
-
 async def test_dry_runs(start: Any, run: Kubectl, calls: Calls) -> None:
     @kopf.on.validate("kopfexamples", side_effects=True, id="check")
     def check(dryrun: bool, userinfo: kopf.UserInfo, **_: Any) -> None:
@@ -252,17 +232,6 @@ async def test_filters_on_the_server_and_in_the_operator(
     }
 
 
-async def test_users(start: Any, run: Kubectl, calls: Calls) -> None:
-    @kopf.on.validate("kopfexamples", id="check")
-    def check(userinfo: kopf.UserInfo, headers: kopf.Headers, **_: Any) -> None:
-        calls.append((userinfo["username"], sorted(set(userinfo["groups"]) & {"devs"})))
-        assert "Content-Type" in headers
-
-    await start()
-    assert (await run("create", "--as=alice", "--as-group=devs", obj=make())).code == 0
-    assert calls == [("alice", ["devs"])]
-
-
 async def test_namespaces(start: Any, run: Kubectl, calls: Calls) -> None:
     """The namespaces of the operator restrict what it handles, not what it admits."""
 
@@ -276,18 +245,6 @@ async def test_namespaces(start: Any, run: Kubectl, calls: Calls) -> None:
     assert (await run("create", "-n", "other", obj=make())).code == 1
     assert (await run("create", "-n", "default", obj=make())).code == 1
     assert calls == ["other", "default"]
-
-
-async def test_ignored_failures(start: Any, run: Kubectl) -> None:
-    @kopf.on.validate("kopfexamples", ignore_failures=True, id="check")
-    def check(**_: Any) -> None:
-        raise kopf.AdmissionError("It is bad.")
-
-    await start()
-    outcome = await run("create", obj=make())
-    assert outcome == Outcome(
-        0, "kopfexample.kopf.dev/kex created\n", "Warning: Webhook 'check' has failed, which is ignored: It is bad.\n"
-    )
 
 
 async def test_persistent_webhooks_block_when_the_operator_is_down(

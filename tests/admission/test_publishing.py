@@ -28,6 +28,12 @@ async def publish(operator: Operator, configurations: Configurations, **options:
     await configurations.wait_webhooks("check")
 
 
+def make_webhook(id: str, url: str) -> dict[str, object]:
+    """A webhook as another operator has published it."""
+    options = {"sideEffects": "None", "admissionReviewVersions": ["v1"]}
+    return {"name": f"{id}.{NAME}", "clientConfig": {"url": url}, **options}
+
+
 async def pause(operator: Operator, api: API, identity: str, *, priority: int) -> PeeringObject:
     """Let there be somebody of that priority among the peers, who never goes by itself."""
     define_peering(operator.cluster)
@@ -71,13 +77,9 @@ async def test_existing_configurations_are_overwritten(
     configurations: Configurations,
     tunnel: Tunnel,
 ) -> None:
-    other = {
-        "name": f"other.{NAME}",
-        "clientConfig": {"url": "https://other"},
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-    }
-    old = await configurations.create(webhooks=[other], annotations={"a": "b"}, labels={"l": "v"})
+    old = await configurations.create(
+        webhooks=[make_webhook("other", "https://other")], annotations={"a": "b"}, labels={"l": "v"}
+    )
     await publish(operator, configurations)
     obj = await configurations.get()
     assert obj is not None
@@ -92,13 +94,7 @@ async def test_outdated_webhooks_of_other_types_are_removed(
     tunnel: Tunnel,
 ) -> None:
     """E.g. persistent ones of an earlier version of the operator."""
-    other = {
-        "name": f"other.{NAME}",
-        "clientConfig": {"url": "https://other"},
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-    }
-    await configurations.create(MUTATING, webhooks=[other])
+    await configurations.create(MUTATING, webhooks=[make_webhook("other", "https://other")])
     await publish(operator, configurations)
     await configurations.wait_webhooks(type=MUTATING)
 
@@ -301,13 +297,7 @@ async def test_what_the_dead_have_left_is_replaced_while_paused(
 ) -> None:
     """Nobody else would do that. The indices are filled when it goes on, and that can take forever."""
     await pause(operator, api, "senior", priority=100)
-    other = {
-        "name": f"check.{NAME}",
-        "clientConfig": {"url": "https://dead/check"},
-        "sideEffects": "None",
-        "admissionReviewVersions": ["v1"],
-    }
-    await configurations.create(webhooks=[other], annotations={OWNER: "dead"})
+    await configurations.create(webhooks=[make_webhook("check", "https://dead/check")], annotations={OWNER: "dead"})
     declare()
     if index:
         kopf.index("kopfexamples", id="idx")(lambda **_: None)

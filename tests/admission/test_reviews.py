@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from kopf._values.reviews import MalformedReviewError, ReviewError, UnknownResourceError, UnknownWebhookError
-from tests.admission.reviewing import OBJECT, Reviewer, make_object, make_review, read_patch
+from tests.admission.reviewing import Reviewer, make_object, make_review, read_patch
 from tests.behaviour.objects import API, Objects, get_patience
 from tests.behaviour.peerings import PeeringObject, define_peering
 from tests.behaviour.running import Calls, Logs, Operator, now
@@ -31,14 +31,6 @@ async def test_versions(reviewer: Reviewer, calls: Calls, version: str) -> None:
     response = await reviewer.review(version=version, webhook="check")
     assert response == {"allowed": True}
     assert calls == ["CREATE"]
-
-
-@pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
-async def test_operations(reviewer: Reviewer, calls: Calls, operation: str) -> None:
-    declare(calls)
-    response = await reviewer.review(operation, webhook="check")
-    assert response == {"allowed": True}
-    assert calls == [operation]
 
 
 @pytest.mark.parametrize("absent", ["object", "oldObject", "dryRun", "options", "userInfo", "kind", "requestKind"])
@@ -291,15 +283,6 @@ async def test_nothing_is_posted_as_events(operator: Operator, reviewer: Reviewe
     assert not response["allowed"]
     await operator.stop()
     assert await api.list_events() == []
-
-
-async def test_namespaces_that_are_not_served(reviewer: Reviewer, calls: Calls) -> None:
-    declare(calls)
-    await reviewer.start(namespaces=["default"], clusterwide=False)
-    assert await reviewer.review(
-        new={**OBJECT, "metadata": {"name": "a", "namespace": "other"}}, namespace="other"
-    ) == {"allowed": True}
-    assert calls == ["CREATE"]
 
 
 async def test_reviews_of_paused_operators(reviewer: Reviewer, operator: Operator, api: API, kex: Objects) -> None:

@@ -75,23 +75,6 @@ async def test_servers_set_in_startup_handlers(operator: Operator, calls: Calls)
     assert calls.items[0]["response"]["allowed"]
 
 
-async def test_configurable_servers(operator: Operator, calls: Calls) -> None:
-    class MyTunnel:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        async def __call__(self, fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
-            calls.append(self.name)
-            yield URL
-            await asyncio.Event().wait()
-
-    declare()
-    use(operator, MyTunnel("mine"))
-    await operator.launch()
-    await calls.wait_length(1)
-    assert calls == ["mine"]
-
-
 async def test_exited_servers_stop_the_operator(operator: Operator) -> None:
     async def server(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
         yield URL
@@ -116,24 +99,6 @@ async def test_failed_servers_stop_the_operator(operator: Operator) -> None:
     await operator.launch()
     with pytest.raises(OSError, match="the port is occupied"):
         await operator.wait()
-
-
-async def test_servers_are_closed_on_exit(operator: Operator, calls: Journal[str]) -> None:
-    async def server(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
-        calls.append("started")
-        try:
-            yield URL
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(1)
-            calls.append("closed")
-
-    declare()
-    use(operator, server)
-    await operator.launch()
-    await calls.wait_length(1)
-    await operator.stop()
-    assert calls == ["started", "closed"]
 
 
 class ManagedServer:

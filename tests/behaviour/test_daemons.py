@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from tests.behaviour.objects import FINALIZER, Objects, get_finalizers
-from tests.behaviour.running import Calls, Decorator, Logs, Operator
+from tests.behaviour.running import Calls, Logs, Operator
 
 
 async def test_they_are_started_for_every_created_object(operator: Operator, kex: Objects, calls: Calls) -> None:
@@ -195,29 +195,3 @@ async def test_live_views_from_threads(operator: Operator, kex: Objects, calls: 
     await kex.merge({"spec": {"field": "new"}})
     await calls.wait_length(2)
     assert calls == ["value", "new"]
-
-
-@pytest.mark.parametrize("decorator", [kopf.daemon, kopf.timer], ids=["daemon", "timer"])
-async def test_kwargs(operator: Operator, kex: Objects, calls: Calls, decorator: Decorator) -> None:
-    decorator("kopfexamples", param="some param")(calls.noting(lambda **kwargs: kwargs))
-    obj = await operator.start_and_create(kex, labels={"label": "x"}, annotations={"annotation": "y"})
-    await calls.wait_length(1)
-    kwargs = calls[0]
-    assert kwargs["param"] == "some param"
-    assert kwargs["retry"] == 0
-    assert kwargs["runtime"].total_seconds() == pytest.approx(0, abs=1)
-    assert kwargs["started"].tzinfo is not None
-    assert (kwargs["name"], kwargs["namespace"], kwargs["uid"]) == ("obj", "default", obj["metadata"]["uid"])
-    assert type(kwargs["name"]) is type(kwargs["uid"]) is str
-    assert kwargs["resource"].plural == "kopfexamples"
-    assert isinstance(kwargs["body"], kopf.Body)
-    assert isinstance(kwargs["patch"], kopf.Patch)
-    assert isinstance(kwargs["memo"], kopf.Memo)
-    assert dict(kwargs["spec"]) == {"field": "value"}
-    assert dict(kwargs["labels"]) == {"label": "x"}
-    assert kwargs["annotations"]["annotation"] == "y"
-    assert kwargs["meta"].name == "obj"
-    assert kwargs["status"] == {}
-    assert hasattr(kwargs["logger"], "info")
-    assert isinstance(kwargs["stopped"], kopf.AsyncDaemonStopperChecker)
-    assert not kwargs.keys() & {"diff", "old", "new", "reason", "event", "type"}

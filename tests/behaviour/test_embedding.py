@@ -295,23 +295,6 @@ async def test_signals_of_the_application_remain_its_own(cluster: LocalCluster) 
         signal.signal(signal.SIGTERM, original)
 
 
-def test_memo_of_the_operator(cluster: LocalCluster) -> None:
-    """The memo is passed to all handlers."""
-    stop = threading.Event()
-    memos: list[object] = []
-    registry = kopf.OperatorRegistry()
-
-    @kopf.on.startup(registry=registry)
-    def startup_fn(memo: object, **_: Any) -> None:
-        memos.append(memo)
-        stop.set()
-
-    memo = kopf.Memo(greeting="Hello")
-    kopf.run(registry=registry, clusterwide=True, stop_flag=stop, memo=memo)
-    assert memos == [memo]
-    assert memos[0] is memo
-
-
 @pytest.mark.parametrize(
     "run",
     [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kopf
-from tests.behaviour.objects import Objects, get_annotations, get_essence
+from tests.behaviour.objects import Objects, get_annotations
 from tests.behaviour.running import Calls, Decorator, Operator, do_nothing
 
 ABSENT, PRESENT = kopf.ABSENT, kopf.PRESENT
@@ -114,74 +114,6 @@ async def test_other_handlers_look_at_the_current_state_only(
     ]
 
 
-@pytest.mark.parametrize("kind", ["create", "update", "delete", "event", "daemon", "timer", "index"])
-async def test_callbacks_get_the_kwargs_of_the_handler_and_the_value_as_the_only_positional_one(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    kind: str,
-) -> None:
-    decorator: Decorator = getattr(kopf.on, kind, None) or getattr(kopf, kind)
-    seen: dict[str, Any] = {}
-
-    def check_label(value: Any, **kwargs: Any) -> bool:
-        seen["label"] = (value, kwargs)
-        return True
-
-    def check_absent(value: Any, **kwargs: Any) -> bool:
-        seen["absent"] = (value, kwargs)
-        return True
-
-    def check_field(value: Any, **kwargs: Any) -> bool:
-        seen["field"] = (value, kwargs)
-        return True
-
-    def check_when(*args: Any, **kwargs: Any) -> bool:
-        seen["when"] = (*args, None, kwargs)
-        return True
-
-    decorator(
-        "kopfexamples",
-        id="fn",
-        param="param",
-        when=check_when,
-        field="spec.field",
-        labels={"label": check_label},
-        annotations={"no-such": check_absent},
-        value=check_field,
-    )(calls.noting(lambda **kwargs: kwargs))
-    await operator.start_and_create(kex, labels={"label": "x"})
-    if kind == "update":
-        await kex.wait(lambda obj: get_essence(obj) is not None)
-        await kex.merge({"spec": {"field": "new"}})
-    if kind == "delete":
-        await kex.wait(lambda obj: obj["metadata"].get("finalizers"))
-        await kex.delete()
-    await calls.wait_length(1)
-    assert seen["label"][0] == "x"
-    assert seen["absent"][0] is None
-    assert seen["when"][0] is None
-    assert seen["field"][0] in ("value", "new")
-    own = {"retry", "started", "runtime", "stopped"}
-    for *_, kwargs in seen.values():
-        assert calls[0].keys() - own <= kwargs.keys()
-        assert kwargs["param"] == "param"
-        assert kwargs["name"] == "obj"
-
-
-async def test_empty_strings_are_values(operator: Operator, kex: Objects, calls: Calls) -> None:
-    for stanza in ("labels", "annotations"):
-        for id, criterion in {"present": PRESENT, "absent": ABSENT, "equal": ""}.items():
-            options: dict[str, Any] = {stanza: {"empty": criterion}}
-
-            kopf.on.create("kopfexamples", id=f"{stanza}-{id}", param=f"{stanza}-{id}", **options)(
-                calls.noting(lambda param, **_: param)
-            )
-
-    await operator.start_and_handle(kex, labels={"empty": ""}, annotations={"empty": ""})
-    assert calls == ["labels-present", "labels-equal", "annotations-present", "annotations-equal"]
-
-
 @pytest.mark.parametrize("with_dummy", [True, False])
 async def test_a_dummy_handler_brings_all_objects_into_scope(
     operator: Operator,
@@ -206,41 +138,3 @@ async def test_a_dummy_handler_brings_all_objects_into_scope(
     await kex.merge({"metadata": {"labels": {"match": "yes"}}, "spec": {"field": "new"}})
     await kex.wait_handled(field="new")
     assert calls == (["update", "dummy"] if with_dummy else ["create"])
-
-
-@pytest.mark.parametrize(
-    ("helper", "expected"),
-    [(kopf.all_, ["kopf-value"]), (kopf.any_, ["kopf-other", "kopf-value", "x-value"]), (kopf.none_, ["x-other"])],
-)
-async def test_helpers_combine_callbacks(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    helper: Any,
-    expected: list[str],
-) -> None:
-    def whole_fn1(name: str, **_: Any) -> bool:
-        return name.startswith("kopf-")
-
-    def whole_fn2(spec: kopf.Spec, **_: Any) -> bool:
-        return bool(spec["field"] == "value")
-
-    def value_fn1(value: str, **_: Any) -> bool:
-        return value.startswith("kopf-")
-
-    def value_fn2(value: str, **_: Any) -> bool:
-        return value.endswith("value")
-
-    for id, options in {
-        "when": {"when": helper([whole_fn1, whole_fn2])},
-        "label": {"labels": {"label": helper([value_fn1, value_fn2])}},
-        "not": {"when": kopf.not_(kopf.not_(helper([whole_fn1, whole_fn2])))},
-    }.items():
-        kopf.on.create("kopfexamples", id=id, param=id, **options)(calls.noting(lambda name, param, **_: (param, name)))
-
-    kopf.on.create("kopfexamples")(do_nothing)
-    await operator.start()
-    for name in ("kopf-value", "kopf-other", "x-value", "x-other"):
-        await kex.create_and_wait(name, labels={"label": name}, spec={"field": name.partition("-")[2]})
-    for id in ("when", "label", "not"):
-        assert sorted(name for param, name in calls if param == id) == expected

@@ -16,8 +16,7 @@ import pytest
 
 import kopf
 from kopf._insight.inspecting import inspector
-from tests.behaviour.objects import API, Objects, get_patience
-from tests.behaviour.peerings import create_peering
+from tests.behaviour.objects import Objects, get_patience
 from tests.behaviour.running import Calls, Operator, do_nothing
 from tests.patience import PATIENCE
 from tests.ports import find_free_port
@@ -96,60 +95,6 @@ async def test_objects_that_wait_for_the_next_attempt(operator: Operator, kex: O
     answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "idle")
     assert (answer["handled"]["known"], answer["handled"]["changes"]) == (True, [])
     assert get_handler(answer, "create_fn")["verdict"] == "later"
-
-
-async def test_objects_that_are_being_handled(operator: Operator, kex: Objects, ask: Ask) -> None:
-    released = asyncio.Event()
-
-    @kopf.on.create("kopfexamples", id="create_fn")
-    async def create_fn(**_: Any) -> None:
-        await released.wait()
-
-    await operator.start_and_create(kex)
-    answer = await ask_until(ask, lambda answer: answer["state"]["name"] == "handling")
-    assert answer["state"]["handler"] == "create_fn"
-    assert answer["state"]["since"] <= answer["at"]
-    assert get_handler(answer, "create_fn")["progress"]["outcome"] == "running"
-    released.set()
-    await kex.wait_handled()
-
-
-async def test_daemons_and_timers(operator: Operator, kex: Objects, ask: Ask, calls: Calls) -> None:
-    @kopf.daemon("kopfexamples", id="daemon_fn")
-    async def daemon_fn(stopped: Any, **_: Any) -> None:
-        await stopped.wait()
-
-    kopf.timer("kopfexamples", id="timer_fn", interval=2)(
-        calls.noting(lambda **_: datetime.datetime.now(datetime.UTC), error=kopf.TemporaryError("not yet", delay=1))
-    )
-    kopf.timer("kopfexamples", id="other_fn", interval=2, labels={"app": "web"})(do_nothing)
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
-    answer = await ask_until(ask, lambda answer: get_handler(answer, "timer_fn")["run"]["next"])
-    assert answer["handled"] is None  # nobody asks what has changed there
-    assert answer["state"]["name"] == "running"
-    assert get_handler(answer, "daemon_fn")["run"]["state"] == "running"
-    run = get_handler(answer, "timer_fn")["run"]
-    assert (run["state"], run["attempts"], run["error"]) == ("waiting", 1, "TemporaryError: not yet")
-    await calls.wait_length(2)
-    assert abs((calls[1] - datetime.datetime.fromisoformat(run["next"])).total_seconds()) < 1
-    assert get_handler(answer, "other_fn")["run"]["state"] == "absent"
-    assert get_handler(answer, "other_fn")["rejections"][0]["key"] == "app"
-
-
-async def test_those_who_pause_the_operator(operator: Operator, api: API, kex: Objects, ask: Ask) -> None:
-    kopf.on.create("kopfexamples", id="create_fn")(do_nothing)
-    operator.set("peering.standalone", False)
-    peering = await create_peering(api)
-    await operator.start(peering_name="default")
-    await peering.put("somebody", priority=100)
-    await kex.create()
-    answer = await ask_until(ask, lambda answer: answer["operator"]["paused"])
-    assert "somebody (priority 100)" in answer["operator"]["paused"][0]
-    assert answer["state"]["name"] == "paused"
-    assert get_handler(answer, "create_fn")["verdict"] == "called"
-    await peering.remove("somebody")
-    await ask_until(ask, lambda answer: answer["state"]["name"] == "idle" and not answer["operator"]["paused"])
 
 
 async def test_a_blocked_operator_tells_by_whom(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import logging
 import re
 from typing import Any
 
@@ -107,19 +106,6 @@ async def test_retries_limit_the_number_of_attempts(
     assert calls.items == pytest.approx([0, 60, 120], abs=1)
     assert now() - started == pytest.approx(120, abs=2)
     assert logs.find("Creation is processed: 0 succeeded; 1 failed.")
-
-
-async def test_exceeded_retries_are_logged(operator: Operator, kex: Objects, logs: Logs) -> None:
-    @kopf.on.create("kopfexamples", retries=2, backoff=2, id="arb")
-    async def arb(**_: Any) -> None:
-        raise ValueError("boom")
-
-    await operator.start_and_handle(kex)
-    failed = "Handler 'arb' failed with an exception and will"
-    assert logs.get_messages("obj", level=logging.ERROR) == [
-        f"{failed} try again in 2 seconds: ValueError: boom",
-        f"{failed} stop now (it would exceed 2 retries on the next attempt): ValueError: boom",
-    ]
 
 
 async def test_timeout_limits_the_time_of_all_attempts(

@@ -32,18 +32,6 @@ async def test_all_handlers_of_one_object_share_its_memo(operator: Operator, kex
         assert set(memos[0]) == {name}
 
 
-async def test_values_are_both_attributes_and_items(operator: Operator, kex: Objects, calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    def create_fn(memo: kopf.Memo, **_: Any) -> None:
-        memo.attribute = 1
-        memo["item"] = 2
-
-    kopf.on.update("kopfexamples")(lambda memo, **_: calls.append((memo["attribute"], memo.item, memo.get("absent"))))
-    await operator.start_and_handle(kex)
-    await kex.change_and_wait(field="new")
-    assert calls == [(1, 2, None)]
-
-
 async def test_the_memo_of_the_operator_is_copied_to_objects(operator: Operator, kex: Objects, calls: Calls) -> None:
     @kopf.on.startup()
     def startup_fn(memo: kopf.Memo, **_: Any) -> None:

@@ -124,48 +124,6 @@ async def test_the_purpose_is_the_reason(operator: Operator, kex: Objects, calls
     assert purposes == {reason}
 
 
-@pytest.mark.parametrize(
-    ("id", "keys"),
-    [
-        ("fn", ["fn"]),
-        ("fn/a/b", ["fn.a.b"]),
-        ("x" * 63, ["x" * 63, "x" * 39 + "-GINbRg"]),
-        ("x" * 64, ["x" * 56 + "-SItAqA", "x" * 39 + "-SItAqA"]),
-    ],
-    ids=["short", "slashes", "63", "64"],
-)
-async def test_the_keys_of_handlers(
-    operator: Operator,
-    registry: kopf.OperatorRegistry,
-    kex: Objects,
-    id: str,
-    keys: list[str | None],
-) -> None:
-    @kopf.on.create("kopfexamples", registry=registry, id=id)
-    @kopf.on.create("kopfexamples", registry=registry, id="another")
-    def fn(**_: Any) -> None:
-        pass
-
-    registry.resources.reverse()
-    await operator.start_and_handle(kex)
-    seen = {key for obj in kex.get_history() for key in get_progress(obj)} - {"another"}
-    assert {key for key in keys if key is not None} <= seen
-    assert len(seen) <= 2
-
-
-@pytest.mark.parametrize("id", ["with spaces", "with:colon", "юникод", "-dashes-", "a" * 300, "trailing/", "UP_low.9"])
-async def test_ids_that_annotations_refuse_are_made_safe(
-    operator: Operator,
-    kex: Objects,
-    calls: Calls,
-    id: str,
-) -> None:
-    kopf.on.create("kopfexamples", id=id)(lambda **_: calls.append(id))
-    kopf.on.create("kopfexamples", id="another")(lambda **_: calls.append("another"))
-    await operator.start_and_handle(kex)
-    assert calls == [id, "another"]
-
-
 async def test_the_last_handled_configuration_is_written_in_the_end_only(operator: Operator, kex: Objects) -> None:
     @kopf.on.create("kopfexamples", id="create1")
     @kopf.on.create("kopfexamples", id="create2")

@@ -61,16 +61,6 @@ async def test_results_of_several_handlers_and_of_fields(operator: Operator, obj
     }
 
 
-async def test_results_of_subhandlers(operator: Operator, objects: Objects) -> None:
-    @kopf.on.create(objects.plural, id="parent")
-    def parent(**_: Any) -> str:
-        kopf.subhandler(id="sub")(lambda **_: "of the sub-handler")
-        return "of the parent"
-
-    obj = await operator.start_and_handle(objects)
-    assert obj["status"] == {"parent": "of the parent", "parent/sub": "of the sub-handler"}
-
-
 async def test_results_replace_the_previous_ones_by_merging(operator: Operator, objects: Objects) -> None:
     @kopf.on.create(objects.plural, id="fn")
     @kopf.on.update(objects.plural, id="fn")

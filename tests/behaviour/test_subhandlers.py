@@ -197,6 +197,7 @@ async def test_handlers_of_a_registry_can_be_executed(operator: Operator, kex: O
     @kopf.on.update("kopfexamples", registry=inner, id="b", param="updated")
     @kopf.on.create("kopfexamples", registry=inner, id="c", labels={"l": "other"})
     @kopf.on.create("kopfstatusexamples", registry=inner, id="d")
+    @kopf.on.event("kopfexamples", registry=inner, id="e", param="event")
     async def inner_fn(param: str, **_: Any) -> str:
         calls.append(param)
         return param
@@ -326,15 +327,6 @@ async def test_under_handlers_of_fields_they_only_see_these_fields(
         ("z", 1, 2),
     ]
     assert seen == {(1, 2)}
-
-
-async def test_outside_of_handlers_they_are_refused() -> None:
-    with pytest.raises(LookupError):
-        kopf.subhandler()(lambda **_: None)
-    with pytest.raises(LookupError):
-        kopf.register(lambda **_: None)
-    with pytest.raises(LookupError):
-        await kopf.execute(fns=[])
 
 
 async def test_those_that_wait_for_their_first_attempts_have_records(operator: Operator, kex: Objects) -> None:

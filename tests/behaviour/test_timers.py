@@ -95,18 +95,6 @@ async def test_sharp_timers_that_are_late_skip_what_is_missed_and_never_overlap(
     assert get_pauses(starts)[:3] == pytest.approx([30] * 3, abs=0.5)
 
 
-@pytest.mark.lagging(False)
-async def test_hours_of_an_ordinary_timer(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.timer("kopfexamples", interval=60, id="fn")(calls.noting(lambda name, **_: (name, now())))
-    await operator.start()
-    await kex.create_all(("a", "b"))
-    await asyncio.sleep(5 * 3600)
-    for name in ("a", "b"):
-        times = [time for key, time in calls if key == name]
-        assert len(times) == pytest.approx(300, abs=2)
-        assert get_pauses(times) == pytest.approx([60] * (len(times) - 1), abs=0.5)
-
-
 async def test_sync_timers(operator: Operator, kex: Objects, calls: Calls) -> None:
     loop = asyncio.get_running_loop()
     kopf.timer("kopfexamples", interval=3600, id="fn")(
@@ -184,15 +172,6 @@ async def test_they_run_as_long_as_the_object_exists(operator: Operator, kex: Ob
     count = len(calls)
     await asyncio.sleep(1000)
     assert len(calls) == count
-
-
-async def test_timers_see_the_current_state(operator: Operator, kex: Objects, calls: Calls) -> None:
-    kopf.timer("kopfexamples", interval=10, id="fn")(calls.noting(lambda spec, **_: spec["field"]))
-    await operator.start_and_create(kex)
-    await calls.wait_length(1)
-    await kex.merge({"spec": {"field": "new"}})
-    await calls.wait_length(2)
-    assert calls == ["value", "new"]
 
 
 async def test_timers_of_many_objects_begin_at_once_after_a_restart(

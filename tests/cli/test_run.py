@@ -53,15 +53,6 @@ def test_operator_handles_objects_until_stopped(start: Starter, cluster: LocalCl
         assert "Traceback" not in process.output
 
 
-@pytest.mark.loops
-def test_ctrl_c_stops_the_operator(start: Starter, cluster: LocalCluster) -> None:
-    with start("run", HANDLERS, kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("authentication has finished")
-        process.press_ctrl_c()
-        assert process.wait() == 0
-        assert "Traceback" not in process.output
-
-
 def test_interrupts_stop_the_operators_that_scripts_have_started_in_the_background(
     cluster: LocalCluster,
     tmp_path: pathlib.Path,
@@ -277,15 +268,6 @@ def test_options_as_known_to_users(args: list[str], expected: dict[str, Any]) ->
     assert {key: params[key] for key in expected} == expected
 
 
-def test_modules(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "handlers.py").write_text((EXAMPLE / "handlers.py").read_text())
-    with start("run", "-m", "package.handlers", kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("authentication has finished")
-        cluster.apply(OBJ)
-        process.wait_for("Hello, obj1!")
-
-
 def test_files_and_modules_together(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     (tmp_path / "package1").mkdir()
     (tmp_path / "package2").mkdir()
@@ -466,12 +448,6 @@ def test_no_handlers_declared(registry: OperatorRegistry, tmp_path: pathlib.Path
     assert code == 1
     assert f"There are no handlers in {path}. Declare them with decorators" in output
     assert "@kopf.on.create('kopfexamples')" in output
-
-
-def test_missing_file(registry: OperatorRegistry) -> None:
-    code, output = invoke(str(EXAMPLE / "handler.py"))
-    assert code == 1
-    assert f"Did you mean {HANDLERS!r}?" in output
 
 
 def test_sources_are_reported_even_if_loading_fails(registry: OperatorRegistry, tmp_path: pathlib.Path) -> None:

@@ -47,29 +47,6 @@ def test_memos_can_be_copied(duplicate: Any) -> None:
     assert memo.x == 1
 
 
-def test_every_object_has_its_own_memo_as_long_as_it_exists() -> None:
-    memos = Memos(kopf.Memo())
-    first = memos.recall("uid1")
-    first.x = 1
-    assert memos.recall("uid1") is first
-    assert memos.recall("uid2") == {}
-    memos.forget("uid1")
-    memos.forget("unknown")
-    assert memos.recall("uid1") == {}
-
-
-def test_values_of_the_operator_are_shallow_copied_at_the_first_appearance() -> None:
-    origin = kopf.Memo(shared=[1], value=1)
-    memos = Memos(origin)
-    memo = memos.recall("uid1")
-    origin.value = 2
-    origin.shared.append(2)
-    assert memo == {"shared": [1, 2], "value": 1}
-    assert memos.recall("uid2") == {"shared": [1, 2], "value": 2}
-    memo.own = 1
-    assert "own" not in origin
-
-
 def test_values_of_the_operator_are_not_copied_again_to_the_objects_that_were_dropped_meanwhile() -> None:
     origin = kopf.Memo(value=1)
     memos = Memos(origin)
@@ -127,26 +104,6 @@ def test_memos_with_nothing_new_in_them_are_not_kept() -> None:
 @dataclasses.dataclass
 class Custom:
     value: int = 0
-
-
-class Global:
-    def __copy__(self) -> Global:
-        return self
-
-
-def test_memos_of_custom_classes_are_copied_and_kept() -> None:
-    memos = Memos(Custom(1))
-    memo = memos.recall("uid1")
-    assert memo == Custom(1)
-    memos.release("uid1")
-    assert memos.recall("uid1") is memo
-    assert memos.recall("uid2") is not memo
-
-
-def test_one_memo_can_be_shared_by_all_objects() -> None:
-    origin = Global()
-    memos = Memos(origin)
-    assert memos.recall("uid1") is memos.recall("uid2") is origin
 
 
 class Derived(kopf.Memo):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -82,23 +81,6 @@ async def test_it_ends_also_when_something_happens_at_that_very_moment(server: S
     assert running.cancelled()
 
 
-async def test_the_record_is_put_and_renewed(server: ScriptedServer, member: Member) -> None:
-    server.on(PATCH, *[reply(make_peering("us"))] * 3)
-    started = asyncio.get_running_loop().time()
-    await member.announcer.tried.wait()
-    assert member.announcer.is_announced
-    await server.until(PATCH, 3)
-    assert 2 * 50 <= asyncio.get_running_loop().time() - started <= 2 * 56  # before the others take us for dead
-    [record] = json.loads(server.bodies[0])["status"].values()
-    assert {**record, "lastseen": ""} == {"priority": 0, "lifetime": 60, "lastseen": ""}
-
-
-async def test_the_records_of_the_dead_are_removed(server: ScriptedServer, member: Member) -> None:
-    server.on(PATCH, *[reply(make_peering("us", "dead"))] * 3)
-    await server.until(PATCH, 3)
-    assert [json.loads(body)["status"].get("dead", "alive") for body in server.bodies] == ["alive", "alive", None]
-
-
 async def test_it_hurries_if_asked(server: ScriptedServer, member: Member) -> None:
     server.on(PATCH, *[reply(make_peering("us"))] * 2)
     await member.announcer.tried.wait()
@@ -128,22 +110,6 @@ async def test_denials(server: ScriptedServer, member: Member) -> None:
     await server.until(PATCH, 2)
     while not member.announcer.is_announced:
         await asyncio.sleep(0)
-
-
-async def test_failures_are_told_once_and_tried_again_soon(
-    server: ScriptedServer,
-    member: Member,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING, "kopf._coordination")
-    server.on(PATCH, *[refuse(500)] * 6, reply(make_peering("us")))  # each has two attempts more
-    started = asyncio.get_running_loop().time()
-    await server.until(PATCH, 7)
-    assert asyncio.get_running_loop().time() - started < 40
-    while not member.announcer.is_announced:
-        await asyncio.sleep(0)
-    [message] = [record.getMessage() for record in caplog.records if record.name == "kopf._coordination.announcing"]
-    assert message.startswith("Keep-alive in 'default' in 'ns' has failed, other attempts will be made: ")
 
 
 async def test_dropped_records_are_warned_of_once(

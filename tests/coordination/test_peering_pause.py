@@ -87,14 +87,6 @@ async def test_changes_are_told_once(place: Place, caplog: pytest.LogCaptureFixt
     ]
 
 
-async def test_conflicts_are_warned_of(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    place.look({"rival": 10})
-    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
-    assert "<Peer us: priority=10" in caplog.messages[1]
-    assert "<Peer rival: priority=10" in caplog.messages[1]
-    place.pause.stop_timer()
-
-
 async def test_deaths_are_noticed_in_time(place: Place) -> None:
     place.look({"senior": 20}, lifetime=60)
     await asyncio.sleep(59)
@@ -111,16 +103,6 @@ async def test_nobody_waits_for_deaths_after_the_end(place: Place) -> None:
     place.pause.stop_timer()
     await asyncio.sleep(100)
     assert place.deaths == 0
-
-
-async def test_mandatory_peering(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    for _ in range(2):
-        place.pause.hold("absent")
-    assert place.reasons == ["the peering 'default' in 'ns' is mandatory, and it is absent"]
-    assert caplog.messages == ["Pausing operations: the peering 'default' in 'ns' is mandatory, and it is absent."]
-    place.pause.go_on()
-    assert not place.reasons
-    assert caplog.messages[1].startswith("Resuming operations")
 
 
 async def test_other_reasons_remain(place: Place, caplog: pytest.LogCaptureFixture) -> None:

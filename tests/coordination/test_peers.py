@@ -224,12 +224,6 @@ def test_remains_are_only_of_those_who_are_dead_for_sure() -> None:
 # ------------------------------------------------------------------ identities
 
 
-def test_identities_are_unique(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("POD_ID", raising=False)
-    origin = re.escape(f"{getpass.getuser()}@{socket.gethostname()}")
-    assert re.fullmatch(rf"{origin}/\d{{14}}/[a-z0-9]{{3}}", make_identity())
-
-
 def test_identities_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_ID", "operator-xyz")
     assert make_identity() == "operator-xyz"

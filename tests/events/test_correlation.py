@@ -41,20 +41,6 @@ class Reporter:
         return record, is_to_be_posted
 
 
-def test_repeats_are_counted() -> None:
-    reporter = Reporter()
-    first, is_posted = reporter.report()
-    assert is_posted
-    assert (first.latest.message, first.count, first.namespace) == ("hello", 1, "ns")
-    assert first.first == first.latest.time
-    reporter.now += 60
-    second, is_posted = reporter.report()
-    assert second is first
-    assert is_posted
-    assert second.count == 2
-    assert second.latest.time - second.first == datetime.timedelta(seconds=60)
-
-
 @pytest.mark.parametrize("other", [{"name": "x"}, {"type": "x"}, {"reason": "x"}, {"message": "x"}], ids=str)
 def test_others_are_others(other: dict[str, str]) -> None:
     reporter = Reporter()
@@ -96,16 +82,6 @@ def test_too_many_different_messages_are_combined() -> None:
     assert reporter.report("message 5")[0].latest.message == "message 5"
 
 
-def test_the_budget_of_an_object() -> None:
-    reporter = Reporter(object_burst=3, object_rate=0.1)
-    assert [reporter.report(f"{i}")[1] for i in range(5)] == [True, True, True, False, False]
-    assert [reporter.report(f"{i}", name="other")[1] for i in range(3)] == [True, True, True]
-    reporter.now += 20
-    assert [reporter.report(f"{i}")[1] for i in range(5)] == [True, True, False, False, False]
-    reporter.now += 1000
-    assert [reporter.report(f"{i}")[1] for i in range(5)] == [True, True, True, False, False]
-
-
 def test_what_is_over_the_budget_is_counted_nevertheless() -> None:
     reporter = Reporter(object_burst=1, object_rate=0.1)
     assert reporter.report()[1]
@@ -115,13 +91,6 @@ def test_what_is_over_the_budget_is_counted_nevertheless() -> None:
     record, is_posted = reporter.report()
     assert is_posted
     assert record.count == 12
-
-
-@pytest.mark.parametrize("scope", ["object", "total"])
-def test_log_messages_leave_a_half_of_the_budget_to_others(scope: str) -> None:
-    reporter = Reporter(**{f"{scope}_burst": 10})
-    assert sum(reporter.report(f"log{i}", is_explicit=False)[1] for i in range(20)) == 5
-    assert sum(reporter.report(f"text{i}", is_explicit=True)[1] for i in range(20)) == 5
 
 
 def test_the_memory_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,23 +82,6 @@ def test_changes_of_a_field(change: Any, filters: Any, expected: bool) -> None:
     assert matches(change, **filters) is expected
 
 
-def test_callbacks_see_the_whole_change_and_the_value_of_the_field() -> None:
-    calls: list[tuple[Any, Any, Any, Any]] = []
-
-    def check(value: Any, old: Any, new: Any, diff: Any, **_: Any) -> bool:
-        calls.append((value, old, new, diff))
-        return False
-
-    assert not matches(EDITED, value=check)
-    assert sorted(value for value, *_ in calls) == ["new", "old"]
-    for _, *kwargs in calls:
-        assert kwargs == [
-            {"spec": {"x": 1, "field": "old"}},
-            {"spec": {"x": 2, "field": "new"}},
-            (("change", ("spec", "x"), 1, 2), ("change", ("spec", "field"), "old", "new")),
-        ]
-
-
 def test_creation_is_a_change_from_nothing() -> None:
     handler = make_changing_handler(field=("spec", "field"), old=ABSENT, new="new")
     assert matches_change(handler, make_changing_cause({"spec": {"field": "new"}}, Reason.CREATE, old=None))

@@ -32,9 +32,6 @@ CAUSE = Cause(logger=logger, memo=None, indices={})
 executor = HandlerExecutor(ExecutionSettings())
 
 
-async def async_fn(**_: Any) -> None: ...
-
-
 async def execute(handler: Handler, result: Any = None, *, retry: int = 0, runtime: float = 0) -> Outcome:
     """Try the handler once, with the given result or error of its function."""
     attempt = Attempt(retry=retry, started=STARTED, runtime=datetime.timedelta(seconds=runtime))
@@ -182,21 +179,6 @@ async def test_handlers_are_not_called_when_their_limits_are_exceeded(options: A
 
 
 @pytest.mark.fastforward
-async def test_coroutines_are_interrupted_when_their_overall_time_is_over() -> None:
-    async def fn(**_: Any) -> None:
-        await asyncio.sleep(60)
-
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    attempt = Attempt(retry=1, started=STARTED, runtime=datetime.timedelta(seconds=7))
-    outcome = await executor.execute(make_handler(fn=fn, timeout=10), CAUSE, attempt)
-    assert outcome.final
-    assert isinstance(outcome.exception, kopf.HandlerTimeoutError)
-    assert str(outcome.exception) == "Handler 'fn' has timed out after 10 seconds."
-    assert loop.time() - start == pytest.approx(3, abs=0.1)
-
-
-@pytest.mark.fastforward
 async def test_regular_functions_are_not_interrupted() -> None:
     """Threads cannot be. It is called in place here, so that the clock can jump meanwhile."""
 
@@ -207,11 +189,3 @@ async def test_regular_functions_are_not_interrupted() -> None:
     handler = IndexingHandler(id=HandlerId("fn"), fn=lambda **_: sleep(), selector=None, timeout=10)
     executor = HandlerExecutor(ExecutionSettings())  # its threads are of one event loop
     assert await executor.execute(handler, CAUSE, Attempt.first(STARTED)) == Outcome(final=True, result=123)
-
-
-async def test_timeouts_inside_of_handlers_are_arbitrary_errors() -> None:
-    error = TimeoutError("of something else")
-    outcome = await execute(make_handler(fn=async_fn, timeout=10), error)
-    assert outcome == Outcome(final=True, exception=error)
-    outcome = await execute(make_handler(fn=async_fn, timeout=100), error)
-    assert outcome == Outcome(final=False, delay=60, exception=error)

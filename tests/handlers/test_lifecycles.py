@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import kopf
 from kopf import lifecycles
 from tests.handlers.builders import make_changing_handler
 
@@ -27,14 +25,6 @@ def call(lifecycle: Any, handlers: Any = HANDLERS, retries: tuple[int, ...] = (0
 )
 def test_nothing_is_chosen_of_nothing(lifecycle: Any) -> None:
     assert call(lifecycle, []) == []
-
-
-def test_all_at_once() -> None:
-    assert call(lifecycles.all_at_once) == HANDLERS
-
-
-def test_one_by_one() -> None:
-    assert call(lifecycles.one_by_one) == [ONE]
 
 
 def test_randomized() -> None:
@@ -61,18 +51,3 @@ def test_shuffled() -> None:
 )
 def test_as_soon_as_possible_is_for_the_least_retried_one(retries: tuple[int, ...], expected: Any) -> None:
     assert call(lifecycles.asap, retries=retries) == [expected]
-
-
-@pytest.fixture
-def _default_lifecycle() -> Iterator[None]:
-    yield
-    kopf.set_default_lifecycle(None)
-
-
-@pytest.mark.usefixtures("_default_lifecycle")
-def test_the_default_lifecycle_can_be_replaced_and_restored() -> None:
-    assert kopf.get_default_lifecycle() is lifecycles.asap
-    kopf.set_default_lifecycle(lifecycles.shuffled)
-    assert kopf.get_default_lifecycle() is lifecycles.shuffled
-    kopf.set_default_lifecycle(None)
-    assert kopf.get_default_lifecycle() is lifecycles.asap

@@ -59,19 +59,6 @@ def get_ids(handlers: Sequence[ChangingHandler]) -> list[str]:
     return [handler.id for handler in handlers]
 
 
-def test_subhandlers_are_declared_under_their_parent(context: SubhandlingContext) -> None:
-    @kopf.subhandler(id="one")
-    def one(**_: Any) -> None: ...
-
-    @kopf.on.subhandler(id="two", field="spec.field")
-    def another(**_: Any) -> None: ...
-
-    assert kopf.register(do_nothing, id="item/3") is do_nothing
-    assert get_ids(context.declared) == ["parent/one", "parent/two", "parent/item/3"]
-    assert [handler.fn for handler in context.declared] == [one, another, do_nothing]
-    assert [(handler.selector, handler.reason) for handler in context.declared] == [(None, None)] * 3
-
-
 def test_options_of_subhandlers(context: SubhandlingContext) -> None:
     kopf.subhandler(
         param=1,
@@ -86,7 +73,7 @@ def test_options_of_subhandlers(context: SubhandlingContext) -> None:
         old="x",
         new="y",
     )(do_nothing)
-    kopf.register(do_nothing, field="spec", value="z")
+    assert kopf.register(do_nothing, field="spec", value="z") is do_nothing
     kopf.register(do_nothing, field="spec", old="x", new="y")
     first, second, third = context.declared
     assert (first.param, first.errors, first.timeout) == (1, kopf.ErrorsMode.IGNORED, 2)
@@ -136,13 +123,6 @@ async def test_outside_of_handlers_nothing_can_be_executed() -> None:
         await kopf.execute(fns=[do_nothing])
 
 
-async def test_executing_what_is_declared(context: SubhandlingContext) -> None:
-    kopf.register(do_nothing, id="one")
-    kopf.register(do_nothing, id="two")
-    await kopf.execute()
-    assert [get_ids(handlers) for handlers in executed] == [["parent/one", "parent/two"]]
-
-
 @pytest.mark.parametrize(
     ("fns", "ids"),
     [
@@ -161,20 +141,6 @@ async def test_executing_handlers(context: SubhandlingContext) -> None:
     handlers = [make_changing_handler("x"), make_changing_handler("y")]
     await kopf.execute(handlers=iter(handlers))
     assert executed == [handlers]
-
-
-async def test_executing_handlers_of_a_registry(context: SubhandlingContext) -> None:
-    """Only those of this resource, which match the object, and are for the reason (it is a creation)."""
-    registry = kopf.OperatorRegistry()
-    kopf.on.create("kopfexamples", registry=registry, id="create")(do_nothing)
-    kopf.on.field("kopfexamples", registry=registry, id="any", field="spec", value=kopf.ABSENT)(do_nothing)
-    kopf.on.update("kopfexamples", registry=registry, id="update")(do_nothing)
-    kopf.on.create("pods", registry=registry, id="other-resource")(do_nothing)
-    kopf.on.create("kopfexamples", registry=registry, id="other-objects", labels={"l": "v"})(do_nothing)
-    kopf.on.event("kopfexamples", registry=registry, id="event")(do_nothing)
-    await kopf.execute(registry=registry)
-    await kopf.execute(registry=kopf.OperatorRegistry())
-    assert [get_ids(handlers) for handlers in executed] == [["parent/create", "parent/any/spec"], []]
 
 
 async def test_executing_with_other_rules(context: SubhandlingContext) -> None:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import asyncio
 import re
-import socket
 from collections.abc import Awaitable, Callable
 
 import aiohttp
@@ -10,8 +8,6 @@ import pytest
 
 from kopf._health.health import HealthReport, HealthServer
 from kopf._serving.endpoints import Endpoint, parse_endpoint
-from kopf._serving.threaded_server import ServingError
-from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -73,35 +69,3 @@ async def test_answers(port: int, report: Callable[[], Awaitable[HealthReport]],
         assert (await request(f"{url}/healthz", "HEAD"))[0] == status
         assert (await request(f"{url}/other"))[0] == 404
         assert (await request(f"{url}/healthz", "POST"))[0] == 405
-
-
-async def test_answers_when_the_main_loop_is_blocked(port: int) -> None:
-    async with HealthServer(Endpoint("127.0.0.1", port, "/"), report_unhealthy, {}):
-        with socket.create_connection(("127.0.0.1", port)) as client:  # nothing is awaited here
-            client.settimeout(PATIENCE)
-            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            assert client.recv(100).startswith(b"HTTP/1.0 503 Service Unavailable")
-
-
-async def test_occupied_ports_are_a_clear_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(ServingError, match=f"The health cannot be served at http://127.0.0.1:{port}/: .*in use"):
-            async with HealthServer(Endpoint("127.0.0.1", port, "/"), report_healthy, {}):
-                pytest.fail("it must not come here")
-
-
-async def test_current_requests_do_not_hold_the_exit(port: int) -> None:
-    entered = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    async def report() -> HealthReport:
-        loop.call_soon_threadsafe(entered.set)
-        await asyncio.Event().wait()
-        return await report_healthy()
-
-    async with asyncio.timeout(PATIENCE), HealthServer(Endpoint("127.0.0.1", port, "/"), report, {}):
-        task = asyncio.create_task(request(f"http://127.0.0.1:{port}/"))
-        await entered.wait()
-    with pytest.raises(aiohttp.ClientError):
-        await task

@@ -26,19 +26,6 @@ class Probe:
 
 
 @pytest.mark.fastforward
-async def test_results_are_reused_for_some_time_only() -> None:
-    probe = Probe(Outcome(final=True, result={"a": [1]}), Outcome(final=True))
-    prober = Prober(probe, HealthSettings(probe_lifetime=5))
-    assert await prober.get() == ProbeResults({"fn0": {"a": [1]}}, [])
-    await asyncio.sleep(4)
-    await prober.get()
-    assert probe.calls == 1
-    await asyncio.sleep(2)
-    await prober.get()
-    assert probe.calls == 2
-
-
-@pytest.mark.fastforward
 async def test_concurrent_requests_share_the_calls() -> None:
     probe = Probe(Outcome(final=True, result=1), duration=60)
     prober = Prober(probe, HealthSettings())
@@ -70,16 +57,3 @@ async def test_failures_and_strange_results_are_problems() -> None:
 async def test_arbitrary_errors_are_shown_on_demand(error: Exception, text: str) -> None:
     prober = Prober(Probe(Outcome(final=True, exception=error)), HealthSettings(show_errors=True))
     assert (await prober.get()).problems == [f"The probe 'fn0' has failed: {text}"]
-
-
-@pytest.mark.fastforward
-async def test_closing_does_not_wait() -> None:
-    prober = Prober(Probe(duration=3600), HealthSettings())
-    request = asyncio.create_task(prober.get())
-    await asyncio.sleep(1)
-    started = asyncio.get_running_loop().time()
-    await prober.close()
-    await prober.close()
-    await asyncio.gather(request, return_exceptions=True)
-    assert request.cancelled()
-    assert asyncio.get_running_loop().time() - started < 60

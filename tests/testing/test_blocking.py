@@ -6,7 +6,7 @@ import inspect
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import sleep
 from typing import Any
 
@@ -42,50 +42,38 @@ async def test_sleeping_in_a_coroutine(simulation: Simulation) -> None:
     assert "await asyncio.sleep()" in call.error
 
 
-async def test_the_function_itself_is_imported(simulation: Simulation) -> None:
-    @kopf.on.create("kopfexamples")
-    async def create_fn(**_: Any) -> None:
-        sleep(3600)
+async def sleep_of_the_import(**_: Any) -> None:
+    sleep(3600)
 
+
+async def go_round(**_: Any) -> None:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(("fn", "place"), [(sleep_of_the_import, r"sleep\(3600\)"), (go_round, "go_round")])
+async def test_coroutines_that_block(simulation: Simulation, fn: Any, place: str) -> None:
+    kopf.on.event("kopfexamples")(fn)
     await simulation.restart()
     await simulation.apply(make())
-    with pytest.raises(SimulationError, match=r"(?s)event loop is blocked for 0.3 seconds.*sleep\(3600\)"):
+    with pytest.raises(SimulationError, match=f"(?s)event loop is blocked for 0.3 seconds.*{place}"):
         await simulation.settle()
 
 
-async def test_endless_loops_in_coroutines(simulation: Simulation) -> None:
-    @kopf.on.event("kopfexamples")
-    async def event_fn(**_: Any) -> None:
-        while True:
-            pass
-
-    await simulation.restart()
-    await simulation.apply(make())
-    with pytest.raises(SimulationError, match="(?s)event loop is blocked.*event_fn"):
-        await simulation.settle()
-
-
-async def test_the_function_itself_in_a_thread(simulation: Simulation, released: threading.Event) -> None:
+@pytest.mark.parametrize(
+    "wait", [lambda released: sleep(0.01), lambda released: released.wait()], ids=["sleep", "wait"]
+)
+async def test_threads_that_work_for_long(
+    simulation: Simulation, released: threading.Event, wait: Callable[..., object]
+) -> None:
     @kopf.on.create("kopfexamples")
     def create_fn(**_: Any) -> None:
         while not released.is_set():
-            sleep(0.01)
+            wait(released)
 
     await simulation.restart()
     await simulation.apply(make())
     with pytest.raises(SimulationError, match="(?s)function in a thread has been running for 0.3 seconds.*create_fn"):
-        await simulation.settle()
-    released.set()
-
-
-async def test_waiting_in_a_thread(simulation: Simulation, released: threading.Event) -> None:
-    @kopf.on.create("kopfexamples")
-    def create_fn(**_: Any) -> None:
-        released.wait()
-
-    await simulation.restart()
-    await simulation.apply(make())
-    with pytest.raises(SimulationError, match=r"(?s)function in a thread.*released.wait\(\)"):
         await simulation.settle()
     released.set()
 

@@ -70,18 +70,6 @@ def test_running_handlers() -> None:
         simulation.advance(seconds=10)
 
 
-def test_crashes() -> None:
-    @kopf.daemon("kopfexamples")
-    def daemon_fn(stopped: Any, **_: Any) -> None:
-        while not stopped:
-            stopped.wait(10)
-
-    with SyncSimulation(crds=CRD) as simulation:
-        simulation.apply(make())
-        simulation.advance(seconds=15)
-        simulation.crash()
-
-
 def test_errors_of_the_test() -> None:
     with pytest.raises(ZeroDivisionError), SyncSimulation(crds=CRD):
         raise ZeroDivisionError

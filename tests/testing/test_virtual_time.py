@@ -82,15 +82,21 @@ async def test_threads_sleep_virtually(simulation: Simulation) -> None:
     assert [call.duration for call in simulation.journal.get_calls()] == [3600, 3600]
 
 
-async def test_daemons_in_threads_wait_virtually(simulation: Simulation) -> None:
+@pytest.mark.parametrize("is_async", [False, True], ids=["thread", "coroutine"])
+async def test_daemons_wait_virtually(simulation: Simulation, is_async: bool) -> None:
     rounds = []
 
-    @kopf.daemon("kopfexamples")
-    def watch(name: str, stopped: Any, **_: Any) -> None:
+    def watch_in_thread(stopped: Any, **_: Any) -> None:
         while not stopped:
             rounds.append(simulation.now)
             stopped.wait(600)
 
+    async def watch(stopped: Any, **_: Any) -> None:
+        while not stopped:
+            rounds.append(simulation.now)
+            await stopped.wait(600)
+
+    kopf.daemon("kopfexamples")(watch if is_async else watch_in_thread)
     await simulation.restart()
     await simulation.apply(make())
     await simulation.advance(hours=1)
@@ -98,23 +104,6 @@ async def test_daemons_in_threads_wait_virtually(simulation: Simulation) -> None
     await simulation.delete("kopfexamples", "obj")
     await simulation.expect("kopfexamples", "obj", absent=True, within=5)  # it is woken up at once
     assert len(rounds) == 7
-
-
-async def test_daemons_in_coroutines_wait_virtually(simulation: Simulation) -> None:
-    rounds = []
-
-    @kopf.daemon("kopfexamples")
-    async def watch(stopped: Any, **_: Any) -> None:
-        while not stopped:
-            rounds.append(simulation.now)
-            await stopped.wait(600)
-
-    await simulation.restart()
-    await simulation.apply(make())
-    await simulation.advance(hours=1)
-    assert len(rounds) == 7
-    await simulation.delete("kopfexamples", "obj")
-    await simulation.expect("kopfexamples", "obj", absent=True, within=5)
 
 
 async def test_threads_run_one_at_a_time(simulation: Simulation) -> None:
@@ -134,20 +123,6 @@ async def test_threads_run_one_at_a_time(simulation: Simulation) -> None:
     await simulation.settle()
     assert len(simulation.journal.get_calls()) == 10
     assert max(most) == 1
-
-
-async def test_retries_wait_virtually(simulation: Simulation) -> None:
-    @kopf.on.create("kopfexamples")
-    def create_fn(retry: int, **_: Any) -> None:
-        if retry < 3:
-            raise kopf.TemporaryError("Not yet.", delay=3600)
-
-    await simulation.restart()
-    await simulation.apply(make())
-    await simulation.advance(hours=4)
-    calls = simulation.journal.get_calls()
-    assert [call.outcome for call in calls] == ["retried"] * 3 + ["succeeded"]
-    assert [call.delay for call in calls] == [3600] * 3 + [None]
 
 
 def test_nothing_passes_while_a_thread_works_and_nobody_is_told() -> None:

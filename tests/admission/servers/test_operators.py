@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 import kopf
-from kopf._admission.webhooks import WebhookServerExitedError
 from kopf_cluster import LocalCluster
 from tests.admission.servers.serving import ImpatientServer, get_bundle, wait_until_served
 from tests.behaviour.objects import API, Refused
@@ -183,76 +181,3 @@ async def test_tunnels_by_composition(operator: Operator, check: None, api: API)
     await operator.launch()
     await wait_for_webhooks(api)
     await create(api, "good")
-
-
-async def test_simple_functions(operator: Operator, check: None, api: API) -> None:
-    async def mytunnel(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
-        async with kopf.WebhookServer(port=0) as server:
-            async for config in server(fn):
-                yield config
-
-    use(operator, mytunnel)
-    await operator.launch()
-    await wait_for_webhooks(api)
-    await create(api, "good")
-
-
-async def test_context_managers_can_be_factories(operator: Operator, check: None, api: API) -> None:
-    entered: list[str] = []
-
-    class MyFactory:
-        async def __aenter__(self) -> kopf.WebhookServer:
-            entered.append("in")
-            self._server = kopf.WebhookServer(port=0)
-            return await self._server.__aenter__()
-
-        async def __aexit__(self, *args: Any) -> None:
-            await self._server.__aexit__(*args)
-            entered.append("out")
-
-    use(operator, MyFactory())
-    await operator.launch()
-    await wait_for_webhooks(api)
-    await create(api, "good")
-    await operator.stop()
-    assert entered == ["in", "out"]
-
-
-async def test_moving_endpoints(operator: Operator, check: None, api: API) -> None:
-    """A tunnel that gets another address: the configuration follows it."""
-    moved = asyncio.Event()
-
-    async def mytunnel(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
-        async with kopf.WebhookServer(port=0) as first, kopf.WebhookServer(port=0) as second:
-            configs = [await anext(first(fn)), await anext(second(fn))]
-            yield configs[0]
-            await moved.wait()
-            yield configs[1]
-            await asyncio.Event().wait()
-
-    use(operator, mytunnel)
-    await operator.launch()
-    before = (await wait_for_webhooks(api))[0]["clientConfig"]
-    moved.set()
-    await wait_for_webhooks(api, lambda webhooks: webhooks[0]["clientConfig"] != before)
-    await create(api, "good")
-
-
-async def test_leaving_early_stops_the_operator(operator: Operator, check: None) -> None:
-    async def mytunnel(fn: kopf.WebhookFn) -> AsyncIterator[kopf.WebhookClientConfig]:
-        yield {"url": "https://localhost:1"}
-
-    use(operator, mytunnel)
-    await operator.launch()
-    with pytest.raises(WebhookServerExitedError, match="mytunnel.* has exited"):
-        await operator.wait()
-
-
-async def test_failures_of_servers_stop_the_operator(operator: Operator, check: None) -> None:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        use(operator, kopf.WebhookServer(addr="127.0.0.1", port=sock.getsockname()[1]))
-        await operator.launch()
-        with pytest.raises(OSError, match="cannot listen"):
-            await operator.wait()

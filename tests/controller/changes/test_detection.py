@@ -41,43 +41,6 @@ def find(
     return types.SimpleNamespace(reason=detection.reason, **msgspec.structs.asdict(detection.get_change()))
 
 
-@pytest.mark.parametrize("initial", [True, False])
-def test_objects_that_were_never_handled_are_created(initial: bool) -> None:
-    found = find(make({"field": 1}), initial=initial)
-    assert found.reason is Reason.CREATE
-    assert found.old is None
-    assert found.new == {"spec": {"field": 1}}
-    assert found.diff == (("add", (), None, {"spec": {"field": 1}}),)
-
-
-@pytest.mark.parametrize("initial", [True, False])
-def test_objects_with_essential_changes_are_updated(initial: bool) -> None:
-    found = find(make({"field": "new"}, handled={"spec": {"field": "value"}}), initial=initial)
-    assert found.reason is Reason.UPDATE
-    assert (found.old, found.new) == ({"spec": {"field": "value"}}, {"spec": {"field": "new"}})
-    assert repr(found.diff) == "(('change', ('spec', 'field'), 'value', 'new'),)"
-
-
-@pytest.mark.parametrize(("initial", "reason"), [(True, Reason.RESUME), (False, Reason.NOOP)])
-def test_objects_without_changes_are_resumed_once(initial: bool, reason: Reason) -> None:
-    found = find(make({"field": 1}, handled={"spec": {"field": 1}}), initial=initial)
-    assert found.reason is reason
-    assert found.old == found.new == {"spec": {"field": 1}}
-    assert found.diff == ()
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"labels": {"l": "v"}},
-        {"annotations": {"a": "v"}},
-    ],
-)
-def test_labels_and_annotations_are_essential(metadata: Any) -> None:
-    body = make(handled={"spec": "same"}, metadata=metadata, annotations=metadata.get("annotations", ()))
-    assert find(body).reason is Reason.UPDATE
-
-
 @pytest.mark.parametrize(
     "stanzas",
     [

@@ -156,16 +156,6 @@ async def test_retries_and_failures(simulation: Simulation, console: Console) ->
     assert (record.state, record.note) == ("idle", "")
 
 
-async def test_running_handlers_are_shown(simulation: Simulation, console: Console) -> None:
-    @kopf.on.create("kopfexamples", id="create_fn")
-    async def create_fn(**_: Any) -> None:
-        await asyncio.sleep(1000)
-
-    await begin(simulation, make("obj"), seconds=10)
-    record = find(console)
-    assert (record.state, record.note) == ("handling", "calling create_fn")
-
-
 async def test_those_who_wait_for_a_worker_are_shown(simulation: Simulation, console: Console) -> None:
     @kopf.on.startup()
     async def startup_fn(settings: kopf.OperatorSettings, **_: Any) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 import kopf
 from kopf._insight.backlog import Backlog
-from kopf._insight.endpoint.console_server import AnswerError
 from kopf._insight.explaining.explanation import Explanation, HandlerInfo, Query
 from kopf._insight.explaining.wording import render
 from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
@@ -257,14 +256,6 @@ async def test_without_the_object_the_decisions_are_told(simulation: Simulation,
     assert answer["notes"][0].startswith("The operator cannot get the object: ")
     assert (answer["state"]["name"], answer["handlers"]) == ("unknown", [])
     assert answer["decisions"][-1]["called"] == ["create_fn"]
-
-
-async def test_objects_that_are_not_there(simulation: Simulation, ask: Ask) -> None:
-    kopf.on.create("kopfexamples")(do_nothing)
-
-    await begin(simulation)
-    with pytest.raises(AnswerError, match="There is no 'obj' of kopfexamples"):
-        await ask()
 
 
 async def test_resuming_is_told_from_what_was_resumed(simulation: Simulation, ask: Ask) -> None:
