@@ -1,5 +1,5 @@
 """
-The built-in kinds as they are served: the data of the resources with columns, initial states, and rules of kinds.
+The built-in kinds: the data of the resources with columns, initial states, and rules of kinds.
 
 Names, verbs, and subresources come from ``data/``, types and defaults from `structures` and `defaults`.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import zoneinfo
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from kopf_cluster import codec, statuses
@@ -38,27 +38,27 @@ from kopf_cluster.validation import (
     workload_specs,
 )
 
-Rule: TypeAlias = Callable[[Obj, Obj | None], list[FieldError]]
-"""What is special of a kind: completes the new state, and tells what is wrong with it."""
+Rule: TypeAlias = Callable[[Obj, Obj | None], Iterable[FieldError]]
+"""Completes the new state of an object in place, knowing the old one if any, and returns the errors in it."""
 
 _CLEANUP_FINALIZERS: Final = {customs.PLURAL: customs.CLEANUP_FINALIZER}
 
-# Versions whose objects are stored in another one: where, in which version, and who converts them.
+# Versions whose objects are stored in another one: the bucket, the stored version, and the converter.
 _CONVERTED: Final[dict[tuple[str, str], tuple[str, str, Converter]]] = {
     ("autoscaling", "v1"): ("", "v2", conversions.AUTOSCALERS),
     ("events.k8s.io", "v1"): ("events", "core/v1", conversions.EVENTS),
 }
 
-# Names of these are limited only by what fits in a URL.
+# Kinds whose names must only fit in a URL.
 _LOOSE_NAMES: Final = {"apiservices", "roles", "rolebindings", "clusterroles", "clusterrolebindings"}
 
-# What everybody is told who asks for these kinds, which are served as long as there is v1.
+# Warnings for all requests to these kinds.
 _DEPRECATED: Final = {
     "componentstatuses": ("v1 ComponentStatus is deprecated in v1.19+",),
     "endpoints": ("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",),
 }
 
-# What new objects have from the beginning, besides the defaults: what the server adds, and zeros that are shown.
+# The initial values of new objects besides the defaults: additions of the server, and visible zeros.
 _INITIAL: Final[dict[str, Obj]] = {
     "namespaces": {"spec": {}, "status": {"phase": "Active"}},
     "pods": {"status": {"phase": "Pending", "qosClass": "BestEffort"}},
@@ -78,14 +78,14 @@ _INITIAL: Final[dict[str, Obj]] = {
 
 
 _NAMESPACE_FINALIZER: Final = "kubernetes"
-"""What the controller of namespaces waits for before a namespace goes."""
+"""The finalizer of the controller of namespaces."""
 
 _TOO_DEEP: Final = "json: exceeded max depth"
 
 
 @functools.cache
 def read_kinds() -> tuple[Kind, ...]:
-    """Give all built-in kinds that are served by default: those of stable versions; all clusters share them."""
+    """Return all built-in kinds that are served by default, i.e. of stable versions; all clusters share them."""
     return tuple(_make_kind(resource) for resource in resources.read_resources() if not resource.is_preview)
 
 
@@ -141,7 +141,7 @@ def _make_strategy(resource: Resource) -> Strategy:
         structure = structures.of_definition(resource.definition)
         _replace(new, _prune(resource, new, structure, unknown))
         _fill(new, initial)
-        errors = special(new, old) if special is not None else []
+        errors = list(special(new, old)) if special is not None else []
         errors += _validate(resource.plural, new, old)
         told = {error.field for error in errors}
         return errors + [error for error in structures.validate(new, structure) if error.field not in told]
@@ -151,7 +151,7 @@ def _make_strategy(resource: Resource) -> Strategy:
         old: Obj | None,
         unknown: list[str] | None = None,
     ) -> list[FieldError]:
-        """Definitions are checked by those who use them; what is not looked at is only pruned."""
+        """Prune the definition; `definitions` validates the rest."""
         _replace(new, _prune(resource, new, structures.of_definition(resource.definition), unknown))
         try:
             return customs.settle(new, old)
@@ -162,7 +162,7 @@ def _make_strategy(resource: Resource) -> Strategy:
 
 
 def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknown: list[str] | None) -> Obj:
-    """Give the object as its structure wants it, with all defaults; the given one is not modified."""
+    """Return the object without unknown fields and with all defaults; the given one is not modified."""
     try:
         kept, dropped = pruning.prune(obj, structure)
     except pruning.MistypedError as error:
@@ -171,9 +171,9 @@ def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknow
         raise statuses.Undecodable(resource.kind, resource.version, _TOO_DEEP) from None
     if unknown is not None:
         unknown += dropped
-    if defaults.has_defaults(structure):
+    if (plan := defaults.find_plan(structure)) is not None:
         kept = codec.decode(codec.encode(kept))
-        defaults.fill_defaults(kept, structure)
+        plan.apply(kept)
     made: Obj = kept
     return made
 
@@ -185,7 +185,7 @@ def _replace(target: Obj, source: Obj) -> None:
 
 
 def _fill(target: Obj, defaults: Obj) -> None:
-    """Add absent fields, never sharing what is mutable with the defaults."""
+    """Add absent fields, without sharing mutable values with the defaults."""
     for key, value in defaults.items():
         if isinstance(value, dict):
             existing = target.get(key)
@@ -196,7 +196,7 @@ def _fill(target: Obj, defaults: Obj) -> None:
             target[key] = list(value) if isinstance(value, list) else value
 
 
-def _settle_namespace(new: Obj, old: Obj | None) -> list[FieldError]:
+def _settle_namespace(new: Obj, old: Obj | None) -> Iterable[FieldError]:
     labels = dict(new["metadata"].get("labels") or {})
     labels["kubernetes.io/metadata.name"] = new["metadata"].get("name", "")
     new["metadata"] = {**new["metadata"], "labels": labels}
@@ -207,52 +207,44 @@ def _settle_namespace(new: Obj, old: Obj | None) -> list[FieldError]:
     return []
 
 
-def _settle_secret(new: Obj, old: Obj | None) -> list[FieldError]:
-    """Move the write-only `stringData` to `data`, as the API promises."""
-    errors: list[FieldError] = []
+def _settle_secret(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """Move the write-only `stringData` to `data`."""
     texts = new.pop("stringData", None)
     if texts is not None:
         encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
         new["data"] = {**(new.get("data") or {}), **encoded}
     if old is not None and new.get("type") != old.get("type"):
-        errors.append(statuses.invalid_value("type", new.get("type"), "field is immutable"))
-    return errors + _refuse_change_if_immutable(new, old, "data", "immutable")
+        yield statuses.invalid_value("type", new.get("type"), "field is immutable")
+    yield from _keep_immutable(new, old)
 
 
-def _settle_config_map(new: Obj, old: Obj | None) -> list[FieldError]:
-    return _refuse_change_if_immutable(new, old, "data", "binaryData", "immutable")
-
-
-def _refuse_change_if_immutable(new: Obj, old: Obj | None, *fields: str) -> list[FieldError]:
+def _keep_immutable(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """Refuse changes of immutable config maps and secrets."""
     if old is None or old.get("immutable") is not True:
-        return []
-    return [
-        statuses.forbidden_value(field, "field is immutable when `immutable` is set")
-        for field in fields
-        if new.get(field) != old.get(field)
-    ]
+        return
+    for field in ("data", "binaryData", "immutable"):
+        if new.get(field) != old.get(field):
+            yield statuses.forbidden_value(field, "field is immutable when `immutable` is set")
 
 
-def _settle_event(new: Obj, old: Obj | None) -> list[FieldError]:
-    """Events belong to the namespaces of their objects; those with the exact time must tell who posts them."""
-    errors: list[FieldError] = []
+def _settle_event(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """Events belong to the namespaces of their objects; those with the exact time must name their reporters."""
     is_new = new.get("apiVersion") == "events.k8s.io/v1"
     field = "regarding" if is_new else "involvedObject"
     namespace = (new.get(field) or {}).get("namespace") or ""
     if namespace != new["metadata"].get("namespace") and (namespace or new["metadata"].get("namespace") != "default"):
-        errors.append(statuses.invalid_value(f"{field}.namespace", namespace, "does not match event.namespace"))
+        yield statuses.invalid_value(f"{field}.namespace", namespace, "does not match event.namespace")
     if new.get("eventTime"):
         for names, limit in _EVENT_LIMITS.items():
             field = names[is_new]
             text = str(new.get(field) or "")
             if not text and field not in ("message", "note"):
-                errors.append(statuses.required(field))
+                yield statuses.required(field)
             elif len(text.encode()) > limit:
-                errors.append(statuses.invalid_value(field, text, f"can have at most {limit} characters"))
-    return errors
+                yield statuses.invalid_value(field, text, f"can have at most {limit} characters")
 
 
-# The names in the core group, and in the group of events.
+# The maximal lengths by the names in the core group, and in the group of events.
 _EVENT_LIMITS: Final = {
     ("reportingComponent", "reportingController"): 128,
     ("reportingInstance", "reportingInstance"): 128,
@@ -262,25 +254,23 @@ _EVENT_LIMITS: Final = {
 }
 
 
-def _settle_cron_job(new: Obj, old: Obj | None) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _settle_cron_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     spec = new.get("spec") or {}
     try:
         schedules.Schedule(spec.get("schedule") or "")
     except ValueError as error:
-        errors.append(statuses.invalid_value("spec.schedule", spec.get("schedule") or "", str(error)))
+        yield statuses.invalid_value("spec.schedule", spec.get("schedule") or "", str(error))
     zone = spec.get("timeZone")
     try:
         zoneinfo.ZoneInfo("UTC" if zone is None else zone)
     except (ValueError, zoneinfo.ZoneInfoNotFoundError, OSError):
-        errors.append(statuses.invalid_value("spec.timeZone", zone, f"unknown time zone {zone}"))
-    return errors
+        yield statuses.invalid_value("spec.timeZone", zone, f"unknown time zone {zone}")
 
 
 _RULES: Final[dict[str, Rule]] = {
     "namespaces": _settle_namespace,
     "secrets": _settle_secret,
-    "configmaps": _settle_config_map,
+    "configmaps": _keep_immutable,
     "events": _settle_event,
     "cronjobs": _settle_cron_job,
     "jobs": workload_specs.settle,
@@ -288,10 +278,8 @@ _RULES: Final[dict[str, Rule]] = {
 }
 
 
-Validator: TypeAlias = Callable[[Obj, Obj | None], Iterator[FieldError]]
-
-# By the plural names, which are unique among built-in kinds.
-_VALIDATORS: Final[Mapping[str, Validator]] = {
+# By the plural names, which are unique among built-in kinds. These change nothing.
+_VALIDATORS: Final[Mapping[str, Rule]] = {
     "apiservices": single_kinds.validate_api_service,
     "clusterrolebindings": single_kinds.validate_binding,
     "clusterroles": single_kinds.validate_role,
@@ -324,15 +312,11 @@ _VALIDATORS: Final[Mapping[str, Validator]] = {
     "validatingwebhookconfigurations": admission_kinds.validate_webhooks,
 }
 
-# What the rules are not about; a write that changes nothing else is as good as the object was before.
+# The fields that no rule is about; a write that changes nothing else is as valid as the object was before.
 _LEFT_OUT: Final = frozenset({"metadata", "status"})
 
 
-def _validate(plural: str, new: Obj, old: Obj | None) -> list[FieldError]:
-    """Give everything that is wrong with a new state; the old one is there if the object is changed."""
-    validator = _VALIDATORS.get(plural)
-    return [] if validator is None or (old is not None and _is_same(new, old)) else list(validator(new, old))
-
-
-def _is_same(new: Obj, old: Obj) -> bool:
-    return all(new.get(name) == old.get(name) for name in {*new, *old} if name not in _LEFT_OUT)
+def _validate(plural: str, new: Obj, old: Obj | None) -> Iterable[FieldError]:
+    """Return all errors in a new state; the old one is there if the object is changed."""
+    is_same = old is not None and all(new.get(name) == old.get(name) for name in {*new, *old} if name not in _LEFT_OUT)
+    return () if is_same or plural not in _VALIDATORS else _VALIDATORS[plural](new, old)

@@ -1,7 +1,7 @@
 """
-Computed cells of the built-in kinds in the Table output: what ``kubectl get`` shows besides plain fields.
+Computed cells of the built-in kinds in the Table output: the values in ``kubectl get`` that are no plain fields.
 
-The functions take objects of any contents: whatever is absent or strange there, there is something to show.
+The functions accept objects with absent or strange fields, and always return something to show.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NONE: Final = "<none>"
 _UNKNOWN: Final = "<unknown>"
 _UNSET: Final = "<unset>"
 _ROLE: Final = "node-role.kubernetes.io/"
-_SHOWN: Final = 3  # of hosts and endpoints: the others are only counted
+_SHOWN: Final = 3  # hosts and endpoints; the others are only counted
 
 
 def age_of(obj: Obj) -> Any:
@@ -52,7 +52,14 @@ def _size(*names: str) -> Callable[[Obj], Any]:
     return lambda obj: len(dig_objects(obj, *names))
 
 
-# --- Pods, and those who run them.
+def _typed(*names: str, of: str, field: str, default: str) -> Callable[[Obj], Any]:
+    """Show the field of the first item of this type in a list."""
+    return lambda obj: next(
+        (item.get(field) or "" for item in dig_objects(obj, *names) if item.get("type") == of), default
+    )
+
+
+# --- Pods and workloads.
 
 
 def _pod_ready(obj: Obj) -> str:
@@ -70,18 +77,10 @@ def _pod_status(obj: Obj) -> Any:
     return dig(obj, "status", "reason") or dig(obj, "status", "phase") or "Unknown"
 
 
-def _pod_restarts(obj: Obj) -> str:
-    return str(sum(_count(item, "restartCount") for item in dig_objects(obj, "status", "containerStatuses")))
-
-
 def _readiness_gates(obj: Obj) -> str:
     gates = [gate.get("conditionType") for gate in dig_objects(obj, "spec", "readinessGates")]
     true = {item.get("type") for item in dig_objects(obj, "status", "conditions") if item.get("status") == "True"}
     return f"{sum(gate in true for gate in gates)}/{len(gates)}" if gates else NONE
-
-
-def _replicas_ready(obj: Obj) -> str:
-    return f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}"
 
 
 def _selector(*names: str) -> Callable[[Obj], Any]:
@@ -131,7 +130,7 @@ def _controller(obj: Obj) -> str:
 
 
 def _pair(*names: str, of: tuple[str, str], default: str = "") -> Callable[[Obj], Any]:
-    """Show two fields of what is there."""
+    """Show two fields of an inner object."""
 
     def cell(obj: Obj) -> Any:
         inner = dig(obj, *names)
@@ -141,7 +140,7 @@ def _pair(*names: str, of: tuple[str, str], default: str = "") -> Callable[[Obj]
 
 
 def _metrics(obj: Obj) -> str:
-    """Show the current and the wanted values, in any version: the first one knows only the utilization of CPU."""
+    """Show the current and the wanted values; in the version 1, there is only the utilization of CPU."""
     old = dig(obj, "spec", "targetCPUUtilizationPercentage")
     if old is not None:
         return _show_metric("cpu", dig(obj, "status", "currentCPUUtilizationPercentage"), old, "%")
@@ -190,12 +189,6 @@ def _service_addresses(obj: Obj) -> str:
     return _join(external)
 
 
-def _hosts(obj: Obj) -> str:
-    return _join(
-        (rule["host"] for rule in dig_objects(obj, "spec", "rules") if rule.get("host")), limit=_SHOWN, default="*"
-    )
-
-
 def _endpoints(obj: Obj) -> str:
     shown = [
         f"{address.get('ip')}:{port.get('port')}"
@@ -206,19 +199,12 @@ def _endpoints(obj: Obj) -> str:
     return _join(shown, limit=_SHOWN)
 
 
-def _slice_endpoints(obj: Obj) -> str:
-    shown = [address for item in dig_objects(obj, "endpoints") for address in item.get("addresses") or ()]
-    return _join(shown, limit=_SHOWN, default=_UNSET)
-
-
 # --- Nodes and volumes.
 
 
 def _node_status(obj: Obj) -> str:
-    status = "Unknown"
-    for condition in dig_objects(obj, "status", "conditions"):
-        if condition.get("type") == "Ready":
-            status = "Ready" if condition.get("status") == "True" else "NotReady"
+    ready = _typed("status", "conditions", of="Ready", field="status", default=_UNKNOWN)(obj)
+    status = {"True": "Ready", _UNKNOWN: "Unknown"}.get(ready, "NotReady")
     return f"{status},SchedulingDisabled" if dig(obj, "spec", "unschedulable") is True else status
 
 
@@ -226,16 +212,6 @@ def _node_roles(obj: Obj) -> str:
     labels = obj["metadata"].get("labels") or {}
     roles = {key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE)} | {labels.get("kubernetes.io/role")}
     return _join(sorted(filter(None, roles)))
-
-
-def _node_address(kind: str) -> Callable[[Obj], Any]:
-    return lambda obj: next(
-        (item.get("address") for item in dig_objects(obj, "status", "addresses") if item.get("type") == kind), NONE
-    )
-
-
-def _phase(obj: Obj) -> Any:
-    return "Terminating" if obj["metadata"].get("deletionTimestamp") else dig(obj, "status", "phase")
 
 
 def _access_modes(part: str) -> Callable[[Obj], Any]:
@@ -284,27 +260,9 @@ def _requested_duration(obj: Obj) -> str:
     return ages.human_duration(seconds) if isinstance(seconds, int) else NONE
 
 
-def _health(field: str) -> Callable[[Obj], Any]:
-    def cell(obj: Obj) -> Any:
-        return next(
-            (item.get(field) or "" for item in dig_objects(obj, "conditions") if item.get("type") == "Healthy"), ""
-        )
-
-    return cell
-
-
 def _component_status(obj: Obj) -> str:
-    return {"True": "Healthy", "False": "Unhealthy"}.get(_health("status")(obj), "Unknown")
-
-
-def _condition(kind: str, default: str) -> Callable[[Obj], Any]:
-    return lambda obj: next(
-        (item.get("status") for item in dig_objects(obj, "status", "conditions") if item.get("type") == kind), default
-    )
-
-
-def _data_count(obj: Obj) -> int:
-    return sum(len(value) for field in ("data", "binaryData") if isinstance(value := obj.get(field), dict))
+    healthy = _typed("conditions", of="Healthy", field="status", default="")(obj)
+    return {"True": "Healthy", "False": "Unhealthy"}.get(healthy, "Unknown")
 
 
 def _param_ref(obj: Obj) -> str:
@@ -323,10 +281,6 @@ def _event_last_seen(obj: Obj) -> str:
     return ages.age(seen) if seen else _event_first_seen(obj)
 
 
-def _event_count(obj: Obj) -> Any:
-    return dig(obj, "series", "count") or obj.get("count") or obj.get("deprecatedCount") or 1
-
-
 def _event_object(obj: Obj) -> str:
     ref = obj.get("involvedObject") or obj.get("regarding") or {}
     return f"{str(ref.get('kind', '')).lower()}/{ref.get('name', '')}"
@@ -340,8 +294,10 @@ def _event_source(obj: Obj) -> str:
 CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "age": age_of,
     "created": lambda obj: obj["metadata"].get("creationTimestamp"),
-    "data-count": _data_count,
-    "phase": _phase,
+    "data-count": lambda obj: sum(
+        len(value) for field in ("data", "binaryData") if isinstance(value := obj.get(field), dict)
+    ),
+    "phase": lambda obj: "Terminating" if obj["metadata"].get("deletionTimestamp") else dig(obj, "status", "phase"),
     "webhooks": _size("webhooks"),
     "drivers": _size("spec", "drivers"),
     "validations": _size("spec", "validations"),
@@ -350,10 +306,12 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "param-ref": _param_ref,
     "pod-ready": _pod_ready,
     "pod-status": _pod_status,
-    "pod-restarts": _pod_restarts,
+    "pod-restarts": lambda obj: str(
+        sum(_count(item, "restartCount") for item in dig_objects(obj, "status", "containerStatuses"))
+    ),
     "readiness-gates": _readiness_gates,
     "template-labels": lambda obj: _show_labels(dig(obj, "template", "metadata", "labels")),
-    "replicas-ready": _replicas_ready,
+    "replicas-ready": lambda obj: f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}",
     "replicas": _text("spec", "replicas", default="0"),
     "current": _text("status", "replicas", default="0"),
     "updated": _text("status", "updatedReplicas", default="0"),
@@ -384,19 +342,25 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "allowed-disruptions": _text("status", "disruptionsAllowed", default="0"),
     "ports": _ports,
     "service-addresses": _service_addresses,
-    "hosts": _hosts,
+    "hosts": lambda obj: _join(
+        (rule["host"] for rule in dig_objects(obj, "spec", "rules") if rule.get("host")), limit=_SHOWN, default="*"
+    ),
     "addresses": lambda obj: _join(_addresses(obj), default=""),
     "ingress-ports": lambda obj: "80, 443" if dig_objects(obj, "spec", "tls") else "80",
     "endpoints": _endpoints,
-    "slice-endpoints": _slice_endpoints,
+    "slice-endpoints": lambda obj: _join(
+        (address for item in dig_objects(obj, "endpoints") for address in item.get("addresses") or ()),
+        limit=_SHOWN,
+        default=_UNSET,
+    ),
     "slice-ports": lambda obj: _join(
         (item.get("port") for item in dig_objects(obj, "ports")), limit=_SHOWN, default=_UNSET
     ),
     "parameters": lambda obj: _scoped_name(dig(obj, "spec", "parameters")),
     "node-status": _node_status,
     "node-roles": _node_roles,
-    "internal-ip": _node_address("InternalIP"),
-    "external-ip": _node_address("ExternalIP"),
+    "internal-ip": _typed("status", "addresses", of="InternalIP", field="address", default=NONE),
+    "external-ip": _typed("status", "addresses", of="ExternalIP", field="address", default=NONE),
     "capacity": _text("status", "capacity", "storage", default=""),
     "claim": _pair("spec", "claimRef", of=("namespace", "name")),
     "offered-modes": _access_modes("spec"),
@@ -414,11 +378,11 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "attached": _text("status", "attached", default="false"),
     "global-default": _text("globalDefault", default="false"),
     "component-status": _component_status,
-    "health-message": _health("message"),
-    "health-error": _health("error"),
-    "is-dangling": _condition("Dangling", "?"),
+    "health-message": _typed("conditions", of="Healthy", field="message", default=""),
+    "health-error": _typed("conditions", of="Healthy", field="error", default=""),
+    "is-dangling": _typed("status", "conditions", of="Dangling", field="status", default="?"),
     "api-service": _pair("spec", "service", of=("namespace", "name"), default="Local"),
-    "is-available": _condition("Available", _UNKNOWN),
+    "is-available": _typed("status", "conditions", of="Available", field="status", default=_UNKNOWN),
     "role": _pair("roleRef", of=("kind", "name")),
     "users": _subjects("User"),
     "groups": _subjects("Group"),
@@ -429,7 +393,7 @@ CELLS: Final[Mapping[str, Callable[[Obj], Any]]] = {
     "requested-duration": _requested_duration,
     "event-last-seen": _event_last_seen,
     "event-first-seen": _event_first_seen,
-    "event-count": _event_count,
+    "event-count": lambda obj: dig(obj, "series", "count") or obj.get("count") or obj.get("deprecatedCount") or 1,
     "event-object": _event_object,
     "event-source": _event_source,
     "event-subobject": _text("involvedObject", "fieldPath", default=""),

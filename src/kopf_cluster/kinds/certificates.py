@@ -158,20 +158,16 @@ _USAGES: Final = (
 _PEM_BLOCK: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 
 
-def settle_request(new: Obj, old: Obj | None) -> list[FieldError]:
-    """Complete the spec in place, and tell what is wrong with it."""
+def settle_request(new: Obj, old: Obj | None) -> Iterator[FieldError]:
+    """Complete the spec in place, and yield the errors in it; the spec of an existing request stays as it is."""
     if old is not None:
         new["spec"] = old.get("spec")
-        return []
+        return
     spec = new.get("spec") or {}
     user = asking.get().as_object()
     new["spec"] = {name: value for name, value in spec.items() if name not in _REQUESTER} | {
         name: user[name] for name in _REQUESTER if name in user
     }
-    return list(_validate(spec))
-
-
-def _validate(spec: Obj) -> Iterator[FieldError]:
     if why := _find_fault(spec.get("request") or ""):
         yield invalid_value("spec.request", spec.get("request") or "", why)
     usages = spec.get("usages") or []

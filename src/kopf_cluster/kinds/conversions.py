@@ -1,7 +1,7 @@
 """
-Built-in kinds that are served in two versions, of which only one is stored: events, and pod autoscalers.
+Built-in kinds with two served versions, of which only one is stored: events, and pod autoscalers.
 
-Events of ``events.k8s.io/v1`` are those of the core group with other names of fields. Autoscalers of ``v1`` know
+Events of ``events.k8s.io/v1`` are those of the core group with other names of fields. Autoscalers of ``v1`` have
 only the target for CPU; everything else of ``v2`` is in their annotations, so that nothing is lost on the way back.
 """
 
@@ -24,23 +24,29 @@ _EVENT_FIELDS: Final = {
     "deprecatedCount": "count",
 }
 _ANNOTATION: Final = "autoscaling.alpha.kubernetes.io/"
-# What of an autoscaler goes where: the part, the field, and the annotation.
+# The fields of autoscalers that are annotations in the version 1: the part, the field, and the annotation.
 _ANNOTATED: Final = (
     ("spec", "metrics", "metrics"),
     ("spec", "behavior", "behavior"),
     ("status", "conditions", "conditions"),
     ("status", "currentMetrics", "current-metrics"),
 )
+# The utilization of CPU: the part, the list of metrics, the field of the metric, the field in the version 1; and what
+# else the field of the metric has.
+_UTILIZATIONS: Final[tuple[tuple[str, str, str, str, Obj], ...]] = (
+    ("spec", "metrics", "target", "targetCPUUtilizationPercentage", {"type": "Utilization"}),
+    ("status", "currentMetrics", "current", "currentCPUUtilizationPercentage", {}),
+)
 
 
 def rename_event_field(path: str) -> str:
-    """Give the path in the stored version of a path in events of ``events.k8s.io/v1``."""
+    """Return the path in the stored version for a path in events of ``events.k8s.io/v1``."""
     name, dot, rest = path.partition(".")
     return _EVENT_FIELDS.get(name, name) + dot + rest
 
 
 class BuiltinConverter:
-    """Converts objects between the served version and the stored one."""
+    """Converts objects between the served version and the stored one; nothing is asked and remembered for that."""
 
     converts = True
 
@@ -50,7 +56,7 @@ class BuiltinConverter:
         self._to_served = to_served
 
     def require(self, kind: Kind, records: Iterable[Record]) -> None:
-        """Nobody has to be asked for anything."""
+        """Do nothing."""
 
     def read(self, kind: Kind, record: Record) -> bytes:
         return codec.encode(self._to_served(codec.decode(b"{" + record.data)))[1:]
@@ -59,7 +65,7 @@ class BuiltinConverter:
         return {**self._to_stored(obj), "apiVersion": self._stored}
 
     def remember(self, kind: Kind, record: Record, data: bytes) -> None:
-        """It is cheap enough to be done again."""
+        """Do nothing."""
 
 
 def _store_event(event: Obj) -> Obj:
@@ -72,21 +78,15 @@ def _serve_event(event: Obj) -> Obj:
 
 
 def _store_autoscaler(obj: Obj) -> Obj:
-    """Make the version 2 of the version 1."""
+    """Convert the version 1 into the version 2."""
     made: Obj = {**obj, "metadata": dict(obj["metadata"])}
     parts = {"spec": dict(obj.get("spec") or {}), "status": dict(obj.get("status") or {})}
     _take_annotations(made["metadata"], parts)
-    target = parts["spec"].pop("targetCPUUtilizationPercentage", None)
-    if target is not None:
-        cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": target}}
-        parts["spec"]["metrics"] = [{"type": "Resource", "resource": cpu}, *parts["spec"].get("metrics", ())]
-    current = parts["status"].pop("currentCPUUtilizationPercentage", None)
-    if current is not None:
-        cpu = {"name": "cpu", "current": {"averageUtilization": current}}
-        parts["status"]["currentMetrics"] = [
-            {"type": "Resource", "resource": cpu},
-            *(parts["status"].get("currentMetrics") or ()),
-        ]
+    for part, field, inner, number, common in _UTILIZATIONS:
+        value = parts[part].pop(number, None)
+        if value is not None:
+            cpu = {"name": "cpu", inner: {**common, "averageUtilization": value}}
+            parts[part][field] = [{"type": "Resource", "resource": cpu}, *(parts[part].get(field) or ())]
     return {**made, **{name: part for name, part in parts.items() if part or name in obj}}
 
 
@@ -106,13 +106,10 @@ def _take_annotations(metadata: Obj, parts: dict[str, Obj]) -> None:
 
 
 def _serve_autoscaler(obj: Obj) -> Obj:
-    """Make the version 1 of the version 2."""
+    """Convert the version 2 into the version 1."""
     made: Obj = {**obj, "metadata": dict(obj["metadata"])}
     parts = {"spec": dict(obj.get("spec") or {}), "status": dict(obj.get("status") or {})}
-    for part, field, inner, number in (
-        ("spec", "metrics", "target", "targetCPUUtilizationPercentage"),
-        ("status", "currentMetrics", "current", "currentCPUUtilizationPercentage"),
-    ):
+    for part, field, inner, number, _ in _UTILIZATIONS:
         for place, metric in enumerate(parts[part].get(field) or ()):
             value = _utilization(metric, inner)
             if value is not None:
@@ -130,7 +127,7 @@ def _serve_autoscaler(obj: Obj) -> Obj:
 
 
 def _utilization(metric: Any, inner: str) -> int | None:
-    """Give the utilization if the metric is the one for CPU that the version 1 knows."""
+    """Return the utilization if it is the metric for CPU that the version 1 has."""
     resource = (metric.get("resource") or {}) if metric.get("type") == "Resource" else {}
     found: int | None = (resource.get(inner) or {}).get("averageUtilization") if resource.get("name") == "cpu" else None
     return found

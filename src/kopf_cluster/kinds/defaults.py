@@ -1,9 +1,9 @@
 """
-The defaults of built-in kinds: what the API server adds to what clients write.
+The defaults of built-in kinds, which the API server adds to the objects of clients.
 
-The source is the API reference of Kubernetes v1.36 ("defaults to ..."). What depends on nothing is in a table,
-by the definition to which it belongs; what depends on other fields is in small functions next to it.
-Which parts of an object can have defaults at all is known before; the rest is never looked at.
+The source is the API reference of Kubernetes v1.36 ("defaults to ..."). Constant defaults are in a table by their
+definitions; defaults that depend on other fields are in small functions. Only those parts of an object are visited
+that can have defaults.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster import codec
-from kopf_cluster.kinds.structures import Structure
+from kopf_cluster.kinds.structures import Shape, Structure
 
 Obj: TypeAlias = dict[str, Any]
 
@@ -126,49 +126,31 @@ TABLE: Final[Mapping[str, Obj]] = {
     "storage.v1.StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     "kube-aggregator.pkg.apis.apiregistration.v1.ServiceReference": {"port": 443},
 }
-"""By the definitions without the common prefix; values are copied where they are used."""
-
-
-def fill_defaults(value: Any, structure: Structure) -> None:
-    """Add what is absent, in place. The value must be pruned, and belong to the caller alone."""
-    plan = _plan_for(structure)
-    if plan is not None:
-        plan.apply(value)
-
-
-def has_defaults(structure: Structure) -> bool:
-    """Whether there is anything to add at all."""
-    return _plan_for(structure) is not None
+"""By the definitions without the common prefix; mutable values are copied on use."""
 
 
 class _Plan:
-    """What to add to one structure, and below which of its fields there is more to add."""
+    """The defaults of one structure, and the plans of its fields that have defaults inside."""
 
-    __slots__ = ("_below", "_complete", "_constants", "_is_list", "_is_map")
+    __slots__ = ("_below", "_complete", "_constants", "_shape")
 
-    def __init__(self, structure: Structure, constants: Obj, complete: Callable[[Obj], None] | None) -> None:
-        self._is_list = structure.shape == "array"
-        self._is_map = structure.shape == "map"
+    def __init__(
+        self, shape: Shape, constants: Obj, complete: Callable[[Obj], None] | None, below: dict[str, _Plan]
+    ) -> None:
+        self._shape = shape
         self._constants = tuple((name, value, isinstance(value, (dict, list))) for name, value in constants.items())
         self._complete = complete
-        self._below: dict[str, _Plan] = {}
-
-    def add(self, name: str, plan: _Plan) -> None:
-        self._below[name] = plan
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self._below or self._constants or self._complete)
+        self._below = below
 
     def apply(self, value: Any) -> None:
-        if self._is_list or self._is_map:
+        if self._shape in ("array", "map"):
             below = self._below["[]"]
-            for item in value.values() if self._is_map else value:
+            for item in value.values() if self._shape == "map" else value:
                 below.apply(item)
             return
         for name, default, is_mutable in self._constants:
             if name not in value:
-                value[name] = _copy(default) if is_mutable else default
+                value[name] = codec.decode(codec.encode(default)) if is_mutable else default
         if self._complete is not None:
             self._complete(value)
         plans = self._below
@@ -177,23 +159,16 @@ class _Plan:
                 plans[name].apply(item)
 
 
-def _copy(value: Any) -> Any:
-    return codec.decode(codec.encode(value))
-
-
 @functools.cache
-def _plan_for(structure: Structure) -> _Plan | None:
-    """Make the plan; nothing if there are no defaults in the structure and below."""
+def find_plan(structure: Structure) -> _Plan | None:
+    """Return what fills in the defaults; none if there are no defaults in the structure and below."""
     short = structure.definition.removeprefix("io.k8s.").removeprefix("api.")
     if short.endswith("JSONSchemaProps"):  # the only definition that contains itself; it has no defaults
         return None
-    plan = _Plan(structure, TABLE.get(short, {}), FUNCTIONS.get(short))
     inner = {"[]": structure.items} if structure.items is not None else structure.fields
-    for name, below in inner.items():
-        deeper = _plan_for(below)
-        if deeper is not None:
-            plan.add(name, deeper)
-    return None if plan.is_empty else plan
+    below = {name: plan for name, sub in inner.items() if (plan := find_plan(sub)) is not None}
+    constants, complete = TABLE.get(short, {}), FUNCTIONS.get(short)
+    return _Plan(structure.shape, constants, complete, below) if below or constants or complete else None
 
 
 # ------------------------------------------------------------------------- what depends on other fields

@@ -1,11 +1,12 @@
 """
-Objects on their way in and out of the store: bytes ⇄ JSON documents, and the rules of their metadata.
+The encoding of objects for the store, and the validation of their metadata.
 
 The rules and the wording follow the API conventions ("Metadata", "Object Names and IDs", "Labels", "Annotations").
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -17,11 +18,10 @@ from kopf_cluster.statuses import FieldError, bad_request, forbidden_value, inva
 from kopf_cluster.store.storage import Key, Record
 
 MAX_ANNOTATIONS: Final = 256 * 1024
-# What the encoding of an object begins with; the first two are stored apart, as they depend on the version.
+# The first fields of each encoded object; the first two are not stored, as they depend on the version.
 HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
 
-
-MAX_OBJECT: Final = 3 * 512 * 1024  # etcd's limit of a request
+MAX_OBJECT: Final = 3 * 512 * 1024  # bytes; the limit of requests to etcd
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SUBDOMAIN_RULE: Final = (
@@ -47,7 +47,7 @@ _QUALIFIED_RULE: Final = (
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
-LABEL_VALUE_RULE: Final = (
+_LABEL_VALUE_RULE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
     "is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
@@ -55,9 +55,9 @@ LABEL_VALUE_RULE: Final = (
 
 
 def settle_metadata(raw: Any) -> Obj:
-    """Give a clean copy of the metadata, or raise `ValueError` telling what has a wrong type.
+    """Return a clean copy of the metadata, or raise `ValueError` with the field of a wrong type.
 
-    Unknown fields are dropped, nulls and what is empty are left out, as in the API server.
+    The copy has neither unknown fields, nor nulls, nor empty values, as in the API server.
     """
     if raw is not None and not isinstance(raw, dict):
         raise ValueError("json: cannot unmarshal what is no object into the field metadata of type v1.ObjectMeta")
@@ -67,13 +67,13 @@ def settle_metadata(raw: Any) -> Obj:
 
 
 def open_record(kind: Kind, record: Record) -> Obj:
-    """Decode a stored object; the result is private to the caller."""
+    """Decode a stored object; the caller may modify the result."""
     document: Obj = codec.decode(encode_record(kind, record))
     return document
 
 
 def encode_record(kind: Kind, record: Record) -> bytes:
-    """Give the JSON of a stored object in the version of the kind."""
+    """Return the JSON of a stored object in the version of the kind."""
     return kind.head + (record.data if kind.converter is None else kind.converter.read(kind, record))
 
 
@@ -110,33 +110,33 @@ def key_of(metadata: Mapping[str, Any]) -> Key:
 
 
 def require_same_name(body: Obj, name: str) -> None:
-    """Refuse an object that is not of the name as in the URL."""
+    """Refuse an object whose name is not that of the URL."""
     named = codec.dig(body, "metadata", "name")
     if named != name:
         raise bad_request(f"the name of the object ({named or ''}) does not match the name on the URL ({name})")
 
 
-def label(name: str) -> Iterator[str]:
-    """A label of DNS (RFC 1123): names of containers, volumes, ports of services."""
-    if len(name) > 63:
+def _find_faults(most: int, form: re.Pattern[str], rule: str, name: str) -> Iterator[str]:
+    if len(name) > most:
+        yield f"must be no more than {most} bytes"
+    if not form.fullmatch(name):
+        yield rule
+
+
+label = functools.partial(_find_faults, 63, _LABEL, _LABEL_RULE)
+"""Find faults in a DNS label (RFC 1123): names of containers, volumes, ports of services."""
+old_label = functools.partial(_find_faults, 63, _OLD_LABEL, _OLD_LABEL_RULE)
+"""Find faults in a DNS label that does not begin with a digit (RFC 1035)."""
+subdomain = functools.partial(_find_faults, 253, _SUBDOMAIN, _SUBDOMAIN_RULE)
+"""Find faults in a DNS subdomain (RFC 1123)."""
+
+
+def label_value(value: str) -> Iterator[str]:
+    """Find faults in the value of a label."""
+    if len(value) > 63:
         yield "must be no more than 63 bytes"
-    if not _LABEL.fullmatch(name):
-        yield _LABEL_RULE
-
-
-def old_label(name: str) -> Iterator[str]:
-    """A label of DNS that does not begin with a digit (RFC 1035)."""
-    if len(name) > 63:
-        yield "must be no more than 63 bytes"
-    if not _OLD_LABEL.fullmatch(name):
-        yield _OLD_LABEL_RULE
-
-
-def subdomain(name: str) -> Iterator[str]:
-    if len(name) > 253:
-        yield "must be no more than 253 bytes"
-    if not _SUBDOMAIN.fullmatch(name):
-        yield _SUBDOMAIN_RULE
+    elif value and not _QUALIFIED.fullmatch(value):
+        yield _LABEL_VALUE_RULE
 
 
 def validate_name(kind: Kind, name: str) -> Iterator[FieldError]:
@@ -150,7 +150,7 @@ def validate_name(kind: Kind, name: str) -> Iterator[FieldError]:
 
 
 def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """Give everything that is wrong with the metadata besides its types; unchanged parts are trusted."""
+    """Yield all errors in metadata of right types; unchanged parts are not validated again."""
     known: Obj = old or {}
     labels = metadata.get("labels")
     if labels is not None and labels != known.get("labels"):
@@ -172,13 +172,10 @@ def validate_metadata(metadata: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
-    """Give everything that is wrong with the keys and the values."""
+    """Yield all errors in the keys and the values."""
     for key, value in labels.items():
         yield from validate_qualified(path, key)
-        if len(value) > 63:
-            yield invalid_value(path, value, "must be no more than 63 bytes")
-        elif value and not _QUALIFIED.fullmatch(value):
-            yield invalid_value(path, value, LABEL_VALUE_RULE)
+        yield from invalid_values(path, value, label_value(value))
 
 
 def validate_qualified(field: str, key: str) -> Iterator[FieldError]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster import jsonpaths, statuses
-from kopf_cluster.kinds.objects import LABEL_VALUE_RULE
+from kopf_cluster.kinds.objects import label_value
 from kopf_cluster.store.storage import Record
 
 Predicate: TypeAlias = Callable[[Record], bool]
@@ -28,8 +28,6 @@ _EQUAL: Final = re.compile(_KEY + r"\s*(?P<op>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.
 _COMPARE: Final = re.compile(_KEY + r"\s*(?P<op>[<>])\s*(?P<value>-?[0-9]{1,19})(?![0-9])")
 _PRESENT: Final = re.compile(r"(?P<not>!?)\s*" + _KEY)
 _SPACE: Final = re.compile(r"\s*")
-_VALUE: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_MAX_VALUE: Final = 63
 _FIELD: Final = re.compile(r"(?P<key>[^=!,]+?)(?P<op>==|=|!=)(?P<value>(?:\\[\\,=]|[^,=\\])*)(?=,|$)")
 
 
@@ -85,13 +83,9 @@ def _parse_requirement(text: str, pos: int) -> tuple[Requirement, int]:
 
 
 def _check_value(key: str, value: str) -> None:
-    """Refuse what cannot be a value of a label, so that nothing could ever be selected by it."""
-    if len(value) > _MAX_VALUE:
-        raise statuses.bad_request(
-            f'values[0][{key}]: Invalid value: "{value}": must be no more than {_MAX_VALUE} bytes'
-        )
-    if value and _VALUE.fullmatch(value) is None:
-        raise statuses.bad_request(f'values[0][{key}]: Invalid value: "{value}": {LABEL_VALUE_RULE}')
+    """Refuse an invalid value of a label, as it would select nothing."""
+    for why in label_value(value):
+        raise statuses.bad_request(f'values[0][{key}]: Invalid value: "{value}": {why}')
 
 
 def _compare(key: str, op: str, bound: int) -> Requirement:

@@ -1,8 +1,8 @@
 """
-The structure of the built-in kinds: which fields there are, of which types, and how lists are merged.
+The structure of the built-in kinds: their fields, the types of these, and how lists are merged.
 
-It is compiled from the data in ``data/`` on the first use of a kind, with everything that the kind is made of;
-what several kinds share is compiled once. Nothing is loaded before somebody asks.
+It is compiled from the data in ``data/`` on the first use of a kind, with all definitions of its fields; several kinds
+share definitions. Nothing is loaded before the first use.
 
 The terms are those of the Kubernetes documentation: list types, map types, and map keys of "Server-Side Apply",
 patch strategies and merge keys of "Update API Objects in Place Using kubectl patch" (strategic merge patches).
@@ -37,7 +37,7 @@ Shape: TypeAlias = Literal[
 ListType: TypeAlias = Literal["", "atomic", "set", "map"]
 MapType: TypeAlias = Literal["", "atomic", "granular"]
 
-# What is a schema, or something else. Lists of schemas for items are not for structural schemas.
+# Values that are a schema or something else. Structural schemas have no lists of schemas for items.
 _SCHEMAS_OR: Final[Mapping[str, type | None]] = {
     f"{messages.SCHEMA}OrArray": None,
     f"{messages.SCHEMA}OrBool": bool,
@@ -78,50 +78,63 @@ class Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Structure:
-    """What stands at one place of an object. It is shared and must not be modified."""
+    """The structure of one value of an object. It is shared, and must not be modified."""
 
     shape: Shape
     go_type: str
-    """The name of the type as error messages of the API server have it, e.g. ``v1.PodSpec``."""
+    """The name of the type in error messages of the API server, e.g. ``v1.PodSpec``."""
     definition: str = ""
-    """The name of the definition, for what is defined on its own, e.g. ``io.k8s.api.core.v1.PodSpec``."""
+    """The name of its own definition, if it has one, e.g. ``io.k8s.api.core.v1.PodSpec``."""
     exact: type | None = None
-    """The type all values of which are good here; absent if a value needs a closer look."""
+    """The Python type all values of which are valid; absent if values need a closer look."""
     format: str = ""
     fields: dict[str, Structure] = dataclasses.field(default_factory=dict)
     items: Structure | None = None
-    """What is in the array, or are the values of the map."""
+    """The items of the array, or the values of the map."""
     omitted: frozenset[str] = frozenset()
-    """The fields whose empty values are absent ones: those that are no pointers in Go, and are left out of JSON."""
+    """The fields whose empty values are the same as absent ones: no pointers in Go, and omitted from JSON."""
     required: tuple[str, ...] = ()
     enum: tuple[str, ...] = ()
     list_type: ListType = ""
     map_keys: tuple[str, ...] = ()
-    """By which fields the items are known, in lists of the type "map"."""
+    """The fields that identify the items of lists of the type "map"."""
     map_type: MapType = ""
     patch_strategies: tuple[str, ...] = ()
     merge_key: str = ""
-    """By which field a strategic merge patch knows the items."""
+    """The field that identifies the items in strategic merge patches."""
+
+
+_COMPILED: Final[dict[str, Structure]] = {}
 
 
 def of_definition(name: str) -> Structure:
-    """Give the structure of a definition by its full name; raise `KeyError` if there is none."""
-    return _compiler().compile(name)
+    """Return the structure of a definition by its full name; raise `KeyError` if there is none.
+
+    Each definition is compiled once, so that definitions can contain each other.
+    """
+    found = _COMPILED.get(name)
+    if found is None:
+        node = read_node(name)
+        found = _COMPILED[name] = _make_shape(node, name)
+        _fill(found, node)
+        if name in _SCHEMAS_OR:
+            found.exact, found.items = _SCHEMAS_OR[name], of_definition(messages.SCHEMA)
+    return found
 
 
 def read_node(name: str) -> Node:
-    """Give a definition as it is in the data; raise `KeyError` if there is none."""
+    """Return a definition of the data; raise `KeyError` if there is none."""
     return msgspec.json.decode(_definitions()[name], type=Node)
 
 
 def is_defined(name: str) -> bool:
-    """Tell whether there is a definition of this name."""
+    """Whether there is a definition of this name."""
     return name in _definitions()
 
 
 @functools.cache
 def read_descriptions() -> Mapping[str, msgspec.Raw]:
-    """Give the encoded descriptions of all definitions: each is its text, and the texts of its fields."""
+    """Return the encoded descriptions of all definitions: each is its text, and the texts of its fields."""
     return _load("descriptions")
 
 
@@ -135,47 +148,24 @@ def _load(name: str) -> Mapping[str, msgspec.Raw]:
     return msgspec.json.decode(gzip.decompress(packed), type=dict[str, msgspec.Raw])
 
 
-@functools.cache
-def _compiler() -> _Compiler:
-    return _Compiler()
+def _compile(node: Node) -> Structure:
+    if node.ref:
+        shared = of_definition(node.ref)
+        is_plain = not (node.patch_strategy or node.map_type or node.list_type or node.patch_merge_key)
+        return shared if is_plain else dataclasses.replace(shared, **_merging(node, shared))
+    made = _make_shape(node, "")
+    _fill(made, node)
+    return made
 
 
-class _Compiler:
-    """Makes structures of definitions; each once, so that definitions can contain each other."""
-
-    def __init__(self) -> None:
-        self._compiled: dict[str, Structure] = {}
-
-    def compile(self, name: str) -> Structure:
-        found = self._compiled.get(name)
-        if found is None:
-            node = read_node(name)
-            found = self._compiled[name] = _make_shape(node, name)
-            self._fill(found, node)
-            if name in _SCHEMAS_OR:
-                found.exact, found.items = _SCHEMAS_OR[name], self.compile(messages.SCHEMA)
-        return found
-
-    def _compile_node(self, node: Node) -> Structure:
-        if node.ref:
-            shared = self.compile(node.ref)
-            return shared if _is_plain(node) else dataclasses.replace(shared, **_merging(node, shared))
-        made = _make_shape(node, "")
-        self._fill(made, node)
-        return made
-
-    def _fill(self, target: Structure, node: Node) -> None:
-        for name, sub in (node.fields or {}).items():
-            target.fields[name] = self._compile_node(sub)
-        inner = node.items or node.values
-        if inner is not None:
-            target.items = self._compile_node(inner)
-            prefix = "map[string]" if target.shape == "map" else "[]"
-            target.go_type = prefix + target.items.go_type
-
-
-def _is_plain(node: Node) -> bool:
-    return not (node.patch_strategy or node.map_type or node.list_type or node.patch_merge_key)
+def _fill(target: Structure, node: Node) -> None:
+    for name, sub in (node.fields or {}).items():
+        target.fields[name] = _compile(sub)
+    inner = node.items or node.values
+    if inner is not None:
+        target.items = _compile(inner)
+        prefix = "map[string]" if target.shape == "map" else "[]"
+        target.go_type = prefix + target.items.go_type
 
 
 def _make_shape(node: Node, name: str) -> Structure:
@@ -198,7 +188,7 @@ def _make_shape(node: Node, name: str) -> Structure:
 
 
 def _merging(node: Node, shared: Structure) -> dict[str, Any]:
-    """What the use of a definition says of merging; the rest is shared with the definition."""
+    """The merge strategy of one use of a definition; the rest is shared with the definition."""
     made = _make_shape(node, "")
     return {
         "list_type": made.list_type or shared.list_type,
@@ -221,7 +211,7 @@ def _shape_of(node: Node) -> Shape:
 
 
 def _go_type(node: Node, shape: Shape, name: str) -> str:
-    """Name the type as in Go: the last part of the package and the name, e.g. ``v1.PodSpec``."""
+    """Return the name of the type in Go: the last part of the package and the name, e.g. ``v1.PodSpec``."""
     if name:
         return ".".join(name.split(".")[-2:])
     if shape == "integer":
@@ -229,12 +219,12 @@ def _go_type(node: Node, shape: Shape, name: str) -> str:
     return _GO_SCALARS.get(shape, shape)
 
 
-# What the API server refuses in objects of built-in kinds: absent fields that are required, unknown values of enums.
+# The validation of objects of built-in kinds: absent required fields, unknown values of enums.
 #
-# The server has such rules in code, kind by kind. Here they are those of the published schemas, for what clients write:
-# the status is left to the controllers. Numbers are not required even if the schemas say so: an absent one is a zero.
+# The server has such rules in code, kind by kind. Here they come from the published schemas, except for the status,
+# which controllers write. Numbers are never required, even if the schemas say so: an absent one is a zero.
 
-# The schemas call these required, but the server takes them empty or absent.
+# The schemas require these fields, but the server accepts them empty or absent.
 _TOLERATED: Final = frozenset(
     {
         ("v1.CSINodeSpec", "drivers"),
@@ -251,7 +241,7 @@ _TOLERATED: Final = frozenset(
 _REASONS: Final = {
     ("v1.PolicyRule", "verbs"): "verbs must contain at least one value",
 }
-# Where the server goes on into an absent object and misses what must be inside.
+# The absent objects whose inner required fields the server reports instead.
 _INSIDE: Final = {"v1.JobTemplateSpec": "spec.template.spec.containers", "v1.PodTemplateSpec": "spec.containers"}
 
 _LEFT_OUT: Final = frozenset({"metadata", "status"})
@@ -259,7 +249,7 @@ _REQUIRABLE: Final = frozenset({"object", "array", "string", "int-or-string", "q
 
 
 def validate(obj: dict[str, Any], structure: Structure) -> Iterator[FieldError]:
-    """Give everything that is wrong with an object that has been pruned already."""
+    """Yield all errors in an object that has been pruned already."""
     yield from _validate_fields(obj, structure, "", _LEFT_OUT)
     spec = structure.fields.get("spec")
     if spec is not None and "spec" not in obj and "spec" not in structure.required:
@@ -310,7 +300,7 @@ def _miss(structure: Structure, name: str, value: dict[str, Any], path: str) -> 
         yield from _validate_fields({}, missed, f"{path}{name}.")
 
 
-# The metadata of objects, as in `ObjectMeta` of ``meta/v1``: the fields that clients may set.
+# The metadata of objects, see `ObjectMeta` of ``meta/v1``: the fields that clients may set.
 
 DEFINITION: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 """The name of the definition with the types."""
@@ -333,4 +323,4 @@ KNOWN_METADATA: Final = frozenset(
         "managedFields",
     }
 )
-"""The fields that metadata can have; the link to the object is not kept any more."""
+"""The fields of metadata; the former link to the object is not among them."""

@@ -4,7 +4,7 @@ Workloads: their selectors and templates, which must match; volumes and claims.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
 from typing import Final
 
@@ -244,7 +244,7 @@ def make_labels(job: Obj) -> dict[str, str]:
     return {"controller-uid": uid, "job-name": name, CONTROLLER: uid, "batch.kubernetes.io/job-name": name}
 
 
-def settle(new: Obj, old: Obj | None) -> list[FieldError]:
+def settle(new: Obj, old: Obj | None) -> Iterable[FieldError]:
     """Add what is not there yet to a new job; what contradicts is refused later."""
     spec = new.get("spec") or {}
     if old is not None or spec.get("manualSelector"):

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from kopf_cluster.kinds.defaults import find_plan
 from kopf_cluster.kinds.structures import Structure
 
 
@@ -19,6 +20,12 @@ def find(structure: Structure, *path: str) -> Structure:
         assert below is not None, f"there is no {name!r} in {structure.go_type}"
         structure = below
     return structure
+
+
+def fill_defaults(value: Any, structure: Structure) -> None:
+    """Add the defaults in place."""
+    if (plan := find_plan(structure)) is not None:
+        plan.apply(value)
 
 
 def walk(structure: Structure) -> Iterator[Structure]:

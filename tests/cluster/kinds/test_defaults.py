@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds import resources, structures
-from kopf_cluster.kinds.defaults import FUNCTIONS, TABLE, fill_defaults
+from kopf_cluster.kinds.defaults import FUNCTIONS, TABLE
 from kopf_cluster.kinds.pruning import prune
-from tests.cluster.kinds.strategies import values
+from tests.cluster.kinds.strategies import fill_defaults, values
 
 KINDS = [one.definition for one in resources.read_resources() if one.is_stored]
 

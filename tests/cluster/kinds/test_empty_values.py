@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kopf_cluster.kinds import resources, structures
-from kopf_cluster.kinds.defaults import TABLE, fill_defaults
+from kopf_cluster.kinds.defaults import TABLE
 from kopf_cluster.kinds.pruning import prune
 from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, STRATEGIC, Client, make_config_map, make_kex
-from tests.cluster.kinds.strategies import walk
+from tests.cluster.kinds.strategies import fill_defaults, walk
 
 APPLY = "application/apply-patch+yaml"
 EMPTY = {"string": "", "boolean": False, "integer": 0, "array": [], "map": {}}
