@@ -1,6 +1,6 @@
 """
-What operators import from the private modules of the original framework: the same names, leading to what is here.
+Stand-ins for the private modules of the original framework that operators import: the same names lead to our code.
 
-Nothing of it is loaded until such an import is attempted, by the hook in ``kopf/__init__.py`` and by nobody else. Every
-use is warned of, with the public way if there is one. All of it goes with the version 3.0.
+Only the hook in ``kopf/__init__.py`` loads this package, when an operator attempts such an import. Every use causes a
+warning, with the public replacement if there is one. The version 3.0 drops the whole package.
 """

@@ -1,13 +1,12 @@
 """
-The former context variables: what is being handled right now, and the queue of Kubernetes events.
+The former context variables: the change that is being handled, and the queue of Kubernetes events.
 
-The queue was taken from a context variable in one thread or task, to be set in another one. It is the recorder of the
-operator that is carried so. Whoever sets a queue of their own, gets the events: e.g. in tests.
+Operators took the queue from a context variable in one thread or task, and set it in another one. Now, they carry the
+recorder of the operator in this way. Code that sets a queue of its own, e.g. in tests, gets the events.
 """
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -15,42 +14,30 @@ from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Protocol, cast
 
 from kopf._events.recorder import EventSink, current_recorder
-from kopf._handlers.causes import ChangingCause
-from kopf._handlers.current_handler import SubhandlingContext, current_subhandling
-from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.current_handler import current_subhandling
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference
 
 
-class _Variable(abc.ABC):
-    """It is only read: what is handled, is up to the framework."""
+class _Variable:
+    """An attribute of the handling of a change in this context. It can only be read."""
+
+    def __init__(self, attribute: str) -> None:
+        self._attribute = attribute
 
     def get(self, *default: Any) -> Any:
         """Get the value, or the default. With no default, raises :class:`LookupError` outside of handlers."""
         context = current_subhandling.get(None)
         if context is not None:
-            return self._pick(context)
+            return getattr(context, self._attribute)
         if default:
             return default[0]
         raise LookupError("No change of any object is being handled here.")
 
-    @abc.abstractmethod
-    def _pick(self, context: SubhandlingContext) -> object: ...
-
-
-class _CauseVariable(_Variable):
-    def _pick(self, context: SubhandlingContext) -> ChangingCause:
-        return context.cause
-
-
-class _HandlerVariable(_Variable):
-    def _pick(self, context: SubhandlingContext) -> ChangingHandler:
-        return context.parent
-
 
 @contextlib.contextmanager
 def context(values: Iterable[tuple[ContextVar[Any], Any]]) -> Iterator[None]:
-    """Set context variables for the time of the block."""
+    """Set context variables during the block."""
     tokens = [(variable, variable.set(value)) for variable, value in values]
     try:
         yield
@@ -59,12 +46,12 @@ def context(values: Iterable[tuple[ContextVar[Any], Any]]) -> Iterator[None]:
             variable.reset(token)
 
 
-cause_var = _CauseVariable()
-handler_var = _HandlerVariable()
+cause_var = _Variable("cause")
+handler_var = _Variable("parent")
 
 
 class K8sEvent(NamedTuple):
-    """An event to be posted."""
+    """An event to post."""
 
     ref: ObjectReference
     type: str
@@ -78,7 +65,7 @@ class _Queue(Protocol):
 
 
 class _RecorderAsQueue:
-    """What is put, is posted."""
+    """A queue that posts the events put into it."""
 
     def __init__(self, recorder: EventSink) -> None:
         self.recorder = recorder
@@ -88,7 +75,7 @@ class _RecorderAsQueue:
 
 
 class _QueueAsRecorder:
-    """What is posted, is put."""
+    """A recorder that puts the posted events into a queue."""
 
     def __init__(self, queue: _Queue) -> None:
         self._queue = queue
@@ -106,7 +93,7 @@ _settings: ContextVar[OperatorSettings] = ContextVar("settings")
 
 
 class _QueueVariable:
-    """The recorder of this context in the shape of a queue."""
+    """The recorder of this context, as a queue."""
 
     def get(self, *default: Any) -> Any:
         """Get the queue, or the default. With no default, raises :class:`LookupError` outside of operators."""
@@ -116,7 +103,7 @@ class _QueueVariable:
         return _RecorderAsQueue(current_recorder.get())
 
     def set(self, queue: _RecorderAsQueue | _Queue) -> Token[EventSink]:
-        """Let the events of this context go to the queue: one of an operator, or one's own."""
+        """Send the events of this context to the queue: that of an operator, or any other one."""
         if isinstance(queue, _RecorderAsQueue):
             return current_recorder.set(queue.recorder)
         return current_recorder.set(cast(EventSink, _QueueAsRecorder(queue)))
@@ -127,7 +114,7 @@ class _QueueVariable:
 
 
 class _SettingsVariable:
-    """The settings of the operator of this context; what is set, is used with one's own queue."""
+    """The settings of the operator in this context. Settings that are set here apply to other queues."""
 
     def get(self, *default: Any) -> Any:
         """Get the settings, or the default. With no default, raises :class:`LookupError` outside of operators."""
@@ -135,7 +122,7 @@ class _SettingsVariable:
         return _settings.get(*default) if recorder is None else recorder.settings
 
     def set(self, settings: OperatorSettings) -> Token[OperatorSettings]:
-        """Use these settings with one's own queue."""
+        """Use these settings with other queues."""
         return _settings.set(settings)
 
     def reset(self, token: Token[OperatorSettings]) -> None:
@@ -146,9 +133,9 @@ class _SettingsVariable:
 event_queue_var = _QueueVariable()
 settings_var = _SettingsVariable()
 event_queue_loop_var: ContextVar[asyncio.AbstractEventLoop] = ContextVar("event_queue_loop_var")
-"""It can be set, but there is no need in that: events are posted from any thread."""
+"""It can be set, but need not: events can be posted from any thread."""
 
 
 def enqueue(ref: ObjectReference, type: str, reason: str, message: str, backoffs: float | Iterable[float] = ()) -> None:
-    """Post an event, whatever the settings are. Raises :class:`LookupError` outside of operators."""
+    """Post an event regardless of the settings. Raises :class:`LookupError` outside of operators."""
     current_recorder.get().enqueue(ref, type=type, reason=reason, message=message, backoffs=backoffs)

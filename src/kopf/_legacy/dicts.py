@@ -1,4 +1,4 @@
-"""Helpers for nested dicts, with the errors and the arguments as they were; and the diffs of single fields."""
+"""Helpers for nested dicts, with their former arguments and errors, and diffs of single fields."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ensure(d: MutableMapping[str, Any], field: FieldSpec, value: Any) -> None:
 
 
 def remove(d: MutableMapping[str, Any], field: FieldSpec) -> None:
-    """Remove a field if it is there, and those dicts on the way to it that become empty by that."""
+    """Remove a field if it is there, with all dicts on the way to it that become empty."""
     match parse_field(field):
         case ():
             raise ValueError("The root of a dict cannot be removed: the path is empty.")
@@ -60,7 +60,7 @@ def cherrypick(
     fields: Iterable[FieldSpec] | None,
     picker: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Copy those of the fields that are there, with the values changed by the picker, if there is one."""
+    """Copy the fields that are there. The picker, if any, changes their values."""
     for field in fields or ():
         value = resolve(src, field, _Unset)
         if value is not _Unset:
@@ -68,7 +68,7 @@ def cherrypick(
 
 
 def reduce(d: Diff, path: FieldSpec) -> Diff:
-    """Get what has changed in the field, with the paths relative to it."""
+    """Get the changes inside of the field, with paths relative to it."""
     field = parse_field(path)
     return Diff(item for whole in d for item in _narrow(whole, field))
 

@@ -1,4 +1,4 @@
-"""Formatters of logs by their former names & arguments: for the logging configurations of applications."""
+"""Log formatters with their former names and arguments, for the logging configurations of applications."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kopf._logging.text_format import ObjectTextFormatter as TextFormatter
 
 
 class ObjectTextFormatter(TextFormatter):
-    """Text, with no prefixes."""
+    """Text without prefixes."""
 
     def __init__(self, fmt: str = "%(message)s") -> None:
         super().__init__(fmt, prefix=False)
@@ -29,7 +29,7 @@ class ObjectJsonFormatter(JsonFormatter):
 
 
 class ObjectPrefixingJsonFormatter(JsonFormatter):
-    """JSON, with the reference to the object, and with its namespace & name in the message too."""
+    """JSON, with the reference to the object, and with its namespace and name in the message, too."""
 
     def __init__(self, *, refkey: str | None = None) -> None:
         super().__init__(prefix=True, refkey=refkey or DEFAULT_REFKEY)

@@ -1,7 +1,7 @@
 """
-Former modules: empty ones, whose attributes are looked up among today's names when somebody asks for them.
+Former modules: they are empty, and look up their attributes among the current names on demand.
 
-The table of what was in them, and where it is now, is here, too.
+The table of the former names and their current places is here, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 
 class Target(NamedTuple):
-    """Where a name is now."""
+    """The current place of a name."""
 
     module: str
     name: str
@@ -136,7 +136,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
     "kopf._kits.webhooks": {},
 }
 
-# What to use instead of those names and modules which are not there anymore, and are known to be used by operators.
+# Replacements for names and modules that are gone, and that operators are known to use.
 _REPLACEMENTS: Mapping[str, str] = {
     "kopf._cogs.aiokits": "what asyncio offers, e.g. asyncio.Event",
     "kopf._cogs.clients.api": "a client library, e.g. 'kubernetes'; or the kwarg 'patch' of handlers",
@@ -150,13 +150,13 @@ _REPLACEMENTS: Mapping[str, str] = {
 MODULES = frozenset(
     ".".join(parts[:size]) for parts in (name.split(".") for name in _TABLE) for size in range(2, len(parts) + 1)
 )
-"""All former modules that can be imported, with the packages that they were in."""
+"""All former modules that can be imported, and their packages."""
 
 _PUBLIC_PLACES = ("kopf", "kopf.testing")
 
 
 def find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
-    """Find a former module, when there is no real one with this name; see the hook in ``kopf/__init__.py``."""
+    """Find a former module if there is no real one with this name; see the hook in ``kopf/__init__.py``."""
     if name in MODULES:
         is_package = any(other.startswith(f"{name}.") for other in MODULES)
         return importlib.util.spec_from_loader(name, _Loader(), is_package=is_package)
@@ -172,10 +172,10 @@ class _Loader(importlib.abc.Loader):
 
 def get_former(module: str, name: str, *, stacklevel: int = 1) -> Any:
     """
-    Get what had this name in this module, with a warning for those who ask: this many frames above this one.
+    Get the current value of a name in a former module. Warn the caller, ``stacklevel`` frames above this one.
 
-    Raises :class:`AttributeError` if there is nothing like that anymore; :class:`ImportError` if it is imported by
-    name: otherwise, Python would not show our explanation.
+    Raises :class:`AttributeError` if the name is gone. If it is imported by name, raises :class:`ImportError` instead:
+    otherwise, Python would not show our explanation.
     """
     if f"{module}.{name}" in MODULES:
         return importlib.import_module(f"{module}.{name}")
@@ -202,7 +202,7 @@ def _advise(target: Target) -> str:
 
 
 def find_target(module: str, name: str) -> Target | None:
-    """Find where the name of a former module is now, if it is anywhere."""
+    """Find the current place of a name of a former module, if it still exists."""
     for place, names in _TABLE.get(module, {}).items():
         for item in names.split():
             old, _, new = item.partition("=")
@@ -213,5 +213,5 @@ def find_target(module: str, name: str) -> Target | None:
 
 
 def find_replacement(name: str) -> str:
-    """Say what to use instead of a former module, or of a name in it, which is not there anymore."""
+    """Say what replaces a former module, or a name in it, that is gone."""
     return _REPLACEMENTS.get(name, "what the module 'kopf' offers")

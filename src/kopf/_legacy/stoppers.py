@@ -1,4 +1,4 @@
-"""The signal to stop a daemon, for those who call their daemons themselves, e.g. in tests."""
+"""The signal to stop a daemon, for code that calls daemons itself, e.g. in tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kopf._controller.background.stopping import (
 
 
 class DaemonStopper:
-    """Its waiters are what daemons get as ``stopped``."""
+    """The signal to stop a daemon. Daemons get one of its waiters as ``stopped``."""
 
     def __init__(self) -> None:
         self._stopper = stopping.DaemonStopper()
@@ -20,13 +20,13 @@ class DaemonStopper:
 
     @property
     def reason(self) -> DaemonStoppingReason | None:
-        """Why the daemon is asked to exit; ``None`` if it is not, or nobody knows."""
+        """The reasons to exit; ``None`` if there are none or they are unknown."""
         return self._stopper.reason or None
 
     def is_set(self, reason: DaemonStoppingReason | None = None) -> bool:
-        """Tell if the daemon is asked to exit: at all, or for that reason."""
+        """Tell if the daemon must exit: for any reason, or for this reason."""
         return self._stopper.is_set if reason is None else bool(self.reason and reason in self.reason)
 
     def set(self, reason: DaemonStoppingReason | None = None) -> None:
-        """Ask the daemon to exit. Several reasons are combined."""
+        """Ask the daemon to exit. Repeated calls combine their reasons."""
         self._stopper.set(DaemonStoppingReason(0) if reason is None else reason)

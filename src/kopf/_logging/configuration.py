@@ -1,8 +1,7 @@
 """
-The configuration of logging, as the command line does it.
+The configuration of logging by the command line, or by an explicit call of :func:`configure`.
 
-The logging is configured only by those who own the process: by the command line, or by a user's explicit call
-of :func:`configure`. When an operator is embedded, the logging configuration of the application is respected.
+Nothing else configures the logging: embedded operators respect the configuration of the application.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import TextIO
 from kopf._logging.log_levels import set_reader
 from kopf._logging.text_format import ObjectTextFormatter
 
-# The libraries whose messages below warnings are about their internals, not about what the operator does.
+# Libraries whose messages below warnings are about their internals, not about the operator.
 LOWLEVEL_LOGGERS = ("asyncio", "aiohttp")
 
 
 class LogFormat(enum.Enum):
-    """The log formats of the command line; the values are the format strings of :mod:`logging`."""
+    """The log formats of the command line. The values are format strings of :mod:`logging`, except for JSON."""
 
     PLAIN = "%(message)s"
     FULL = "[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s"
@@ -29,20 +28,20 @@ class LogFormat(enum.Enum):
 
 class ConsoleHandler(logging.StreamHandler[TextIO]):
     """
-    The handler of :func:`configure`: writes to the standard error stream, whatever that is at the moment.
+    The handler of :func:`configure`: writes to the current standard error stream.
 
-    The class is also the mark by which the next call finds & replaces it, and leaves others' handlers alone.
+    By this class, the next call recognises and replaces the handler, and leaves the handlers of others alone.
     """
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
 
     @property
-    def stream(self) -> TextIO:  # type: ignore[override]  # an attribute there; a property for late binding
+    def stream(self) -> TextIO:  # type: ignore[override]  # an attribute there; here, a property that looks it up late
         return sys.stderr
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As in the base class, but the stream is looked up only once for a message, not four times."""
+        """Do as the base class does, but look the stream up only once for a message, not four times."""
         try:
             stream = sys.stderr
             stream.write(self.format(record) + self.terminator)
@@ -64,15 +63,17 @@ def configure(
     """
     Configure the logging of the whole process, as the command line does it.
 
-    Repeated calls replace the configuration. The handlers installed by anyone else are kept.
+    Repeated calls replace the configuration. Log handlers of others are kept.
 
-    :param debug: log everything, including the internals of asyncio & aiohttp and the API traffic.
-    :param verbose: log the debug messages, but not those of the internals.
-    :param quiet: log only warnings & errors. The level is INFO if none of these three is set.
-    :param log_format: one of the predefined formats, or any format string of :mod:`logging`.
-    :param log_prefix: whether the messages about an object begin with ``[namespace/name]``;
-        if ``None``, then all formats except for JSON have it.
-    :param log_refkey: the key of the object's reference in the JSON format; ``object`` by default.
+    - ``debug``: log everything, including the internals of ``asyncio`` and ``aiohttp``, and the API traffic.
+    - ``verbose``: log debug messages, except for those internals.
+    - ``quiet``: log only warnings and errors. The level is ``INFO`` if none of these three is set.
+    - ``log_format`` is one of the predefined formats, or any format string of :mod:`logging`.
+    - ``log_prefix`` tells whether messages about an object begin with ``[namespace/name]``. With ``None``, they do in
+      all formats except for JSON.
+    - ``log_refkey`` is the key of the reference to the object in the JSON format; ``object`` by default.
+
+    Raises :class:`ValueError` if the format string is wrong.
     """
     formatter = make_formatter(
         log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey, full_tracebacks=bool(debug)
@@ -84,7 +85,7 @@ def configure(
 def configure_for_terminal(
     *, debug: bool = False, verbose: bool = False, quiet: bool = False, log_prefix: bool | None = None
 ) -> None:
-    """Configure the logging of the whole process for people, if they read it; as :func:`configure` does otherwise."""
+    """Configure the logging for people if they read the standard error stream; else, as :func:`configure` does."""
     from kopf._logging.terminal_format import TerminalFormatter, has_colours, is_for_people  # pods have no terminals
 
     if not is_for_people(sys.stderr):
@@ -106,7 +107,7 @@ def _install(formatter: logging.Formatter, *, debug: bool | None, verbose: bool 
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if debug or verbose else logging.WARNING if quiet else logging.INFO)
 
-    # Never silenced completely: e.g., asyncio reports the errors that nobody has handled.
+    # They are never silenced completely: e.g., asyncio reports errors that nobody has handled.
     for name in LOWLEVEL_LOGGERS:
         logging.getLogger(name).setLevel(logging.NOTSET if debug else logging.WARNING)
 
@@ -119,10 +120,10 @@ def make_formatter(
     full_tracebacks: bool = False,
 ) -> logging.Formatter:
     """
-    Make a formatter for one's own handlers; the arguments are the same as in :func:`configure`.
+    Make a formatter for other log handlers. The arguments are the same as in :func:`configure`.
 
-    The format can also be named, as in the command line: it is so in the configuration files of :mod:`logging`.
-    Unless ``full_tracebacks`` are asked for, they begin from the users' code, with no frames of the framework.
+    ``log_format`` can also be the name of a format, as in the command line: for configuration files of :mod:`logging`.
+    Unless ``full_tracebacks`` is true, tracebacks begin at the user's code, without the frames of the framework.
     Raises :class:`ValueError` if the format string is wrong.
     """
     trimming = not full_tracebacks
@@ -136,19 +137,19 @@ def make_formatter(
 
 
 def parse_log_format(value: str) -> LogFormat | str:
-    """Find the format by its name; any other text is a format string."""
+    """Find the format by its name. Any other text is a format string."""
     return {item.name.lower(): item for item in LogFormat}.get(value.lower(), value)
 
 
 _canary = logging.getLogger(__name__)
-"""It logs nothing, so nobody disables it on purpose: if it is disabled, then so is everything."""
+"""Nobody disables this logger on purpose, as it logs nothing. If it is disabled, then so are all others."""
 
 
 def revive_loggers() -> None:
     """
-    Enable those loggers of the framework which were disabled as "existing" by somebody's logging configuration.
+    Enable the loggers of the framework that a logging configuration has disabled as "existing".
 
-    Those that users have disabled one by one, stay so.
+    Loggers that users have disabled one by one stay disabled.
     """
     if not _canary.disabled:
         return

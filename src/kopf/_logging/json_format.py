@@ -1,4 +1,4 @@
-"""The JSON format of logs: which keys there are. The names of the keys are configured nowhere but here."""
+"""The JSON format of logs, with the names of all its keys."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kopf._logging.tracebacks import TrimmingFormatter
 
 try:
     from pythonjsonlogger.json import JsonFormatter
-except ModuleNotFoundError:  # before 3.1, it was there; later on, it is there too, but deprecated
+except ModuleNotFoundError:  # its place before 3.1; in later versions, it is deprecated there
     from pythonjsonlogger.jsonlogger import JsonFormatter  # type: ignore[attr-defined]  # deprecated: not declared
 
 DEFAULT_REFKEY = "object"
 
 _SEVERITIES = ((logging.DEBUG, "debug"), (logging.INFO, "info"), (logging.WARNING, "warn"), (logging.ERROR, "error"))
-"""The names of levels, each up to this one; above them, it is fatal."""
+"""The names of levels, with the highest level for each name; above all of them, it is ``fatal``."""
 
 
 class ObjectJsonFormatter(TrimmingFormatter, JsonFormatter):
-    """A JSON formatter that puts the object's reference under a key of its own."""
+    """A JSON formatter that puts the reference to the object under a key of its own."""
 
     def __init__(self, *, prefix: bool, refkey: str, trimming: bool = True) -> None:
         super().__init__("%(message)s")
@@ -36,7 +36,7 @@ class ObjectJsonFormatter(TrimmingFormatter, JsonFormatter):
         message_dict: dict[str, Any],
     ) -> None:
         super().add_fields(log_data, record, message_dict)
-        for key in ("settings", "k8s_skip", "k8s_ref", "taskName"):  # the last one: not all versions drop it
+        for key in ("settings", "k8s_skip", "k8s_ref", "taskName"):  # not all versions drop the last one
             log_data.pop(key, None)
         if self._prefix:
             log_data["message"] = get_prefix(record) + log_data["message"]

@@ -1,10 +1,9 @@
 """
-The loggers of the objects being handled.
+The loggers of the handled objects.
 
-The messages about an object go through an :class:`ObjectLogger`, which attaches a reference to that object
-to every log record. What becomes of the reference is up to the handlers & formatters of the logging system:
-the text formats turn it into a prefix, the JSON format puts it under a key, and the event recorder posts
-the message as a Kubernetes event for that object.
+Messages about an object go through an :class:`ObjectLogger`, which attaches a reference to the object to every log
+record. The text formats turn the reference into a prefix, the JSON format puts it under a key, and the event recorder
+posts the message as a Kubernetes event about the object.
 """
 
 from __future__ import annotations
@@ -17,25 +16,30 @@ from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference, build_object_reference
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
-"""What handlers get as ``logger``."""
+"""The type of the kwarg ``logger`` of handlers."""
 
 objects_logger = logging.getLogger("kopf.objects")
 
 
 class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
     """
-    A logger of everything that is related to one object.
+    A logger of the messages about one object. Handlers get it as ``logger``.
 
-    Every record carries, as its attributes: ``k8s_ref`` -- a reference to the object (a dict, as in core/v1);
-    ``settings`` -- the operator's settings; ``k8s_skip`` -- whether the message is never posted as an event.
+    ``body`` is the object (a mapping with ``metadata``), ``settings`` are the settings of the operator.
 
-    The reference is built when the first message is really logged: loggers are made for every handling
-    cycle, and most of them log nothing.
+    Every log record gets these attributes:
+
+    - ``k8s_ref`` is a reference to the object (a dict, as in core/v1);
+    - ``settings`` are the settings of the operator;
+    - ``k8s_skip`` tells whether the message never becomes a Kubernetes event.
+
+    The reference is built for the first message that is really logged: every pass over an object makes a logger, and
+    most loggers log nothing.
     """
 
     k8s_skip = False
-    isEnabledFor = staticmethod(objects_logger.isEnabledFor)  # with no detour: mostly, it is the only thing asked
-    # What the base class would set for each of them anew:
+    isEnabledFor = staticmethod(objects_logger.isEnabledFor)  # a shortcut: mostly, this is the only call
+    # The base class would set these for each logger anew:
     logger = objects_logger
     extra = None
     merge_extra = False
@@ -46,7 +50,7 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
         self._extra: dict[str, Any] | None = None
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Attach the object's reference to the record; the explicit ``extra=`` is kept and has priority."""
+        """Attach the reference to the record. An explicit ``extra=`` is kept and takes precedence."""
         if self._extra is None:
             self._extra = {
                 "settings": self._settings,
@@ -59,7 +63,7 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class LocalObjectLogger(ObjectLogger):
-    """The same as :class:`ObjectLogger`, but its messages are never posted as Kubernetes events."""
+    """The same as :class:`ObjectLogger`, but its messages never become Kubernetes events."""
 
     k8s_skip = True
 

@@ -1,4 +1,4 @@
-"""Saying things once: what was said already is not worth repeating, until something else is to be said."""
+"""Messages that are logged once, and again only if they change."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Hashable
 
 class Once:
     """
-    What was said last about each subject. It grows with the subjects, so they are to be forgotten when they end.
+    Remembers the last message about each subject. Forget the subjects that end, or set a limit.
 
-    :param limit: how many subjects are remembered, if nobody forgets them: the latest ones.
+    ``limit`` is the largest number of subjects: only the latest ones are remembered. By default, there is none.
     """
 
     __slots__ = ("_limit", "_said")
@@ -22,7 +22,7 @@ class Once:
         return len(self._said)
 
     def is_new(self, subject: Hashable, what: Hashable = None) -> bool:
-        """Tell if this was not what was said last about the subject; it is considered as said then."""
+        """Tell if the message differs from the last one about the subject, and remember it."""
         if subject in self._said and self._said[subject] == what:
             return False
         self._said[subject] = what
@@ -31,5 +31,5 @@ class Once:
         return True
 
     def forget(self, subject: Hashable) -> None:
-        """Whatever is said about the subject next, is new."""
+        """Forget the subject: the next message about it is new."""
         self._said.pop(subject, None)

@@ -1,12 +1,12 @@
 """
-The format of logs for people at a terminal: short, aligned, with colours by levels.
+The format of logs for people at a terminal: short, aligned, with a colour for each level.
 
 ::
 
     14:03:12 INFO  default/obj1  Handler 'create_fn' succeeded.
 
-Colours are as is agreed by https://no-color.org and https://force-color.org: with a non-empty ``NO_COLOR``, there are
-none; with a non-empty ``FORCE_COLOR``, they are there also if it is not a terminal, e.g. for ``less -R``.
+Colours follow https://no-color.org and https://force-color.org: a non-empty ``NO_COLOR`` switches them off, a non-empty
+``FORCE_COLOR`` switches them on, even if the stream is not a terminal, e.g. for ``less -R``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kopf._logging.text_format import ObjectTextFormatter, escape
 from kopf._logging.tracebacks import ExcInfo
 
 _MAX_NAME = 40
-"""Up to which length the names of objects are aligned; longer ones are shown as they are: they get copied."""
+"""The largest width of the column of names. Longer names are shown in full, as people copy them."""
 
 _LEVELS = {logging.WARNING: "WARN", logging.CRITICAL: "FATAL"}
 
@@ -39,19 +39,19 @@ _TEXTS = ((logging.ERROR, "\x1b[31m"), (logging.WARNING, "\x1b[33m"), (logging.I
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Tell if the stream, and whoever reads it, wants colours."""
+    """Tell if the stream can have colours, and the user wants them."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
 
 
 def is_for_people(stream: TextIO) -> bool:
-    """Tell if people read the stream, rather than machines."""
+    """Tell if people read the stream, not machines."""
     return stream.isatty() or has_colours(stream)
 
 
 class TerminalFormatter(ObjectTextFormatter):
-    """The formatter for people. Names of objects are aligned by the longest one of those seen by now."""
+    """The formatter for people. The names of objects are aligned by the longest one so far."""
 
     def __init__(self, *, colours: bool, prefix: bool = True, trimming: bool = True) -> None:
         super().__init__("%(message)s", prefix=False, trimming=trimming)
@@ -74,7 +74,7 @@ class TerminalFormatter(ObjectTextFormatter):
         return "\n".join(self._paint(line, _DIM) for line in super().formatException(ei).splitlines())
 
     def format_guide(self, who: str, text: str) -> str:
-        """Format a line of those who have started the operator, so that it is told apart from those of the operator."""
+        """Format a line of the program that runs the operator, so that it differs from the lines of the operator."""
         return f"{self._make_time(time.time())} {self._paint(f'{who:5.5}', _GUIDE)} {text}"
 
     def _make_time(self, created: float) -> str:

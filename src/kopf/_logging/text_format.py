@@ -1,4 +1,4 @@
-"""The text formats of logs: each message is in one line, which can begin with the name of its object."""
+"""The text formats of logs: one line per message, which can begin with the name of the object."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import re
 from kopf._logging.loggers import get_prefix
 from kopf._logging.tracebacks import ExcInfo, TrimmingFormatter
 
-# All that moves the cursor, begins a new line, or changes the direction of the text.
+# Characters that move the cursor, begin a new line, or change the direction of the text.
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROLS_OF_TRACEBACKS = re.compile(_CONTROLS.pattern.replace(r"\x0a-", r"\x0b-"))
 
 
 def escape(text: str) -> str:
     """Show the control characters of the text instead of obeying them."""
-    return text if text.isprintable() else _CONTROLS.sub(_escape, text)  # a much faster check, and nearly all are
+    return text if text.isprintable() else _CONTROLS.sub(_escape, text)  # a faster check: nearly all are
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -24,10 +24,10 @@ def _escape(match: re.Match[str]) -> str:
 
 class ObjectTextFormatter(TrimmingFormatter):
     """
-    A text formatter that puts the object's identity in front of the messages about it, if asked to.
+    A text formatter that can put the name of the object in front of the messages about it.
 
-    The messages can have texts from objects and servers. So that these do not look like other log lines, and do not
-    control the terminal, all control characters are escaped. Only tracebacks take several lines.
+    Messages can contain texts from objects and servers. All control characters are escaped, so that these texts neither
+    look like other log lines nor control the terminal. Only tracebacks take several lines.
     """
 
     def __init__(self, fmt: str, *, prefix: bool, trimming: bool = True) -> None:
@@ -36,7 +36,7 @@ class ObjectTextFormatter(TrimmingFormatter):
         self.is_trimming = trimming
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        # The attribute exists only for the formatting: every formatter makes it anew.
+        # The attribute exists only during the formatting: every formatter makes it anew.
         if self._prefix:
             record.message = get_prefix(record) + record.message
         record.message = escape(record.message)

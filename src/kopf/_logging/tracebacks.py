@@ -1,12 +1,12 @@
 """
-Tracebacks: whose code a file is, and which frames of a traceback are worth showing to the users.
+Tracebacks: the owner of a file (the user, a library, the framework), and the frames that are worth showing.
 
-A traceback of a handler's error begins with a dozen frames of the framework and of asyncio, always the same. They
-are left out up to the first frame of the users' code. If there is no such frame, nothing is left out: it is an error
-of the framework then.
+The traceback of an error in a handler begins with a dozen frames of the framework and of asyncio, always the same.
+They are left out, up to the first frame of the user's code. Without such a frame, it is an error of the framework, and
+nothing is left out.
 
-Operators can be installed as packages. Their frames look the same as those of the libraries that the framework uses,
-so they are looked for only after the place where handlers are called.
+Operators can be installed as packages. Their frames look like those of the libraries that the framework uses, so they
+are searched for only after the place where handlers are called.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 _FRAMEWORK = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# Not by `sysconfig`: that one loads all that is known of how Python was built.
+# Not by `sysconfig`, which loads everything about the build of Python.
 _STDLIB = os.path.dirname(os.path.abspath(traceback.__file__)) + os.sep
 _PACKAGES = tuple(os.path.abspath(path) + os.sep for path in site.getsitepackages())
 
@@ -38,7 +38,7 @@ def is_framework(filename: str) -> bool:
     if filename.startswith("<frozen "):
         return True
     path = os.path.abspath(filename)
-    # The packages can be installed to a folder inside of that of the standard library.
+    # Packages can be installed in a folder inside of the standard library.
     return path.startswith(_FRAMEWORK) or (path.startswith(_STDLIB) and not path.startswith(_PACKAGES))
 
 
@@ -49,7 +49,7 @@ def is_library(filename: str) -> bool:
 
 
 def describe_frame(frame: FrameType) -> str:
-    """Say in one line where a function is now, with the line of the code."""
+    """Describe the current place of a function in one line, with the line of its code."""
     filename, line = frame.f_code.co_filename, frame.f_lineno
     source = linecache.getline(filename, line).strip()
     return f"{frame.f_code.co_name}() at {filename}:{line}" + (f": {source}" if source else "")
@@ -57,9 +57,9 @@ def describe_frame(frame: FrameType) -> str:
 
 class TrimmingFormatter(logging.Formatter):
     """
-    A formatter that shows the tracebacks beginning from the users' code, unless all of it is to be seen.
+    A formatter whose tracebacks begin at the user's code, unless full tracebacks are requested.
 
-    Handlers of logs share the formatted tracebacks via the records. So, each one of these formats its own.
+    Log handlers share formatted tracebacks via the records, so this formatter hides the shared one and formats its own.
     """
 
     is_trimming = True
@@ -77,10 +77,10 @@ class TrimmingFormatter(logging.Formatter):
 
 def format_traceback(exc_info: ExcInfo, *, trimming: bool) -> str:
     """
-    Format the traceback; with ``trimming``, beginning from the users' code in all the errors that have led to it.
+    Format the traceback. With ``trimming``, the error and its causes begin at the user's code.
 
-    Messages of errors can have texts of others in several lines. They are indented, so that they do not look like the
-    next records of the log.
+    Messages of errors can contain several lines of foreign text. They are indented, so that they do not look like the
+    next log lines.
     """
     exc_type, exc, tb = exc_info
     if exc_type is None or exc is None:
@@ -88,7 +88,7 @@ def format_traceback(exc_info: ExcInfo, *, trimming: bool) -> str:
     summary = traceback.TracebackException(exc_type, exc, tb, compact=True)
     for item in _walk(summary):
         item.__class__ = _IndentedSummary
-        if isinstance(item.__notes__, list):  # lines of notes are not told from those of messages later on
+        if isinstance(item.__notes__, list):  # later on, notes cannot be told from messages
             item.__notes__ = [_INDENT + _indent(note) for note in item.__notes__]
         if trimming:
             first = _find_users_frame([frame.filename for frame in item.stack])
@@ -97,7 +97,7 @@ def format_traceback(exc_info: ExcInfo, *, trimming: bool) -> str:
 
 
 class _IndentedSummary(traceback.TracebackException):
-    """One error of a traceback; the second and next lines of its message are indented."""
+    """One error of a traceback. All lines of its message but the first one are indented."""
 
     def format_exception_only(self, *args: Any, **kwargs: Any) -> Generator[str, None, None]:
         for text in super().format_exception_only(**kwargs):
@@ -118,12 +118,9 @@ def _walk(summary: traceback.TracebackException) -> Iterator[traceback.Traceback
 
 
 def _find_users_frame(filenames: list[str]) -> int:
-    """Find where the users' code begins; if it does not, give the beginning of all."""
-    for index, name in enumerate(filenames):
-        if not is_library(name):
-            return index
-    if _INVOCATION in filenames:
-        for index in range(filenames.index(_INVOCATION), len(filenames)):
-            if not is_framework(filenames[index]):
-                return index
-    return 0
+    """Find the first frame of the user's code; without such, it is the very first frame."""
+    found = [index for index, name in enumerate(filenames) if not is_library(name)]
+    if not found and _INVOCATION in filenames:
+        invocation = filenames.index(_INVOCATION)
+        found = [index for index in range(invocation, len(filenames)) if not is_framework(filenames[index])]
+    return found[0] if found else 0

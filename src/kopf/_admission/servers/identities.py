@@ -1,37 +1,31 @@
-"""
-Identities: by what a server proves who it is, and what its clients must trust for that.
-"""
+"""Identities: the certificate and key of a server, and the certificates that its clients must trust."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What a server uses at some moment. All is in PEM."""
+    """The identity of a server at some moment. All of it is in PEM."""
 
     certificate: bytes
-    """The certificate of the server, with the intermediate ones if there are any."""
+    """The certificate of the server, followed by the intermediate ones, if there are any."""
     key: bytes = dataclasses.field(repr=False)
     bundle: bytes | None = None
-    """What the clients are to trust; ``None`` for what they trust anyway."""
+    """The certificates that the clients must trust; ``None`` if they trust the server anyway."""
+    deadline: datetime.datetime | None = None
+    """The latest time to ask the source again; ``None`` if there is no limit."""
 
 
-class IdentitySource(Protocol):
-    """Where the identity comes from: it is asked in the beginning, and from time to time later."""
-
-    async def get(self) -> Identity:
-        """Give the identity for now. Raises an error if there is none."""
-
-    def get_deadline(self) -> datetime.datetime | None:
-        """Tell when it must be asked again at the latest; ``None`` for any time."""
+IdentitySource = Callable[[], Awaitable[Identity]]
+"""Gives the current identity: at the start, and from time to time later. Raises an error if there is none."""
 
 
 class CertificateReads:
-    """How often the servers of this process have read their certificates, and could not; the metrics show it."""
+    """Counts how often the servers of this process have read their certificates, for the metrics."""
 
     def __init__(self) -> None:
         self.total = 0

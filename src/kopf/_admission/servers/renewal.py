@@ -1,6 +1,4 @@
-"""
-Renewal: the server goes on with new certificates, and its clients trust both the old and the new ones meanwhile.
-"""
+"""Renewal: the server switches to new certificates, and its clients trust both the old and the new ones meanwhile."""
 
 from __future__ import annotations
 
@@ -20,15 +18,15 @@ logger = logging.getLogger(__name__)
 
 Listen = Callable[[ssl.SSLContext | None], None]
 
-_ERRORS = (OSError, ValueError, APIError, LoginError)  # maybe next time
+_ERRORS = (OSError, ValueError, APIError, LoginError)  # the next attempt can succeed
 
 
 class Renewal:
     """
-    Keeps one server up to date with everything that is renewed.
+    Keeps one server up to date when its files and certificates are renewed.
 
-    ``trust`` is what the server has begun with; ``listen`` makes it use another context for new connections.
-    ``interval`` is how often to look for changes, ``delay`` is how long the clients need to take notice of another
+    ``trust`` is the state at the start of the server. ``listen`` makes the server use another context for new
+    connections. ``interval`` is the pause between two checks, ``delay`` is the time that clients need to notice another
     bundle; both are in seconds.
     """
 
@@ -41,7 +39,7 @@ class Renewal:
         self._complaint: str | None = None
 
     async def follow(self) -> AsyncGenerator[bytes | None, None]:
-        """Look for changes, forever. Give the bundles to be published."""
+        """Look for changes, forever. Yield the bundles to publish."""
         while True:
             await asyncio.sleep(self._get_pause())
             try:
@@ -55,7 +53,7 @@ class Renewal:
                 self._trust, self._complaint = renewed, None
 
     async def _switch(self, renewed: Trust) -> AsyncGenerator[bytes | None, None]:
-        """Begin to use what is renewed, so that the clients trust both the old and the new certificate meanwhile."""
+        """Begin to use the renewed state, so that the clients trust both the old and the new certificate meanwhile."""
         setup, trust = self._setup, self._trust
         if renewed.serving != trust.serving:
             setup.check(renewed)
@@ -69,14 +67,15 @@ class Renewal:
             setup.dump(renewed.bundle)
 
     def _complain(self, error: Exception) -> None:
-        """Tell what is wrong with what was renewed; only once, as it is tried again every minute."""
+        """Log the problem, but only once: the attempt is repeated every minute."""
         if str(error) != self._complaint:
             logger.warning("The webhook server cannot renew its certificates, and uses the previous ones: %s", error)
         self._complaint = str(error)
 
     def _get_pause(self) -> float:
-        """How long to wait until something can be different."""
-        deadline = self._setup.get_deadline()
+        """Get the time until the next check, in seconds."""
+        identity = self._trust.identity
+        deadline = None if identity is None else identity.deadline
         if deadline is None or self._complaint is not None:
             return self._interval
         left = (deadline - datetime.datetime.now(datetime.UTC)).total_seconds()

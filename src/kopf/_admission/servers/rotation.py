@@ -1,8 +1,8 @@
 """
-Rotation: how one certificate is replaced by another one so that there is no moment when the clients do not trust it.
+Rotation: one certificate replaces another one, and the clients trust the server at every moment.
 
-The clients learn about the next certificate long before it is used, and are let to trust the previous one long
-after it was used. It is only a matter of what is to be done when; doing it is for others.
+The clients learn of the next certificate long before the server uses it, and trust the previous one long afterwards.
+This module only decides what is due; others do it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Callable, Sequence
 from kopf._admission.servers.identities import Identity, join_pems
 
 CLOCK_SKEW = datetime.timedelta(hours=1)
-"""How much the clocks of the clients may be behind: the certificates are backdated by that."""
+"""The largest lag of the clients' clocks: certificates are backdated by this time."""
 
 LIFETIME = datetime.timedelta(days=365)
-"""For how long the certificates are valid. It is long, as not everything that trusts them follows the renewals."""
+"""The validity of certificates. It is long, as not everything that trusts them follows the renewals."""
 
 _MAX_ANNOUNCEMENT = datetime.timedelta(hours=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """A self-signed certificate and its private key, both in PEM; and what is written in it."""
+    """A self-signed certificate and its private key, both in PEM, with the facts from the certificate."""
 
     certificate: bytes
     key: bytes = dataclasses.field(repr=False)
@@ -34,22 +34,22 @@ class Certificate:
 
     @property
     def renewed_at(self) -> datetime.datetime:
-        """When the next certificate is to be made: when a third of the lifetime is left."""
+        """The time to make the next certificate: a third of the lifetime is left."""
         return self.expires_at - (self.expires_at - self.issued_at) / 3
 
     @property
     def used_at(self) -> datetime.datetime:
-        """When it can be used, provided that it is announced since it was made."""
+        """The time to begin to use it, if it was announced as soon as it was made."""
         return self.issued_at + min((self.expires_at - self.issued_at) / 6, _MAX_ANNOUNCEMENT)
 
 
 Issue = Callable[[Sequence[str]], Certificate]
-"""Makes a certificate for the names."""
+"""A function that makes a certificate for the names."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Rotation:
-    """The certificate in use, its successor if there is already one, and its predecessor if it can be still in use."""
+    """The current certificate, its successor (if made already), and its predecessor (if it can still be in use)."""
 
     current: Certificate
     next: Certificate | None = None
@@ -57,23 +57,23 @@ class Rotation:
 
     @property
     def identity(self) -> Identity:
-        """What to serve with, and what the clients are to trust."""
+        """The identity of the server, with everything that the clients must trust."""
         following = self.next.certificate if self.next is not None else None
         bundle = join_pems(self.previous, self.current.certificate, following)
-        return Identity(certificate=self.current.certificate, key=self.current.key, bundle=bundle)
+        return Identity(self.current.certificate, self.current.key, bundle, self.changes_at)
 
     @property
     def changes_at(self) -> datetime.datetime:
-        """When :func:`advance` is going to make a difference."""
+        """The time when :func:`advance` has something to do."""
         return self.current.renewed_at if self.next is None else min(self.next.used_at, self.current.expires_at)
 
 
 def advance(rotation: Rotation | None, names: Sequence[str], now: datetime.datetime, issue: Issue) -> Rotation:
     """
-    Do what is due. Give the same object if nothing is.
+    Take the next step if it is due; otherwise, return the same object.
 
-    The names are those that the certificate must have at least. It keeps the other ones that it has: somebody else,
-    e.g. another version of the same operator, can need them.
+    The certificate must have at least these names. It keeps its other names, because others, e.g. another version of
+    the same operator, can need them.
     """
     if rotation is None:
         return Rotation(issue(names))
@@ -84,5 +84,5 @@ def advance(rotation: Rotation | None, names: Sequence[str], now: datetime.datet
     if now >= current.expires_at or not set(names).issubset(current.names):
         return Rotation(issue(united), previous=current.certificate)
     if following is None and now >= current.renewed_at:
-        return Rotation(current, next=issue(united))  # the previous one is not in use anymore, wherever it was
+        return Rotation(current, next=issue(united))  # by now, nobody uses the previous one
     return rotation

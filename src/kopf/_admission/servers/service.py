@@ -1,11 +1,11 @@
 """
-Inside of the cluster: the API servers come via a Service, and the replicas share their certificates in a Secret.
+Webhook servers in pods: the API servers come via a Service, and the replicas share their certificates in a Secret.
 
-The certificates are made by one of the replicas, used by all of them, kept through restarts. The Secret is a shared
-state with no owner, so every change of it is guarded: it is either created, or patched in the same version that was
-read. Those who were late, read it again, and find that there is nothing left to do.
+One replica makes the certificates, all replicas use them, and they survive restarts. The Secret is a shared state with
+no owner, so every write is guarded: the operator either creates the Secret, or patches the same version that it has
+read. A replica that comes too late reads the Secret again, and finds nothing left to do.
 
-If the Secret is made by somebody else, e.g. by cert-manager, it is only read. Empty ones are filled.
+A Secret of others, e.g. of cert-manager, is only read. Empty Secrets are filled.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ _ATTEMPTS = 10
 
 
 class CertificateSecret:
-    """
-    A Secret with the certificates for all replicas of an operator. It is used inside of a running operator.
-    """
+    """A Secret with the certificates for all replicas of an operator. It works only inside of a running operator."""
 
     def __init__(self, namespace: str, name: str, issuer: Issuer) -> None:
         self._namespace = namespace
@@ -53,18 +51,13 @@ class CertificateSecret:
         self._issuer = issuer
         self._collection = f"/api/v1/namespaces/{urllib.parse.quote(namespace, safe='')}/secrets"
         self._path = f"{self._collection}/{urllib.parse.quote(name, safe='')}"
-        self._changes_at: datetime.datetime | None = None
         self._is_foreign = False
-
-    def get_deadline(self) -> datetime.datetime | None:
-        """Tell when the next step of the rotation is, unless it is for somebody else to rotate."""
-        return self._changes_at
 
     async def get(self) -> Identity:
         """
-        Read the Secret; do what is due with the certificates in it, unless another replica has done it.
+        Read the Secret. Take the next step of the rotation if it is due and no other replica has taken it.
 
-        Raises :class:`PermissionError` if something of that is forbidden; :class:`APIError` and others if it fails.
+        Raises :class:`PermissionError` if a request is forbidden, and :class:`APIError` and others if one fails.
         """
         try:
             return await self._synchronize()
@@ -84,7 +77,6 @@ class CertificateSecret:
             now = datetime.datetime.now(datetime.UTC)
             advanced = advance(rotation, self._issuer.names, now, self._issuer.issue)
             if advanced is rotation or await self._write(secret, advanced):
-                self._changes_at = advanced.changes_at
                 return advanced.identity
         raise RuntimeError(
             f"The Secret {self._name!r} of the namespace {self._namespace!r} changes all the time: who does it?"
@@ -98,7 +90,7 @@ class CertificateSecret:
         return secret
 
     async def _write(self, secret: Mapping[str, Any] | None, rotation: Rotation) -> bool:
-        """Store the certificates, unless others have changed them meanwhile."""
+        """Store the certificates. Return false if others have changed the Secret meanwhile."""
         api, data = get_current_api(), _dump(rotation)
         try:
             if secret is None:
@@ -129,7 +121,7 @@ class CertificateSecret:
         return True
 
     def _parse(self, secret: Mapping[str, Any]) -> Rotation | None:
-        """Read the state of the rotation; there is none in an empty Secret."""
+        """Read the state of the rotation; ``None`` if the Secret is empty or broken."""
         try:
             pems = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
             if not pems.get(_CERTIFICATE):
@@ -151,7 +143,6 @@ class CertificateSecret:
                 "The certificates in the Secret %r are not made by the operator; they are used, but are not renewed.",
                 self._name,
             )
-        self._changes_at = None
         data = secret["data"]
         bundle = base64.b64decode(data.get(_BUNDLE) or "")
         return Identity(
@@ -197,19 +188,21 @@ class WebhookServiceServer(WebhookServer):
     """
     A server for operators in pods: the API servers come to a ``Service``, which is deployed together with the operator.
 
-    - ``name`` & ``namespace`` are of the ``Service``; the default namespace is that of the pod.
-    - ``service_port`` is the port of the ``Service``, 443 by default; ``port`` is where the operator listens, i.e.
-      the target port of the ``Service``, 9443 by default; ``addr`` is where to listen: all addresses by default.
+    - ``name`` & ``namespace`` identify the ``Service``; the default namespace is that of the pod.
+    - ``service_port`` is the port of the ``Service``, 443 by default.
+    - ``port`` is the port where the operator listens, i.e. the target port of the ``Service``; 9443 by default.
+    - ``addr`` is the address where the operator listens; all addresses by default.
     - ``path`` is the root path of the webhooks; none by default.
-    - ``secret`` is the name of a ``Secret`` in the same namespace, where the certificates are kept. By default, it is
-      the name of the service with ``-webhook-certs`` in the end. It is created if absent. All replicas of the operator
-      use and renew the same certificates, so they can be restarted one by one with no review refused. If it was
-      created by somebody else, e.g. by cert-manager, it is used as it is, and read again every minute.
-      The operator must be permitted to ``get``, ``create``, and ``patch`` secrets.
-    - All other options are as in :class:`kopf.WebhookServer`. With ``certfile`` or ``context``, no secret is used.
+    - ``secret`` is the name of a ``Secret`` in the same namespace, which keeps the certificates. By default, it is the
+      name of the service with the suffix ``-webhook-certs``. The operator creates the secret if it is absent. All
+      replicas of the operator use and renew the same certificates, so they can be restarted one by one, and no review
+      is refused. If somebody else, e.g. cert-manager, has created the secret, the operator only reads it, again every
+      minute. The operator needs the permissions to ``get``, ``create``, and ``patch`` secrets.
+    - For all other options, see :class:`kopf.WebhookServer`. With ``certfile`` or ``context``, there is no secret.
 
-    When it serves, it raises the same errors as :class:`kopf.WebhookServer`; :class:`ValueError` if the namespace is
-    not specified and is unknown; :class:`PermissionError` if the secret is forbidden; and others if the API fails.
+    When it serves, it raises the errors of :class:`kopf.WebhookServer`; :class:`ValueError` if no namespace is
+    specified and the namespace of the pod is unknown; :class:`PermissionError` if the secret is forbidden; and others
+    if the API fails.
     """
 
     def __init__(
@@ -231,7 +224,7 @@ class WebhookServiceServer(WebhookServer):
         return self.addr if self.addr is not None else ""
 
     def _get_host(self) -> str:
-        return f"{self.name}.{self._get_namespace()}.svc"  # it is what API servers verify
+        return f"{self.name}.{self._get_namespace()}.svc"  # API servers verify this name
 
     def _get_names(self) -> list[str]:
         return [self._get_host(), *self.extra_sans]
@@ -249,7 +242,7 @@ class WebhookServiceServer(WebhookServer):
 
     async def _make_default_source(self) -> IdentitySource:
         issuer = Issuer(self._get_names(), lifetime=self.CERTIFICATE_LIFETIME, password=self.password)
-        return CertificateSecret(self._get_namespace(), self.secret or f"{self.name}-webhook-certs", issuer)
+        return CertificateSecret(self._get_namespace(), self.secret or f"{self.name}-webhook-certs", issuer).get
 
     async def _make_config(self, port: int, path: str) -> WebhookClientConfig:
         service_port = 443 if self.service_port is None else self.service_port

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import pathlib
 import ssl
 from typing import TypedDict
@@ -62,7 +61,7 @@ class TLSSetup:
             raise
 
     async def _read(self) -> Trust:
-        identity = await self._source.get() if self._source is not None else None
+        identity = await self._source() if self._source is not None else None
         bundle = self._read_bundle()
         if bundle is not None:
             check_bundle(bundle)
@@ -70,10 +69,6 @@ class TLSSetup:
         if bundle is None and identity is not None:
             bundle = identity.bundle
         return Trust(identity, clients, bundle)
-
-    def get_deadline(self) -> datetime.datetime | None:
-        """Get the latest time of the next examination; ``None`` if there is no limit."""
-        return self._source.get_deadline() if self._source is not None else None
 
     def check(self, trust: Trust) -> None:
         """Check that the state is usable. Raises :class:`ValueError` if it is not."""

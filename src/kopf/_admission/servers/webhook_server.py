@@ -1,6 +1,4 @@
-"""
-The server of webhooks over HTTPS, its certificates, and its configuration for the API servers, all kept up to date.
-"""
+"""The webhook server over HTTPS, its certificates, and its configuration for the API servers, all kept up to date."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import abc
 import base64
 import contextlib
 import datetime
+import functools
 import ipaddress
 import logging
 import socket
@@ -16,7 +15,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable,
 from types import TracebackType
 from typing import ClassVar, Self, cast
 
-from kopf._admission.servers.certificate_sources import CertificateFiles, GeneratedCertificates, Issuer
+from kopf._admission.servers.certificate_sources import GeneratedCertificates, Issuer, read_identity
 from kopf._admission.servers.identities import IdentitySource
 from kopf._admission.servers.renewal import Renewal
 from kopf._admission.servers.rotation import LIFETIME
@@ -33,10 +32,10 @@ _LOCALHOST = "localhost"
 
 class WebhookContextManager(abc.ABC):
     """
-    A server or a tunnel whose iterators are closed on leaving the context.
+    A server or a tunnel that closes its iterators when its context ends.
 
-    Iterators end in the ``finally`` blocks of their own. But they are hardly ever closed explicitly: neither by
-    those who leave loops early, nor by the iterators of users that are made of ours.
+    The iterators stop the server in their ``finally`` blocks. But hardly anything closes iterators explicitly: neither
+    loops that end early, nor the iterators of users that wrap ours.
     """
 
     def __init__(self) -> None:
@@ -53,7 +52,7 @@ class WebhookContextManager(abc.ABC):
             await self._generators.pop().aclose()
 
     def __call__(self, fn: WebhookFn, /) -> AsyncIterator[WebhookClientConfig]:
-        """Serve with this function, until closed. Give a config when it is ready, and when the config changes."""
+        """Pass the reviews to this function, until closed. Yield the config when it is ready, and when it changes."""
         generator = self._serve(fn)
         self._generators.append(generator)
         return generator
@@ -66,49 +65,49 @@ class WebhookServer(WebhookContextManager):
     """
     A local HTTPS (or HTTP) server for admission reviews.
 
-    - ``addr`` & ``port`` are where to listen: by default, at ``localhost``, port 9443. With another ``host``, all
-      addresses are listened at by default, as the requests come from elsewhere then. Port 0 is for any free one.
+    - ``addr`` & ``port`` are the address and the port where it listens: by default, ``localhost`` and 9443. With
+      another ``host``, the default is all addresses, as requests come from elsewhere then. Port 0 means any free port.
     - ``path`` is the root path of the webhooks; none by default.
-    - ``host`` is the host name for the URL; by default, the same as ``addr``.
-    - ``cadata`` & ``cafile`` are the CA bundle (PEM) for the API servers, which the managed configurations get.
-      By default, it is the self-signed certificate; with ``certfile`` or ``context``, it is none, i.e. those that
-      the API servers trust anyway. If there are no other options for the verification of client certificates, they
-      are verified with this bundle too, if provided.
-    - ``cadump`` is a file to write the resulting CA bundle to, e.g. for ``curl --cacert``.
-    - ``certfile`` & ``pkeyfile`` are the certificate and the private key of the server (PEM). By default, they are
-      self-signed, generated for ``host``, ``addr``, and ``extra_sans``, and renewed when a third of their lifetime
-      is left: first, the CA bundle with both certificates is published, and the server switches to the new one later.
-    - ``password`` is for the private key: of the file, or of the generated one.
+    - ``host`` is the host name in the URL; by default, the same as ``addr``.
+    - ``cadata`` & ``cafile`` are the CA bundle (PEM) for the API servers, which goes to the managed configurations.
+      By default, it is the self-signed certificate. With ``certfile`` or ``context``, the default is no bundle: the API
+      servers use the authorities that they trust anyway. Without other options for client certificates, this bundle
+      also verifies them.
+    - ``cadump`` is a file that gets the resulting CA bundle, e.g. for ``curl --cacert``.
+    - ``certfile`` & ``pkeyfile`` are the certificate and the private key of the server (PEM). By default, the server
+      makes a self-signed certificate for ``host``, ``addr``, and ``extra_sans``, and renews it when a third of its
+      lifetime is left: it first publishes a CA bundle with both certificates, and switches to the new one later.
+    - ``password`` decrypts the private key in the file, or encrypts the generated one.
     - ``extra_sans`` are additional host names or IP addresses for the generated certificate.
-    - ``verify_mode``, ``verify_cafile``, ``verify_capath``, ``verify_cadata`` are for the client certificates, as in
-      :attr:`ssl.SSLContext.verify_mode` and :meth:`ssl.SSLContext.load_verify_locations`. If there are authorities
-      but no mode, certificates are optional: they are verified if provided, and are passed to handlers as ``sslpeer``.
-    - ``context`` is a ready-made context to be used; whatever of the above is specified explicitly, is loaded into it.
-    - ``max_body`` is the size of the largest review, in bytes: 7 MiB by default, twice the largest object.
-    - ``max_connections`` is how many connections to keep, and so, how many reviews are handled at the same time:
-      4096 by default, or a quarter of the files that may be open, if that is less.
-    - ``insecure`` is for HTTP instead of HTTPS. Kubernetes does not support that, but tunnels & debugging do.
+    - ``verify_mode``, ``verify_cafile``, ``verify_capath``, ``verify_cadata`` are for client certificates, as in
+      :attr:`ssl.SSLContext.verify_mode` and :meth:`ssl.SSLContext.load_verify_locations`. With authorities but no mode,
+      client certificates are optional: the server verifies them and passes them to handlers as ``sslpeer``.
+    - ``context`` is a ready-made TLS context. The options above, if specified, are loaded into it.
+    - ``max_body`` is the size of the largest review, in bytes; 7 MiB by default, twice the largest object.
+    - ``max_connections`` is the number of connections, and so, of reviews handled at the same time; by default, 4096,
+      or a quarter of the files that may be open, if that is less.
+    - ``insecure`` switches to HTTP instead of HTTPS. Kubernetes does not support that, but tunnels and debuggers do.
 
-    All files are read again every ``file_check_interval`` seconds; if they have changed, new connections use the new
-    ones.
+    All files are read again every ``file_check_interval`` seconds (60 by default). If they have changed, new
+    connections use the new ones.
 
-    Large because every option is an attribute, which inherited servers read and change.
+    Large because every option is an attribute, which derived servers read and change.
 
-    When it serves, it raises :class:`ValueError` or :class:`OSError` if the certificates cannot be used, or if it is
-    impossible to listen. If renewed files cannot be used, it only warns of them, and goes on with the previous ones.
+    When it serves, it raises :class:`ValueError` or :class:`OSError` if the certificates are unusable, or if it cannot
+    listen. If renewed files are unusable, it only warns of them and keeps the previous ones.
     """
 
     DEFAULT_HOST: str | None = None
-    """The host name for the URL when it is not specified in ``host``."""
+    """The host name in the URL if ``host`` is not specified."""
 
     CERTIFICATE_LIFETIME: ClassVar[datetime.timedelta] = LIFETIME
-    """How long the generated certificates are valid; they are renewed when a third of it is left."""
+    """The validity of generated certificates, which are renewed when a third of it is left."""
 
     EXIT_TIMEOUT: ClassVar[float] = 10.0
-    """How long to wait on exit until the current reviews are answered, in seconds."""
+    """The longest wait at the exit until the current reviews are answered, in seconds."""
 
     PROPAGATION_DELAY: ClassVar[float] = 5.0
-    """How long it takes API servers to take notice of a changed configuration, in seconds."""
+    """The time that API servers need to notice a changed configuration, in seconds."""
 
     def __init__(
         self,
@@ -134,7 +133,7 @@ class WebhookServer(WebhookContextManager):
         file_check_interval: float = 60.0,
         max_connections: int | None = None,
     ) -> None:
-        """Large because these are the options that existing operators pass; see the class."""
+        """Large because existing operators pass all these options; see the class."""
         super().__init__()
         self.addr = addr
         self.port = port
@@ -160,10 +159,10 @@ class WebhookServer(WebhookContextManager):
     @staticmethod
     def build_certificate(hostnames: Collection[str], password: str | None = None) -> tuple[bytes, bytes]:
         """
-        Make a self-signed certificate for the host names and IP addresses; give it and its private key (PEM).
+        Make a self-signed certificate for the host names and IP addresses. Return it with its private key, in PEM.
 
-        The first host name is the common name; if there are none, it is the first address. Addresses like ``0.0.0.0``
-        are left out. The password encrypts the key.
+        The common name is the first host name, or the first address if there are no names. Addresses like ``0.0.0.0``
+        are left out. The password, if any, encrypts the key.
 
         Raises :class:`ValueError` if no names are left.
         """
@@ -206,7 +205,7 @@ class WebhookServer(WebhookContextManager):
         return cast(TLSOptions, {name: getattr(self, name) for name in TLSOptions.__annotations__})
 
     def _get_addr(self) -> str:
-        """Listen at all addresses if the clients use a name that belongs to somebody else."""
+        """Get the address to listen at: all addresses if the clients use another name."""
         if self.addr is not None:
             return self.addr
         return "" if self.host or self.DEFAULT_HOST else _LOCALHOST
@@ -224,7 +223,7 @@ class WebhookServer(WebhookContextManager):
         if self.insecure:
             return None
         if self.certfile is not None:
-            return CertificateFiles(self.certfile, self.pkeyfile)
+            return functools.partial(read_identity, self.certfile, self.pkeyfile)
         return None if self.context is not None else await self._make_default_source()
 
     async def _make_default_source(self) -> IdentitySource:
@@ -233,10 +232,10 @@ class WebhookServer(WebhookContextManager):
                 "The webhook server generates its certificate, but API servers are told to trust another authority. "
                 "If they connect directly, add certfile= & pkeyfile= that are signed by that authority."
             )
-        return GeneratedCertificates(self._get_names(), lifetime=self.CERTIFICATE_LIFETIME, password=self.password)
+        return GeneratedCertificates(self._get_names(), lifetime=self.CERTIFICATE_LIFETIME, password=self.password).get
 
     async def _make_config(self, port: int, path: str) -> WebhookClientConfig:
-        """Tell how to reach the server that listens at this port; all but the CA bundle."""
+        """Make the config of the server that listens at this port, without the CA bundle."""
         host = self._get_host()
         if ":" in host and not host.startswith("["):
             host = f"[{host}]"
@@ -267,7 +266,7 @@ def _listening(addr: str, port: int) -> Iterator[list[socket.socket]]:
 
 
 def _get_reachable(addr: str) -> str:
-    """Replace what means "all addresses" by one of them; URLs cannot have those."""
+    """Replace an address that means "all addresses" by the loopback, as URLs need a real one."""
     try:
         address = ipaddress.ip_address(addr)
     except ValueError:
@@ -278,7 +277,7 @@ def _get_reachable(addr: str) -> str:
 
 
 def _normalize_path(path: str | None) -> str:
-    """A slash in the beginning, none in the end; nothing for the root."""
+    """Put a slash at the beginning and none at the end; the root becomes an empty string."""
     stripped = (path or "").strip("/")
     return f"/{stripped}" if stripped else ""
 
