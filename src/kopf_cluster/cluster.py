@@ -129,7 +129,9 @@ class LocalCluster(Client):
 
     def __enter__(self) -> LocalCluster:
         started: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._thread = threading.Thread(target=self._run_in_thread, args=(started,), name="kopf-local-cluster")
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._run_until_stopped(started)), name="kopf-local-cluster"
+        )
         self._thread.start()
         try:
             started.result()
@@ -165,9 +167,6 @@ class LocalCluster(Client):
         traceback: TracebackType | None,
     ) -> None:
         await self._stop()
-
-    def _run_in_thread(self, started: concurrent.futures.Future[None]) -> None:
-        asyncio.run(self._run_until_stopped(started))
 
     async def _run_until_stopped(self, started: concurrent.futures.Future[None]) -> None:
         self._stopping = asyncio.Event()

@@ -1,8 +1,8 @@
 """
-Refusals as kube-apiserver words them: a code, a reason, a message, and details in a `Status` object.
+Refusals in the words of kube-apiserver: a code, a reason, a message, and details in a `Status` object.
 
-The wording and the structure follow `k8s.io/apimachinery/pkg/api/errors` as seen from outside:
-clients parse these fields, people read the messages.
+The wording and the structure follow the responses of `k8s.io/apimachinery/pkg/api/errors`: clients parse the fields,
+people read the messages.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 SERVER_COULD_NOT_FIND: Final = "the server could not find the requested resource"
 
 MAX_ERRORS: Final = 1000
-"""How many mistakes of one object are told."""
+"""The maximal number of reported errors of one object."""
 
 
 class Named(Protocol):
-    """What an error tells of a kind."""
+    """The names of a kind in errors."""
 
     @property
     def group(self) -> str: ...
@@ -33,7 +33,7 @@ class Named(Protocol):
 
 
 class Naming(msgspec.Struct, frozen=True, kw_only=True):
-    """What errors tell of something that is served, but is no kind of objects: options, scales, bindings."""
+    """The names in errors of something that is no kind of objects: options, scales, bindings."""
 
     group: str = ""
     version: str = "v1"
@@ -42,7 +42,7 @@ class Naming(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One wrong field: its path, the machine-readable reason, and the text after the path."""
+    """One wrong field: its path, a machine-readable reason, and the text after the path."""
 
     field: str
     reason: str
@@ -53,7 +53,14 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class APIStatus(Exception):
-    """An answer other than success, to be sent as a `Status` object."""
+    """A refusal of a request by the local cluster, which it sends as a `Status` object.
+
+    * ``code``: the HTTP status, e.g. 409.
+    * ``reason``: the machine-readable reason, e.g. ``Conflict``.
+    * ``message``: the text for people.
+    * ``details``: the ``details`` of the `Status` object; none by default.
+    * ``headers``: more headers of the response; none by default.
+    """
 
     def __init__(
         self,
@@ -87,7 +94,7 @@ class APIStatus(Exception):
 
 
 class Undecodable(APIStatus):
-    """An object with values that have no place in the types of its kind."""
+    """A refusal (400) of an object whose values do not fit the types of its kind."""
 
     def __init__(self, kind: str, version: str, why: str) -> None:
         super().__init__(400, "BadRequest", f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
@@ -95,7 +102,7 @@ class Undecodable(APIStatus):
 
 
 def quoted(value: Any) -> str:
-    """Show a value as Go's `%v` with quoted strings does in field errors."""
+    """Format a value as Go's `%v` with quoted strings does in field errors."""
     if isinstance(value, (dict, list, str)) or value is None:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if isinstance(value, bool):
@@ -139,19 +146,19 @@ def forbidden_value(field: str, detail: str) -> FieldError:
 
 
 def needed(field: str, value: Any, detail: str = "") -> Iterator[FieldError]:
-    """Blame the field if there is nothing in it."""
+    """Refuse an empty field."""
     if not value:
         yield required(field, detail)
 
 
 def one_of(field: str, value: Any, supported: Collection[str]) -> Iterator[FieldError]:
-    """Blame the field if it is none of those."""
+    """Refuse any other value."""
     if value not in supported:
         yield unsupported_value(field, value, supported)
 
 
 def invalid_values(field: str, value: Any, reasons: Iterable[str]) -> Iterator[FieldError]:
-    """Blame the field for each of the reasons, if there are any."""
+    """Refuse the value for each of the reasons."""
     for why in reasons:
         yield invalid_value(field, value, why)
 
@@ -236,7 +243,7 @@ def unsupported_media(accepted: Iterable[str]) -> APIStatus:
 
 
 def invalid(named: Named, name: str, errors: list[FieldError]) -> APIStatus:
-    """Refuse an object for what is wrong with it; of very much, the beginning is told."""
+    """Refuse an object for its errors; only the first errors are reported if there are too many."""
     errors = errors[:MAX_ERRORS]
     kind = f"{named.kind}.{named.group}" if named.group else named.kind
     text = str(errors[0]) if len(errors) == 1 else f"[{', '.join(map(str, errors))}]"
@@ -250,6 +257,12 @@ def invalid(named: Named, name: str, errors: list[FieldError]) -> APIStatus:
     )
 
 
+def require_valid(named: Named, name: str, errors: Iterable[FieldError]) -> None:
+    """Raise the refusal (422) of an object if there are errors in it."""
+    if found := list(errors):
+        raise invalid(named, name, found)
+
+
 def unprocessable() -> APIStatus:
     return APIStatus(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
@@ -261,12 +274,12 @@ def internal(message: str) -> APIStatus:
 
 
 def unknown_error(message: str) -> APIStatus:
-    """Errors of the storage, which the API passes on without a reason."""
+    """An error of the storage, without a reason."""
     return APIStatus(500, "", message)
 
 
 def not_implemented(what: str) -> APIStatus:
-    """What this server does not do, said instead of doing it wrong."""
+    """Refuse a request that the local cluster does not support."""
     return APIStatus(501, "NotImplemented", f"{what} is not supported by the local cluster", details={})
 
 

@@ -1,8 +1,8 @@
 """
-Who asks, and whether they may: certificates, tokens, impersonation, and the policy as of the stored roles and bindings.
+Authentication and authorization: certificates, tokens, impersonation, and the policy of the stored roles and bindings.
 
-The rules are those of "Authenticating" ("User impersonation") and "Using RBAC Authorization". By default, everything
-is allowed to everybody who is known.
+The rules are those of "Authenticating" ("User impersonation") and "Using RBAC Authorization". By default, all known
+users may do everything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from kopf_cluster import codec, statuses
 from kopf_cluster.access.authorizing import ALLOW_ALL, GROUP, Attributes, Decision, Policy, aggregate, forbidden
-from kopf_cluster.access.owner_references import check_owner_references
 from kopf_cluster.access.tokens import AUDIENCE, Tokens, service_account
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
@@ -27,7 +26,7 @@ Authorization: TypeAlias = Literal["always-allow", "rbac", "rbac-with-owners"]
 ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz", "/version"})
-"""What strangers may ask for anyway; the roles can allow them more."""
+"""The paths that anonymous users may get; roles can allow more."""
 
 _ROLES, _CLUSTER_ROLES = f"roles.{GROUP}", f"clusterroles.{GROUP}"
 _BINDINGS, _CLUSTER_BINDINGS = f"rolebindings.{GROUP}", f"clusterrolebindings.{GROUP}"
@@ -38,7 +37,7 @@ _EXTRA: Final = "impersonate-extra-"
 
 
 class Access:
-    """Decides on requests before anybody else sees them."""
+    """Authenticates and authorizes all requests."""
 
     def __init__(
         self,
@@ -57,11 +56,11 @@ class Access:
         self._protects_owners = authorization == "rbac-with-owners"
         self._policy: Policy | None = None
         self.administrator = dataclasses.replace(ADMINISTRATOR, name=administrator)
-        """To whom the token belongs."""
+        """The user with the administrator's token."""
         self.set_token(token)
 
     def set_token(self, token: str) -> None:
-        """Let this token be the administrator's, and the previous one nobody's."""
+        """Replace the token of the administrator."""
         self._token = token.encode()
 
     def observe(self, bucket: str, change: Change) -> None:
@@ -70,7 +69,7 @@ class Access:
 
     @property
     def policy(self) -> Policy:
-        """All that is granted as of now."""
+        """The current policy."""
         if not self._enforced:
             return ALLOW_ALL
         if self._policy is None:
@@ -86,7 +85,7 @@ class Access:
         return [codec.decode(b"{" + record.data) for record in self._store.bucket(bucket).select()]
 
     def authenticate(self, identity: Identity) -> User:
-        """Tell who asks, or refuse: 401 if their token is wrong, 403 if they may not act as somebody else."""
+        """Return the user, or refuse: 401 for a wrong token, 403 for a forbidden impersonation."""
         impersonation = identity.impersonation
         scheme, _, token = identity.authorization.partition(" ")
         user = _read_certificate(identity.certificate) if identity.certificate else None
@@ -98,13 +97,13 @@ class Access:
         return self._impersonate(user, impersonation) if impersonation else user
 
     def find_user(self, token: str, audiences: Iterable[str] = (AUDIENCE,)) -> User | None:
-        """Tell whose token it is, if it is good for any of the audiences."""
+        """Return the user of a token, if it is valid for any of the audiences."""
         if AUDIENCE in audiences and hmac.compare_digest(token.encode(errors="surrogateescape"), self._token):
             return self.administrator
         return self.tokens.find(token, self._store, audiences)
 
     def guard(self, kind: Kind, new: Obj, old: Obj | None) -> None:
-        """Refuse a write that grants more than its author has, or takes owners that its author may not take."""
+        """Refuse a write that grants more than its author has, or sets owners without permission."""
         if self._enforced:
             check_escalation(self.policy, asking.get(), kind, new, old)
         if self._protects_owners:
@@ -143,7 +142,7 @@ class Access:
             self._require(request.user, _attributes(call, request))
 
     def authorize_creation(self, call: Call, request: Request) -> None:
-        """Refuse to create what is not there yet by a request that is allowed only to change it."""
+        """Refuse a creation by a request that is only allowed to change existing objects."""
         if self._enforced:
             self._require(
                 request.user,
@@ -159,7 +158,7 @@ class Access:
 
 
 def _read_certificate(subject: Sequence[tuple[str, str]]) -> User | None:
-    """Give the user of a verified certificate: the name is the common one, the groups are the organizations."""
+    """Return the user of a verified certificate: the common name is the user, the organizations are groups."""
     names = [value for name, value in subject if name == "commonName"]
     groups = [value for name, value in subject if name == "organizationName"]
     return User(names[-1], (*dict.fromkeys([*groups, "system:authenticated"]),)) if names else None
@@ -177,10 +176,9 @@ def _attributes(call: Call, request: Request) -> Attributes:
     return Attributes(call.verb, call.group, call.plural, call.subresource, namespace, name)
 
 
-# Nobody may grant more than they have: the check of roles and bindings as they are written.
+# Users may not grant more than they have, unless they may ``escalate`` or ``bind`` the role.
 #
-# See "Privilege escalation prevention and bootstrapping" of "Using RBAC Authorization". Who may ``escalate``
-# the role or ``bind`` it, may grant anything by that.
+# See "Privilege escalation prevention and bootstrapping" of "Using RBAC Authorization".
 
 _ROLE_KINDS: Final = frozenset({"roles", "clusterroles"})
 _BINDING_KINDS: Final = frozenset({"rolebindings", "clusterrolebindings"})
@@ -194,7 +192,7 @@ _SHOWN: Final = {
 
 
 def check_escalation(policy: Policy, user: User, kind: Kind, new: Obj, old: Obj | None) -> None:
-    """Refuse the write (403) if it grants to anybody what the user does not have."""
+    """Refuse the write (403) if it grants permissions that the user does not have."""
     if kind.group != GROUP or SUPERUSERS in user.groups:
         return
     if kind.plural in _ROLE_KINDS:
@@ -255,7 +253,7 @@ def _require_held(
 
 
 def _split(raw: Mapping[str, Any]) -> Iterator[Attributes]:
-    """Give all single permissions of a rule."""
+    """Yield all single permissions of a rule."""
     for verb, path in itertools.product(raw.get("verbs") or (), raw.get("nonResourceURLs") or ()):
         yield Attributes(verb, path=path)
     parts = (
@@ -274,3 +272,52 @@ def _show(raw: Mapping[str, Any]) -> str:
         f"{shown}:[{', '.join(map(statuses.quoted, raw[field]))}]" for field, shown in _SHOWN.items() if raw.get(field)
     )
     return "{" + ", ".join(parts) + "}"
+
+
+# Owner references are protected, too, if that is wanted.
+#
+# The rules are those of the admission plugin ``OwnerReferencesPermissionEnforcement``, see "Admission Control in
+# Kubernetes". Few clusters have it; OpenShift does.
+
+
+def check_owner_references(
+    policy: Policy, user: User, registry: Registry, kind: Kind, new: Obj, old: Obj | None
+) -> None:
+    """Refuse the write (403) if the user may not delete the object, or may not block the deletion of its new owners."""
+    before, after = _list_references(old), _list_references(new)
+    if before == after or SUPERUSERS in user.groups:
+        return
+    namespace, name = new["metadata"].get("namespace") or "", new["metadata"].get("name") or ""
+    problem = ""
+    if old is not None and not policy.authorize(
+        user, Attributes("delete", kind.group, kind.plural, "", namespace, name)
+    ):
+        problem = "cannot set an ownerRef on a resource you can't delete"
+    elif not all(
+        policy.authorize(user, asked)
+        for asked in _list_blocked(registry, namespace, _select_new_blocking(before, after))
+    ):
+        problem = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"
+    if problem:
+        what = f'{kind.plural}.{kind.group} "{name}"' if kind.group else f'{kind.plural} "{name}"'
+        details = {"name": name, "group": kind.group, "kind": kind.plural}
+        raise statuses.APIStatus(403, "Forbidden", f"{what} is forbidden: {problem}: , <nil>", details=details)
+
+
+def _list_references(obj: Obj | None) -> list[dict[str, Any]]:
+    return [] if obj is None else obj["metadata"].get("ownerReferences") or []
+
+
+def _select_new_blocking(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    known = {item.get("uid") for item in before if item.get("blockOwnerDeletion")}
+    return (item for item in after if item.get("blockOwnerDeletion") and item.get("uid") not in known)
+
+
+def _list_blocked(registry: Registry, namespace: str, references: Iterator[dict[str, Any]]) -> Iterator[Attributes]:
+    """Yield the needed permissions for these references; those for unknown kinds are never granted."""
+    for item in references:
+        group, _, version = str(item.get("apiVersion", "")).rpartition("/")
+        owner = registry.find_by_kind(group, version, str(item.get("kind", "")))
+        plural, is_namespaced = ("", False) if owner is None else (owner.plural, owner.namespaced)
+        where = namespace if is_namespaced else ""
+        yield Attributes("update", group, plural, "finalizers", where, str(item.get("name", "")))

@@ -1,15 +1,15 @@
 """
-Resources that are never stored: questions about users and their permissions, and the tokens of service accounts.
+Resources that are never stored: reviews of users and their permissions, and the tokens of service accounts.
 
-They can only be created; the answer is the same object with its status.
+Clients can only create them; the answer is the same object with its status.
 The rules are those of the API groups ``authentication.k8s.io`` and ``authorization.k8s.io``.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from kopf_cluster.store.storage import Store
 _MAX_LIFETIME: Final = 1 << 32
 
 _BINDING: Final = frozenset({("v1", "Node"), ("v1", "Pod"), ("v1", "Secret")})
-"""The types of the objects with which tokens can end."""
+"""The types of the objects to which tokens can be bound."""
 
 
 _TOKEN_REQUEST: Final = statuses.Naming(group="authentication.k8s.io", kind="TokenRequest", plural="tokenrequests")
@@ -44,48 +44,53 @@ class _TokenSpec(msgspec.Struct):
     boundObjectRef: _BoundObject | None = None
 
 
-class _Question(Protocol):
-    def __call__(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]: ...
+_REVIEWS: Final = frozenset(
+    {
+        "localsubjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectreviews",
+        "selfsubjectrulesreviews",
+        "subjectaccessreviews",
+        "tokenreviews",
+    }
+)
 
 
 class VirtualResources:
-    """Answers to what is posted there."""
+    """Answers the creations of virtual resources."""
 
     def __init__(self, store: Store, access: Access) -> None:
         self._store = store
         self._access = access
-        self._questions: dict[str, _Question] = {
-            "selfsubjectreviews": self._ask_oneself,
-            "tokenreviews": self._ask_token,
-            "selfsubjectaccessreviews": self._ask_own_access,
-            "subjectaccessreviews": self._ask_access,
-            "localsubjectaccessreviews": self._ask_local_access,
-            "selfsubjectrulesreviews": self._ask_rules,
-        }
 
     def knows(self, kind: Kind) -> bool:
-        return not kind.is_stored and kind.plural in self._questions
+        return not kind.is_stored and kind.plural in _REVIEWS
 
     def answer(self, kind: Kind, call: Call, request: Request, body: Obj) -> Obj:
-        """Give the object with its status, or refuse a wrong one."""
+        """Return the object with its status, or refuse a wrong one."""
         wrong = kind.strategy(body, None) if kind.strategy is not None else []
         spec = body.get("spec") or {}
-        errors, find = self._questions[kind.plural](spec, call, request.user)
-        if wrong or errors:
-            raise statuses.invalid(kind, "", [*wrong, *errors])
+        statuses.require_valid(kind, "", [*wrong, *_validate_review(kind.plural, spec, call.namespace or "")])
         return {
             "kind": kind.kind,
             "apiVersion": kind.api_version,
             "metadata": {},
             **({"spec": spec} if spec else {}),
-            "status": find(),
+            "status": self._review(kind.plural, spec, request.user),
         }
 
-    def _ask_oneself(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return [], lambda: {"userInfo": user.as_object()}
-
-    def _ask_token(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return [], lambda: self._review_token(spec.get("token") or "", spec.get("audiences") or [AUDIENCE])
+    def _review(self, plural: str, spec: Obj, user: User) -> Obj:
+        policy = self._access.policy
+        match plural:
+            case "selfsubjectreviews":
+                return {"userInfo": user.as_object()}
+            case "tokenreviews":
+                return self._review_token(spec.get("token") or "", spec.get("audiences") or [AUDIENCE])
+            case "selfsubjectaccessreviews":
+                return review_access(policy, user, spec)
+            case "selfsubjectrulesreviews":
+                return review_rules(policy, user, spec)
+        return review_subject_access(policy, spec)
 
     def _review_token(self, token: str, audiences: list[str]) -> Obj:
         user = self._access.find_user(token, audiences)
@@ -93,30 +98,13 @@ class VirtualResources:
             return {"authenticated": False, "user": {}}
         return {"authenticated": True, "user": user.as_object(), "audiences": audiences}
 
-    def _ask_own_access(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return (list(validate_access_review(spec, own=True)), lambda: review_access(self._access.policy, user, spec))
-
-    def _ask_access(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return (list(validate_access_review(spec, own=False)), lambda: review_subject_access(self._access.policy, spec))
-
-    def _ask_local_access(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return (
-            list(validate_local_review(spec, call.namespace or "")),
-            lambda: review_subject_access(self._access.policy, spec),
-        )
-
-    def _ask_rules(self, spec: Obj, call: Call, user: User) -> tuple[list[FieldError], Callable[[], Obj]]:
-        return [], lambda: review_rules(self._access.policy, user, spec)
-
     def request_token(self, kind: Kind, call: Call, body: Obj) -> Obj:
-        """Give a token of a service account as an answer to a ``TokenRequest``."""
+        """Return a ``TokenRequest`` with a new token of a service account."""
         try:
             spec = msgspec.convert(body.get("spec") or {}, _TokenSpec)
         except msgspec.ValidationError as error:
             raise statuses.bad_request(f"TokenRequest cannot be decoded: {error}") from None
-        errors = list(_validate_token(spec))
-        if errors:
-            raise statuses.invalid(_TOKEN_REQUEST, "", errors)
+        statuses.require_valid(_TOKEN_REQUEST, "", _validate_token(spec))
         lifetime = LIFETIME if spec.expirationSeconds is None else spec.expirationSeconds
         key = (call.namespace or "", call.name or "")
         record = self._store.bucket(kind.bucket).records.get(key)
@@ -170,7 +158,7 @@ def _validate_token(spec: _TokenSpec) -> Iterator[FieldError]:
         )
 
 
-# The reviews of access: objects that are never stored, but are answered with what one may do.
+# Access reviews.
 #
 # The rules are those of "Authorization" and of the API group ``authorization.k8s.io`` in the Kubernetes documentation.
 
@@ -178,8 +166,16 @@ _NEITHER: Final = "exactly one of nonResourceAttributes or resourceAttributes mu
 _BOTH: Final = "cannot be specified in combination with resourceAttributes"
 
 
+def _validate_review(plural: str, spec: Obj, namespace: str) -> Iterator[FieldError]:
+    match plural:
+        case "localsubjectaccessreviews":
+            yield from validate_local_review(spec, namespace)
+        case "selfsubjectaccessreviews" | "subjectaccessreviews":
+            yield from validate_access_review(spec, own=plural == "selfsubjectaccessreviews")
+
+
 def validate_access_review(spec: Obj, *, own: bool) -> Iterator[FieldError]:
-    """Tell what is wrong with a review: of one's own access, or of somebody's."""
+    """Yield the errors in a review of one's own access, or of another user's."""
     if bool(spec.get("resourceAttributes")) == bool(spec.get("nonResourceAttributes")):
         field = "spec.nonResourceAttributes" if spec.get("resourceAttributes") else "spec.resourceAttributes"
         text = _BOTH if spec.get("resourceAttributes") else _NEITHER
@@ -189,7 +185,7 @@ def validate_access_review(spec: Obj, *, own: bool) -> Iterator[FieldError]:
 
 
 def validate_local_review(spec: Obj, namespace: str) -> Iterator[FieldError]:
-    """Tell what is wrong with a review that is limited to a namespace."""
+    """Yield the errors in a review in a namespace."""
     yield from validate_access_review(spec, own=False)
     resource = spec.get("resourceAttributes") or {}
     if spec.get("nonResourceAttributes"):
@@ -205,7 +201,7 @@ def validate_local_review(spec: Obj, namespace: str) -> Iterator[FieldError]:
 
 
 def review_access(policy: Policy, user: User, spec: Obj) -> dict[str, Any]:
-    """Answer a valid ``SelfSubjectAccessReview`` with its status."""
+    """Return the status of a valid ``SelfSubjectAccessReview``."""
     decision = policy.authorize(user, _attributes(spec))
     status: dict[str, Any] = {"allowed": decision.allowed}
     if decision.reason:
@@ -214,7 +210,7 @@ def review_access(policy: Policy, user: User, spec: Obj) -> dict[str, Any]:
 
 
 def review_subject_access(policy: Policy, spec: Obj) -> dict[str, Any]:
-    """Answer a valid ``SubjectAccessReview`` or ``LocalSubjectAccessReview`` with its status."""
+    """Return the status of a valid ``SubjectAccessReview`` or ``LocalSubjectAccessReview``."""
     user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), uid=spec.get("uid") or "")
     return review_access(policy, user, spec)
 
@@ -235,7 +231,7 @@ def _attributes(spec: Obj) -> Attributes:
 
 
 def review_rules(policy: Policy, user: User, spec: Obj) -> dict[str, Any]:
-    """Answer a ``SelfSubjectRulesReview`` with its status; refuse if it tells no namespace."""
+    """Return the status of a ``SelfSubjectRulesReview``, or refuse it without a namespace."""
     namespace = spec.get("namespace")
     if not namespace:
         raise statuses.bad_request("no namespace on request")

@@ -7,7 +7,7 @@ Bodies are in JSON, YAML, or protobuf. Options are in the query, and for deletio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -183,8 +183,8 @@ def write_options(request: Request) -> WriteOptions:
     """Read the options of a creation, an update, or a patch; refuse wrong ones."""
     validation = request.query.get("fieldValidation")
     named = statuses.Naming(group=_META, kind=_OPTIONS.get(request.method, "PatchOptions"))
-    if validation and validation not in _VALIDATIONS:
-        raise statuses.invalid(named, "", [statuses.unsupported_value("fieldValidation", validation, _VALIDATIONS)])
+    if validation:
+        statuses.require_valid(named, "", statuses.one_of("fieldValidation", validation, _VALIDATIONS))
     if request.method == "PATCH" and request.flag("force") and request.content_type != patches.APPLY:
         raise statuses.invalid(
             named, "", [statuses.forbidden_value("force", "may not be specified for non-apply patch")]
@@ -204,19 +204,16 @@ def write_options(request: Request) -> WriteOptions:
         warnings=None if validation in ("Ignore", "Strict") else warnings,
         remarks=[],
         manager=_read_manager(named, request),
-        agent=request.agent,
         patching=request.method == "PATCH",
     )
 
 
 def _read_manager(named: statuses.Naming, request: Request) -> str:
+    """Return the name of the field manager; by default, that of the program."""
     name = request.query.get("fieldManager", "")
-    applying = request.content_type == patches.APPLY
-    if name or applying:
-        errors = list(owners.validate_name(name, applying=applying))
-        if errors:
-            raise statuses.invalid(named, "", errors)
-    return name
+    errors = owners.validate_name(name, applying=request.content_type == patches.APPLY)
+    statuses.require_valid(named, "", errors)
+    return name or owners.default_name(request.agent)
 
 
 def _is_dry_run(named: statuses.Naming, value: str | None) -> bool:
@@ -239,17 +236,17 @@ def convert_delete_options(raw: Any) -> DeleteOptions:
         options = msgspec.convert(raw, DeleteOptions, strict=False)
     except msgspec.ValidationError as error:
         raise statuses.bad_request(f"DeleteOptions cannot be decoded: {error}") from None
-    policy, errors = options.propagationPolicy, []
+    statuses.require_valid(_DELETION, "", _validate_deletion(options))
+    return options
+
+
+def _validate_deletion(options: DeleteOptions) -> Iterator[statuses.FieldError]:
+    policy = options.propagationPolicy
     if policy is not None and options.orphanDependents is not None:
-        errors.append(
-            statuses.invalid_value(
-                "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
-            )
+        yield statuses.invalid_value(
+            "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
         )
     if policy is not None and policy not in POLICIES:
-        errors.append(statuses.unsupported_value("propagationPolicy", policy, (*POLICIES, "nil")))
+        yield statuses.unsupported_value("propagationPolicy", policy, (*POLICIES, "nil"))
     if any(stage != "All" for stage in options.dryRun or ()):
-        errors.append(statuses.unsupported_value("dryRun", options.dryRun, ("All",)))
-    if errors:
-        raise statuses.invalid(_DELETION, "", errors)
-    return options
+        yield statuses.unsupported_value("dryRun", options.dryRun, ("All",))

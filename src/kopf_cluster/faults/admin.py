@@ -2,9 +2,9 @@
 The administration of a server from other processes, at ``/_kopf/``: faults and counters.
 
 ==========================  ===============================================================================
-``GET /_kopf/counters``     how many requests were answered, by verb, resource, and code
+``GET /_kopf/counters``     the numbers of answered requests by verb, resource, and code
 ``DELETE /_kopf/counters``  count anew
-``GET /_kopf/audit``        who did what: the latest requests
+``GET /_kopf/audit``        the latest requests
 ``DELETE /_kopf/audit``     forget them
 ``GET /_kopf/faults``       the current faults
 ``PUT /_kopf/faults``       set any of: ``rules``, ``seed``, ``watch_lifetime``, ``watch_lag`` (the shortest and
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -44,7 +44,7 @@ KubeconfigIssuer: TypeAlias = Callable[[str, Iterable[str]], str]
 
 
 class FaultSettings(msgspec.Struct, forbid_unknown_fields=True):
-    """What can be set from outside; what is not mentioned, stays as it is."""
+    """Settings of faults; absent settings stay as they are."""
 
     rules: list[FaultRule] | msgspec.UnsetType = msgspec.UNSET
     seed: int | msgspec.UnsetType = msgspec.UNSET
@@ -52,7 +52,7 @@ class FaultSettings(msgspec.Struct, forbid_unknown_fields=True):
     watch_lag: tuple[float, float] | msgspec.UnsetType | None = msgspec.UNSET
     """The shortest and the longest lag."""
     watch_lifetime_of: Clients | msgspec.UnsetType = msgspec.UNSET
-    """Whose watches are cut; everybody's if it is not mentioned together with the period."""
+    """The clients whose watches are cut; by default, all clients."""
     watch_lag_of: Clients | msgspec.UnsetType = msgspec.UNSET
     silent: bool | msgspec.UnsetType = msgspec.UNSET
     paused: bool | msgspec.UnsetType = msgspec.UNSET
@@ -110,7 +110,7 @@ class Admin:
     def _make_kubeconfig(self, request: Request) -> Answer:
         user = request.query.get("user", "")
         if not user:
-            raise statuses.bad_request("whose kubeconfig it must be, is to be told by the parameter user")
+            raise statuses.bad_request("the parameter user is required: the user of the kubeconfig")
         groups = [group for group in request.query.get("groups", "").split(",") if group]
         return Answer(200, self._issue(user, groups).encode(), "application/yaml")
 
@@ -143,32 +143,30 @@ class Admin:
             raise statuses.bad_request(f"the clock cannot be moved: {error}") from None
 
     def _set_faults(self, body: bytes) -> None:
+        faults = self._faults
         try:
             settings = msgspec.json.decode(body, type=FaultSettings)
-            if not isinstance(settings.seed, msgspec.UnsetType):
-                self._faults.reseed(settings.seed)
-            if not isinstance(settings.rules, msgspec.UnsetType):
-                self._faults.replace(settings.rules)
-            if not isinstance(settings.watch_lifetime, msgspec.UnsetType):
-                clients = settings.watch_lifetime_of or EVERYBODY
-                self._faults.drop_watches_every(settings.watch_lifetime, user=clients.user, agent=clients.agent)
-            if not isinstance(settings.watch_lag, msgspec.UnsetType):
-                clients = settings.watch_lag_of or EVERYBODY
-                self._faults.lag_watches(*(settings.watch_lag or (None,)), user=clients.user, agent=clients.agent)
-            if not isinstance(settings.silent, msgspec.UnsetType):
-                self._faults.silence_watches(settings.silent)
-            if not isinstance(settings.paused, msgspec.UnsetType):
-                self._faults.pause() if settings.paused else self._faults.resume()
-            if settings.frozen is not msgspec.UNSET or settings.partitioned is not msgspec.UNSET:
-                faults = self._faults
-                faults.isolate(
-                    faults.frozen if isinstance(settings.frozen, msgspec.UnsetType) else settings.frozen,
-                    faults.partitioned if isinstance(settings.partitioned, msgspec.UnsetType) else settings.partitioned,
-                )
+            dropped, lagging = (
+                msgspec.structs.asdict(clients or EVERYBODY)
+                for clients in (settings.watch_lifetime_of, settings.watch_lag_of)
+            )
+            setters: dict[str, Callable[[Any], None]] = {
+                "seed": faults.reseed,
+                "rules": faults.replace,
+                "watch_lifetime": lambda seconds: faults.drop_watches_every(seconds, **dropped),
+                "watch_lag": lambda lag: faults.lag_watches(*(lag or (None,)), **lagging),
+                "silent": faults.silence_watches,
+                "paused": lambda paused: faults.pause() if paused else faults.resume(),
+                "frozen": lambda frozen: faults.isolate(frozen, faults.partitioned),
+                "partitioned": lambda partitioned: faults.isolate(faults.frozen, partitioned),
+            }
+            for name, set_value in setters.items():
+                if (value := getattr(settings, name)) is not msgspec.UNSET:
+                    set_value(value)
         except (msgspec.MsgspecError, ValueError) as error:
             raise statuses.bad_request(f"wrong fault settings: {error}") from None
 
 
 def _mention(fault: WatchDrops | WatchLag | None) -> Clients | msgspec.UnsetType:
-    """Tell of the clients only if they are not all."""
+    """Return the clients only if they are not all clients."""
     return msgspec.UNSET if fault is None or fault.clients == EVERYBODY else fault.clients

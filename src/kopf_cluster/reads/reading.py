@@ -1,8 +1,8 @@
 """
-Reads: one object, lists with selectors and pages, and what a watch begins with.
+Reads: one object, lists with selectors and pages, and the start of a watch.
 
 Lists are consistent: all pages show the state at the revision of the first one, as long as the history
-reaches back to it; see "Retrieving large results sets in chunks" of the Kubernetes "API Concepts".
+contains it; see "Retrieving large results sets in chunks" of the Kubernetes "API Concepts".
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import base64
 import contextlib
 import itertools
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -34,7 +35,7 @@ _MATCHES: Final = ("Exact", "NotOlderThan")
 
 
 class ContinueToken(msgspec.Struct):
-    """Where the next page begins, and at which revision the list is shown."""
+    """The last key of the previous page, and the revision of the list."""
 
     revision: int
     namespace: str
@@ -75,7 +76,7 @@ class Reader:
 
     def list_page(self, kind: Kind, call: Call, request: Request) -> Answer:
         form = negotiate(kind, request).form
-        _check_list_options(request)
+        statuses.require_valid(_OPTIONS, "", _validate_list_options(request))
         selection = self.select(kind, call, request)
         limit = request.number("limit") or 0
         after, revision = None, self._choose_revision(request)
@@ -102,7 +103,7 @@ class Reader:
     def watch(self, kind: Kind, call: Call, request: Request) -> Watch:
         bookmarks = request.flag("allowWatchBookmarks")
         initial = request.flag("sendInitialEvents")
-        _check_watch_options(request)
+        statuses.require_valid(_OPTIONS, "", _validate_watch_options(request))
         version = self._read_version(request)
         options = WatchOptions(
             since=None if initial or version == 0 else version,
@@ -119,7 +120,7 @@ class Reader:
         return Watch(self._store, kind, selection, choice.form, options, frames)
 
     def select(self, kind: Kind, call: Call, request: Request) -> Selection:
-        """Make the selection of the path and the selectors in the query."""
+        """Make the selection from the path and the selectors in the query."""
         fields = selectors.parse_fields(
             request.query.get("fieldSelector", ""),
             kind.fields,
@@ -132,7 +133,7 @@ class Reader:
         return Selection(call.namespace, labels, fields, shards)
 
     def selected(self, kind: Kind, selection: Selection) -> list[Record]:
-        """Give the current records of the selection."""
+        """Return the current records of the selection."""
         return self._list_at(kind, selection, self._store.revision, None, 0)
 
     def _list_at(
@@ -143,7 +144,7 @@ class Reader:
         after: tuple[str, str] | None,
         limit: int,
     ) -> list[Record]:
-        """Give one record more than the limit, if there are so many, to tell whether there are more."""
+        """Return up to one record more than the limit, which tells whether there are more."""
         records = self._store.bucket(kind.bucket).snapshot(revision, selection.namespace, after)
         if selection.has_selectors:
             if selection.fields is not None and kind.converter is not None:
@@ -170,7 +171,7 @@ class Reader:
 
 
 def _look_up_in(kind: Kind) -> selectors.LookUp:
-    """Look up the fields of custom resources in the version of the kind, whichever version they were written in."""
+    """Look up the fields of custom resources in the version of the kind, regardless of the stored version."""
 
     def look_up(record: Record, field: str) -> str:
         if field not in kind.fields or (kind.converter is None and field in record.fields):
@@ -183,60 +184,50 @@ def _look_up_in(kind: Kind) -> selectors.LookUp:
 _OPTIONS: Final = statuses.Naming(group="meta.k8s.io", kind="ListOptions")
 
 
-def _check_list_options(request: Request) -> None:
-    """Refuse combinations that have no meaning, as "API Concepts" ("Semantics for get and list") tells."""
+def _validate_list_options(request: Request) -> Iterator[statuses.FieldError]:
+    """Yield meaningless combinations, see "API Concepts" ("Semantics for get and list")."""
     query = request.query
     match, version = query.get("resourceVersionMatch"), query.get("resourceVersion")
-    errors: list[statuses.FieldError] = []
     if match:
         if not version:
-            errors.append(_forbid("resourceVersionMatch is forbidden unless resourceVersion is provided"))
+            yield _forbid("resourceVersionMatch is forbidden unless resourceVersion is provided")
         if query.get("continue"):
-            errors.append(_forbid("resourceVersionMatch is forbidden when continue is provided"))
+            yield _forbid("resourceVersionMatch is forbidden when continue is provided")
         if match not in _MATCHES:
-            errors.append(statuses.unsupported_value("resourceVersionMatch", match, [*_MATCHES, ""]))
+            yield statuses.unsupported_value("resourceVersionMatch", match, [*_MATCHES, ""])
         elif match == "Exact" and version == "0":
-            errors.append(_forbid('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'))
+            yield _forbid('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
     if query.get("sendInitialEvents"):
-        errors.append(statuses.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    if errors:
-        raise statuses.invalid(_OPTIONS, "", errors)
+        yield statuses.forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list")
 
 
-def _check_watch_options(request: Request) -> None:
-    """Refuse combinations that have no meaning, as "API Concepts" ("Streaming lists") tells."""
+def _validate_watch_options(request: Request) -> Iterator[statuses.FieldError]:
+    """Yield meaningless combinations, see "API Concepts" ("Streaming lists")."""
     match, initial = request.query.get("resourceVersionMatch"), request.query.get("sendInitialEvents")
-    errors: list[statuses.FieldError] = []
-    if initial and match != "NotOlderThan":
-        errors.append(
-            _forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-            if not match
-            else statuses.unsupported_value("resourceVersionMatch", match, ["NotOlderThan"])
-        )
-    if match and not initial:
-        errors.append(_forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"))
+    if initial and not match:
+        yield _forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    elif initial:
+        yield from statuses.one_of("resourceVersionMatch", match, ("NotOlderThan",))
+    elif match:
+        yield _forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
     if request.flag("sendInitialEvents") and not request.flag("allowWatchBookmarks"):
-        errors.append(
-            statuses.forbidden_value("sendInitialEvents", "sendInitialEvents requires allowWatchBookmarks to be set")
-        )
-    if errors:
-        raise statuses.invalid(_OPTIONS, "", errors)
+        yield statuses.forbidden_value("sendInitialEvents", "sendInitialEvents requires allowWatchBookmarks to be set")
 
 
 def _forbid(why: str) -> statuses.FieldError:
     return statuses.forbidden_value("resourceVersionMatch", why)
 
 
-# Reads that must not be older than some version: they wait for it a little, and are refused if it does not come.
+# Reads with a minimal version wait for it for a short time, and are refused if it does not come.
 #
 # See "Unavailable resource versions" of the Kubernetes "API Concepts".
 
 MAX_WAIT: Final = 3.0
-"""How long a version of the future is waited for, in seconds; as in kube-apiserver."""
+"""The maximal time to wait for a future version, in seconds; as in kube-apiserver."""
 
 
 def require_version(store: Store, version: int, request: Request) -> None:
-    """Raise the refusal if there is no such version yet, not even after a while."""
+    """Wait for the version for a short time, and raise the refusal if it does not come."""
     if version > store.revision:
         wanted = request.read_timeout() or MAX_WAIT
         sessions.ask(("version", version), lambda: _wait(store, version, min(wanted, MAX_WAIT)))

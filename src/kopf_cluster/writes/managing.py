@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.topologies import Topology
-from kopf_cluster.writes import applying, owners
+from kopf_cluster.writes import applying
 from kopf_cluster.writes.comparing import SchemaMismatch, compare, fields_of
 from kopf_cluster.writes.fieldsets import FieldSet
 
@@ -89,11 +89,6 @@ def apply(
         return new
     followed = follow(new or old, applied)
     return None if followed is old else followed
-
-
-def name_manager(name: str, agent: str) -> str:
-    """Give the name of who writes: as they call themselves, or as their program is called."""
-    return name or owners.default_name(agent)
 
 
 def _unwritten(kind: Kind, subresource: str) -> FieldSet:

@@ -1,5 +1,5 @@
 """
-How to write: the options of creations, updates, and patches, and those of deletions.
+The options of creations, updates, and patches, and the options of deletions.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from kopf_cluster import ages
 from kopf_cluster.kinds.kind import Kind, Obj
 
 CONTROLLER: Final = "kube-controller-manager"
-"""Who writes if it is nobody from outside."""
+"""The field manager of control loops."""
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 
 POLICIES: Final[dict[str, tuple[str, ...]]] = {"Foreground": (FOREGROUND,), "Background": (), "Orphan": (ORPHAN,)}
-"""The policies of propagation, and the finalizers by which the garbage collector knows of them."""
+"""The propagation policies, and their finalizers for the garbage collector."""
 
 
 class Preconditions(msgspec.Struct):
-    """What must be so for a deletion to happen."""
+    """The preconditions of a deletion."""
 
     uid: str | None = None
     resourceVersion: str | None = None
@@ -39,10 +39,7 @@ class DeleteOptions(msgspec.Struct):
     dryRun: list[str] | None = None
 
     def settle_finalizers(self, finalizers: list[str]) -> list[str]:
-        """Give the finalizers with the one by which the garbage collector knows what to do with the dependents.
-
-        If nothing is wanted, they are as they were, and so decide themselves.
-        """
+        """Return the finalizers with the one of the propagation policy; the same ones if there is no policy."""
         policy = self.propagationPolicy
         if self.orphanDependents is not None:
             policy = "Orphan" if self.orphanDependents else "Background"
@@ -55,33 +52,31 @@ class DeleteOptions(msgspec.Struct):
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """How to write: for real or not, and what to do about unknown fields."""
+    """The options of a creation, an update, or a patch."""
 
     dry_run: bool = False
     strict: bool = False
     """Whether unknown and repeated fields are refused."""
     repeated: tuple[str, ...] = ()
-    """Notes about the fields that are more than once in what was sent."""
+    """Notes about repeated fields in the request."""
     text: bytes = b""
-    """The whole object as it was sent in JSON, if it was."""
+    """The whole object as JSON, if the request contains it in this form."""
     warnings: list[str] | None = None
-    """Where to add the warnings about unknown fields; absent if nobody wants them."""
+    """Collects the warnings about unknown fields; none to omit them."""
     remarks: list[str] | None = None
-    """Where to add what is odd in the object as such; absent if nobody listens."""
+    """Collects the warnings about strange, but valid, objects; none to omit them."""
     manager: str = CONTROLLER
-    """Who writes, as they call themselves."""
-    agent: str = ""
-    """Which program writes, if they do not tell."""
+    """The name of the field manager."""
     applied: bool = False
     """Whether the managed fields are settled already."""
     patching: bool = False
-    """Whether the new state is made by a patch, so that it is the patch to blame for what is wrong."""
+    """Whether a patch makes the new state, so that errors are those of the patch."""
 
 
 DEFAULT: Final = WriteOptions()
 
 
-# The time that pods on nodes get to end: only a kubelet knows when they have, so they stay until it lets them go.
+# The grace period of pods on nodes, which remain until the kubelet deletes them for good.
 #
 # See "Termination of Pods" of the Kubernetes documentation.
 
@@ -90,12 +85,12 @@ _MAX_PERIOD: Final = 2**31  # seconds; later times cannot be told
 
 
 def is_graceful(kind: Kind) -> bool:
-    """Whether objects of the kind can be given time."""
+    """Whether objects of the kind have grace periods."""
     return kind.bucket == "pods"
 
 
 def find_period(kind: Kind, obj: Obj, wanted: int | None) -> int:
-    """Give the seconds that the object has, as it is deleted: as wanted or as it is made for; later, only fewer."""
+    """Return the grace period of a deletion, in seconds: the wanted one, or that of the object; it never grows."""
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     if not is_graceful(kind):
         return 0
@@ -107,13 +102,8 @@ def find_period(kind: Kind, obj: Obj, wanted: int | None) -> int:
     return _limit((spec.get("terminationGracePeriodSeconds") or 0) if wanted is None else wanted)
 
 
-def is_pending(metadata: Obj, period: int) -> bool:
-    """Whether the object has that much time already: then, nothing about its deletion is changed by asking again."""
-    return period > 0 and metadata.get("deletionGracePeriodSeconds") == period
-
-
 def mark(metadata: Obj, period: int, now: str) -> None:
-    """Note until when the object has time, in place, unless it has even less already."""
+    """Set the time of the deletion in place, unless it is even earlier already."""
     known = metadata.get("deletionGracePeriodSeconds", 0)
     if "deletionTimestamp" not in metadata:
         metadata["deletionTimestamp"] = _shift(now, period)

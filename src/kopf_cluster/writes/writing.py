@@ -77,8 +77,7 @@ class Writer:
         errors = [*objects.require_name(kind, metadata), *objects.validate_metadata(metadata, None), *wrong]
         if self.guard is not None:
             self.guard(kind, new, None)
-        if errors:
-            raise statuses.invalid(kind, metadata.get("name", ""), errors)
+        statuses.require_valid(kind, metadata.get("name", ""), errors)
         self._check_namespace_accepts(kind, namespace, metadata["name"])
         if self._gate:
             self._gate.validate("CREATE", kind, new, None, dry_run=options.dry_run)
@@ -142,7 +141,6 @@ class Writer:
         options: WriteOptions,
     ) -> tuple[Record, bool]:
         """Create the object or change it as of the configuration; tell whether it is created."""
-        manager = managing.name_manager(options.manager, options.agent)
         options = msgspec.structs.replace(options, applied=True)
 
         def transform(old: Obj | None) -> Obj | None:
@@ -150,7 +148,7 @@ class Writer:
                 kind,
                 old,
                 applied,
-                manager=manager,
+                manager=options.manager,
                 force=force,
                 now=_now(),
                 subresource=subresource,
@@ -206,8 +204,8 @@ class Writer:
         self.review_deletion(kind, record, options)
         metadata = dict(old["metadata"])
         period = write_options.find_period(kind, old, options.gracePeriodSeconds)
-        if write_options.is_pending(metadata, period):
-            return record, False
+        if period > 0 and metadata.get("deletionGracePeriodSeconds") == period:
+            return record, False  # another request changes nothing about the deletion
         finalizers = options.settle_finalizers(list(metadata.get("finalizers") or []))
         if "deletionTimestamp" not in metadata:
             if kind.cleanup_finalizer and kind.cleanup_finalizer not in finalizers:
@@ -241,8 +239,7 @@ class Writer:
             errors += immutables.validate(f"{kind.bucket}/{subresource}" if subresource else kind.bucket, new, old)
         if self.guard is not None:
             self.guard(kind, new, old)
-        if errors:
-            raise statuses.invalid(kind, record.key[1], errors)
+        statuses.require_valid(kind, record.key[1], errors)
         if "generation" in metadata and _is_new_generation(kind, old, new):
             metadata["generation"] += 1
         if self._gate:
@@ -266,22 +263,17 @@ class Writer:
         options: WriteOptions,
         subresource: str,
     ) -> None:
-        if options.applied:
-            return
-        if "managedFields" not in new["metadata"] and (
-            not self._managed_fields if old is None else "managedFields" not in old["metadata"]
-        ):
-            return
-        managing.settle(
-            kind,
-            old,
-            new,
-            manager=managing.name_manager(options.manager, options.agent),
-            always=self._managed_fields,
-            now=_now(),
-            subresource=subresource,
-            translate=self._translator(kind),
-        )
+        if not options.applied:
+            managing.settle(
+                kind,
+                old,
+                new,
+                manager=options.manager,
+                always=self._managed_fields,
+                now=_now(),
+                subresource=subresource,
+                translate=self._translator(kind),
+            )
 
     def _translator(self, kind: Kind) -> Translate:
         """Show objects in the versions in which others own fields of them."""
