@@ -453,10 +453,9 @@ def test_no_handlers_declared(registry: OperatorRegistry, tmp_path: pathlib.Path
 def test_sources_are_reported_even_if_loading_fails(registry: OperatorRegistry, tmp_path: pathlib.Path) -> None:
     (tmp_path / "some_good.py").write_text("")
     (tmp_path / "some_bad.py").write_text("import some_good\n1/0")
-    report = tmp_path / "report"
-    result = CliRunner().invoke(main, ["run", f"--report-sources={report}", str(tmp_path / "some_bad.py")])
+    result = CliRunner().invoke(main, ["run", f"--reports={tmp_path}", str(tmp_path / "some_bad.py")])
     assert result.exit_code == 1
-    assert str(tmp_path.resolve() / "some_good.py") in report.read_text().splitlines()
+    assert str(tmp_path.resolve() / "some_good.py") in (tmp_path / "sources").read_text().splitlines()
 
 
 @pytest.mark.parametrize(

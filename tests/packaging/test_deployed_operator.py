@@ -159,7 +159,7 @@ def test_manifests_of_replicas_are_enough(
 
 def find_rules() -> list[Any]:
     """Find out the rules in this process, as the command does."""
-    from kopf._packaging.roles import merge_rules
+    from kopf._packaging.manifests import merge_rules
     from kopf._packaging.rules import Situation, find_resources, infer_rules
     from kopf._values.resources import Resource
 

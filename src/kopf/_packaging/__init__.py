@@ -1,5 +1,5 @@
 """
-Packaging: what an operator must be permitted to do, and the manifests with which it is deployed.
+Packaging: the permissions that an operator needs, and the manifests that deploy it.
 
-``rules`` are found out from the handlers, ``roles`` and ``manifests`` are the objects, ``formats`` the files with them.
+``rules`` are inferred from the handlers, ``manifests`` are the objects, ``formats`` the files with them.
 """

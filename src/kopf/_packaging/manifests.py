@@ -1,18 +1,18 @@
-"""Manifests: the objects with which an operator is deployed, as a production needs them."""
+"""Manifests: the objects that deploy an operator in production: its roles, deployment, services, and so on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kopf._handlers.handlers import DaemonHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._packaging.roles import Account, make_bindings, make_roles
 from kopf._packaging.rules import Rule
 from kopf._serving.endpoints import READINESS_PATH
 from kopf._settings.coordination import CoordinationSettings
 from kopf._settings.settings import OperatorSettings
+from kopf._values.permissions import make_rule
 from kopf._values.reasons import Activity
 from kopf._values.records import FrozenRecord
 
@@ -27,6 +27,8 @@ NAMESPACE_VARIABLE = "POD_NAMESPACE"
 """By this, the code can know that it runs in a pod, and where."""
 _NAME_VARIABLE = "POD_NAME"
 
+_RBAC_GROUP = "rbac.authorization.k8s.io"
+
 _PORT = 8080
 """Where the health and the metrics are served."""
 _WEBHOOK_PORT = 9443
@@ -36,6 +38,13 @@ _GRACE_PERIOD = 60
 _OWN_EXIT_TIME = 12
 """How long the framework can take to exit after the handlers, in seconds; see docs/command-line.md."""
 _ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+
+
+class Account(NamedTuple):
+    """The service account of an operator; its name is that of the roles, too."""
+
+    name: str
+    namespace: str
 
 
 class Package(FrozenRecord, frozen=True, kw_only=True):
@@ -191,3 +200,40 @@ def _make_network_policy(package: Package) -> Obj:
 def _make_monitor(package: Package) -> Obj:
     spec = {"selector": {"matchLabels": _make_labels(package)}, "endpoints": [{"port": "metrics"}]}
     return _make(package, "monitoring.coreos.com/v1", "ServiceMonitor", {"spec": spec})
+
+
+def merge_rules(rules: Sequence[Rule]) -> list[Obj]:
+    """Make the items of ``rules`` for one role: those that differ only in the resources are one."""
+    merged: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for rule in rules:
+        merged.setdefault((rule.group, rule.verbs, rule.names), []).append(rule.resource)
+    return [make_rule(group, resources, verbs, names) for (group, verbs, names), resources in merged.items()]
+
+
+def make_roles(rules: Sequence[Rule], name: str) -> list[Obj]:
+    """Make the roles: one for each namespace, and one for the whole cluster, as far as there is anything in them."""
+    return [
+        _make_role(namespace, "Role", name, rules=merge_rules([rule for rule in rules if rule.namespace == namespace]))
+        for namespace in sorted({rule.namespace for rule in rules})
+    ]
+
+
+def make_bindings(roles: Sequence[Obj], account: Account) -> list[Obj]:
+    """Make the bindings that give the roles to the service account."""
+    subject = {"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}
+    return [
+        _make_role(
+            role["metadata"].get("namespace", ""),
+            "RoleBinding",
+            account.name,
+            roleRef={"apiGroup": _RBAC_GROUP, "kind": role["kind"], "name": account.name},
+            subjects=[subject],
+        )
+        for role in roles
+    ]
+
+
+def _make_role(namespace: str, kind: str, name: str, **content: Any) -> Obj:
+    prefix = "" if namespace else "Cluster"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": f"{_RBAC_GROUP}/v1", "kind": f"{prefix}{kind}", "metadata": metadata, **content}

@@ -1,8 +1,8 @@
 """
-Calls of handlers as they are recorded: which handler, for which object in which state, and how it has ended.
+Calls of handlers as they are recorded: the handler, the object and its version, and the outcome.
 
-What handlers are called for comes from requests and streams, which are recorded by themselves; so, the calls are not
-needed to replay an operator. They tell when exactly it has come to them, and what else a changed operator does.
+The causes of calls come from requests and streams, which are recorded, too. So a replay does not need the calls to run
+the operator; it needs them for the exact times, and to notice other calls of a changed operator.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from kopf._replay.recorder import Recorder
 from kopf._values.reasons import Activity
 
 _EXTERNAL = {Activity.AUTHENTICATION, Activity.PROBE}
-"""What depends on credentials and on those who ask for the health: it is neither recorded nor replayed."""
+"""The activities that depend on credentials or on health checks: they are neither recorded nor replayed."""
 
 
 _BACKGROUND = {"timer", "daemon"}
 in_background: ContextVar[bool] = ContextVar("in_background", default=False)
-"""Whether it is the task of a timer or of a daemon: these have tasks of their own, in which they send their patches."""
+"""Whether the current task is of a timer or a daemon: these send their patches in tasks of their own."""
 
 
 class Place(TypedDict):
-    """Which object something is about."""
+    """An object, by its names; all are empty if there is none."""
 
     resource: str
     namespace: str
@@ -48,7 +48,7 @@ async def record_call(
     around: Surroundings,
 ) -> Outcome:
     """
-    Make the attempt, and note it down.
+    Make the attempt, and record it.
 
     Large because it is called as all interceptors are.
     """
@@ -65,14 +65,14 @@ async def record_call(
 
 
 def is_replayable(cause: Cause) -> bool:
-    """Tell if it is called because of what is recorded, rather than of what comes from elsewhere."""
+    """Tell if the cause of the call is in the recording."""
     if isinstance(cause, ActivityCause):
         return cause.activity not in _EXTERNAL
     return not isinstance(cause, WebhookCause)
 
 
 def describe_call(handler: Handler, cause: Cause, attempt: Attempt) -> dict[str, Any]:
-    """Tell which call it is: of equal calls, the descriptions are equal."""
+    """Describe the call: the descriptions of equal calls are equal."""
     version = cause.body.object.head.resourceVersion if isinstance(cause, ResourceCause) else ""
     reason = name_reason(handler, cause)
     if reason in _BACKGROUND:
@@ -81,7 +81,7 @@ def describe_call(handler: Handler, cause: Cause, attempt: Attempt) -> dict[str,
 
 
 def describe_outcome(outcome: Outcome | None) -> dict[str, Any]:
-    """Tell how the call has ended; ``None`` if it was cancelled."""
+    """Describe the outcome of a call; ``None`` is for a cancelled one."""
     error = None if outcome is None else outcome.exception or outcome.ignored
     return {
         "outcome": "ignored" if outcome is not None and outcome.ignored is not None else name_outcome(outcome),
@@ -91,7 +91,7 @@ def describe_outcome(outcome: Outcome | None) -> dict[str, Any]:
 
 
 def locate(cause: Cause) -> Place:
-    """Tell which object it is about, if any."""
+    """Return the object of the cause, if there is any."""
     if not isinstance(cause, ResourceCause):
         return {"resource": "", "namespace": "", "name": ""}
     resource, head = cause.resource, cause.body.object.head

@@ -1,8 +1,8 @@
 """
-The comparison of a replay with its recording: for each action of the replayed operator, the recorded one is found.
+The comparison of a replay with its recording: it finds the recorded action for each action of the replayed operator.
 
-It is looked for among those about the same object, and around the same time: the operator is held back if it is
-early, so what is many seconds away, is something else.
+It searches the actions about the same object, around the same time. The schedule holds the operator back if it is
+early, so an action that is many seconds away is another one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from kopf._replay.schedule import Schedule
 
 Kind = Literal["new", "missing", "different", "order", "outcome", "ending"]
 """
-What is wrong: something ``new`` that was never recorded; something that is ``missing``; a request with a ``different``
-content; another ``order`` about one object; another ``outcome`` of a handler; another ``ending`` of the operator.
+The kind of a difference: an action is ``new``, i.e. never recorded; an action is ``missing``; a request has
+``different`` content; the ``order`` of actions about an object, the ``outcome`` of a handler, or the ``ending`` of the
+operator is another one.
 """
 _SHOWN = 3
 """How many divergences are shown for each object."""
@@ -27,16 +28,16 @@ _SHOWN = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Divergence:
-    """One difference."""
+    """One difference between a replay and its recording. As a text, it is a line with the details below."""
 
     time: float
-    """When, in seconds since the beginning of the recording."""
+    """The time of the difference, in seconds since the beginning of the recording."""
     kind: Kind
     place: str
-    """The object that it is about; nothing if it is about the operator."""
+    """The object, e.g. ``kopfexamples.kopf.dev default/example``; empty if the difference is about the operator."""
     text: str
     details: tuple[str, ...] = ()
-    """What differs, line by line: ``-`` was recorded, ``+`` is new."""
+    """The differences of the content, line by line: ``-`` was recorded, ``+`` is new."""
 
     def __str__(self) -> str:
         lines = [f"{self.time:12.3f}  {self.text}", *(f"{'':14}  {line}" for line in self.details)]
@@ -44,7 +45,7 @@ class Divergence:
 
 
 def describe(divergences: Sequence[Divergence]) -> Iterator[str]:
-    """Tell of them, object by object: the first ones of each, as most of the others come from these."""
+    """Describe the divergences, object by object: the first ones of each, as these cause most of the others."""
     places: dict[str, list[Divergence]] = {}
     for divergence in sorted(divergences, key=lambda divergence: divergence.time):
         places.setdefault(divergence.place, []).append(divergence)
@@ -56,7 +57,7 @@ def describe(divergences: Sequence[Divergence]) -> Iterator[str]:
 
 
 def cut(lines: Iterable[str], limit: int = 10) -> tuple[str, ...]:
-    """Take not too many of the lines."""
+    """Take the first lines, up to the limit, and count the rest."""
     taken = [*lines]
     rest = (f"... and {len(taken) - limit} more",) if len(taken) > limit else ()
     return (*taken[:limit], *rest)
@@ -68,30 +69,30 @@ _WEBHOOKS = ("validatingwebhookconfigurations.admissionregistration.k8s.io",
              "mutatingwebhookconfigurations.admissionregistration.k8s.io")  # fmt: skip
 _WARM_UP = 5.0
 """
-For how long after the checkpoint nothing is compared, in seconds: something was underway then, nobody knows what, while
-the replayed operator begins anew.
+For how long after the checkpoint nothing is compared, in seconds: some unknown work was underway then, while the
+replayed operator begins anew.
 """
 _EVENTS = ("events", "events.events.k8s.io")
 _PEERINGS = "kopfpeerings/"
 _CUT = 0.2
-"""How long before the end it is not known what has happened, if the end is cut; in seconds."""
+"""How much of the recording before its end can be incomplete, if the end is cut, in seconds."""
 _RACE = 0.05
-"""So close to the moment when the operator was told to stop, anything can be before it or after it, in seconds."""
+"""How close to the stop of the operator an action can be on either side of it, in seconds."""
 _CONCURRENT_RACE = 0.5
-"""The same for what goes on by itself: nothing tells when exactly the next tick of a timer begins."""
+"""The same for concurrent handlers, in seconds: nothing defines when exactly the next tick of a timer begins."""
 _CONCURRENT = {"index", "event", "timer", "daemon"}
-"""What is called whatever else goes on with the object: there is no order between these and the others."""
+"""The reasons of calls that are concurrent with all others about the object: there is no order between them."""
 _RESTARTED = {"resume", "startup", "index", "event", "daemon", "timer"}
-"""What a restarted operator calls though nothing has happened."""
+"""The reasons of calls that a restarted operator makes without any changes."""
 
 Key = tuple[Any, ...]
 
 
 class Comparison:
     """
-    Knows what was recorded, what of that has happened again, and what has not.
+    Matches the actions of the replay with the recorded ones, and collects the divergences.
 
-    :param schedule: knows how far the recording is.
+    :param schedule: the schedule of the replay, which knows the current position in the recording.
     """
 
     def __init__(self, run: RecordedRun, schedule: Schedule) -> None:
@@ -102,7 +103,7 @@ class Comparison:
         self._latest: dict[str, RecordedAction] = {}
         self._in_sync: set[str] = set()
         self.is_closed = False
-        """Whether the recording is over: nobody knows what should happen from then on."""
+        """Whether the recording is over, so that there is nothing to compare with."""
         start = -1.0 if run.checkpoint is None else run.checkpoint.time
         for action in run.list_actions("call", "req", "open"):
             if action.time > start:
@@ -110,21 +111,21 @@ class Comparison:
 
     @property
     def _last_moment(self) -> float:
-        """Until when it is known what has happened: if the end is cut, something can be lost."""
+        """The end of the complete part of the recording: if the end is cut, the last moments can be lost."""
         return self._run.duration - (_CUT if self._run.is_cut else 0)
 
     def match(self, kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]) -> RecordedAction | None:
         """
-        Find what was recorded of this action, and note the divergences. ``None`` if there is no such thing.
+        Find the recorded action, and note the divergences. Return ``None`` if there is no such action.
         """
         if self.is_closed:
             return None
         now, place = self._schedule.now, _locate(kind, fields, documents)
         actions = self._actions.get(_make_key(kind, fields, documents), ())
         candidates = [action for action in actions if not action.is_repeated and abs(action.time - now) <= _WINDOW]
-        if kind != "open" and self._is_warming_up(now):  # what was underway, must not wait for what came after it
+        if kind != "open" and self._is_warming_up(now):  # actions that were underway must not wait for later ones
             candidates = [action for action in candidates if _is_same(action, kind, fields, documents)]
-        if kind == "open":  # when a broken stream is opened again, is a matter of milliseconds and pauses
+        if kind == "open":  # the time when a broken stream is opened again depends on milliseconds and pauses
             candidates = [action for action in actions if not action.is_repeated][:1]
         if is_event(place):
             return _find_event(candidates, documents)
@@ -146,7 +147,7 @@ class Comparison:
         return best
 
     def find_open_stream(self, path: str) -> RecordedAction | None:
-        """Find a stream that was open when the rest was dropped, and that goes on after that; once."""
+        """Find a stream that was open at the checkpoint, and goes on after it; each is found once."""
         for stream in self._run.list_actions("open"):
             checkpoint = self._run.checkpoint
             is_open = checkpoint is not None and stream.time <= checkpoint.time and not stream.is_repeated
@@ -160,17 +161,17 @@ class Comparison:
         if self.is_closed or call.end is None:
             return
         before, after = call.end.fields["outcome"], outcome["outcome"]
-        if before != after and "cancelled" not in (before, after):  # what is stopped, is stopped at any moment
+        if before != after and "cancelled" not in (before, after):  # a cancellation can come at any moment
             text = f"{_describe('call', call.fields)}: it has {after}, and it was recorded to have {before}"
             details = (f"-{call.end.fields['text'] or before}", f"+{outcome['text'] or after}")
             self._note("outcome", _locate("call", call.fields, ()), text, details)
 
     def note_ending(self, error: BaseException) -> None:
-        """The operator has ended by itself, with an error."""
+        """Note that the operator has ended by itself, with an error."""
         self._note("ending", "", f"the operator has failed: {type(error).__name__}: {error}", ())
 
     def close(self) -> None:
-        """The recording is over: what has not happened by now, is missing."""
+        """End the comparison, as the recording is over: actions that have not happened by now are missing."""
         self.is_closed = True
         last_moment = self._last_moment
         for key, actions in self._actions.items():
@@ -178,7 +179,7 @@ class Comparison:
                 place = _locate(key[0], action.fields, action.begin.documents)
                 is_due = not is_event(place) and not self._is_excused(key[0], action.fields, place, action.time)
                 is_racing = self._is_racing(action.fields, action.time) or action.time > last_moment
-                # How often a stream breaks, is a matter of milliseconds.
+                # The number of breaks of a stream depends on milliseconds.
                 is_due &= key[0] != "open" or not actions[0].is_repeated
                 if not action.is_repeated and is_due and not is_racing:
                     text = f"{_describe(key[0], action.fields)}: it was recorded, and has not happened"
@@ -211,7 +212,7 @@ class Comparison:
         return place not in self._in_sync
 
     def _check_order(self, action: RecordedAction, kind: str, fields: Mapping[str, Any], place: str) -> None:
-        """What was over before another thing began, must not come after it. What comes too early, is held back."""
+        """Note an action that ended before another one began, and now comes after it. Early ones are held back."""
         is_concurrent = kind == "open" or fields.get("background") or fields.get("reason") in _CONCURRENT
         if not place or is_concurrent:
             return
@@ -230,15 +231,15 @@ class Comparison:
 
 def is_event(place: str) -> bool:
     """
-    Tell if it is about a Kubernetes event: these are as good as logs, and are not compared.
+    Tell if the place is a Kubernetes event: events are like logs, and are not compared.
 
-    They are counted, merged, limited, dropped, and posted in the background: it depends on the load of the machine.
+    They are merged, limited, dropped, and posted in the background, which depends on the load of the machine.
     """
     return place.partition(" ")[0] in _EVENTS
 
 
 def _find_event(candidates: Sequence[RecordedAction], documents: Sequence[bytes]) -> RecordedAction | None:
-    """Find the answer to the same event, so that it gets its name."""
+    """Find the recorded action of the same event, so that the event gets the same name."""
     said = _get_message(documents)
     for action in candidates:
         if _get_message(action.begin.documents) == said:
@@ -255,7 +256,7 @@ def _get_message(documents: Sequence[bytes]) -> Any:
 def _find_most_similar(
     candidates: Sequence[RecordedAction], kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]
 ) -> tuple[RecordedAction, list[str]]:
-    """Find the first of the most similar ones; tell in what it differs."""
+    """Find the first of the most similar actions. Return also its differences."""
     compared = [(candidate, _list_differences(candidate, kind, fields, documents)) for candidate in candidates]
     return min(compared, key=lambda pair: len(pair[1]))
 
@@ -272,7 +273,7 @@ def _list_differences(
         return [*compare({"retry": action.fields["retry"]}, {"retry": fields["retry"]})]
     old, new = action.begin.documents, documents
     differences = compare(read(old[0] if old else None), read(new[0] if new else None))
-    if _PEERINGS in fields["target"]:  # they are renewed after random times, and so are dated before they are held back
+    if _PEERINGS in fields["target"]:  # peers renew them at random times, so their dates differ
         differences = (line for line in differences if ".lastseen: " not in line)
     return [*compare(_pick(action.fields), _pick(fields)), *differences]
 
@@ -282,7 +283,7 @@ def _pick(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _make_key(kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]) -> Key:
-    """What must be the same even in those actions that are different."""
+    """Make the key of an action: the parts that are the same even if the content differs."""
     if kind == "call":
         return (kind, *(fields[key] for key in ("id", "reason", "resource", "namespace", "name")))
     path = fields["target"].partition("?")[0]
@@ -292,7 +293,7 @@ def _make_key(kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]) 
 
 
 def _locate(kind: str, fields: Mapping[str, Any], documents: Sequence[bytes]) -> str:
-    """Tell which object it is about."""
+    """Return the place of the object that the action is about; empty if there is none."""
     if kind == "call":
         return str(ObjectPlace(fields["resource"], fields["namespace"], fields["name"]))
     place = parse_path(fields["target"].partition("?")[0])
@@ -316,7 +317,7 @@ def _describe(kind: str, fields: Mapping[str, Any]) -> str:
 
 
 def _list_content(documents: Sequence[bytes], sign: str) -> Iterator[str]:
-    """Show what is sent, value by value."""
+    """Show the content of the documents, value by value."""
     for document in documents:
         content = read(document)
         empty: Any = {} if isinstance(content, dict) else None

@@ -1,8 +1,8 @@
 """
-Documents: which object a request is about, whether two requests say the same, and if not, in what they differ.
+Documents: the object of a request, and the differences between the contents of two requests.
 
-Timestamps that are a little apart are the same: the clock of the replay follows the recorded one, but not to the
-microsecond. Texts with JSON inside (annotations, usually) are compared as what is inside.
+Timestamps that are a little apart count as equal: the clock of the replay follows the recorded one, but not to the
+microsecond. Texts that contain JSON (usually, annotations) are compared as JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATH = re.compile(
 
 
 class ObjectPlace(NamedTuple):
-    """An object; without the name, all objects of the kind in the namespace or in the cluster."""
+    """An object; or, without a name, all objects of the resource in the namespace or in the cluster."""
 
     resource: str
     """The plural name with the group."""
@@ -37,7 +37,7 @@ class ObjectPlace(NamedTuple):
 
 
 def parse_path(path: str) -> ObjectPlace | None:
-    """Tell which object the path is about, or its subresource; ``None`` if it is about none."""
+    """Parse the path of an object or its subresource; return ``None`` if it is another path."""
     match = _PATH.fullmatch(path)
     if match is None:
         return None
@@ -48,14 +48,14 @@ def parse_path(path: str) -> ObjectPlace | None:
 
 
 _TOLERANCE = 0.5
-"""How far timestamps can be apart, in seconds; those of whole seconds, by a second more."""
+"""How far timestamps can be apart, in seconds; timestamps in whole seconds can be a second more apart."""
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?")
 _REDACTED = re.compile(PREFIX + "[0-9a-f]{16}")
 _MAX_SHOWN = 60
 
 
 def read(body: bytes | None) -> Any:
-    """Read the body of a request; as a text if it is not JSON."""
+    """Decode the body of a request; return a text if it is not JSON."""
     if body is None:
         return None
     try:
@@ -65,7 +65,7 @@ def read(body: bytes | None) -> Any:
 
 
 def compare(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Tell in what they differ, a line for each difference; nothing if they are the same."""
+    """Describe the differences, one line each; there are none if the values are equal."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in [*old, *(key for key in new if key not in old)]:
             inner = f"{path}.{key}" if path else str(key)
@@ -97,7 +97,7 @@ def _compare_texts(old: str, new: str, path: str) -> Iterator[str]:
 
 
 def _is_nearly_same(old: str, new: str) -> bool:
-    """Whether nothing differs but timestamps, and not by much."""
+    """Tell if only timestamps differ, and only a little."""
     if _TIMESTAMP.sub("", old) != _TIMESTAMP.sub("", new):
         return False
     before, after = _TIMESTAMP.findall(old), _TIMESTAMP.findall(new)
@@ -105,7 +105,7 @@ def _is_nearly_same(old: str, new: str) -> bool:
 
 
 def _is_redacted(old: str, new: str) -> bool:
-    """Whether the same was hidden in the recording only: what the handlers have from elsewhere than from Secrets."""
+    """Tell if the texts are equal except for values that only the recording hides: those not from Secrets."""
     if PREFIX not in old or PREFIX in new:
         return False
     return re.fullmatch(".+".join(map(re.escape, _REDACTED.split(old))), new, re.DOTALL) is not None

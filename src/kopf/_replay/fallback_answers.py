@@ -1,8 +1,8 @@
 """
-Fallback answers: what the replayed operator gets for requests that were never recorded.
+Fallback answers: the responses of a replay to requests that were never recorded.
 
-It has diverged already, and is to go on somehow, so that the other objects can be compared. Objects are as they were
-last seen; what is changed in them, is answered as if it was changed, and nobody hears of it any more.
+The operator has diverged already, but must go on, so that the other objects can be compared. Objects are as they were
+last seen. A change is answered as if it was made, and is forgotten.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kopf._values.patches import merge, thaw
 
 
 class FallbackAnswers:
-    """Remembers what the operator has seen, and makes up the answers."""
+    """Remembers the objects that the operator has seen, and makes the responses of them."""
 
     def __init__(self, run: RecordedRun) -> None:
         self._run = run
@@ -34,13 +34,13 @@ class FallbackAnswers:
                     self.see_response(request.fields["target"], request.end)
 
     def see_response(self, target: str, response: RecordedEntry) -> None:
-        """Remember what the operator was answered."""
+        """Remember a response to the operator."""
         if response.documents:
             self._responses[target] = response.documents
             self._see(target.partition("?")[0], read(response.documents[0]))
 
     def see_lines(self, path: str, lines: list[bytes]) -> None:
-        """Remember what has come by a stream."""
+        """Remember the lines of a stream."""
         for line in lines:
             event = read(line)
             if isinstance(event, dict):
@@ -54,7 +54,7 @@ class FallbackAnswers:
                 self._objects[ObjectPlace(place.resource, namespace, name)] = obj
 
     def answer(self, method: str, target: str, body: bytes | None) -> bytes:
-        """Make up an answer. Raises :class:`APIError` if there is none but a refusal."""
+        """Make a response. Raises :class:`APIError` if the object is not known."""
         path = target.partition("?")[0]
         place = parse_path(path)
         if method == "GET" and (listing := self._list(path)) is not None:
@@ -75,7 +75,7 @@ class FallbackAnswers:
         return codec.encode(known)
 
     def _list(self, path: str) -> bytes | None:
-        """List what was there at the checkpoint, once: later, there are recorded answers again."""
+        """List the objects of the checkpoint; return ``None`` if the path was not listed before it."""
         checkpoint = self._run.checkpoint
         if checkpoint is None or path not in checkpoint.versions:
             return None
@@ -93,7 +93,7 @@ class FallbackAnswers:
 
 
 def _complete(content: dict[str, Any], number: int) -> dict[str, Any]:
-    """Make an object as if it was created."""
+    """Complete the object as the server does at its creation."""
     metadata = content.get("metadata")
     metadata = dict(metadata) if isinstance(metadata, dict) else {}
     name = metadata.get("name") or f"{metadata.get('generateName') or ''}unrecorded-{number}"

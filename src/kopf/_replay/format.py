@@ -22,16 +22,16 @@ FORMAT = 1
 _CHUNK = 2**18
 _TEXT_START = b'{"%s":' % TEXT.encode()
 _GZIP = 31
-"""What zlib calls this format."""
+"""The number of this format in zlib."""
 _LEVEL = 1
 
-# A recording of somebody else can be made to take all the memory, and all the time.
+# A hostile recording can be made to take all the memory, and all the time.
 _LONGEST = 10 * 366 * 86400
 """How long a recording can be, in seconds."""
 _LONGEST_LINE = 64 * 2**20
 _LARGEST_FIELDS = 4 * 2**20
 _LEAST_ROOM, _ROOM = 128 * 2**20, 60
-"""How much a recording can take in the memory: so many bytes, and so many times as much as in the file."""
+"""How much memory a recording can take: so many bytes, plus so many times the size of the file."""
 _ENTRY_WEIGHT, _VALUE_WEIGHT = 500, 60
 
 
@@ -39,10 +39,10 @@ class RecordedEntry(NamedTuple):
     """
     One line of the file.
 
-    The kinds: ``head`` is what the operator was started with; ``req`` & ``res`` are an attempt of a request and how it
-    has ended; ``open``, ``lines`` & ``end`` are of a stream; ``call`` & ``done`` are of a handler; ``stop`` is when the
-    operator began to stop. What belongs together has the same number. ``state`` & ``checkpoint`` come from the
-    writer: they stand for what was dropped from a recording that was too large.
+    The kinds: ``head`` has the options of the operator; ``req`` & ``res`` are an attempt of a request and its outcome;
+    ``open``, ``lines`` & ``end`` are of a stream; ``call`` & ``done`` are of a handler; ``stop`` is the moment when the
+    operator began to stop. The entries of one action have the same number. ``state`` & ``checkpoint`` come from the
+    writer: they replace the dropped half of a recording that was too large.
     """
 
     kind: str
@@ -50,18 +50,18 @@ class RecordedEntry(NamedTuple):
     time: float
     """In seconds since the beginning."""
     fields: Mapping[str, Any]
-    """What is known besides the documents. No secrets here, except for those in ``text``, which is redacted."""
+    """The data besides the documents. There are no secrets but in ``text``, which is redacted."""
     documents: list[bytes]
     path: str = ""
-    """Which path the documents come from or go to."""
+    """The path of the API that the documents come from or go to."""
 
 
 class RecordingError(OperatorError):
-    """The file is no recording, or cannot be read."""
+    """The file is not a recording, or cannot be read or written."""
 
 
 def encode_entry(entry: RecordedEntry) -> bytes:
-    """Make a line of it. The documents must be proper JSON, each on one line."""
+    """Encode the entry as a line. The documents must be valid JSON, each on one line."""
     fields = {"kind": entry.kind, "n": entry.number, "t": entry.time, **entry.fields}
     if entry.path and entry.kind == "state":
         fields["path"] = entry.path
@@ -72,7 +72,7 @@ def encode_entry(entry: RecordedEntry) -> bytes:
 
 
 def decode_entry(line: bytes) -> RecordedEntry:
-    """Read a line. Raises :class:`ValueError` if it is not a proper one."""
+    """Decode a line. Raises :class:`ValueError` if it is malformed."""
     members = codec.split_members(line)
     documents = [_restore(document) for document in codec.split_items(members.pop("docs", codec.Raw(b"[]")))]
     if sum(len(bytes(value)) for value in members.values()) > _LARGEST_FIELDS:
@@ -90,7 +90,7 @@ def decode_entry(line: bytes) -> RecordedEntry:
 
 
 def _restore(document: bytes) -> bytes:
-    """What was not proper JSON, is in a text: it is as improper again."""
+    """Restore a document that was not valid JSON, and so was put into a text."""
     if document.startswith(_TEXT_START):
         text = codec.decode(document)[TEXT]
         return text.encode() if isinstance(text, str) else document
@@ -98,15 +98,15 @@ def _restore(document: bytes) -> bytes:
 
 
 def make_compressor() -> Any:
-    """Make what compresses one member."""
+    """Make the compressor of one member."""
     return zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
 
 
 def open_privately(path: pathlib.Path) -> io.FileIO:
     """
-    Open a new file for its owner only: redacted or not, it tells a lot of the cluster.
+    Open a new file that only its owner can read: even redacted, it tells a lot about the cluster.
 
-    Links are not followed; a file that is there, is removed: it can be of others, or open for them.
+    Links are not followed. An existing file is removed, as it can belong to others, or be readable by them.
     """
     if path.is_file() and not path.is_symlink():
         path.unlink()
@@ -119,8 +119,8 @@ class Lines:
     """
     The lines of a file, or of a part of it.
 
-    After all of them are read, ``is_cut`` tells if the last one is cut, and ``is_damaged`` if there are more of them,
-    which cannot be read.
+    After all lines are read, ``is_cut`` tells if the last one is cut, and ``is_damaged`` if there is more in the file
+    that cannot be read.
     """
 
     def __init__(self, path: pathlib.Path, start: int = 0, end: int | None = None) -> None:
@@ -169,7 +169,7 @@ class Lines:
 
 def read_entries(path: pathlib.Path) -> tuple[list[RecordedEntry], bool]:
     """
-    Read the whole file. Tell also if its end is cut: what was written last when the operator was killed.
+    Read the whole file. Return the entries, and whether the end is cut, as when the operator was killed.
 
     Raises :class:`RecordingError` if it cannot be read, is no recording, or is of a newer version.
     """

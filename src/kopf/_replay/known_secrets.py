@@ -1,10 +1,10 @@
 """
-Known secrets: the values that were seen in Secrets, to be found wherever else they are.
+Known secrets: the values of Secrets, to be found in all other documents.
 
-A few values are searched for in every document one by one; thousands cannot be. So each is known by its *anchor*, its
-longest run of letters and digits: a document is split into such runs at once, and only if one of them is an anchor, is
-there anything to look at. What the operator itself sends is rare, and is searched for every value: there, a value can
-be glued to other letters. Such a text is a known secret from then on, too.
+A few values can be searched for in every document one by one; thousands cannot. So each value has an *anchor*, its
+longest run of letters and digits. A document is split into such runs at once, and is searched only if one of them is
+an anchor. Documents that the operator sends are rare, and are searched for every value, as the code of handlers can
+join a value with other letters. The joined text is a known secret from then on, too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kopf._values import codec
 
 PREFIX = "redacted-"
 _SHORTEST = 4
-"""Shorter values are hidden in the Secrets only: elsewhere, they are everywhere, and mean something else."""
+"""Shorter values are hidden in the Secrets only: elsewhere, they are too common, and mean something else."""
 _FEW = 200
-"""As long as not more values are known (in all their forms), each is searched for in all documents, as it is."""
+"""Up to so many known values (in all their forms), each is searched for in all documents."""
 _SHORTEST_GLUED = 8
-"""Shorter values are found there only as words of their own: parts of other words are everywhere, too."""
+"""Shorter values are found there only as separate words: as parts of other words, they are too common."""
 _SHORTEST_PART = 16
 _find_runs = re.compile(rb"[A-Za-z0-9]{4,}").findall
 _find_text_runs = re.compile(r"[A-Za-z0-9]{4,}").findall
@@ -37,7 +37,7 @@ class KnownSecrets:
     """
     Values that are replaced with their digests: equal values by equal ones, so that changes are still seen.
 
-    :param salt: what is only in the memory, so that nobody can find the values by trying.
+    :param salt: random bytes that are never saved, so that the values cannot be guessed by their digests.
     """
 
     def __init__(self, salt: bytes) -> None:
@@ -50,11 +50,11 @@ class KnownSecrets:
         return bool(self._replacements)
 
     def digest(self, value: bytes) -> str:
-        """Make what is to be seen instead of the value."""
+        """Make the digest that replaces the value."""
         return PREFIX + hashlib.blake2b(value, key=self._salt, digest_size=8).hexdigest()
 
     def learn(self, value: bytes) -> None:
-        """Remember a value of a Secret, and all that it can look like elsewhere."""
+        """Remember a value of a Secret, and its other forms: base64, stripped, its parts."""
         if PREFIX.encode() in value[: len(PREFIX)]:
             return
         replacement = self.digest(value)
@@ -92,7 +92,7 @@ class KnownSecrets:
         return sorted(found, key=len, reverse=True)
 
     def find_glued(self, document: bytes) -> list[str]:
-        """Find all values that are in the document, though glued to other letters; and learn how they are glued."""
+        """Find all values in the document, even those joined with other letters; and learn the joined texts, too."""
         text = document.decode(errors="replace")
         found = [form for form in self._replacements if form in text]
         for form in found:
@@ -109,7 +109,7 @@ class KnownSecrets:
 
 
 def _find_around(form: str, text: str) -> Iterator[str]:
-    """Find the value with all the letters and digits that it is glued to."""
+    """Find the value with all the letters and digits around it."""
     begin = text.find(form)
     while begin >= 0:
         end = begin + len(form)
@@ -122,7 +122,7 @@ def _find_around(form: str, text: str) -> Iterator[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """Give what handlers are likely to take out of a value: its lines, its dense words, and the texts of its JSON."""
+    """Split a value into the parts that handlers are likely to use: lines, dense words, and the texts of its JSON."""
     if "\n" in text:
         lines = [line.strip() for line in text.splitlines()]
         yield from (line for line in lines if len(line) >= _SHORTEST_PART and not line.startswith("---"))

@@ -21,9 +21,8 @@ from kopf._models.crds import list_models, make_definitions
 from kopf._operator.activities import Activities
 from kopf._operator.namespace_patterns import get_exact
 from kopf._packaging.formats import NAMES, RELEASE_NAMESPACE, dump, render
-from kopf._packaging.manifests import EXTRAS, NAMESPACE_VARIABLE, Package, make_objects
+from kopf._packaging.manifests import EXTRAS, NAMESPACE_VARIABLE, Account, Package, make_objects, make_roles
 from kopf._packaging.observed import list_defined, merge_observed
-from kopf._packaging.roles import Account, make_roles
 from kopf._packaging.rules import Rule, Situation, find_resources, infer_rules
 from kopf._settings.coordination import set_coordination
 from kopf._settings.settings import OperatorSettings, set_peering, settle_coordination

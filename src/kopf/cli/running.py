@@ -218,9 +218,7 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     envvar="KOPF_RUN_MODULE",
     help="Load this importable module; can be repeated.",
 )
-@click.option("--report-sources", type=click.Path(path_type=pathlib.Path), hidden=True)
-@click.option("--report-webhooks", type=click.Path(path_type=pathlib.Path), hidden=True)
-@click.option("--report-definitions", type=click.Path(path_type=pathlib.Path), hidden=True)
+@click.option("--reports", type=click.Path(path_type=pathlib.Path), hidden=True)
 @click.option("--developing", is_flag=True, hidden=True)
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
@@ -244,9 +242,7 @@ def run(
     record: pathlib.Path | None,
     record_limit: int,
     record_random: bool,
-    report_sources: pathlib.Path | None,
-    report_webhooks: pathlib.Path | None,
-    report_definitions: pathlib.Path | None,
+    reports: pathlib.Path | None,
     developing: bool,
 ) -> None:
     """
@@ -278,18 +274,18 @@ def run(
             load(paths, modules)
         revive_loggers()
     finally:
-        if report_sources is not None:
-            _report(report_sources, list_sources())
+        if reports is not None:
+            _report(reports / "sources", list_sources())
 
     registry = get_registry(controls)
     if not registry:
         raise _explain_nothing_to_do([*paths, *modules])
 
     if registry.models:
-        _check_models(registry, report_definitions)
-    if report_webhooks is not None:
+        _check_models(registry, reports)
+    if reports is not None:
         definitions = {handler.definition for handler in registry.conversions}
-        _report(report_webhooks, sorted({handler.type for handler in registry.webhooks} | definitions))
+        _report(reports / "webhooks", sorted({handler.type for handler in registry.webhooks} | definitions))
 
     options: OperatorOptions = {
         "registry": registry,
@@ -314,18 +310,18 @@ def run(
     _run(controls.loop, loop_factory, ctx.meta[DEBUG_KEY], operator(**options))
 
 
-def _check_models(registry: OperatorRegistry, report: pathlib.Path | None) -> None:
+def _check_models(registry: OperatorRegistry, reports: pathlib.Path | None) -> None:
     """Check that the models go together; in development, wait until they are defined in the cluster, or are refused."""
     from kopf._models.crds import list_models, make_definitions  # most operators have no models
     from kopf.cli.crd import dump
 
     with exiting_on_refusal():
         definitions = make_definitions(list_models(registry))
-    deadline = time.monotonic() + _DEFINING_TIMEOUT
-    if report is not None:
-        _report(report, [dump(definitions)])
-    while report is not None and report.exists() and time.monotonic() < deadline:
-        time.sleep(_DEFINING_INTERVAL)
+    if reports is not None:
+        path, deadline = reports / "definitions", time.monotonic() + _DEFINING_TIMEOUT
+        _report(path, [dump(definitions)])
+        while path.exists() and time.monotonic() < deadline:
+            time.sleep(_DEFINING_INTERVAL)
 
 
 def _report(path: pathlib.Path, lines: Collection[str]) -> None:

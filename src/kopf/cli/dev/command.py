@@ -169,18 +169,21 @@ async def _keep_reloading(
     readiness = Readiness(cluster, process)
     await readiness.start()
     _say("The operator is started. Edit, save, and it is reloaded. Ctrl+C stops everything.")
-    leaps = Leaps(cluster)
+    loop, clock = asyncio.get_running_loop(), cluster.faults.clock
+    offset = clock.offset
     while True:
         await asyncio.sleep(POLLING_INTERVAL)
-        leaps.follow()
-        if (definitions := process.read_definitions()) is not None:
+        if isinstance(loop, LeapingLoop) and clock.offset > offset:  # the page has moved it: the timers follow
+            loop.leap(clock.offset - offset)
+        offset = clock.offset
+        if (definitions := process.read_report("definitions")) is not None:
             await manifests.apply_definitions(definitions)
             process.note_defined()
         if manifests.are_waiting and await readiness.check():
             await manifests.apply_waiting()
         if process.has_just_ended():
             _say("The operator has ended. It will be started again when the files change.", fg="yellow")
-        watcher.add(process.list_sources())
+        watcher.add((process.read_report("sources") or "").splitlines())
         changed = await _settle(watcher)
         await manifests.apply([by_path[path] for path in sorted(changed & by_path.keys())])
         if changed - by_path.keys():
@@ -188,21 +191,6 @@ async def _keep_reloading(
             _say(f"Changed: {names}. The operator is reloaded.")
             await process.stop()
             await readiness.start()
-
-
-class Leaps:
-    """Keeps the timers of the cluster, which runs in this event loop, together with its clock, which the page moves."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        self._clock = cluster.faults.clock
-        self._offset = self._clock.offset
-
-    def follow(self) -> None:
-        """Leap as far as the clock was moved meanwhile."""
-        loop, offset = asyncio.get_running_loop(), self._clock.offset
-        if isinstance(loop, LeapingLoop) and offset > self._offset:
-            loop.leap(offset - self._offset)
-        self._offset = offset
 
 
 class Readiness:
@@ -222,11 +210,12 @@ class Readiness:
 
     async def check(self) -> bool:
         """Tell if it is ready, or if that takes too long, e.g. as it does not publish them itself."""
-        types = self._process.list_webhooks()
+        types = self._process.read_report("webhooks")
         if types is None or self._process.is_over:
             return False
         now = await self._list_configurations()
-        if all(any(key.startswith(type) and now[key] != self._before.get(key) for key in now) for type in types):
+        changed = [key for key in now if now[key] != self._before.get(key)]
+        if all(any(key.startswith(type) for key in changed) for type in types.splitlines()):
             return True
         if asyncio.get_running_loop().time() < self._deadline:
             return False
@@ -269,20 +258,15 @@ class OperatorProcess:
         self._args = args
         self._get_offset = get_offset
         self._env = {**env, "KUBECONFIG": str(kubeconfig)}
-        self._sources, self._webhooks = folder / "sources", folder / "webhooks"
-        self._definitions = folder / "definitions"
+        self._reports = folder
+        """The files by which the operator tells of itself."""
         self._process: asyncio.subprocess.Process | None = None
         self._is_ended = False
 
     async def start(self) -> None:
         self._is_ended = False
-        self._webhooks.unlink(missing_ok=True)
-        self._definitions.unlink(missing_ok=True)
-        reports = (
-            f"--report-sources={self._sources}",
-            f"--report-webhooks={self._webhooks}",
-            f"--report-definitions={self._definitions}",
-        )
+        for name in ("webhooks", "definitions"):
+            (self._reports / name).unlink(missing_ok=True)
         self._process = await asyncio.create_subprocess_exec(
             # With -P, the current directory is not looked into for our own imports: it can have e.g. a click.py in it.
             sys.executable,
@@ -290,8 +274,8 @@ class OperatorProcess:
             "-m",
             "kopf",
             "run",
-            *reports,
             "--developing",
+            f"--reports={self._reports}",
             *self._args,
             env={**os.environ, **self._env, OFFSET_VARIABLE: str(self._get_offset())},
         )
@@ -306,21 +290,20 @@ class OperatorProcess:
         was_ended, self._is_ended = self._is_ended, self.is_over
         return self._is_ended and not was_ended
 
-    def list_sources(self) -> list[str]:
-        """Get the files of those modules that the operator has loaded, whether successfully or not."""
-        return self._sources.read_text().splitlines() if self._sources.exists() else []
+    def read_report(self, name: str) -> str | None:
+        """
+        Read what the operator tells of itself, line by line; ``None`` if it has not told it yet.
 
-    def list_webhooks(self) -> list[str] | None:
-        """Get the types of its admission handlers, or nothing if they are not loaded yet."""
-        return self._webhooks.read_text().splitlines() if self._webhooks.exists() else None
-
-    def read_definitions(self) -> str | None:
-        """Get the definitions of its custom resources if it waits for them to be applied; it is YAML."""
-        return self._definitions.read_text() if self._definitions.exists() else None
+        The ``sources`` are the files of the modules that it has loaded, successfully or not; the ``webhooks`` are the
+        types of its admission handlers. The ``definitions`` are those of its custom resources, in YAML, while it waits
+        for them to be applied.
+        """
+        path = self._reports / name
+        return path.read_text() if path.exists() else None
 
     def note_defined(self) -> None:
-        """Let it go on."""
-        self._definitions.unlink(missing_ok=True)
+        """Let the operator go on, as its definitions are applied."""
+        (self._reports / "definitions").unlink(missing_ok=True)
 
     async def stop(self) -> None:
         """Stop the operator: let it finish what it does; kill it if that takes too long, or if we are cancelled."""
