@@ -38,7 +38,7 @@ _CAPACITY = 1000
 class _Place:
     """An event in the line."""
 
-    __slots__ = ("barriers", "event", "is_indexed", "is_overtaken", "since")
+    __slots__ = ("event", "is_indexed", "is_overtaken", "since")
 
     def __init__(self, event: WatchEvent) -> None:
         self.event = event
@@ -46,24 +46,6 @@ class _Place:
         self.is_overtaken = False
         self.since = 0.0
         """When the indexing of its object has begun."""
-        self.barriers: list[_Barrier] | None = None
-
-
-class _Barrier:
-    """Who waits until so many events are indexed."""
-
-    __slots__ = ("_callback", "_count")
-
-    def __init__(self, callback: Callable[[], None], places: Collection[_Place]) -> None:
-        self._callback = callback
-        self._count = len(places)
-        for place in places:
-            place.barriers = [*(place.barriers or ()), self]
-
-    def lower(self) -> None:
-        self._count -= 1
-        if not self._count:
-            self._callback()
 
 
 class _Entrance:
@@ -97,6 +79,8 @@ class _Exit:
         """Who takes the events next."""
         self.line: deque[_Place] = deque()
         """Those who leave in this order."""
+        self.awaited: dict[Callable[[], None], set[_Place]] = {}
+        """What is called when all of these events are indexed."""
         self._count = 0
         self._has_room = asyncio.Event()
 
@@ -122,8 +106,11 @@ class _Exit:
             self._pass_on([place.event])
         else:
             self.advance()
-        for barrier in place.barriers or ():
-            barrier.lower()
+        for callback, places in [*self.awaited.items()]:
+            places.discard(place)
+            if not places:
+                del self.awaited[callback]
+                callback()
 
     def advance(self) -> None:
         """Let those go on who wait for nobody."""
@@ -257,7 +244,7 @@ class IndexingLine:
         """Call it when all events that are there now, are indexed: at once, if there are none."""
         places = {*self._entrance.line, *(place for places in self._begun.values() for place in places)}
         if places:
-            _Barrier(callback, places)
+            self._exit.awaited[callback] = places
         else:
             callback()
 

@@ -26,14 +26,6 @@ Interceptor = Callable[[Execute, Handler, Cause, Attempt, Surroundings], Awaitab
 """Makes an attempt by what it is given for that; before and after that, it does what it is for."""
 
 
-def _ignore_start(now: datetime.datetime) -> None:
-    pass
-
-
-def _ignore_stop() -> None:
-    pass
-
-
 class Instruments(FrozenRecord, frozen=True, kw_only=True):
     """What surrounds the client and the executor of an operator."""
 
@@ -44,9 +36,9 @@ class Instruments(FrozenRecord, frozen=True, kw_only=True):
     """Whether the webhooks are served and published, if there are any."""
     has_replicas: bool = True
     """Whether it shares its objects with its other replicas, if the settings say so; otherwise, it is alone."""
-    on_start: Callable[[datetime.datetime], None] = _ignore_start
+    on_start: Callable[[datetime.datetime], object] = lambda now: None
     """It is told when the operator starts, and of the time by its clock."""
-    on_stop: Callable[[], None] = _ignore_stop
+    on_stop: Callable[[], object] = lambda: None
     """It is told when the operator begins to stop."""
 
     def make_executor(self, settings: ExecutionSettings, observer: Observer) -> HandlerExecutor:

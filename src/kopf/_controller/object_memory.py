@@ -57,10 +57,6 @@ class HandledStates:
         self._kept: dict[ObjectMemory, int] = {}
         self._size = 0
 
-    def __len__(self) -> int:
-        """How many states are kept."""
-        return len(self._kept)
-
     def keep(self, memory: ObjectMemory, fingerprint: int, snapshot: bytes) -> None:
         """The object was handled in this state. The fingerprint is kept always, the state while there is room."""
         self.drop(memory)

@@ -44,13 +44,6 @@ class Unconfirmed(NamedTuple):
     """When to accept it after all, by the clock of the event loop."""
 
 
-class Memory(Carried):
-    """What one pass over the object leaves for the next one."""
-
-    conflicts: int = 0
-    """The number of conflicts in a row without an event of the stream that would explain them."""
-
-
 class ObjectState(Record, eq=False):
     """
     The state of one object, while something is going on with the object.
@@ -75,7 +68,7 @@ class ObjectState(Record, eq=False):
     """The latest state that is not handled yet."""
     last_seen: KubeObject | None = None
     """The state of the last pass, for delayed retries."""
-    memory: Memory = field(default_factory=Memory)
+    memory: Carried = field(default_factory=Carried)
 
     @property
     def is_ready(self) -> bool:

@@ -31,7 +31,7 @@ class Share:
         """The slots that it is leaving."""
         self.is_selected_by_server = fence is not None
         """Whether to ask the server for our objects only; false after it has ignored that."""
-        self.get_token: Callable[[int], int] = _get_no_token
+        self.get_token: Callable[[int], int] = lambda slot: 0
         """Returns the fencing token of a slot."""
 
     def make_selector(self) -> str:
@@ -52,10 +52,6 @@ class Share:
     def is_being_left(self, key: str) -> bool:
         """Tell if nothing may begin for the object."""
         return get_slot(key) in self.leaving
-
-
-def _get_no_token(slot: int) -> int:
-    return 0
 
 
 current_share: ContextVar[Share] = ContextVar("current_share")

@@ -67,9 +67,6 @@ class Workers:
         """For the time when a coroutine of a user is executed."""
         runtime.executor.threads.usage.subscribe(self.wake)
 
-    def __len__(self) -> int:
-        return len(self._tasks)
-
     def wake(self) -> None:
         """Start as many workers as there are keys to work on, and as allowed."""
         if not self._queue.waiting:

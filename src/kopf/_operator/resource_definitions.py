@@ -52,9 +52,6 @@ class Definitions:
             informer = Informer(self._runtime, Target(CRDS), explain=self._explain)
             group.create_task(informer.run(self._take), name="watcher of the resource definitions")
 
-    def _get_groups(self) -> Collection[str | None]:
-        return {selector.group for selector in self._registry.get_selectors()}
-
     async def _take(self, events: Collection[WatchEvent]) -> None:
         if self._is_listed or any(self._is_unknown(event) for event in events):
             self.changed.set()
@@ -66,7 +63,7 @@ class Definitions:
     def _is_unknown(self, event: WatchEvent) -> bool:
         """Tell if the definition is of a resource that has appeared after the discovery, and before the listing."""
         name = event.object.head.name
-        groups = self._get_groups()
+        groups = {selector.group for selector in self._registry.get_selectors()}
         is_relevant = None in groups or name.partition(".")[2] in groups
         return event is not LISTED and is_relevant and name not in self.discovered
 

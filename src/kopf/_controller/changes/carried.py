@@ -60,6 +60,8 @@ class Carried(Record):
     """The snapshot of the object as of the beginning of its creation, while that is in progress."""
     errors: int = 0
     """The number of failed passes in a row because of the framework or the API, not of the handlers."""
+    conflicts: int = 0
+    """The number of conflicts in a row without an event of the stream that would explain them."""
 
 
 class Result(FrozenRecord, frozen=True):

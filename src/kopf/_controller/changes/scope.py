@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 _NO_USER_CODE = contextlib.nullcontext()
 
 
-def _get_nothing(key: str) -> None:
-    return None
-
-
 class ReconciliationScope:
     """
     What all looks at the objects of one resource have in common; the setting of their observations.
@@ -54,7 +50,7 @@ class ReconciliationScope:
         self.background = background
         self.handled = handled if handled is not None else HandledStates()
         self.rivals = Rivals(runtime, resource)
-        self.get_fresher: Callable[[str], KubeObject | None] = _get_nothing
+        self.get_fresher: Callable[[str], KubeObject | None] = lambda key: None
         """What has come by the key of an object while it is being handled, if anything has."""
         self.user_code = user_code
         self.persistence = persistence

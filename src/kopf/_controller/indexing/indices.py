@@ -29,9 +29,6 @@ class Store(Collection[V], Generic[V]):
     def __repr__(self) -> str:
         return repr(list(self))
 
-    def __bool__(self) -> bool:
-        return bool(self._items)
-
     def __len__(self) -> int:
         return len(self._items)
 
@@ -57,9 +54,6 @@ class Index(Mapping[K, Store[V]], Generic[K, V]):
 
     def __repr__(self) -> str:
         return repr(dict(self._stores))
-
-    def __bool__(self) -> bool:
-        return bool(self._stores)
 
     def __len__(self) -> int:
         return len(self._stores)
