@@ -1,1 +1,1 @@
-"""Admission: the reviews of the API servers, the verdicts of the handlers, and how the API servers find us."""
+"""Admission: the reviews of API servers, the verdicts of handlers, and the configurations for API servers."""

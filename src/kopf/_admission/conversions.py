@@ -1,11 +1,11 @@
 """
-Conversions: objects come in one version of their definition, and go out in another one, by the users' functions.
+Conversions: the user's functions convert objects from one version of their definition to another one.
 
-The API servers ask when they read and write objects, those of this operator included. So the answers wait for nothing:
-neither for the discovery nor for the indices, which wait for the listings, which wait for the conversions.
+The API servers request conversions when they read and write objects, also on behalf of this operator. So the responses
+wait for nothing: the discovery and the indices wait for listings, which wait for conversions.
 
-The objects of one review fail or succeed together. Synchronous functions get all of them in one thread, apart from
-those of other handlers: these can wait for the objects that are converted.
+The objects of one review fail or succeed together. Synchronous functions get all of them in one thread, apart from the
+threads of other handlers, which can wait for the converted objects.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from kopf._values import codec
 from kopf._values.reviews import ConversionRequest, MalformedReviewError, UnknownWebhookError, parse_conversion
 
 TIMEOUT = 30
-"""For how long the API servers wait, in seconds."""
+"""The time that API servers wait for a conversion, in seconds."""
 
 
 class Conversions:
-    """Answers the reviews of conversions on behalf of one operator, from its very start."""
+    """Responds to conversion reviews on behalf of one operator, from its very start."""
 
     def __init__(self, runtime: Runtime, registry: OperatorRegistry) -> None:
         self._runtime = runtime
         names = {handler.definition for handler in registry.conversions}
         self.routes = {name: ConversionRoutes(name, registry.conversions) for name in sorted(names)}
-        """By the names of the definitions."""
+        """The routes by the names of the definitions."""
 
     async def review(self, payload: Mapping[str, Any], definition: str | None) -> Mapping[str, Any]:
-        """Answer the review. Raises :class:`ReviewError` if that is impossible, as :class:`WebhookFn` does."""
+        """Respond to the review. Raises :class:`ReviewError` if that is impossible, as :class:`WebhookFn` does."""
         request = parse_conversion(payload)
         routes = self.routes.get(definition or "")
         if routes is None:

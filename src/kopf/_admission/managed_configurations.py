@@ -1,7 +1,7 @@
 """
-What the API servers know of the operator's webhooks: objects in the cluster that several replicas share.
+The objects in the cluster that tell the API servers of the operator's webhooks; several replicas share them.
 
-These are the configurations of the admission, and the definitions of the custom resources that are converted.
+They are the webhook configurations, and the definitions of custom resources with conversions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 OWNER_ANNOTATION = "kopf.dev/webhooks-owner"
 PAUSED_ANNOTATION = "kopf.dev/webhooks-owner-paused"
-"""Whether the owner was paused when it was writing."""
+"""Whether the owner was paused when it wrote the object."""
 
 _OWNER_POINTER, _PAUSED_POINTER = (
     f"/metadata/annotations/{name.replace('/', '~1')}" for name in (OWNER_ANNOTATION, PAUSED_ANNOTATION)
@@ -36,10 +36,10 @@ _OWNER_POINTER, _PAUSED_POINTER = (
 
 class ManagedConfiguration:
     """
-    The configuration with the webhooks of one type: an object in the cluster that is shared by several replicas.
+    The webhook configuration of one type: an object in the cluster that several replicas share.
 
-    The last one to write is the owner, which is noted in an annotation. All writes are single requests, which overwrite
-    what was there (or are guarded by the annotation). All methods raise the errors of the API.
+    The last replica that writes it is its owner, named in an annotation. All writes are single requests, which
+    overwrite the content or are guarded by the annotation. All methods raise the errors of the API.
     """
 
     needs = "permit the verbs 'create' & 'patch'"
@@ -58,15 +58,15 @@ class ManagedConfiguration:
 
     @property
     def target(self) -> Target:
-        """How to watch it."""
+        """The target of a watch for this object only."""
         return Target(self.resource, selectors={"fieldSelector": f"metadata.name={self.name}"})
 
     def list_webhooks(self, declaration: Declaration, *, persistent_only: bool = False) -> Sequence[WebhookRecord]:
-        """Make its content."""
+        """Make the webhooks of this type."""
         return declaration.list_webhooks(self.type, persistent_only=persistent_only)
 
     async def write(self, webhooks: Sequence[WebhookRecord]) -> None:
-        """Put the webhooks instead of those that are there, whoever has written them; create it if it is absent."""
+        """Replace all webhooks of the configuration, regardless of its owner. Create it if it is absent."""
         changes: dict[str, Any] = {"metadata": {"annotations": self._make_annotations()}, "webhooks": webhooks}
         try:
             await self._runtime.api.patch(self._path, payload=changes)
@@ -81,35 +81,35 @@ class ManagedConfiguration:
             }
             try:
                 await self._runtime.api.post(self.resource.get_url(), payload=content)
-            except APIConflictError:  # it was created by another replica right now
+            except APIConflictError:  # another replica has created it right now
                 await self._runtime.api.patch(self._path, payload=changes)
 
     def _make_annotations(self) -> Mapping[str, str | None]:
         return {OWNER_ANNOTATION: self._identity, PAUSED_ANNOTATION: "yes" if self._runtime.pause.is_on else None}
 
     async def clear(self) -> None:
-        """Remove what could be left by earlier versions of the operator; it is fine if there was nothing."""
+        """Remove the webhooks of earlier versions of the operator, if there are any."""
         changes = {"metadata": {"annotations": self._make_annotations()}, "webhooks": []}
         with contextlib.suppress(APINotFoundError):
             await self._runtime.api.patch(self._path, payload=changes)
 
     async def hand_over(self, remaining: Sequence[WebhookRecord]) -> None:
         """
-        Leave only these webhooks, and have no owner.
+        Leave only these webhooks, without an owner.
 
-        Raises :class:`APINotFoundError` or :class:`APIUnprocessableError` if we are not the owner anymore.
+        Raises :class:`APINotFoundError` or :class:`APIUnprocessableError` if this replica is no longer the owner.
         """
         changes = [
             {"op": "test", "path": _OWNER_POINTER, "value": self._identity},
             {"op": "remove", "path": _OWNER_POINTER},
-            {"op": "add", "path": _PAUSED_POINTER, "value": ""},  # what is not there cannot be removed
+            {"op": "add", "path": _PAUSED_POINTER, "value": ""},  # an absent one cannot be removed
             {"op": "remove", "path": _PAUSED_POINTER},
             {"op": "add", "path": "/webhooks", "value": remaining},
         ]
         await self._runtime.api.patch(self._path, payload=changes, content_type=JSON_PATCH)
 
     def is_in_good_hands(self, obj: KubeObject) -> bool:
-        """Tell if the owner, as noted in the annotations, exists and knows at least as much as we do."""
+        """Tell if the owner in the annotations exists and knows at least as much as this replica."""
         annotations = obj.head.annotations or {}
         owner = annotations.get(OWNER_ANNOTATION)
         is_inferior = PAUSED_ANNOTATION in annotations and owner != self._identity and not self._runtime.pause.is_on
@@ -117,7 +117,7 @@ class ManagedConfiguration:
 
 
 class ManagedDefinition(ManagedConfiguration):
-    """The conversion in the definition of a custom resource; all else of the definition is up to others."""
+    """The conversion in the definition of a custom resource. All other fields belong to others."""
 
     needs = "permit the verb 'patch'"
     leftover = "If another replica runs, it does not know that it is to convert {name} from now on."
@@ -128,14 +128,14 @@ class ManagedDefinition(ManagedConfiguration):
         self._said: set[str] = set()
 
     def list_webhooks(self, declaration: Declaration, *, persistent_only: bool = False) -> Sequence[WebhookRecord]:
-        """Make the only one; nothing if the operator exits."""
+        """Make the only webhook, or none at the exit of the operator."""
         client_config = extend_path(declaration.client_config, self.name, self.name)
         return (
             [] if persistent_only else [{"clientConfig": client_config, "conversionReviewVersions": ["v1", "v1beta1"]}]
         )
 
     async def write(self, webhooks: Sequence[WebhookRecord]) -> None:
-        """Put it instead of what is there; if there is no definition, it is noticed when it comes."""
+        """Replace the conversion. If the definition is absent, the watch notices when it comes."""
         conversion = {"strategy": "Webhook", "webhook": webhooks[0]}
         changes = {"metadata": {"annotations": self._make_annotations()}, "spec": {"conversion": conversion}}
         with contextlib.suppress(APINotFoundError):
@@ -143,11 +143,11 @@ class ManagedDefinition(ManagedConfiguration):
             self._check_versions(definition["spec"]["versions"])
 
     def _make_annotations(self) -> Mapping[str, str | None]:
-        """Say nothing of pauses: they change nothing here."""
+        """Leave pauses out: they do not matter here."""
         return {OWNER_ANNOTATION: self._identity}
 
     async def hand_over(self, remaining: Sequence[WebhookRecord]) -> None:
-        """Have no owner. The conversion remains: objects must not be read unconverted."""
+        """Remove the owner. The conversion remains: objects must not be read unconverted."""
         changes = [
             {"op": "test", "path": _OWNER_POINTER, "value": self._identity},
             {"op": "remove", "path": _OWNER_POINTER},
@@ -155,11 +155,11 @@ class ManagedDefinition(ManagedConfiguration):
         await self._runtime.api.patch(self._path, payload=changes, content_type=JSON_PATCH)
 
     def is_in_good_hands(self, obj: KubeObject) -> bool:
-        """The definition could have been applied with another conversion, too."""
+        """Check the conversion, too: the definition can have been applied with another one."""
         return super().is_in_good_hands(obj) and obj["spec"].get("conversion", {}).get("strategy") == "Webhook"
 
     def _check_versions(self, versions: Sequence[Mapping[str, Any]]) -> None:
-        """Say at once what will be asked for: objects are read in all versions, and are stored in one of them."""
+        """Warn of missing conversions at once: objects are read in all served versions, and stored in one of them."""
         [stored] = [version["name"] for version in versions if version["storage"]]
         for served in [version["name"] for version in versions if version["served"]]:
             for source, target in ((stored, served), (served, stored)):

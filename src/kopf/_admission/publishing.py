@@ -1,19 +1,19 @@
 """
-Publishing: the managed webhook configurations are kept in line with the handlers, the resources, and the endpoint.
+Publishing: keeps the managed webhook configurations in line with the handlers, the resources, and the endpoint.
 
-So is what the definitions of custom resources say of conversions; but that remains when the operator exits: without it,
-the API servers would not refuse to convert, but would take the fields as they are, and lose those of other names.
+The same goes for the conversions in the definitions of custom resources. But conversions remain when the operator
+exits: without them, the API servers would take the fields unchanged, and lose those that have other names.
 
-Several replicas of an operator share the configurations, and the last one to write is the owner. Only the owner removes
-the webhooks when it exits: e.g., while a deployment is being rolled out, the new pod takes over from the old one. When
-the owner is gone, the remaining ones see that, and one of them takes over.
+Several replicas of an operator share the configurations, and the last writer is the owner. Only the owner removes the
+webhooks when it exits: e.g., during the rollout of a deployment, the new pod takes over from the old one. When the
+owner is gone, the other replicas notice, and one of them takes over.
 
-Paused operators publish, too: there can be nobody else who answers. But those that work know more, and their writes
-have the priority: if a paused operator takes over from them, they take over back, once. Nobody reacts to the writes of
-other owners apart from that, so there are no fights.
+Paused operators publish, too, as nobody else may be there to respond. But working operators know more, and so take
+precedence: if a paused operator takes over from a working one, the latter takes over again, once. Apart from that,
+nobody reacts to the writes of other owners, so there are no fights.
 
-The operator only needs the verbs ``create`` & ``patch``; without ``list`` & ``watch``, it does not see when the
-webhooks are removed.
+The operator needs only the verbs ``create`` and ``patch``. Without ``list`` and ``watch``, it does not notice that
+somebody has removed the webhooks.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from kopf._values.reviews import WebhookClientConfig
 logger = logging.getLogger(__name__)
 
 _FAREWELL_TIMEOUT = 5.0
-"""How long a removal may hold the exit of the operator, in seconds."""
+"""The longest time of a removal at the exit of the operator, in seconds."""
 
 
 class WebhookConfigurationError(OperatorError):
-    """The webhook configurations cannot be managed: they are not permitted, or not accepted."""
+    """The operator cannot manage the webhook configurations: the server forbids or rejects them."""
 
 
 class Publisher:
-    """Publishes the webhooks of one type. If there are none, only removes what could be left by earlier versions."""
+    """Publishes the webhooks of one type. If there are none, it removes those of earlier versions of the operator."""
 
     def __init__(self, runtime: Runtime, configuration: ManagedConfiguration, *, is_used: bool) -> None:
         self._runtime = runtime
@@ -67,12 +67,12 @@ class Publisher:
         self._exists = False
 
     def declare(self, declaration: Declaration) -> None:
-        """Take what is to be published, instead of what was before."""
+        """Replace the webhooks to publish."""
         self._declaration = declaration
         self._changed.set()
 
     async def run(self) -> None:
-        """Publish whatever is declared, forever. Raises :class:`WebhookConfigurationError` if that is not possible."""
+        """Publish all declared webhooks, forever. Raises :class:`WebhookConfigurationError` if that is impossible."""
         name = f"publisher of the {self._configuration.type} webhook configuration"
         fatal = (LoginError, WebhookConfigurationError)
         async with asyncio.TaskGroup() as group:
@@ -89,7 +89,7 @@ class Publisher:
                 try:
                     await self._publish(self._configuration.list_webhooks(self._declaration))
                 except BaseException:
-                    self._changed.set()  # to be done by the next attempt
+                    self._changed.set()  # for the next attempt
                     raise
 
     async def _publish(self, webhooks: Sequence[WebhookRecord]) -> None:
@@ -134,7 +134,7 @@ class Publisher:
         )
 
     async def _take(self, events: Collection[WatchEvent]) -> None:
-        """Notice the others who remove the webhooks, on their exit or by hand, or take over while paused."""
+        """Notice that somebody has removed the webhooks, or that a paused operator has taken over."""
         for event in events:
             if event is LISTED:
                 is_fine = self._exists
@@ -145,12 +145,12 @@ class Publisher:
                 self.reclaim()
 
     def reclaim(self) -> None:
-        """Publish again after a pause: another operator could have worked meanwhile, and be gone without a trace."""
+        """Publish again, e.g. after a pause: meanwhile, another operator can have come and gone without a trace."""
         self._published = None
         self._changed.set()
 
     async def retire(self) -> None:
-        """Remove the webhooks that are not persistent, unless they are not ours anymore."""
+        """Remove the webhooks that are not persistent, if this replica still owns them."""
         configuration = self._configuration
         if self._declaration is None:
             return
@@ -164,7 +164,7 @@ class Publisher:
             logger.debug("The %s webhooks of %s are not ours anymore.", configuration.type, configuration.name)
         except (APIError, APINetworkError, LoginError, TimeoutError) as e:
             if isinstance(e, APIForbiddenError) and not self._published:
-                return  # neither was the publishing permitted, so there is nothing to be removed
+                return  # publishing was not permitted either, so nothing is left to remove
             text = configuration.leftover.format(
                 type=configuration.type, resource=configuration.resource.plural, name=configuration.name
             )
@@ -173,10 +173,10 @@ class Publisher:
 
 class Publication:
     """
-    The configurations with the name ``managed``, of all types, and the conversions of all definitions that have some.
+    The configurations of all types with the name ``managed``, and the conversions of all definitions that have any.
 
-    There is one publisher for each type of webhooks, also if there are no handlers of that type now: earlier versions
-    of the operator could have left their webhooks there.
+    Each type of webhooks has a publisher, even without handlers of that type: earlier versions of the operator can have
+    left webhooks there.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Publication:
         runtime.pause.subscribe(self._accept_pause)
 
     def declare(self, resources: Collection[Resource], client_config: WebhookClientConfig) -> None:
-        """Take what is to be published: the webhooks of all handlers for these resources."""
+        """Replace the webhooks to publish by those of all handlers for these resources."""
         declaration = Declaration(
             managed=self._managed,
             handlers=self._registry.webhooks,
@@ -208,7 +208,7 @@ class Publication:
             publisher.declare(declaration)
 
     async def run(self, wait_until_ready: Callable[[], Awaitable[None]]) -> None:
-        """Keep the configurations as they are declared, forever; those of the admission, when that is ready."""
+        """Keep the configurations as declared, forever; those of the admission, as soon as that is ready."""
         async with asyncio.TaskGroup() as group:
             for publisher in self._conversions:
                 group.create_task(publisher.run())

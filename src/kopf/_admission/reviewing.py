@@ -1,10 +1,10 @@
 """
-Admission: a review comes in, the handlers that it is for are called, and a response goes out.
+Admission: takes reviews, calls the matching handlers, and makes the responses.
 
-Whatever the handlers do, the review is answered; only those reviews that make no sense raise an error, see
+Every review gets a response, regardless of the handlers. Only malformed reviews raise an error, see
 :class:`ReviewError`.
 
-The reviews have to wait until the operator is ready for them, but for no longer than the API servers do.
+Reviews wait until the operator is ready for them, but no longer than the API servers wait.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from kopf._values.reviews import (
 )
 
 MAX_TIMEOUT = 30
-"""For how long the API servers wait at most, in seconds, whatever is configured. See "Timeouts" of webhooks."""
+"""The longest time that API servers can wait, in seconds. See "Timeouts" of webhooks."""
 
 _TIMEOUT_CODE = 504
 
 
 class AdmissionReadiness:
     """
-    Lets the reviews wait until it is known enough to answer them, at the start of the operator and after its pauses.
+    Makes reviews wait at the start of the operator and after its pauses, until it can respond to them.
 
-    It must be known which resources there are, and the indices must be filled: an answer that is based on a half of the
-    knowledge would be wrong. While the operator is paused, the indices are not filled, nobody knows for how long, and
-    the reviews are answered with what there is.
+    The operator must know the resources of the cluster, and must have filled its indices: a response from half of the
+    data would be wrong. While the operator is paused, it does not fill the indices, for an unknown time. Then it
+    responds with the available data.
     """
 
     def __init__(self, runtime: Runtime, settle_peering: Callable[[], Awaitable[None]]) -> None:
@@ -64,10 +64,12 @@ class AdmissionReadiness:
         runtime.pause.subscribe(self._accept_pause)
 
     async def wait(self) -> None:
-        """Wait until all that is needed to answer is known."""
+        """Wait until the operator can respond."""
         await self.discovered.wait()
         if not self._runtime.index_readiness.is_open:
-            await self._settle_peering()  # at the start, it is on hold anyway, until it is known if it is paused
+            await (
+                self._settle_peering()
+            )  # at the start, the operator is on hold anyway, until it knows whether it is paused
         while not (self._runtime.index_readiness.is_open or self._runtime.pause.is_on):
             changed = asyncio.Event()
             self._runtime.index_readiness.call_when_open(changed.set)
@@ -83,14 +85,14 @@ class AdmissionReadiness:
 
 
 class _Caller(NamedTuple):
-    """Who sends the review."""
+    """The sender of the review."""
 
     headers: Headers
     sslpeer: SSLPeer
 
 
 class Admission:
-    """Answers the reviews on behalf of one operator, whichever namespaces they are from."""
+    """Responds to the reviews on behalf of one operator, for objects in any namespace."""
 
     def __init__(
         self, runtime: Runtime, registry: OperatorRegistry, settle_peering: Callable[[], Awaitable[None]]
@@ -98,7 +100,7 @@ class Admission:
         self._runtime = runtime
         self._registry = registry
         self.readiness = AdmissionReadiness(runtime, settle_peering)
-        """The knowledge that is needed to answer."""
+        """Tells when the operator can respond."""
         self._paths = WebhookPaths(registry.webhooks)
         self._handlers: dict[Resource, tuple[Resource, Sequence[WebhookHandler]]] = {}
         self._handled: Collection[Resource] = ()
@@ -107,14 +109,14 @@ class Admission:
         self._idle.set()
 
     def accept_resources(self, resources: Collection[Resource], handled: Collection[Resource]) -> None:
-        """Take the resources of the cluster, and those of them that are handled apart from the admission."""
+        """Take the resources of the cluster, and those of them that have other handlers, too."""
         plan = self._registry.plan_webhooks(resources)
         self._handlers = {resource: (resource, handlers) for resource, handlers in plan.items()}
         self._handled = handled
         self.readiness.discovered.set()
 
     async def wait_until_idle(self) -> None:
-        """Wait until there are no reviews that are being answered."""
+        """Wait until all current reviews have responses."""
         await self._idle.wait()
 
     async def review(
@@ -125,7 +127,7 @@ class Admission:
         headers: Headers | None = None,
         sslpeer: SSLPeer | None = None,
     ) -> Response:
-        """Answer the review; see :class:`WebhookFn`."""
+        """Respond to the review; see :class:`WebhookFn`."""
         parsed = parse_review(request)
         if webhook is not None and not self._paths.find(webhook):
             raise UnknownWebhookError(f"There is no admission handler {webhook!r:.200}.")
@@ -176,7 +178,7 @@ class Admission:
             return make_response(payload, request, warnings=cause.warnings, denial=verdict.denial, patch=verdict.patch)
 
     def _select(self, request: ReviewRequest, webhook: str | None) -> tuple[Resource, Sequence[WebhookHandler]]:
-        """Choose the handlers by all but their filters."""
+        """Select the handlers by everything except for their filters."""
         key = Resource(request.resource.group, request.resource.version, request.resource.resource)
         try:
             resource, candidates = self._handlers[key]
@@ -191,7 +193,7 @@ class Admission:
 
     @contextlib.contextmanager
     def _recalling(self, request: ReviewRequest, resource: Resource, existing: Body | None) -> Iterator[Any]:
-        """Get the memo of the object if it exists here; or a temporary one, e.g. if it is going to be created."""
+        """Get the memo of the object if it exists here, or a temporary one, e.g. for a new object."""
         memos = self._runtime.memos
         uid = existing.object.head.uid if existing is not None else ""
         if request.operation == "CREATE" or not uid or self._is_of_others(resource, uid):
@@ -208,7 +210,7 @@ class Admission:
         return share.fence is not None and (resource not in self._handled or share.is_foreign(uid))
 
     def _forget(self, resource: Resource, body: Body) -> None:
-        """Drop the memo of what is deleted. The handled objects are watched for that; nobody tells about the others."""
+        """Drop the memo of a deleted object. For handled objects, the watch does that; for others, nobody does."""
         if resource not in self._handled:
             self._runtime.memos.forget(body.object.head.key)
 
@@ -246,7 +248,7 @@ class Admission:
 
 
 def _make_reference(body: Body, request: ReviewRequest, namespace: str | None) -> Mapping[str, Any]:
-    """What the log messages refer to. The options of connections have no names in them."""
+    """Make the reference for log messages. The options of connections have no names."""
     if body.object.head.name:
         return body
     versions = {"apiVersion": body.object.api_version, "kind": body.object.kind}

@@ -1,8 +1,8 @@
 """
-The verdict on one change: the admission handlers are called in parallel, each once, as somebody waits for the answer.
+The verdict on one change: the admission handlers run in parallel, each once, as somebody waits for the response.
 
-There is one answer, so there is one error at most: the most intended one. The handlers whose failures are
-to be ignored cannot deny anything: instead, the user is warned.
+One response can have only one error, so the most intended one is chosen. Handlers whose failures are ignored cannot
+deny anything: the user gets a warning instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PRIORITIES = (AdmissionError, PermanentError, TemporaryError, Exception)
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What the handlers have decided."""
+    """The decision of the handlers."""
 
     denial: ResponseStatus | None = None
     patch: bytes | None = None
@@ -46,17 +46,17 @@ async def judge(
     is_shown: bool,
 ) -> Verdict:
     """
-    Call those of the handlers that match the object. The warnings are gathered in the cause.
+    Call the handlers that match the object. The cause collects the warnings.
 
-    If ``is_shown``, those who make the change are told of all errors as they are: ``settings.admission.show_errors``.
+    If ``is_shown``, the user who makes the change sees all errors unchanged: ``settings.admission.show_errors``.
 
     Raises :class:`RecursionError` if the objects are nested too deeply for Python.
     """
-    _ = cause.kwargs  # fail now if they cannot be made, and not in the middle of everything
+    _ = cause.kwargs  # if they cannot be made, fail now, not in the middle
     errors: dict[WebhookHandler, Exception] = {}
     matching = list(deduplicate(handler for handler in handlers if _matches(handler, cause, errors)))
     await _call_all(functools.partial(executor.execute, cause=cause, attempt=attempt), matching, errors)
-    author = " or ".join(map(str, matching))  # they are called at once, so nobody can tell more
+    author = " or ".join(map(str, matching))  # they run at the same time, so nobody can tell which one
     cause.patch.sign(author)
     if cause.discarded:
         cause.logger.warning("The patch of a validating handler is ignored: only mutating handlers can patch.")
@@ -69,7 +69,7 @@ async def judge(
 def _matches(handler: WebhookHandler, cause: WebhookCause, errors: dict[WebhookHandler, Exception]) -> bool:
     try:
         return matches(handler, cause)
-    except Exception as e:  # of the callbacks; the handler could have denied the change
+    except Exception as e:  # of callbacks; the handler could have denied the change
         if isinstance(e.__cause__, StanzaError):
             errors[handler] = deny_malformed(e.__cause__)
             return False
@@ -88,7 +88,7 @@ async def _call_all(
         if isinstance(outcome.exception, Exception):
             errors[handler] = outcome.exception
 
-    if len(handlers) < 2:  # the usual case, with no tasks
+    if len(handlers) < 2:  # the usual case, without tasks
         for handler in handlers:
             await call(handler)
         return
@@ -118,7 +118,7 @@ def _get_priority(error: Exception) -> int:
 
 
 def _conclude(cause: WebhookCause, author: str, *, is_shown: bool) -> Verdict:
-    """Admit the change with the patch, if there is any."""
+    """Admit the change, with the patch if there is any."""
     if not cause.patch:
         return Verdict()
     if cause.new is None:
@@ -131,8 +131,8 @@ def _conclude(cause: WebhookCause, author: str, *, is_shown: bool) -> Verdict:
         return Verdict(patch=codec.encode(items) if items else None)
     except RecursionError:
         raise
-    except Exception as e:  # of the functions in the patch, or of the values that have no JSON form
+    except Exception as e:  # of functions in the patch, or of values without a JSON form
         cause.logger.error("The patch cannot be made: %s", e, exc_info=e)
-        reason = e if is_shown else e.__cause__ or e  # the users of the cluster are not told of files and lines
+        reason = e if is_shown else e.__cause__ or e  # users of the cluster do not see files and lines
         text = describe(reason, instead="see the log of the operator.", is_shown=is_shown)
         return Verdict(denial={"message": f"The patch cannot be made: {text}", "code": _DEFAULT_CODE})

@@ -1,13 +1,12 @@
 """
-The content of the managed webhook configurations: what the API servers are told about the admission handlers.
+The content of the managed webhook configurations, which tell the API servers about the admission handlers.
 
-There is one webhook for each handler, with a path of its own. The handlers whose resources do not exist (yet)
-are left out.
+Each handler has a webhook with a path of its own. Handlers whose resources do not exist (yet) are left out.
 
-What of the filters the API servers can check themselves, they check before they call the webhooks. It only saves calls,
-so nobody may notice a difference: whatever cannot be said exactly, is not said at all, and is left to the operator,
-which checks all filters anyway. An object is never left out here if it is for the handler. See "Matching requests:
-objectSelector" and "matchConditions" in "Dynamic Admission Control".
+The API servers check some filters themselves before they call the webhooks. This only saves calls, and must make no
+other difference: filters that cannot be expressed exactly are left to the operator, which checks all filters anyway. So
+an object that matches the handler is never left out here. See "Matching requests: objectSelector" and
+"matchConditions" in "Dynamic Admission Control".
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ WebhookRecord = dict[str, Any]
 """One item of ``.webhooks`` of a configuration."""
 
 _TIMEOUT = 30
-"""The longest one that Kubernetes permits, in seconds."""
+"""The longest timeout that Kubernetes permits, in seconds."""
 
 _REVIEW_VERSIONS = ["v1", "v1beta1"]
 
@@ -54,13 +53,13 @@ Expression = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """Everything that the content of the configurations depends on."""
+    """The source of the content of all configurations."""
 
     managed: str
     """The name of the configurations; the names of the webhooks end with it."""
     handlers: Sequence[WebhookHandler]
     plan: Mapping[Resource, Collection[WebhookHandler]]
-    """Which handlers are for which resources."""
+    """The handlers by their resources."""
     client_config: WebhookClientConfig
 
     def list_webhooks(self, type: str, *, persistent_only: bool = False) -> list[WebhookRecord]:
@@ -98,7 +97,7 @@ class Declaration:
 
 
 def _make_names(handlers: Iterable[WebhookHandler], managed: str) -> Iterator[str]:
-    """Make unique names of domains from the ids: the same id can occur several times, or differ in punctuation."""
+    """Make unique domain names from the ids: an id can occur several times, or differ only in punctuation."""
     used: set[str] = set()
     for handler in handlers:
         name = make_unique(make_dns_name(handler.id.replace("/", ".")), used)
@@ -139,8 +138,8 @@ def select_objects(handler: WebhookHandler) -> Expression:
     """
     Make the ``objectSelector``.
 
-    What cannot have labels (the options of connections) is never selected by the API servers as soon as there is any
-    selector, not even if the label must be absent; so absence is not checked for subresources.
+    With any selector, API servers never select bodies that cannot have labels (the options of connections), not even if
+    a label must be absent. So, absence is not checked for subresources.
     """
     expressions: list[Expression] = []
     for key, expected in (handler.labels or {}).items():
@@ -168,10 +167,10 @@ def list_conditions(handler: WebhookHandler) -> list[Expression]:
 
 def _make_condition(path: Sequence[str], expected: object) -> str | None:
     """
-    Say it in CEL; nothing if it cannot be said exactly.
+    Express the filter in CEL; ``None`` if it cannot be expressed exactly.
 
-    Only strings are compared: in Python, ``True == 1 == 1.0``, and it is not so in CEL. ``null`` is absence. Strings
-    with control characters (and broken Unicode) are not trusted to survive all the ways they go.
+    Only strings are compared: in Python, ``True == 1 == 1.0``, but not in CEL. ``null`` means absence. Strings with
+    control characters (and broken Unicode) are left out: they may not survive the transfer.
     """
     if expected is not PRESENT and expected is not ABSENT and not isinstance(expected, str):
         return None
@@ -188,12 +187,12 @@ def _make_condition(path: Sequence[str], expected: object) -> str | None:
         steps.append(f"type({place}) == string")
     steps.append(f"{place} {final}")
     text = " && ".join(steps)
-    # There are no variables in CEL but those of the macros; and deletions are about the old object.
+    # CEL has no variables but those of macros. Deletions are about the old object.
     return f"[object != null ? object : oldObject].all(o, {f'!({text})' if expected is ABSENT else text})"
 
 
 def _quote(text: str) -> str:
-    """Make a literal: in what can occur here, those of JSON and of CEL are the same."""
+    """Make a literal: for such strings, JSON and CEL agree."""
     return json.dumps(text, ensure_ascii=False)
 
 

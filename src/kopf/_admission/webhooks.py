@@ -1,9 +1,10 @@
 """
-Webhooks: the server or tunnel that brings the reviews, and the configurations that tell the API servers about it.
+Webhooks: the server or tunnel that receives the reviews, and the configurations that tell the API servers about it.
 
-The order matters. At the start: the server listens, the resources are known, the indices are filled, and only then
-the webhooks are published. At the exit: the webhooks are removed; the handlers finish, whose own changes are reviewed,
-too; the last reviews are answered, as it takes a moment until the API servers notice; and the server is stopped.
+The order matters. At the start, the server listens, the resources become known, the indices are filled, and only then
+the webhooks are published. At the exit, the webhooks are removed first. Then the handlers finish, as their own changes
+are reviewed, too. The last reviews get responses, as the API servers need a moment to notice. Finally, the server
+stops.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ _MANAGED_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})+")
 
 _LINGERING_TIME = 1.0
 """
-For how long the API servers can call the webhooks after those are removed or taken over by another replica, or after
-the pod has left its service, in seconds: all that takes a moment to be known everywhere.
+The time for which API servers can still call the webhooks after these were removed or taken over by another replica, or
+after the pod has left its service, in seconds: API servers need a moment to notice.
 """
 
 
 class MissingWebhookServerError(OperatorError):
-    """There are admission handlers, but nothing that would bring the reviews to them."""
+    """There are admission handlers, but no server or tunnel that would receive reviews for them."""
 
 
 class WebhookServerExitedError(Exception):
-    """The webhook server or tunnel is supposed to run until it is cancelled, and it does not."""
+    """The webhook server or tunnel has exited, though it must run until it is cancelled."""
 
 
 def check_admission(registry: OperatorRegistry, settings: AdmissionSettings) -> None:
     """
-    Check that the admission handlers can be called.
+    Check that the API servers can call the admission handlers.
 
-    Raises :class:`MissingWebhookServerError` if there is no server or tunnel; :class:`ValueError` if the name of the
-    managed configurations is not good enough for the webhooks: these must have three parts at least.
+    Raises :class:`MissingWebhookServerError` if there is no server or tunnel, and :class:`ValueError` if the name of
+    the managed configurations is too short: the names of webhooks must have at least three parts.
     """
     if settings.managed is not None and _MANAGED_NAME.fullmatch(settings.managed) is None:
         raise ValueError(
@@ -69,11 +70,11 @@ def check_admission(registry: OperatorRegistry, settings: AdmissionSettings) -> 
 
 class Webhooks:
     """
-    The whole admission of one operator. If there are no admission handlers, nothing listens.
+    The whole admission of one operator. Without admission handlers, nothing listens.
 
-    Neither the pauses of the operator nor its namespaces matter: they restrict what is handled, not what is admitted.
+    The pauses and the namespaces of the operator do not matter: they restrict handling, not admission.
 
-    Large because conversions are asked for at the same address.
+    Large because conversions are requested at the same address.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Webhooks:
         self._retired = 0.0
 
     def accept_resources(self, discovery: Discovery, handled: Collection[Resource]) -> None:
-        """Take the resources of the cluster, and those of them that have other handlers."""
+        """Take the resources of the cluster, and those of them that have other handlers, too."""
         kept = {resource for resource in self._resources if resource.api_version in discovery.unavailable}
         self._resources = discovery.resources | kept
         self._admission.accept_resources(self._resources, handled)
@@ -143,7 +144,7 @@ class Webhooks:
 
     async def _wait_until_ready(self) -> None:
         await self._admission.readiness.wait()
-        await self._settle_peering()  # those who are paused say so
+        await self._settle_peering()  # paused operators say so in the configurations
         self._declare()
 
     def _declare(self) -> None:
@@ -151,13 +152,13 @@ class Webhooks:
             self._publication.declare(self._resources, self._client_config)
 
     async def retire(self) -> None:
-        """Remove the webhooks that are not persistent. The server goes on: reviews can still come for a moment."""
+        """Remove the webhooks that are not persistent. The server continues: reviews can still come for a moment."""
         if self._publication is not None:
             await self._publication.retire()
         self._retired = asyncio.get_running_loop().time()
 
     async def finish(self) -> None:
-        """Wait for the last reviews to come and to be answered, unless the server has never been ready for them."""
+        """Wait until the last reviews have come and have responses, unless the server was never ready for them."""
         if self._is_called and self._client_config is not None:
             await asyncio.sleep(self._retired + _LINGERING_TIME - asyncio.get_running_loop().time())
         with contextlib.suppress(TimeoutError):

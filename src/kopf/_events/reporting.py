@@ -24,14 +24,15 @@ def event(
     """
     Post a Kubernetes event about one object or several objects, in the background.
 
-    - ``objs`` is an object (a mapping with ``metadata``, e.g. ``body``), or several objects.
-    - ``type`` is usually ``"Normal"`` or ``"Warning"``; ``reason`` is a short word in CamelCase (up to 128 characters).
-    - ``message`` is for people; empty by default. Texts over 1024 characters lose their middle.
-    - ``backoffs`` are the delays between the attempts of the request, in seconds (a number, or several numbers); by
-      default, ``settings.posting.default_backoffs``.
-
     Nothing is posted if ``settings.posting.enabled`` is off, or about objects that are events themselves. Failures are
     only logged. Raises :class:`LookupError` outside of a running operator.
+
+    :param objs: an object (a mapping with ``metadata``, e.g. ``body``), or several objects.
+    :param type: usually ``"Normal"`` or ``"Warning"``.
+    :param reason: a word in CamelCase, of up to 128 characters.
+    :param message: a text for people; empty by default. Texts over 1024 characters lose their middle.
+    :param backoffs: the delays between the attempts of the request, in seconds: a number, or several numbers; by
+        default, ``settings.posting.default_backoffs``.
     """
     try:
         recorder = current_recorder.get()
@@ -92,11 +93,12 @@ def exception(
     """
     Post an event of the type ``Error`` about an exception, in the background. See also :func:`kopf.event`.
 
-    ``exc`` is the exception; by default, the one that is being handled. ``reason`` is the name of its class by default.
-    The text of the exception is added to ``message``.
-
     Nothing is posted if ``settings.posting.level`` is higher than ``ERROR``. Raises :class:`LookupError` outside of a
     running operator.
+
+    :param reason: by default, the name of the class of the exception.
+    :param message: the text before that of the exception; empty by default.
+    :param exc: the exception; by default, the one that is being handled.
     """
     exc = exc if exc is not None else sys.exc_info()[1]
     description = "" if exc is None else "".join(traceback.format_exception_only(exc)).strip()

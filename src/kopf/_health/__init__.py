@@ -1,1 +1,1 @@
-"""Health: whether the operator really operates, and who can ask about it."""
+"""Health: whether the operator really works, and the server that tells it."""

@@ -1,12 +1,12 @@
 """
-Health: whether the operator really operates, as told to those who ask, usually to Kubernetes.
+Health: whether the operator really works; usually, Kubernetes asks.
 
-It is healthy if all watch streams bring something from time to time, the supervised tasks do not fail again and again,
-the event loop is not blocked, and the users' own probes do not fail. Being paused in favour of another one is fine.
+The operator is healthy if all watch streams show signs of life, no supervised task fails again and again, the event
+loop is not blocked, and the user's probe handlers succeed. A pause in favour of another operator is fine.
 
-The probe handlers are called when the health is asked for, once for all those who ask at the same time. The results
-are kept for a few seconds, so that the handlers are not overloaded by mass-requests. What a handler returns goes to
-the answer as it is; a handler that fails makes the operator unhealthy.
+A request for the health calls the probe handlers, once for all simultaneous requests. Their results are kept for a few
+seconds, so that many requests do not overload the handlers. The results of the handlers go to the response unchanged.
+A failed handler makes the operator unhealthy.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ if TYPE_CHECKING:
     from kopf._values.replica_state import ReplicaState
 
 _POLLING_INTERVAL = 0.2
-"""How often to check if the event loop is blocked while it is expected to call the probe handlers, in seconds."""
+"""The pause between checks for a blocked event loop while the probe handlers run, in seconds."""
 
 _OWN_KEY = "kopf"
-"""Where in the answer the framework itself says something; all other keys are of the probe handlers."""
+"""The key of the framework in the response; all other keys belong to the probe handlers."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ProbeResults:
-    """What the probe handlers have brought."""
+    """The results of the probe handlers."""
 
     values: Mapping[str, Any]
-    """Their results in the JSON form, by their ids; the handlers with no results are absent."""
+    """Their results in the JSON form, by the ids of the handlers; handlers without results are absent."""
     problems: list[str]
-    """Descriptions of those that have failed."""
+    """Descriptions of the failures."""
 
 
 class Prober:
-    """Calls the probe handlers of one operator; to be used in the event loop of that operator only."""
+    """Calls the probe handlers of one operator; it works only in the event loop of that operator."""
 
     def __init__(self, probe: Callable[[], Awaitable[Mapping[HandlerId, Outcome]]], settings: HealthSettings) -> None:
         self._probe = probe
@@ -63,7 +63,7 @@ class Prober:
         self._expires = 0.0
 
     async def get(self) -> ProbeResults:
-        """Get the results: the recent ones, or those of the calls which are already underway, or of new calls."""
+        """Get recent results, or those of the running calls, or those of new calls."""
         loop = asyncio.get_running_loop()
         if self._results is not None and loop.time() < self._expires:
             return self._results
@@ -81,7 +81,7 @@ class Prober:
             self._task = None
 
     async def close(self) -> None:
-        """Do not wait for the handlers anymore."""
+        """Stop the running handlers."""
         task = self._task
         if task is not None:
             task.cancel()
@@ -104,7 +104,7 @@ def _encode(outcomes: Mapping[HandlerId, Outcome], *, is_shown: bool) -> ProbeRe
 
 
 class HealthReport(FrozenRecord, frozen=True):
-    """The answer to those who ask."""
+    """The response to a request for the health."""
 
     is_healthy: bool
     content: bytes
@@ -113,10 +113,10 @@ class HealthReport(FrozenRecord, frozen=True):
 
 class Health:
     """
-    The judge of one operator's health.
+    The health of one operator.
 
-    It is made in the event loop of the operator, but asked from the event loop of the server, which is in another
-    thread: so, the answer comes even if the operator is blocked.
+    It is created in the event loop of the operator, but reports in the event loop of the server, which is in another
+    thread. So, it responds even if the operator is blocked.
     """
 
     def __init__(
@@ -158,11 +158,11 @@ class Health:
             **({"problems": problems} if problems else {}),
         }
         content = {**values, _OWN_KEY: own} if own else values
-        # Byte by byte as the original framework has it: there are probes that compare the whole text.
+        # Byte by byte as in the original framework: some probes compare the whole text.
         return HealthReport(is_healthy=not problems, content=json.dumps(content).encode())
 
     async def _wait(self, future: concurrent.futures.Future[Any]) -> bool:
-        """Wait for something in the loop of the operator, unless that loop is blocked; tell if it is done."""
+        """Wait for the loop of the operator, unless that loop is blocked. Return whether the future is done."""
         waiter = asyncio.wrap_future(future)
         while not waiter.done() and self._watchdog.blockage is None:
             await asyncio.wait([waiter], timeout=_POLLING_INTERVAL)
@@ -171,9 +171,9 @@ class Health:
 
 def make_readiness(get_replica: Callable[[], ReplicaState | None]) -> Answer:
     """
-    Make what answers if the replica is ready, with 200 or 503: it knows of the others, and renews its Lease.
+    Make the responder for the readiness of the replica: 200 if it knows the others and renews its Lease, else 503.
 
-    It is not the health: a replica that cannot reach the cluster is not helped by a restart.
+    It is apart from the health: a restart does not help a replica that cannot reach the cluster.
     """
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
@@ -188,7 +188,7 @@ def make_readiness(get_replica: Callable[[], ReplicaState | None]) -> Answer:
 
 
 class HealthServer(ThreadedServer):
-    """Serves inside of the ``async with`` block; answers with 200 or 503."""
+    """Serves the health inside of the ``async with`` block: 200 if the operator is healthy, else 503."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class HealthServer(ThreadedServer):
         report: Callable[[], Awaitable[HealthReport]],
         neighbours: Mapping[str, Answer],
     ) -> None:
-        """``neighbours`` are those who answer at the other paths."""
+        """``neighbours`` are responders at other paths."""
         super().__init__(endpoint, self._answer_probe, subject="the health")
         self._report = report
         self._neighbours = neighbours

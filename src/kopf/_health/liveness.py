@@ -1,7 +1,7 @@
 """
-Liveness: the signs of life of the operator's parts, noted as they work, and looked at when the health is asked for.
+Liveness: the signs of life from the parts of the operator, which the health reports on request.
 
-They are written in the event loop of the operator, and can be read from any thread.
+The event loop of the operator writes them. Any thread can read them.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from kopf._settings.settings import OperatorSettings
 
 _TOLERATED_FAILURES = 2
-"""How many failures in a row of a supervised task are not a problem yet: it can be bad luck."""
+"""The number of failures in a row of a supervised task that are not a problem yet: they can be bad luck."""
 
 
 _MAX_IDENTITY_LENGTH = 300
 
 
 class Heartbeat:
-    """Beats whenever something comes from a watch stream, be it only a bookmark."""
+    """Beats whenever anything comes from a watch stream, even a bookmark."""
 
     __slots__ = ("_loop", "name", "seen")
 
@@ -37,20 +37,20 @@ class Heartbeat:
 
     @property
     def silence(self) -> float:
-        """How long ago the last one was, in seconds."""
+        """The time since the last sign of life, in seconds."""
         return max(0.0, self._loop.time() - self.seen)
 
 
 class Senior(NamedTuple):
-    """Another operator in favour of which this one is paused."""
+    """Another operator, in favour of which this one is paused."""
 
     identity: str
     priority: int
     lifetime: float
-    """For how long it is considered alive since it was seen, in seconds; as limited."""
+    """The time for which it counts as alive after its last sign of life, in seconds, as limited."""
     is_limited: bool
     deadline: float
-    """When it is considered dead, by the clock of the event loop."""
+    """The time when it counts as dead, by the clock of the event loop."""
 
 
 class Liveness:
@@ -64,7 +64,7 @@ class Liveness:
 
     @contextlib.contextmanager
     def watching(self, name: str) -> Iterator[Heartbeat]:
-        """Expect signs of life from a stream as long as the block lasts; denied & finished streams are not expected."""
+        """Expect signs of life from a stream during the block. Nothing is expected of denied and finished streams."""
         heartbeat = Heartbeat(name)
         self._heartbeats.add(heartbeat)
         try:
@@ -73,23 +73,23 @@ class Liveness:
             self._heartbeats.discard(heartbeat)
 
     def note_failure(self, name: str, failures: int, error: str) -> None:
-        """Note that a supervised task has failed, and how many times in a row by now."""
+        """Note that a supervised task has failed, so many times in a row by now."""
         if failures > _TOLERATED_FAILURES:
             self._failures[name] = (f"The {name} has failed {failures} times in a row", error)
 
     def note_recovery(self, name: str) -> None:
-        """Note that a supervised task works well, or is not needed anymore."""
+        """Note that a supervised task works, or is no longer needed."""
         self._failures.pop(name, None)
 
     def note_seniors(self, place: str, seniors: Sequence[Senior]) -> None:
-        """Note in whose favour the operator is paused by that peering; of nobody's if it is not."""
+        """Note the operators in whose favour that peering pauses this one; none if it does not."""
         if seniors:
             self._seniors[place] = seniors
         else:
             self._seniors.pop(place, None)
 
     def describe_seniors(self) -> list[dict[str, Any]]:
-        """Describe those in whose favour the operator is paused, and for how long at most if they vanish."""
+        """Describe the operators in whose favour this one is paused, and the longest pause if they vanish."""
         now = self._loop.time()
         return [
             {
@@ -105,7 +105,7 @@ class Liveness:
         ]
 
     def find_problems(self, settings: OperatorSettings) -> list[str]:
-        """Describe everything that is wrong; nothing if the operator is healthy."""
+        """Describe all problems; none if the operator is healthy."""
         is_shown = settings.health.show_errors
         problems = [
             f"{text}: {error if is_shown else 'see the log of the operator.'}"
@@ -113,7 +113,7 @@ class Liveness:
         ]
         limit, inactivity = settings.health.stream_timeout, settings.watching.inactivity_timeout
         if limit is not None and inactivity is not None:
-            # Not all servers send bookmarks: then, it is normal that a stream is silent until it is reopened.
+            # Not all servers send bookmarks: then, streams can be silent until they are reopened.
             limit, now = max(limit, 2 * inactivity), self._loop.time()
             for heartbeat in list(self._heartbeats):
                 silence = now - heartbeat.seen

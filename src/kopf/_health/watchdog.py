@@ -1,13 +1,13 @@
 """
-The watchdog: notices that the event loop is blocked, and by whom.
+The watchdog: notices that the event loop is blocked, and finds the culprit.
 
-A coroutine that computes for long or calls something blocking (``time.sleep()``, ``requests.get()``) stops everything
-else in the operator: other handlers, watching, keep-alives, and even logging about that. So, it is noticed from
-a thread of its own: the thread asks the loop for an answer again and again, and if there is none for too long, looks
-into the stack of the loop's thread.
+A coroutine that computes for long or makes a blocking call (``time.sleep()``, ``requests.get()``) stops everything else
+in the operator: other handlers, watching, keep-alives, and even logging. So, the watchdog has a thread of its own,
+which asks the loop for an answer again and again. If there is none for too long, it inspects the stack of the loop's
+thread.
 
-It counts its own steps instead of looking at the clock: if the whole process is frozen and goes on (a laptop is closed
-and opened), it is not the fault of the loop. And the steps are of the real time, even if the loop is fast-forwarded.
+The watchdog counts its own steps instead of reading the clock: if the whole process freezes and continues (e.g. a
+laptop is closed and opened), it is not the fault of the loop. The steps are in real time, even in virtual-time loops.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from kopf._settings.settings import HealthSettings
 logger = logging.getLogger(__name__)
 
 _STEPS = 5
-"""How many times to look at the loop within the timeout."""
+"""The number of checks of the loop within the timeout."""
 
 _MAX_STEP = 0.5
-"""How rarely to look at the loop, in seconds."""
+"""The longest pause between two checks, in seconds."""
 
 _WARNING_TIMEOUT = 2.0
-"""For how long the loop can be blocked until that is said, in seconds; it does not count as a failure yet."""
+"""The time of a blocked loop that causes a warning, in seconds; it is not a failure yet."""
 
 _LAG_WINDOW = 30.0
-"""For how long the worst lag is remembered at least, in seconds; at most, it is twice as long."""
+"""The shortest time for which the worst lag is remembered, in seconds; the longest is twice as long."""
 
 _LOOPS = frozenset(
     {asyncio.Handle._run.__code__, asyncio.BaseEventLoop.run_forever.__code__, asyncio.Runner.run.__code__}
 )
-"""What is below of all that runs in an event loop."""
+"""The functions at the bottom of everything that runs in an event loop."""
 
 
 class Watchdog:
-    """Watches over the current event loop inside of the ``with`` block."""
+    """Watches the current event loop inside of the ``with`` block."""
 
     def __init__(self, settings: HealthSettings) -> None:
         self._settings = settings
@@ -57,7 +57,7 @@ class Watchdog:
         self._is_stopped = threading.Event()
         self._is_answered = True
         self.blockage: str | None = None
-        """Who blocks the loop right now, as a text for humans; ``None`` if the loop works. It is for all threads."""
+        """A description of the code that blocks the loop; ``None`` if the loop works. Any thread can read it."""
         self.lag = LoopLag()
 
     def __enter__(self) -> Self:
@@ -68,7 +68,7 @@ class Watchdog:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._is_stopped.set()
-        self._thread.join()  # it takes no time: it either sleeps or looks around
+        self._thread.join()  # this takes no time: the thread either sleeps or checks
 
     def _watch(self) -> None:
         silence, is_told = 0.0, False
@@ -82,7 +82,7 @@ class Watchdog:
                 self.lag.ask()
                 try:
                     self._loop.call_soon_threadsafe(self._answer)
-                except RuntimeError:  # it is closed, with this block not left: nothing to watch over anymore
+                except RuntimeError:  # the loop is closed, though the block has not ended: nothing is left to watch
                     return
             else:
                 silence += step
@@ -93,7 +93,7 @@ class Watchdog:
         self._is_answered = True
 
     def _tell_if_blocked(self, silence: float, is_told: bool) -> bool:
-        """Say it if the loop is blocked for too long: first as a warning, then as a failure; tell if it is said."""
+        """Log a loop that is blocked for too long: first a warning, then a failure. Return whether it is logged."""
         timeout = self._settings.loop_timeout
         if timeout is None or self.blockage is not None:
             return is_told
@@ -106,9 +106,9 @@ class Watchdog:
 
     def _report(self, silence: float, level: int) -> str | None:
         frame = sys._current_frames().get(self._loop_thread)
-        if is_importing(frame):  # that is our own doing in somebody's login handler, and it ends by itself
+        if is_importing(frame):  # it is our own import in a login handler, and it ends by itself
             return None
-        if silence < _WARNING_TIMEOUT and not is_of_users(frame):  # the machine does something else
+        if silence < _WARNING_TIMEOUT and not is_of_users(frame):  # the machine is busy with something else
             return None
         culprit = describe_culprit(frame)
         logger.log(
@@ -122,9 +122,9 @@ class Watchdog:
 
 
 def describe_culprit(frame: FrameType | None) -> str:
-    """Say which handler is executed in the stack of a thread, and where in the users' code it is."""
+    """Describe the handler in the stack of a thread, and the current place in the user's code."""
     handler, frames = _find_handler(frame)
-    # They are ordered from the innermost one. Operators can be installed as packages, so they can look as libraries.
+    # The innermost frame is the first one. Operators can be installed as packages, and then look like libraries.
     place = next((item for item in frames if not is_library(item.f_code.co_filename)), None)
     if place is None and frames:
         others = [item for item in frames if not is_framework(item.f_code.co_filename)]
@@ -134,13 +134,13 @@ def describe_culprit(frame: FrameType | None) -> str:
 
 
 def is_of_users(frame: FrameType | None) -> bool:
-    """Tell if the users' code is executed in the stack of a thread."""
+    """Tell if the stack of a thread contains the user's code."""
     handler, frames = _find_handler(frame)
     return handler is not None or any(not is_library(item.f_code.co_filename) for item in frames)
 
 
 def _find_handler(frame: FrameType | None) -> tuple[Handler | None, list[FrameType]]:
-    """Find the handler, and the frames from the innermost one to that; whoever has started the loop, is not in them."""
+    """Find the handler, and the frames above it, the innermost one first. Code below the event loop is left out."""
     frames: list[FrameType] = []
     while frame is not None and frame.f_code not in _LOOPS:
         if frame.f_code is invoke.__code__:
@@ -151,7 +151,7 @@ def _find_handler(frame: FrameType | None) -> tuple[Handler | None, list[FrameTy
 
 
 class LoopLag:
-    """How late the loop does what it is asked to do: the worst of the last minute or so, asked from other threads."""
+    """The lag of the loop: the worst one in the last minute or so. Any thread can read it."""
 
     __slots__ = ("_asked", "_current", "_previous", "_since")
 
@@ -161,11 +161,11 @@ class LoopLag:
         self._current = self._previous = 0.0
 
     def ask(self) -> None:
-        """The loop is asked to answer as soon as it can."""
+        """Note that the loop must answer as soon as it can."""
         self._asked = time.perf_counter()
 
     def answer(self) -> None:
-        """The loop has answered."""
+        """Note the answer of the loop."""
         asked, self._asked = self._asked, None
         now = time.perf_counter()
         if now - self._since > _LAG_WINDOW:
@@ -174,6 +174,6 @@ class LoopLag:
             self._current = max(self._current, now - asked)
 
     def get_worst(self) -> float:
-        """Get the lag in seconds; if the loop has not answered yet, it is that late already."""
+        """Get the worst lag, in seconds, including the lag of an answer that has not come yet."""
         asked, now = self._asked, time.perf_counter()
         return max(self._current, self._previous, 0.0 if asked is None else now - asked)

@@ -65,15 +65,15 @@ def configure(
 
     Repeated calls replace the configuration. Log handlers of others are kept.
 
-    - ``debug``: log everything, including the internals of ``asyncio`` and ``aiohttp``, and the API traffic.
-    - ``verbose``: log debug messages, except for those internals.
-    - ``quiet``: log only warnings and errors. The level is ``INFO`` if none of these three is set.
-    - ``log_format`` is one of the predefined formats, or any format string of :mod:`logging`.
-    - ``log_prefix`` tells whether messages about an object begin with ``[namespace/name]``. With ``None``, they do in
-      all formats except for JSON.
-    - ``log_refkey`` is the key of the reference to the object in the JSON format; ``object`` by default.
-
     Raises :class:`ValueError` if the format string is wrong.
+
+    :param debug: log everything, including the internals of ``asyncio`` and ``aiohttp``, and the API traffic.
+    :param verbose: log debug messages, except for those internals.
+    :param quiet: log only warnings and errors. The level is ``INFO`` if none of these three is set.
+    :param log_format: one of the predefined formats, or any format string of :mod:`logging`.
+    :param log_prefix: whether messages about an object begin with ``[namespace/name]``. With ``None``, they do in all
+        formats except for JSON.
+    :param log_refkey: the key of the reference to the object in the JSON format; ``object`` by default.
     """
     formatter = make_formatter(
         log_format=log_format, log_prefix=log_prefix, log_refkey=log_refkey, full_tracebacks=bool(debug)

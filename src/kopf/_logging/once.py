@@ -9,7 +9,7 @@ class Once:
     """
     Remembers the last message about each subject. Forget the subjects that end, or set a limit.
 
-    ``limit`` is the largest number of subjects: only the latest ones are remembered. By default, there is none.
+    :param limit: the largest number of subjects: only the latest ones are remembered. By default, there is none.
     """
 
     __slots__ = ("_limit", "_said")

@@ -1,1 +1,1 @@
-"""Serving: HTTP servers that are open to everybody who can reach them, and are exhausted by nobody."""
+"""Serving: HTTP servers that are open to any client, and that no client can exhaust."""

@@ -1,8 +1,8 @@
 """
-Accepting: how many new connections to take at once, and when not to.
+Accepting: how many new connections to accept at once, and when to pause.
 
-The queue of the kernel is to be short, so that whoever comes next is answered soon. But those who have said something
-are heard before others are accepted: nobody is thrown out because of our slowness.
+The queue of the kernel must stay short, so that the next clients get a response soon. But the server reads from the
+clients that have sent something before it accepts others, so that its own slowness evicts nobody.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._serving.timed_connections import TimedConnections
 
 _BATCH = 32
-"""How many connections to accept at once, at most: in about 1 ms, the others go on in between."""
+"""The largest number of connections to accept at once: it takes about 1 ms, then the others continue."""
 
 _HEARING = 6
-"""How many turns of the event loop it takes from the first packet of a client until it is known what is in there."""
+"""The number of turns of the event loop from the first packet of a client until its content is known."""
 
 _PAUSE = 0.1
-"""For how long nothing is accepted if there is nothing to do it with, in seconds."""
+"""The pause in accepting when the system has no resources left, in seconds."""
 
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Acceptor:
-    """Accepts connections, and calls the function with their sockets; if there are too many, the oldest ones go."""
+    """Accepts connections, and passes their sockets to a function. If there are too many, it closes the oldest ones."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Acceptor:
         title: str,
         logger: RateLimitedLogger,
     ) -> None:
-        """``title`` is of the server, for the logs."""
+        """``title`` is the name of the server in the logs."""
         self._connections = connections
         self._open = open
         self._title = title
@@ -49,19 +49,19 @@ class Acceptor:
         self._resumption: asyncio.TimerHandle | None = None
 
     def listen(self, sockets: Sequence[socket.socket]) -> None:
-        """Accept from these sockets from now on; once it is done, nothing changes."""
+        """Accept from these sockets from now on. Repeated calls change nothing."""
         if not self._listeners:
             self._listeners = tuple(sockets)
-            # Two batches are fewer than the largest group, so nobody is pushed out before it is known if they speak.
+            # Two batches are smaller than the largest group, so nobody is evicted before they could send anything.
             self._batch = max(1, min(_BATCH, self._connections.table.limit // (16 * len(sockets))))
             self._resume()
 
     def hear_out(self) -> None:
-        """Accept nobody until it is known what somebody has begun to say."""
+        """Pause accepting until the content of a first packet is known."""
         self._hearing = _HEARING * len(self._listeners)
 
     def close(self) -> None:
-        """Accept those who wait there, and nobody after that."""
+        """Accept the clients that wait already, and nobody afterwards."""
         self._hearing = 0
         for listener in self._listeners:
             self._accept(listener)
@@ -69,7 +69,7 @@ class Acceptor:
         self._listeners = ()
 
     def _accept(self, listener: socket.socket) -> None:
-        if self._hearing > 0:  # it is called in each turn of the event loop as long as somebody waits there
+        if self._hearing > 0:  # called in each turn of the event loop while clients wait
             self._hearing -= 1
             return
         for _ in range(self._batch):

@@ -1,13 +1,13 @@
 """
-Connections: who is connected, how far they have come, and who goes if there are too many.
+The table of connections: the stage of each, and the choice of the one to close if there are too many.
 
-A connection is silent if it is its client's turn: to finish the handshake, the request, or the reading of the response,
-or to send the next request. Silent connections are closed in time. If there are too many of all, a silent one is closed
-for each new one: the oldest one of the largest group, where the groups are the stages. Whichever stage the attackers
-fill, those in the other stages are safe; so are those in the same stage who are faster. The connections
-that are not silent are never closed: if all are such, the new ones have to wait.
+A connection is silent if the server waits for the client: to finish the handshake, the request, or the reading of the
+response, or to send the next request. Silent connections are closed after a time limit. If there are too many
+connections, each new one evicts a silent one: the oldest in the largest group, where the groups are the stages. If
+attackers fill a stage, clients in the other stages are safe, and so are faster clients in the same stage. Connections
+that are not silent are never closed: if none is silent, the new ones wait.
 
-There are no sockets and no clocks here: connections are anything hashable, and the time is any growing number.
+This module has neither sockets nor clocks: connections are anything hashable, and the time is any growing number.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ C = TypeVar("C", bound=Hashable)
 
 
 class Stage(enum.IntEnum):
-    """How far the connection has come."""
+    """The progress of a connection."""
 
     MUTE = 0
-    """Nothing has come from there: it costs us nothing but a socket."""
+    """The client has sent nothing: it costs nothing but a socket."""
 
     GREETING = 1
-    """Something has come, but not the whole TLS handshake."""
+    """Something has come, but the TLS handshake is not complete."""
 
     STRANGER = 2
     """The first headers are not complete."""
@@ -35,7 +35,7 @@ class Stage(enum.IntEnum):
     """The first headers are complete, the body is not."""
 
     REGULAR = 4
-    """It was served before."""
+    """The server has responded to it before."""
 
 
 class ConnectionTable(Generic[C]):
@@ -43,23 +43,23 @@ class ConnectionTable(Generic[C]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        """How many of them to keep."""
+        """The largest number of connections."""
         self._stages: dict[C, Stage] = {}
-        # Those that are silent, with their deadlines; ordered by the time when they have come to their stages.
+        # The silent ones with their deadlines, ordered by the time when they reached their stages.
         self._silent: tuple[dict[C, float], ...] = tuple({} for _ in Stage)
 
     @property
     def is_full(self) -> bool:
-        """Whether one has to go before another one comes."""
+        """Whether a new connection must evict another one."""
         return len(self._stages) >= self.limit
 
     @property
     def is_busy(self) -> bool:
-        """Whether nobody can come, as nobody can go: with all of them, it is our turn."""
+        """Whether no new connection fits, as no other one is silent: the server works for all of them."""
         return self.is_full and self.find_evictable() is None
 
     def add(self, connection: C, deadline: float) -> None:
-        """Take notice of a new connection, which is to say something until the deadline."""
+        """Add a new connection, which must send something before the deadline."""
         self._stages[connection] = Stage.MUTE
         self._silent[Stage.MUTE][connection] = deadline
 
@@ -70,7 +70,7 @@ class ConnectionTable(Generic[C]):
             self._silent[stage].pop(connection, None)
 
     def advance(self, connection: C, stage: Stage) -> bool:
-        """Move the silent connection to another stage, with no more time; tell if it was not too late for that."""
+        """Move a silent connection to another stage with the same deadline. Return false if it is gone already."""
         if connection not in self._stages:
             return False
         deadline = self._silent[self._stages[connection]].pop(connection)
@@ -79,14 +79,14 @@ class ConnectionTable(Generic[C]):
         return True
 
     def silence(self, connection: C, stage: Stage, deadline: float) -> None:
-        """Give the connection, if it is known, its turn until the deadline; its stage can become later, not earlier."""
+        """Wait for the connection until the deadline, if it is in the table. Its stage never goes back."""
         if connection in self._stages:
             self.engage(connection)
             stage = self._stages[connection] = max(stage, self._stages[connection])
             self._silent[stage][connection] = deadline
 
     def engage(self, connection: C) -> None:
-        """Take the turn, if the connection is known: it is not closed, however long it lasts."""
+        """Mark the connection as not silent, if it is in the table: it is not closed, however long it lasts."""
         if connection in self._stages:
             self._silent[self._stages[connection]].pop(connection, None)
 
@@ -95,14 +95,14 @@ class ConnectionTable(Generic[C]):
         return [*self._silent[Stage.MUTE]]
 
     def find_evictable(self) -> C | None:
-        """Choose who goes for the sake of the others; ``None`` if nobody is silent."""
+        """Choose the connection to evict; ``None`` if none is silent."""
         largest = max(self._silent, key=lambda group: len(group))
         return next(iter(largest), None)
 
     def list_expired(self, now: float) -> list[C]:
-        """List the silent connections whose time is over."""
+        """List the silent connections that have missed their deadlines."""
         return [connection for group in self._silent for connection, deadline in group.items() if deadline <= now]
 
     def get_deadline(self) -> float | None:
-        """When the next silent connection is to be closed; ``None`` if there are none."""
+        """Get the nearest deadline of a silent connection; ``None`` if there are none."""
         return min((deadline for group in self._silent for deadline in group.values()), default=None)

@@ -1,4 +1,4 @@
-"""Endpoints: where something is to be served to everybody, as it is said in the command line."""
+"""Endpoints: the addresses in the command line where the operator serves something."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import urllib.parse
 from typing import NamedTuple
 
 READINESS_PATH = "/readyz"
-"""Where replicas say if they are ready, next to the health; there is nothing to choose: few look there."""
+"""The path of the readiness of replicas, next to the health; it is fixed."""
 
 
 class Endpoint(NamedTuple):
-    """Where to serve."""
+    """The address of a server."""
 
     host: str | None
-    """``None`` is for all interfaces."""
+    """``None`` means all interfaces."""
     port: int
-    """0 is for any free one: see the debug logs for which one it is."""
+    """0 means any free port; the debug logs tell which one it is."""
     path: str
 
     def __str__(self) -> str:
@@ -27,7 +27,7 @@ def parse_endpoint(url: str, *, title: str = "liveness", path: str = "healthz") 
     """
     Parse ``http://host:port/path``. Raises :class:`ValueError` if it is anything else.
 
-    ``title`` is what is to be served there, and ``path`` is the usual one: both are for the messages of errors.
+    ``title`` is the name of the endpoint, and ``path`` is its usual path: both are for error messages.
     """
     example = f"for example: http://0.0.0.0:8080/{path}"
     try:

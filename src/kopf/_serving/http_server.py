@@ -1,13 +1,13 @@
 """
-HTTP server: what is open to everybody who can reach it, and is to be exhausted by nobody.
+The HTTP server, which is open to any client, and which no client can exhaust.
 
-The connections that their clients keep waiting are limited in time and number: see :mod:`kopf._serving.connections`.
-Those who only connect cost as little as possible: nothing is made for a connection until something comes from there.
+Connections that wait for their clients are limited in time and number: see :mod:`kopf._serving.connections`. Clients
+that only connect cost as little as possible: the server allocates nothing for them until they send something.
 
-The life of a connection: it is accepted (:mod:`~kopf._serving.accepting`), opened, and then, there are the requests;
-all that time, it is among :mod:`~kopf._serving.timed_connections`.
+The life of a connection: it is accepted (:mod:`~kopf._serving.accepting`), opened, and serves requests. All that time,
+it is one of the :mod:`~kopf._serving.timed_connections`.
 
-Everything that is logged about the clients is limited in rate, as it is them who decide how much of it there is.
+Log messages about clients are limited in rate, as clients could cause any number of them.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from kopf._serving.timed_connections import FAREWELL_TIMEOUT, Connection, TimedC
 logger = logging.getLogger(__name__)
 
 OPENING_TIMEOUT = 5.0
-"""How long a new connection may take until the first headers are there, in seconds, including the TLS handshake."""
+"""The time limit of a new connection until its first headers, in seconds, including the TLS handshake."""
 
 
 class Opener:
     """
-    Makes transports that speak HTTP of accepted sockets, with TLS in between, in the background.
+    Turns accepted sockets into transports for HTTP, with or without TLS, in the background.
 
-    If it fails, it calls the function with the handler of the connection.
+    After a failure, it calls the function with the handler of the connection.
     """
 
     def __init__(self, on_failure: Callable[[RequestHandler], None], *, title: str, logger: RateLimitedLogger) -> None:
-        """``title`` is of the server, for the logs."""
+        """``title`` is the name of the server in the logs."""
         self._on_failure = on_failure
         self._title = title
         self._logger = logger
         self._tasks: set[asyncio.Task[None]] = set()
         self.context: ssl.SSLContext | None = None
-        """What new connections use; ``None`` is for no TLS."""
+        """The TLS context of new connections; ``None`` means no TLS."""
 
     def open(self, handler: RequestHandler, connection: Connection) -> None:
-        """Begin to open the connection; the handler is told when it is open."""
+        """Begin to open the connection. The handler is notified when it is open."""
         connection.opening = task = asyncio.get_running_loop().create_task(self._make_transport(handler, connection))
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._finish(task, handler, connection))
@@ -72,12 +72,12 @@ class Opener:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._logger.error("%s could not open a connection.", self._title, exc_info=error)
-        if connection.transport is None:  # it has not come to a transport that would close it
+        if connection.transport is None:  # there is no transport that would close it
             connection.sock.close()
             self._on_failure(handler)
 
     async def cancel(self) -> None:
-        """Give up those that are not open yet."""
+        """Cancel the opening of connections."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -85,8 +85,8 @@ class Opener:
 
 
 def limit_connections(*, most: int, share: int) -> int:
-    """Choose how many connections to keep: as many, but not more than 1/share of the files that may be open."""
-    if sys.platform == "win32":  # it has no such limits
+    """Limit the number of connections to ``most``, and to one ``share``-th of the files that may be open."""
+    if sys.platform == "win32":  # without such limits
         return most
     import resource
 
@@ -95,7 +95,7 @@ def limit_connections(*, most: int, share: int) -> int:
 
 
 class _TellingServer(web.Server):
-    """The server of the library, which tells when its connections begin and end."""
+    """The server of the library, which notifies its owner when connections begin and end."""
 
     def __init__(self, owner: HTTPServer, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -111,7 +111,7 @@ class _TellingServer(web.Server):
 
 
 class HTTPServer:
-    """Accepts connections, and calls the function with the requests; the rest of the limits is up to the function."""
+    """Accepts connections, and calls the function with the requests. All limits of requests are up to the function."""
 
     def __init__(
         self,
@@ -124,9 +124,9 @@ class HTTPServer:
         lingering_timeout: float,
     ) -> None:
         """
-        ``title`` is for the logs. ``limit`` is of connections. ``idle_timeout`` is how long to wait for the next
-        request, ``lingering_timeout`` is how long to read what nobody needs, so that the client sees the response;
-        all times are in seconds.
+        ``title`` is for the logs. ``limit`` is the largest number of connections. ``idle_timeout`` is the longest
+        wait for the next request. ``lingering_timeout`` is the longest time to read the rest of a request that nobody
+        needs, so that the client sees the response. All times are in seconds.
         """
         limited = RateLimitedLogger(logger, burst=1)
         self._connections = TimedConnections(limit, opening_timeout=opening_timeout, idle_timeout=idle_timeout)
@@ -148,18 +148,18 @@ class HTTPServer:
 
     def listen(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None = None) -> None:
         """
-        Accept connections from the sockets, with TLS if there is a context for it.
+        Accept connections from the sockets, with TLS if there is a context.
 
-        It can be called again with another context: then new connections use it. None of them is refused meanwhile,
-        and nothing changes for the current connections.
+        After another call with another context, new connections use that one. Meanwhile, no connection is refused, and
+        nothing changes for the current connections.
         """
         self._opener.context = context
         self._acceptor.listen(sockets)
 
     async def close(self, timeout: float) -> None:
-        """Stop accepting connections and requests, let the current ones finish for some time (seconds)."""
+        """Stop accepting connections and requests. Let the current ones finish until the timeout, in seconds."""
         self._acceptor.close()
-        # What has come by now, is served; as well as what arrives at the connections that are not idle.
+        # Requests that have come by now are served, and those that arrive at connections that are not idle.
         for _ in range(6):
             await asyncio.sleep(0)
         self._connections.drop(*self._connections.table.list_mute())
@@ -172,20 +172,20 @@ class HTTPServer:
         self._connections.timer.stop()
 
     async def _wait_until_closed(self) -> None:
-        """Wait for the ends of all connections, as nobody else does: the event loop can be closed right after."""
+        """Wait for the ends of all connections: the event loop can be closed right afterwards."""
         self._emptied.clear()
         if self._by_handler:
-            with contextlib.suppress(TimeoutError):  # TLS has the same limit, and breaks what does not end by itself
+            with contextlib.suppress(TimeoutError):  # TLS has the same limit, and then breaks connections
                 async with asyncio.timeout(FAREWELL_TIMEOUT + 1):
                     await self._emptied.wait()
-        for connection in self._by_handler.values():  # they do not read what is sent to them
+        for connection in self._by_handler.values():  # the clients do not read the responses
             connection.abort()
         for _ in range(3):  # the transports are closed in the next iterations of the loop
             await asyncio.sleep(0)
 
     @contextlib.contextmanager
     def serving(self, request: web.BaseRequest) -> Iterator[None]:
-        """Mark the connection as not silent: the whole request is there, and it is our turn."""
+        """Mark the connection as not silent: the request is complete, and the client waits for the server."""
         connection = self._by_handler.get(request.protocol)
         if connection is not None:
             self._connections.table.engage(connection)
@@ -196,17 +196,17 @@ class HTTPServer:
                 self._connections.wait_for(connection, Stage.REGULAR)
 
     def _open(self, sock: socket.socket) -> None:
-        """Wait until something comes from there: nothing else is made for the connection before that."""
+        """Wait until the client sends something: until then, nothing else is allocated for the connection."""
         sock.setblocking(False)
         connection = Connection(sock)
         self._connections.add(connection)
         asyncio.get_running_loop().add_reader(sock, self._connect, connection)
 
     def _connect(self, connection: Connection) -> None:
-        """Begin to serve the connection, as something has come from there."""
+        """Begin to serve the connection, as the client has sent something."""
         try:
             has_left = not connection.sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:  # it was a false alarm
+        except BlockingIOError:  # a false alarm
             return
         except OSError:
             has_left = True
@@ -221,14 +221,14 @@ class HTTPServer:
         self._opener.open(handler, connection)
 
     def accept_transport(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
-        """Take notice that the connection is open, with the TLS handshake."""
+        """Note that the connection is open, and its TLS handshake is complete."""
         connection = self._by_handler[handler]
         connection.transport = transport
-        if not self._connections.table.advance(connection, Stage.STRANGER):  # it was too late
+        if not self._connections.table.advance(connection, Stage.STRANGER):  # too late
             transport.abort()
 
     def forget(self, handler: RequestHandler) -> None:
-        """Take notice that the connection is closed."""
+        """Note that the connection is closed."""
         connection = self._by_handler.pop(handler)
         self._connections.table.remove(connection)
         if not self._by_handler:
@@ -237,7 +237,7 @@ class HTTPServer:
     def _make_request(
         self, message: Any, payload: Any, protocol: RequestHandler, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
-        """Take notice of the headers: who has sent them has got more time, for the rest of the request."""
+        """Note the headers of a request: the client gets more time for the rest of it."""
         if (connection := self._by_handler.get(protocol)) is not None:
             self._connections.wait_for(connection, Stage.SENDER)
         loop = asyncio.get_running_loop()
@@ -245,7 +245,7 @@ class HTTPServer:
 
 
 class _Silence(logging.Filter):
-    """Keeps tracebacks out of the log if it is only that somebody does not speak HTTP."""
+    """Keeps tracebacks of clients that do not speak HTTP out of the log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None

@@ -1,6 +1,4 @@
-"""
-Logs about clients: limited in rate, as it is the clients who decide how much there is to say.
-"""
+"""Log messages about clients, limited in rate, as clients could cause any number of them."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from typing import Any
 
 
 class RateLimitedLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logs only a few messages of a kind in every interval (seconds), and counts the rest."""
+    """Logs only ``burst`` messages of a kind in every ``interval`` (seconds), and counts the rest."""
 
     def __init__(self, logger: logging.Logger, *, burst: int, interval: float = 60.0) -> None:
         super().__init__(logger)
@@ -19,7 +17,7 @@ class RateLimitedLogger(logging.LoggerAdapter[logging.Logger]):
         self._seen: dict[object, tuple[float, int]] = {}
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log it, unless there are too many like this."""
+        """Log the message, unless there were too many of this kind."""
         if not self.isEnabledFor(level):
             return
         now = time.monotonic()

@@ -1,7 +1,7 @@
 """
-The threaded server: HTTP in a thread & an event loop of its own, so that it answers when the operator is blocked.
+The threaded server: HTTP in a thread and an event loop of its own, so that it responds if the operator is blocked.
 
-It is for those who look at the operator from outside: probes, scrapers, people.
+It serves external observers of the operator: probes, scrapers, people.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
     from kopf._serving.http_server import HTTPServer
 
 Answer = Callable[["web.BaseRequest"], Awaitable["web.StreamResponse"]]
-"""What answers the requests."""
+"""A function that responds to requests."""
 
 logger = logging.getLogger(__name__)
 
 _EXIT_TIMEOUT = 0.1
-"""How long the current requests may take when the server stops, in seconds."""
+"""The time for the current requests when the server stops, in seconds."""
 
 _MAX_CONNECTIONS = 256
-"""Or fewer, where only few files may be open."""
+"""The limit is lower where only few files may be open."""
 
 _IDLE_TIMEOUT = 10.0
-"""How long the reading of an answer may take, in seconds."""
+"""The longest time for a client to read a response, in seconds."""
 
 
 class ServingError(OperatorError):
-    """It cannot be served there, e.g. because the port is occupied."""
+    """The server cannot listen there, e.g. because the port is in use."""
 
 
 class ThreadedServer:
     """
-    Serves inside of the ``async with`` block; ``answer`` is called in the event loop of the server.
+    Serves inside of the ``async with`` block. ``answer`` is called in the event loop of the server.
 
-    ``subject`` is what is served, for humans: it is a name with its article, e.g. "the health".
+    ``subject`` is the name of the served thing with its article, e.g. "the health", for messages.
     """
 
     def __init__(self, endpoint: Endpoint, answer: Answer, *, subject: str) -> None:
@@ -61,7 +61,7 @@ class ThreadedServer:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it is served, with the actual port, as soon as it is."""
+        """The address with the actual port, once the server listens."""
         return self._endpoint._replace(port=self._started.result(timeout=0))
 
     async def __aenter__(self) -> Self:
@@ -95,7 +95,7 @@ class ThreadedServer:
             self._ended.set_result(None)
 
     async def _serve(self) -> None:
-        from kopf._serving.http_server import HTTPServer, limit_connections  # most operators on a laptop need none
+        from kopf._serving.http_server import HTTPServer, limit_connections  # most operators on laptops need none
 
         self._loop = asyncio.get_running_loop()
         self._stopped = asyncio.Event()
@@ -119,5 +119,5 @@ class ThreadedServer:
     async def _handle(self, server: HTTPServer, request: web.BaseRequest) -> web.StreamResponse:
         with server.serving(request):
             response = await self._answer(request)
-        response.force_close()  # those who ask do not come again soon
+        response.force_close()  # such clients do not come again soon
         return response

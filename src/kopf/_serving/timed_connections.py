@@ -1,7 +1,7 @@
 """
-Timed connections: the open ones of one server, which are closed when their time is over, or when others need the room.
+Timed connections: the open connections of one server, which are closed after a time limit, or to make room for others.
 
-They cost as little as possible, as many of them can be there for nothing: all share one timer.
+They cost as little as possible, as attackers can open many of them: all of them share one timer.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from kopf._client.http.deadlines import SharedTimer
 from kopf._serving.connections import ConnectionTable, Stage
 
 FAREWELL_TIMEOUT = 1.0
-"""How long the goodbye of TLS may take, in seconds."""
+"""The longest time of a TLS goodbye, in seconds."""
 
 _SWEEP = 0.1
-"""How often to close those whose time is over, at most, in seconds."""
+"""The shortest pause between two checks of the deadlines, in seconds."""
 
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: nothing of the connection remains in the kernel either
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: the kernel forgets the connection, too
 
 
 class Connection:
-    """One connection, from the moment it is accepted."""
+    """One connection, from its acceptance on."""
 
     __slots__ = ("opening", "sock", "transport")
 
@@ -34,7 +34,7 @@ class Connection:
         self.transport: asyncio.Transport | None = None
 
     def abort(self) -> None:
-        """Close it at once, whatever it is doing."""
+        """Close the connection at once, in any state."""
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         if self.transport is not None:
@@ -47,37 +47,37 @@ class Connection:
 
 
 class TimedConnections:
-    """The connections that are open now, in the running event loop."""
+    """The open connections of a server in the running event loop."""
 
     def __init__(self, limit: int, *, opening_timeout: float, idle_timeout: float) -> None:
-        """``limit`` is how many of them to keep; the times are in seconds."""
+        """``limit`` is the largest number of connections; the times are in seconds."""
         self.table: ConnectionTable[Connection] = ConnectionTable(limit)
-        """How far they have come."""
+        """The stages of the connections."""
         self._opening_timeout = opening_timeout
         self._idle_timeout = idle_timeout
         self.timer = SharedTimer(self._sweep)
-        """Closes those whose time is over."""
+        """Closes connections after their deadlines."""
 
     def add(self, connection: Connection) -> None:
-        """Take notice of a new connection, and wait until it has sent the first headers."""
+        """Add a new connection, and wait for its first headers."""
         deadline = asyncio.get_running_loop().time() + self._opening_timeout
         self.table.add(connection, deadline)
         self.timer.ring_at(deadline)
 
     def wait_for(self, connection: Connection, stage: Stage) -> None:
-        """Wait for a while until the client does what it has to do at this stage, unless it was too late for that."""
+        """Wait for the client at this stage, with a time limit, unless the connection is closed already."""
         deadline = asyncio.get_running_loop().time() + self._idle_timeout + FAREWELL_TIMEOUT
         self.table.silence(connection, stage, deadline)
         self.timer.ring_at(deadline)
 
     def drop(self, *connections: Connection) -> None:
-        """Close them at once."""
+        """Close the connections at once."""
         for connection in connections:
             self.table.remove(connection)
             connection.abort()
 
     def drop_oldest(self) -> None:
-        """Close one for the sake of others, if there is anybody who can go."""
+        """Close one connection to make room for others, if any is silent."""
         if (connection := self.table.find_evictable()) is not None:
             self.drop(connection)
 
