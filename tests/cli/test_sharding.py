@@ -146,6 +146,14 @@ def test_there_are_none(cluster: LocalCluster, kopf_command: Kopf) -> None:
     assert "There are no replicas of an operator in the namespace 'default'" in kopf_command("shards").output
 
 
+def test_replicas_that_are_gone_own_nothing(cluster: LocalCluster, kopf_command: Kopf) -> None:
+    cluster.apply(EXAMPLE / "crd.yaml")
+    slot = get_slot(cluster.apply(OBJ)[0]["metadata"]["uid"])
+    put(cluster, "web", SHARDS[0])  # the others have released their Leases
+    told = kopf_command("explain", "kex", "obj").output
+    assert f"The replicas of 'web' in 'default': slot {slot} of the object has no owner now." in told
+
+
 def test_the_owner_of_an_object_is_explained(cluster: LocalCluster, kopf_command: Kopf) -> None:
     cluster.apply(EXAMPLE / "crd.yaml")
     uid = cluster.apply(OBJ)[0]["metadata"]["uid"]

@@ -43,6 +43,7 @@ class Member:
         self.slots: Slots = frozenset()
         self.stuck: Slots = frozenset()
         self.states: list[ReplicaState] = []
+        self.gaps: list[float] = []
         self.fence = Fence()
         self.runtime = make_runtime()
         settings = self.runtime.settings
@@ -53,6 +54,7 @@ class Member:
         coordination.mode, coordination.name, coordination.namespace = mode, "op", "default"
         coordination.identity, coordination.drain_timeout = name, 5
         self.runtime.observer.share_changed = self.states.append  # type: ignore[method-assign, assignment]
+        self.runtime.observer.slots_taken = self.gaps.extend  # type: ignore[method-assign, assignment]
         self.replicas = Replicas(self.runtime, self, self.fence, handlers="same")
         self.running: asyncio.Task[None] | None = None
 
@@ -152,8 +154,15 @@ async def test_slots_are_shared_and_handed_over(start: Start, journal: Journal) 
     await until(lambda: sorted(len(m.slots) for m in (one, two, three)) == [85, 85, 86])
     assert await until_done(one.stop()) < 1.5
     assert await until(lambda: two.slots | three.slots == ALL_SLOTS) < 1
+    assert not one.gaps  # nobody was before it
+    gaps = two.gaps + three.gaps
+    assert len(gaps) >= 256
+    assert max(gaps) < 1.5
+    two.gaps.clear()
     await three.kill()
     assert await until(lambda: two.slots == ALL_SLOTS) < 20
+    assert len(two.gaps) == len(ALL_SLOTS) // 2
+    assert 13 < min(two.gaps) <= max(two.gaps) < 20
 
 
 @pytest.mark.parametrize("mode", ["leader"])
@@ -174,6 +183,9 @@ async def test_one_leads_and_the_others_stand_by(
     await until(lambda: three.states)
     await two.kill()
     assert await until(lambda: three.slots == ALL_SLOTS) < 16
+    assert len(two.gaps) == len(three.gaps) == len(ALL_SLOTS)
+    assert max(two.gaps) < 1
+    assert 13 < min(three.gaps) <= max(three.gaps) < 17.5
     assert [record.message for record in caplog.records if record.name.endswith(".role_change_log")] == [
         "The lease default/op is new: waiting 15 s for what was before it.",
         "Leading as web-1: the lease default/op is ours.",

@@ -90,6 +90,11 @@ async def test_metrics(ask: Ask, observers: Observers, settings: kopf.OperatorSe
         assert exposed.sum("kopf_replica_fences_total") == fences
     assert exposed.sum("kopf_replica_slots_moved_total", direction="in") == 256
     assert exposed.sum("kopf_replica_slots_moved_total", direction="out") == 256
+    assert exposed.sum("kopf_replica_slot_unowned_seconds_count") == 0
+    observers.slots_taken([0.5, 16.0])
+    exposed = Exposed.of(settings.metrics.registry)
+    assert exposed.sum("kopf_replica_slot_unowned_seconds_count") == 2
+    assert exposed.sum("kopf_replica_slot_unowned_seconds_sum") == 16.5
 
 
 class TestAlone:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kopf._client.client_observer import ClientObserver, Headers
@@ -166,6 +166,9 @@ class Observer(ClientObserver, AttemptObserver):
 
         It is told first when the replica has joined the others, and whenever anything of that has changed.
         """
+
+    def slots_taken(self, gaps: Collection[float]) -> None:
+        """The operator, which is one of several replicas, got slots that had no owner for so long, in seconds."""
 
     def peers_seen(self, place: str, identity: str, records: Mapping[str, Any]) -> None:
         """

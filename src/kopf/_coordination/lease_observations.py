@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kopf._coordination.leases import LEADER, Lease
 from kopf._values.resource_versions import is_newer
+from kopf._values.slots import Slots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,23 @@ class ObservedLease:
         return self.since + self.lease.duration
 
 
+class SlotGaps:
+    """The times when nobody holds the slots."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, float] = {}
+
+    def note(self, known: ObservedLease, lease: Lease, now: float) -> None:
+        """Note the slots that the Lease held before. A holder that did not renew it in time was gone since then."""
+        kept = lease.report.held if lease.holder == known.lease.holder else frozenset()
+        since = now if now < known.expiry else known.since
+        self._since.update(dict.fromkeys(known.lease.report.held - kept, since))
+
+    def end(self, slots: Slots, now: float) -> list[float]:
+        """Return how long these slots had no holder until now, in seconds; without those that had none before."""
+        return [now - self._since.pop(slot) for slot in slots if slot in self._since]
+
+
 class LeaseObservations:
     """All Leases of the group. Times are in seconds, by a local clock that never stops."""
 
@@ -39,6 +57,7 @@ class LeaseObservations:
         self._vanished: dict[str, float] = {}
         self._born = (0, 0.0)
         self._longest = duration
+        self.gaps = SlotGaps()
 
     def get(self, name: str) -> ObservedLease | None:
         """Return the latest observation of the Lease."""
@@ -72,6 +91,8 @@ class LeaseObservations:
         is_renewed = known is not None and known.lease.holder == lease.holder
         self._known[lease.name] = ObservedLease(lease, now, is_renewed)
         self._longest = max(self._longest, lease.duration)
+        if known is not None:
+            self.gaps.note(known, lease, now)
         if known is not None and known.lease.holder != lease.holder:
             self._lose(known.lease, now)
         if lease.holder:
@@ -85,6 +106,7 @@ class LeaseObservations:
         known = self._known.get(name)
         if known is not None and not is_newer(known.lease.version, version):
             del self._known[name]
+            self.gaps.note(known, Lease(name=name), now)
             self._lose(known.lease, now)
 
     def _lose(self, lease: Lease, now: float) -> None:

@@ -67,6 +67,8 @@ class SurveyedGroup(FrozenRecord, frozen=True, kw_only=True):
     """The generation of the assignment; 0 if there is none."""
     replicas: Sequence[SurveyedReplica]
     places: Mapping[int, Place]
+    holders: Collection[str]
+    """The replicas that hold Leases; the others are gone, whatever the places say."""
     unowned: Slots
     """The slots without an owner."""
 
@@ -88,7 +90,7 @@ class SurveyedGroup(FrozenRecord, frozen=True, kw_only=True):
             return f"the leader is {leaders[0]}" if leaders else "there is no leader now"
         slot = get_slot(uid)
         place = self.places.get(slot, Place())
-        if not place.owner:
+        if place.owner not in self.holders:
             return f"slot {slot} of the object has no owner now"
         moving = f", and moves to {name_holder(place.target)}" if place.target else ""
         return f"slot {slot} of the object belongs to {name_holder(place.owner)}{moving}"
@@ -131,6 +133,7 @@ def make_group(namespace: str, name: str, leases: Collection[Lease]) -> Surveyed
         generation=0 if assignment is None else assignment.generation,
         replicas=replicas,
         places=places,
+        holders=own.keys(),
         unowned=frozenset(slot for slot in range(SLOT_COUNT) if not places.get(slot, Place()).owner),
     )
 

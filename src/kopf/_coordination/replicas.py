@@ -11,7 +11,7 @@ import contextlib
 import functools
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, Protocol
 
 from kopf._client.auth.credentials import LoginError
@@ -21,14 +21,14 @@ from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._controller.informer import Informer
 from kopf._controller.runtime import Runtime
 from kopf._coordination.lease_client import LeaseClient
-from kopf._coordination.leases import Lease, Terms
+from kopf._coordination.leases import LEADER, Lease, Terms, name_holder
 from kopf._coordination.replica_identity import get_replica_name
 from kopf._coordination.replica_protocol import Replica, Step
 from kopf._coordination.role_change_log import RoleChangeLog
 from kopf._values.permissions import format_advice
 from kopf._values.replica_state import ReplicaState
 from kopf._values.resources import LEASES
-from kopf._values.slots import Slots
+from kopf._values.slots import ALL_SLOTS, Slots
 
 logger = logging.getLogger(__name__)
 
@@ -163,6 +163,8 @@ class Replicas:
     def _perform(self, step: Step) -> None:
         if step.taken:
             self._holder.take_over(step.taken)
+            gaps = self._replica.observed.gaps.end(step.taken, self._fence.now())
+            self._runtime.observer.slots_taken(gaps)
         if step.left:
             self._log.log_moves(step.left, self._replica)
             self._start(self._hand_over(step.left))
@@ -291,6 +293,7 @@ class Replicas:
             held=replica.acting,
             wanted=frozenset(slot for slot, place in places.items() if place.target == replica.name),
             draining=replica.draining,
+            others=_list_others(replica),
         )
         if self._state is None and not replica.has_joined:
             return
@@ -299,3 +302,17 @@ class Replicas:
             self._state = state
             self._runtime.observer.share_changed(state)
         self._log.log_role(state, replica)
+
+
+def _list_others(replica: Replica) -> Mapping[str, Slots]:
+    """Return the slots of the other replicas by their identities; without the replicas that have lost their Leases."""
+    head = replica.observed.head
+    if replica.terms.mode == LEADER:
+        holder = "" if head is None else head.lease.holder
+        return {name_holder(holder): ALL_SLOTS} if holder not in ("", replica.name) else {}
+    places = {} if replica.assignment is None else replica.assignment.places
+    return {
+        name_holder(holder): frozenset(slot for slot, place in places.items() if place.owner == holder)
+        for holder in replica.observed.replicas
+        if holder != replica.name
+    }

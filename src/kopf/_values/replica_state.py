@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from kopf._values.records import FrozenRecord
+from kopf._values.records import FrozenRecord, field
 from kopf._values.slots import SLOT_COUNT, Slots, describe_slots
 
 
@@ -27,6 +28,8 @@ class ReplicaState(FrozenRecord, frozen=True, kw_only=True):
     """The slots that it takes as soon as the others have handed them over."""
     draining: Slots = frozenset()
     """The slots that it still has to hand over: it starts no new work for them."""
+    others: Mapping[str, Slots] = field(default_factory=dict)
+    """The slots of the other replicas, by their identities, as far as their Leases are held."""
 
     @property
     def role(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from kopf._insight.explaining.wording import render
 from kopf._insight.inspecting.decision_journal import MAX_ATTEMPTS, MAX_DECISIONS, MAX_OBJECTS, DecisionJournal
 from kopf._insight.inspecting.inspector import Inspector
 from kopf._values.replica_state import ReplicaState
-from kopf._values.slots import ALL_SLOTS, get_slot
+from kopf._values.slots import ALL_SLOTS, Slots, get_slot
 from kopf.testing import Simulation
 from tests.behaviour.running import do_nothing
 from tests.insight.console.test_following import PEERING_CRD
@@ -109,12 +109,17 @@ async def test_replicas_tell_if_the_object_is_theirs(simulation: Simulation, ask
     answer = await ask()
     assert not [note for note in answer["notes"] if "slot" in note]
     slot = get_slot(str(answer["object"]["uid"]))
-    for held, verb in ((ALL_SLOTS, "handles"), (ALL_SLOTS - {slot}, "does not handle")):
-        state = ReplicaState(mode="shards", name="web", identity="web-1", held=held)
+    others: Mapping[str, Slots]
+    for held, others, end in (
+        (ALL_SLOTS, {}, f"it handles slot {slot} of the object."),
+        (ALL_SLOTS - {slot}, {"web-0": frozenset({slot})}, f"slot {slot} of the object, which belongs to web-0."),
+        (ALL_SLOTS - {slot}, {}, f"it does not handle slot {slot} of the object, which has no owner now."),
+    ):
+        state = ReplicaState(mode="shards", name="web", identity="web-1", held=held, others=others)
         get_observers(simulation).share_changed(state)
         [note] = [note for note in (await ask())["notes"] if "slot" in note]
         assert note.startswith(f"This is the member web-1 of 'web' with {len(held)} of 256 slots")
-        assert note.endswith(f"; it {verb} slot {slot} of the object.")
+        assert note.endswith(end)
 
 
 async def test_next_attempts_when_the_object_is_left_alone(simulation: Simulation, ask: Ask) -> None:

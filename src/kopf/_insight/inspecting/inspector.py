@@ -238,8 +238,12 @@ async def _find_object(runtime: Runtime, resource: Resource, namespace: str | No
 
 def _describe_share(replica: ReplicaState, key: str) -> str:
     slot = get_slot(key)
-    verb = "handles" if slot in replica.held else "does not handle"
-    return f"This is the {replica.describe()}; it {verb} slot {slot} of the object."
+    if slot in replica.held:
+        what = f"handles slot {slot} of the object"
+    else:
+        owners = [f"belongs to {name}" for name, slots in replica.others.items() if slot in slots]
+        what = f"does not handle slot {slot} of the object, which {(*owners, 'has no owner now')[0]}"
+    return f"This is the {replica.describe()}; it {what}."
 
 
 def _describe_operator(runtime: Runtime, *, blocked: str | None = None) -> OperatorInfo:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kopf._controller.observer import ControllerView, Observer, Observers, Review
 from kopf._controller.pausing import Pause
 from kopf._handlers.handlers import TimerHandler
 from kopf._handlers.registry import OperatorRegistry
-from kopf._insight.metrics.families import Counter, Family, Gauge, Histogram, Labels, Snapshot
+from kopf._insight.metrics.families import LONG, Counter, Family, Gauge, Histogram, Labels, Snapshot
 from kopf._insight.metrics.handling import HandlerNames, HandlingMetrics
 from kopf._insight.metrics.reconciling import ReconcilingMetrics
 from kopf._insight.metrics.requesting import RequestMetrics, StreamingMetrics
@@ -100,6 +100,10 @@ class OperatorMetrics(Observer):
         self._controllers: list[ControllerView] = []
         self._replica: ReplicaState | None = None
         self._moves = Counter("kopf_replica_slots_moved", "Slots that this replica got or left.", ("direction",))
+        self._gaps = Histogram(
+            "kopf_replica_slot_unowned_seconds", "How long slots had no owner before this replica got them.", (), LONG
+        )
+        self._gaps.get()
         self._fences = Counter(
             "kopf_replica_fences", "How often all was stopped, as the Lease was not renewed in time."
         )
@@ -114,6 +118,10 @@ class OperatorMetrics(Observer):
             self._moves.get(direction).value += len(slots)
         if state.is_fenced and not (before is not None and before.is_fenced):
             self._fences.add()
+
+    def slots_taken(self, gaps: Collection[float]) -> None:
+        for gap in gaps:
+            self._gaps.observe(gap)
 
     def controller_started(self, controller: ControllerView) -> None:
         self._controllers.append(controller)
@@ -145,7 +153,7 @@ class OperatorMetrics(Observer):
         slots = {"held": replica.held, "wanted": replica.wanted, "draining": replica.draining}
         help = "Slots that this replica holds, is to hold, has to hand over."
         counts: dict[Labels, float] = {(key,): len(value) for key, value in slots.items()}
-        return Gauge("kopf_replica_slots", help, ("state",), lambda: counts), self._moves, self._fences
+        return Gauge("kopf_replica_slots", help, ("state",), lambda: counts), self._moves, self._gaps, self._fences
 
     def get_families(self) -> Sequence[Family]:
         """Get all that is known."""
