@@ -1,7 +1,7 @@
 """
-What the executor tells its observer: of the attempts of handlers, of all kinds.
+The observer of the executor: it learns of all attempts of all handlers.
 
-The reasons and outcomes of attempts have the same names in metrics, traces, recordings, journals of simulations.
+The reasons and outcomes of attempts have the same names in metrics, traces, recordings, and journals of simulations.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ class AttemptObserver:
     """The part of the observer that the executor calls; see ``kopf._controller.observer``."""
 
     clock: Callable[[], float] = time.perf_counter
-    """The time of what is told, in seconds since any moment."""
+    """The clock of the observer, in seconds since any moment."""
 
     def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: Attempt) -> None:
-        """A handler is going to be called. Sub-handlers are called inside of the attempt of their parent."""
+        """An attempt begins. Sub-handlers run inside of the attempt of their parent."""
 
     def attempt_ended(
         self, number: int, handler: Handler, cause: Cause, outcome: Outcome | None, started: float
     ) -> None:
-        """The attempt of that number, which has started at that time, is over; ``None`` if it was cancelled."""
+        """The attempt with this number and start is over. The outcome is ``None`` if it was cancelled."""
 
 
 def name_reason(handler: Handler, cause: Cause) -> str:
-    """Tell why the handler is called."""
+    """Name the reason of the call."""
     if isinstance(cause, ChangingCause):
         return cause.reason.value
     if isinstance(cause, WatchingCause):
@@ -45,7 +45,7 @@ def name_reason(handler: Handler, cause: Cause) -> str:
 
 
 def name_outcome(outcome: Outcome | None) -> str:
-    """Tell how the attempt has ended."""
+    """Name the outcome of the attempt."""
     if outcome is None:
         return "cancelled"
     if not outcome.final:

@@ -1,8 +1,8 @@
 """
-Conditions: what the status of an object says of it to people and tools, by the conventions of the Kubernetes API.
+Conditions: the state of an object in its status, for people and tools, by the conventions of the Kubernetes API.
 
-They are a list with one item of each type, and each type has its own writer. A merge-patch would replace the whole
-list, so they are changed by a function of the patch: on the freshest state, with the items of others left alone.
+They are a list with one item of each type, and each type has its own writer. A merge patch would replace the whole
+list. So, a function of the patch changes them: in the freshest state, without changes of the items of others.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _STATUSES: Mapping[bool | None, str] = {True: "True", False: "False", None: "Unk
 _MEANINGS: Mapping[Any, bool | None] = {"True": True, "False": False}
 _UNFIT: Mapping[str, bool] = {"Ready": False, "Stalled": True}
 _STANZAS: Mapping[str, str] = {"InvalidSpec": "spec", "InvalidStatus": "status"}
-"""What does not fit the model, by the reasons of conditions."""
+"""The stanza that does not fit the model, by the reason of the condition."""
 
 
 class Condition(FrozenRecord, frozen=True):
-    """One condition of an object. It is true or false in an ``if``, as its status is; an unknown one is false."""
+    """One condition of an object. In an ``if``, it is as true as its status; an unknown status is false."""
 
     status: bool | None
-    """Whether it is so; ``None`` if that is unknown."""
+    """The status; ``None`` is for ``Unknown``."""
     reason: str
-    """Why, for programs: one word in CamelCase, e.g. ``"ImagePullFailed"``."""
+    """The reason for programs: one word in CamelCase, e.g. ``"ImagePullFailed"``."""
     message: str = ""
-    """Why, for people. What is longer than 32,768 characters is cut."""
+    """The reason for people. Kopf cuts it after 32,768 characters."""
     observed_generation: int | None = None
-    """Of which ``metadata.generation`` it is said. It is found out when the condition is set."""
+    """The ``metadata.generation`` that it describes. Kopf sets it."""
     last_transition_time: str | None = None
-    """Since when the status is so (RFC 3339). It is found out when the condition is set."""
+    """The time of the last change of the status (RFC 3339). Kopf sets it."""
 
     def __bool__(self) -> bool:
         return self.status is True
@@ -53,11 +53,12 @@ class Condition(FrozenRecord, frozen=True):
 
 def conditions(patch: Patch, body: Mapping[str, Any] | None = None) -> Conditions:
     """
-    Get the conditions of an object, by their types: to read them, to set, and to remove.
+    Get the conditions of an object as a mutable mapping of their types to :class:`kopf.Condition`.
 
-    :param patch: of the handler; what is set and removed goes there.
-    :param body: the object; by default, the one that is being handled.
-    :raises LookupError: if there is no body, and no handler is being executed.
+    :param patch: the ``patch`` of the handler. It gets the changes of the conditions.
+    :param body: the whole object; by default, the object of the running handler.
+    :raises LookupError: if there is no body, and no handler is running.
+    :raises TypeError: if the body is not a whole object.
     """
     cause = current_cause.get(None)
     if body is None:
@@ -70,25 +71,25 @@ def conditions(patch: Patch, body: Mapping[str, Any] | None = None) -> Condition
 
 
 class Conditions(MutableMapping[str, Condition]):
-    """The conditions of one object, with what is going to be changed in them when the handler is done."""
+    """The conditions of one object, with the changes that the patch will make."""
 
     __slots__ = ("_body", "_generation", "_patch")
 
     def __init__(self, patch: Patch, body: Mapping[str, Any], cause: ResourceCause | None) -> None:
         self._patch = patch
         self._body = body
-        # With no subresource of the status, it is a part of the generation, which could never be caught up with.
+        # Without the subresource for the status, each change of the status makes a new generation.
         is_apart = cause is None or "status" in cause.resource.subresources
         self._generation = (body.get("metadata") or {}).get("generation") if is_apart else None
 
     @property
     def _changes(self) -> _Changes:
-        """All of them share one: others can have begun to change the conditions meanwhile."""
+        """All instances for one patch share it."""
         return next((fn for fn in self._patch.fns if isinstance(fn, _Changes)), _Changes())
 
     @property
     def changed(self) -> Collection[str]:
-        """The types of those that are set or removed in this handling."""
+        """The types of conditions that the patch sets or removes."""
         return self._changes.by_types.keys()
 
     def __getitem__(self, type: str) -> Condition:
@@ -101,9 +102,9 @@ class Conditions(MutableMapping[str, Condition]):
 
     def __setitem__(self, type: str, condition: Condition) -> None:
         """
-        Set the condition. The time of its transition changes only if its status does.
+        Set the condition. The time of its transition changes only with its status.
 
-        Raises :class:`ValueError` if the type or the reason is not by the conventions.
+        Raises :class:`ValueError` if the type or the reason violates the conventions.
         """
         changed = _make_item(type, condition)
         if self._generation is not None:
@@ -136,14 +137,14 @@ class Conditions(MutableMapping[str, Condition]):
 
 
 class _Changes:
-    """The function of the patch: what becomes of the conditions of some types, whatever their state is then."""
+    """The function of the patch that changes conditions of some types in any state of the object."""
 
     def __init__(self) -> None:
         self.by_types: dict[str, Callable[[Obj | None], Obj | None]] = {}
 
     @property
     def status_fields(self) -> Collection[str]:
-        """What must be in the status afterwards, unless it is dropped by the API: that is warned of."""
+        """The fields of the status that must exist after that. Kopf warns if the API drops them."""
         return ("conditions",) if self.apply([]) else ()
 
     def __call__(self, body: Any) -> None:
@@ -161,7 +162,7 @@ class _Changes:
 
 
 def report_mismatch(handler: Handler, cause: ResourceCause, error: ModelMismatchError) -> None:
-    """Say that the handler is not called until the object fits its model."""
+    """Report in the conditions that Kopf does not call the handler until the object fits its model."""
     found = Conditions(cause.patch, cause.body, cause)
     reason = next(reason for reason, stanza in _STANZAS.items() if error.field.startswith(stanza))
     for type, status in _UNFIT.items():
@@ -172,16 +173,16 @@ def report_mismatch(handler: Handler, cause: ResourceCause, error: ModelMismatch
 
 def withdraw_mismatch(model: ResourceModel, patch: Patch, body: Mapping[str, Any], handlers: Iterable[Handler]) -> None:
     """
-    If it is said of the object that it does not fit the model, but it does, say so no more.
+    Remove the report of a mismatch from the conditions if the object fits the model now.
 
-    That is seen by the object alone: whoever handles it comes to the same conclusion, and nobody fights. If any of its
-    ``handlers`` is going to say how the object is, it must not look ready in between.
+    This depends on the object alone, so all operators come to the same conclusion, and do not fight. If any of the
+    ``handlers`` sets conditions, the object must not look ready before the handler runs.
     """
     found = Conditions(patch, body, None)
     group, version, _ = model.get_resource_names()
     for type in _UNFIT.keys() & found.keys():
         stanza = _STANZAS.get(found[type].reason)
-        text = f" of {group}/{version}: {stanza}"  # others can use these reasons, too
+        text = f" of {group}/{version}: {stanza}"  # other programs can use these reasons, too
         if stanza is not None and text in found[type].message and model.fits(body, stanza):
             del found[type]
             if type == "Ready" and any(map(_sets_conditions, handlers)):
@@ -215,12 +216,12 @@ def _make_item(type: str, condition: Condition) -> Obj:
 
 
 def _update(old: Obj | None, changed: Obj, now: str) -> Obj:
-    """Change the old condition, if it is to be changed."""
+    """Merge the changes into the old condition; return the old one if nothing changes."""
     if old is None:
         return {**changed, "lastTransitionTime": now}
     new = {key: value for key, value in old.items() if key != "observedGeneration"} | changed
     if "observedGeneration" not in old and {**new, "observedGeneration": None} == {**old, "observedGeneration": None}:
-        return old  # the schema of the object can lack it: that is not a change each time
+        return old  # the schema of the object can lack this field: then it is no change
     if old.get("status") != new["status"] or not old.get("lastTransitionTime"):
         new["lastTransitionTime"] = now
     return new

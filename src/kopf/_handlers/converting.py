@@ -1,7 +1,7 @@
 """
-Conversions of objects between the versions of their definition: by which functions, and what these may do.
+Conversions of objects between the versions of their definition: the choice of functions, and their limits.
 
-The API servers ask for any pair of versions, not only for those that functions are declared for.
+API servers ask for any pair of versions, with or without a function for it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kopf._values import codec
 Obj = dict[str, Any]
 
 _FREE = frozenset({"labels", "annotations"})
-"""What of the metadata can be changed: API servers refuse all else."""
+"""The metadata that conversions can change: API servers refuse other changes."""
 
 
 class ConversionError(Exception):
-    """The objects cannot be converted. If a function has failed, the cause is its error."""
+    """The conversion has failed. If a function has failed, the cause is its error."""
 
     def __init__(self, text: str, *, public: str | None = None) -> None:
         super().__init__(text)
         self.public = text if public is None else public
-        """What can be told to those who have asked for the objects: there can be secrets in errors of functions."""
+        """The text for clients of the API: errors of functions can contain secrets."""
 
 
 class ConversionRoutes:
@@ -40,10 +40,10 @@ class ConversionRoutes:
                 self._handlers.setdefault(handler.source, []).append(handler)
 
     def find(self, source: str, target: str) -> Sequence[ConversionHandler]:
-        """Find the shortest way; of several, that declared first. Raises :class:`ConversionError` if there is none."""
+        """Find the shortest way, the first declared one of several. Raises :class:`ConversionError` without any."""
         routes: dict[str, tuple[ConversionHandler, ...]] = {source: ()}
         queue = [source]
-        for version in queue:  # it grows meanwhile
+        for version in queue:  # the list grows meanwhile
             for handler in self._handlers.get(version, ()):
                 if handler.target not in routes:
                     routes[handler.target] = (*routes[version], handler)
@@ -57,14 +57,14 @@ class ConversionRoutes:
 
 
 def convert(handler: ConversionHandler, obj: Obj) -> Obj:
-    """Call the synchronous function for an object, which it may change. Raises :class:`ConversionError`."""
+    """Call the synchronous function with the object, which it can modify. Raises :class:`ConversionError`."""
     with _calling(handler, obj) as original:
         result = handler.fn(obj)
     return _complete(handler, original, obj, result)
 
 
 async def convert_async(handler: ConversionHandler, obj: Obj) -> Obj:
-    """The same for an asynchronous function."""
+    """Call the asynchronous function with the object, which it can modify. Raises :class:`ConversionError`."""
     with _calling(handler, obj) as original:
         result = await handler.fn(obj)
     return _complete(handler, original, obj, result)
@@ -72,7 +72,7 @@ async def convert_async(handler: ConversionHandler, obj: Obj) -> Obj:
 
 @contextlib.contextmanager
 def _calling(handler: ConversionHandler, obj: Obj) -> Iterator[Obj]:
-    """Give a copy of what must not be changed."""
+    """Copy the parts that the function must not change, and turn its errors into :class:`ConversionError`."""
     original = {"kind": obj["kind"], "metadata": codec.decode(codec.encode(_get_fixed(obj["metadata"])))}
     try:
         yield original

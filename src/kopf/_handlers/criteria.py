@@ -1,7 +1,7 @@
 """
-Criteria: what can be specified in the declarations to choose the objects that a handler is for.
+Criteria: the filters of handlers in their declarations.
 
-A criterion of a value is the value itself, or one of the tokens, or a callback. How they are applied, see matching.
+A criterion of a value is the value itself, or a token, or a callback. The module ``matching`` applies them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 
 class MetaFilterToken(enum.Enum):
-    """Special values of filters."""
+    """Special values of filters: :data:`kopf.PRESENT` and :data:`kopf.ABSENT`."""
 
     PRESENT = "PRESENT"
     ABSENT = "ABSENT"
 
 
 PRESENT = MetaFilterToken.PRESENT
-"""The value exists, whatever it is (an empty string too)."""
+"""In filters: the label, annotation, or field exists, with any value, e.g. an empty string."""
 ABSENT = MetaFilterToken.ABSENT
-"""The value does not exist."""
+"""In filters: the label, annotation, or field does not exist."""
 
 WhenFilter = Callable[..., bool]
 MetaFilter = str | MetaFilterToken | Callable[..., bool]
@@ -31,16 +31,16 @@ FilterFn = TypeVar("FilterFn", bound=Callable[..., bool])
 
 
 def not_(fn: FilterFn) -> FilterFn:
-    """Make a callback that is true if the callback is false."""
+    """Make a filter callback that returns true if the callback ``fn`` returns false."""
 
     def not_fn(*args: Any, **kwargs: Any) -> bool:
         return not fn(*args, **kwargs)
 
-    return not_fn  # type: ignore[return-value]  # it has the signature of what it wraps
+    return not_fn  # type: ignore[return-value]  # it has the signature of the wrapped function
 
 
 def all_(fns: Collection[FilterFn]) -> FilterFn:
-    """Make a callback that is true if all callbacks are true."""
+    """Make a filter callback that returns true if all callbacks in ``fns`` return true."""
 
     def all_fn(*args: Any, **kwargs: Any) -> bool:
         return all(fn(*args, **kwargs) for fn in fns)
@@ -49,7 +49,7 @@ def all_(fns: Collection[FilterFn]) -> FilterFn:
 
 
 def any_(fns: Collection[FilterFn]) -> FilterFn:
-    """Make a callback that is true if at least one callback is true."""
+    """Make a filter callback that returns true if at least one callback in ``fns`` returns true."""
 
     def any_fn(*args: Any, **kwargs: Any) -> bool:
         return any(fn(*args, **kwargs) for fn in fns)
@@ -58,7 +58,7 @@ def any_(fns: Collection[FilterFn]) -> FilterFn:
 
 
 def none_(fns: Collection[FilterFn]) -> FilterFn:
-    """Make a callback that is true if all callbacks are false."""
+    """Make a filter callback that returns true if all callbacks in ``fns`` return false."""
 
     def none_fn(*args: Any, **kwargs: Any) -> bool:
         return not any(fn(*args, **kwargs) for fn in fns)

@@ -1,7 +1,7 @@
 """
-The handler being executed, as known to the tools that are called from inside of it with no explicit arguments.
+The running handler, for functions that it calls without passing its arguments.
 
-It is kept in context variables, so it is known in the threads of synchronous handlers too.
+It is in context variables, so the threads of synchronous handlers know it, too.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kopf._values.ids import HandlerId
 from kopf._values.records import Record, field
 
 current_cause: ContextVar[ResourceCause] = ContextVar("current_cause")
-"""Why the handler is executed, and for which object."""
+"""The cause of the running handler, with its object."""
 
 
 class SubhandlingFn(Protocol):
-    """Executes the sub-handlers by the rules of the current handling cycle, unless there are other rules."""
+    """Executes sub-handlers by the rules of the current handling cycle, or by the given ones."""
 
     async def __call__(
         self,
@@ -34,17 +34,17 @@ class SubhandlingFn(Protocol):
 
 
 class SubhandlingContext(Record):
-    """What the currently executed handler needs to declare and to execute its sub-handlers."""
+    """The running handler, with its sub-handlers and the way to execute them."""
 
     parent: ChangingHandler
     cause: ChangingCause
     execute: SubhandlingFn
-    """Executes the sub-handlers, given this context."""
+    """Executes sub-handlers in this context."""
     declared: list[ChangingHandler] = field(default_factory=list)
-    """The sub-handlers that are declared but not executed yet."""
+    """The declared sub-handlers that are not executed yet."""
     seen: dict[HandlerId, None] = field(default_factory=dict)
-    """All sub-handlers that were executed or considered, in this order, those of the sub-handlers included."""
+    """All executed or considered sub-handlers of all levels, in this order."""
 
 
 current_subhandling: ContextVar[SubhandlingContext] = ContextVar("current_subhandling")
-"""Set only while a change-detecting handler (or a sub-handler of it) is being executed."""
+"""The context of the running handler of changes, or of its running sub-handler; not set otherwise."""

@@ -1,7 +1,7 @@
 """
-Declarations that cannot work: the error for them, and where in the users' code they are.
+Declarations that cannot work: the error for them, and their places in the code of users.
 
-They are refused before anything runs, as otherwise they would fail for every object, possibly much later.
+Kopf refuses them before anything runs. Otherwise, they would fail for every object, and possibly much later.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kopf._values.user_functions import get_function
 
 class DeclarationError(TypeError, ValueError):
     """
-    Handlers are declared so that they can never work; the message says where and why, one line for each problem.
+    The declarations of handlers or models cannot work. The message has one line for each problem, with its place.
 
-    It is also a :class:`TypeError` and a :class:`ValueError`, as it can be either of them in essence.
+    It is also a :class:`TypeError` and a :class:`ValueError`.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -32,18 +32,18 @@ class DeclarationError(TypeError, ValueError):
 
     @classmethod
     def at_caller(cls, *problems: str) -> Self:
-        """Make an error in the line of the users' code that is being executed now."""
+        """Make an error for the current line of the code of users."""
         place = find_caller_place()
         return cls(*(put_place(place, problem) for problem in problems))
 
 
 def put_place(place: str | None, problem: str) -> str:
-    """Begin the problem with its place, if that is known."""
+    """Prefix the problem with its place, if known."""
     return f"{place}: {problem}" if place else problem
 
 
 def find_caller_place() -> str | None:
-    """Find the line that has called the framework, e.g. ``handlers.py:5``."""
+    """Find the line that calls the framework, e.g. ``handlers.py:5``; ``None`` if there is none."""
     frame = sys._getframe()
     while is_framework(frame.f_code.co_filename):
         if frame.f_back is None:
@@ -53,13 +53,13 @@ def find_caller_place() -> str | None:
 
 
 def find_function_place(fn: Callable[..., Any]) -> str | None:
-    """Find where the function begins (a partial, a method, a callable instance); of builtins, it is unknown."""
+    """Find the first line of a function, partial, method, or callable instance; ``None`` for builtins."""
     code = getattr(get_function(fn), "__code__", None)
     return _format_place(code.co_filename, code.co_firstlineno) if code is not None else None
 
 
 def find_class_place(cls: type[Any]) -> str | None:
-    """Find where the class begins, if its source is there."""
+    """Find the first line of the class; ``None`` without its source."""
     try:
         return _format_place(inspect.getfile(cls), inspect.getsourcelines(cls)[1])
     except (OSError, TypeError):

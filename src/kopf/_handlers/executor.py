@@ -1,8 +1,8 @@
 """
-The executor: one attempt of one handler, of any kind, with all the ways in which it can end.
+The executor: one attempt of one handler of any kind, with all its possible outcomes.
 
-Everything that concerns each attempt is here: the limits, the kwargs, what is known inside of it (see the context),
-the time limit, the logs. What the outcome means for the object is up to the caller.
+It does everything that all attempts have in common: limits, kwargs, context variables, timeouts, logs. The caller
+decides about the effects of the outcome on the object.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.records import FrozenRecord
 
 UserCode = AbstractContextManager[None]
-"""What surrounds the coroutines of users: others can work meanwhile. Threads are accounted for in another way."""
+"""A context manager around coroutines of users: others can work meanwhile. It does not count threads."""
 
 
 class Surroundings(FrozenRecord, frozen=True, kw_only=True):
-    """What an attempt is surrounded with, besides what all attempts are."""
+    """The context of one attempt, besides the context of all attempts."""
 
     user_code: UserCode | None = None
     subhandling: SubhandlingContext | None = None
-    """For handlers of changes: how to execute the sub-handlers that it declares."""
+    """For handlers of changes: the context of their sub-handlers."""
     is_quiet: bool = False
-    """Whether only failures are logged."""
+    """Whether to log only failures."""
 
 
 NOTHING = Surroundings()
@@ -55,19 +55,19 @@ class HandlerExecutor:
         self._settings = settings
         self._observer = AttemptObserver() if observer is None else observer
         self.threads = ThreadPools(settings)
-        """Where the synchronous functions run."""
+        """The threads of synchronous functions."""
         self.running = RunningAttempts()
-        """What is executed right now."""
+        """The attempts that run now."""
         self._fence: Fence | None = None
         self._abandoned: dict[TracedCall, str] = {}
         self._warnings = Once(limit=MAX_WARNED)
 
     def put_behind(self, fence: Fence) -> None:
-        """Call nothing for those objects that can belong to another replica of the operator by now."""
+        """Call nothing when the fence is shut: the objects can belong to another replica by then."""
         self._fence = self.threads.fence = fence
 
     def list_abandoned(self) -> list[str]:
-        """Get the keys of the objects whose functions still run in threads, though they are cancelled; if fenced."""
+        """List the keys of objects whose cancelled functions still run in threads; only with a fence."""
         self._abandoned = {call: key for call, key in self._abandoned.items() if not call.is_over}
         return [*self._abandoned.values()]
 
@@ -75,9 +75,9 @@ class HandlerExecutor:
         self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
     ) -> Outcome:
         """
-        Try the handler once: call its function with the kwargs of the cause.
+        Make one attempt of the handler: call its function with the kwargs of the cause.
 
-        Only cancellation and the exits of the interpreter go through as exceptions.
+        Only cancellations and exits of the interpreter propagate as exceptions.
         """
         logger, observer, outcome = cause.logger, self._observer, None
         if self._fence is not None and not isinstance(handler, IndexingHandler):  # all replicas index all objects
@@ -112,9 +112,8 @@ class HandlerExecutor:
         try:
             return outcome
         finally:
-            # The error of a failed handler holds this frame by its traceback, and the frames of those who await it.
-            # If any of them held the error, too, all would stay until the garbage is collected, which is rare; with
-            # the kwargs of the handler.
+            # The traceback of an error holds this frame and the frames of its callers. If a frame held the error, too,
+            # all of them would stay, with the kwargs of the handler, until a garbage collection, which is rare.
             del outcome
 
     def _fail(self, handler: Handler, cause: Cause, attempt: Attempt, error: Exception) -> Outcome:
@@ -128,7 +127,7 @@ class HandlerExecutor:
         return judgement.outcome
 
     def _report_unfit(self, handler: Handler, cause: ResourceCause, mismatch: ModelMismatchError) -> None:
-        """Say it once for each state of the object: in the logs, in the events of the object, and in its conditions."""
+        """Report once for each state of the object: in the logs, in its events, and in its conditions."""
         head, text = cause.body.object.head, str(mismatch)
         if isinstance(handler, ChangingHandler | SpawningHandler) and handler.model and handler.model.has_conditions:
             from kopf._handlers.conditions import report_mismatch  # most operators have none
@@ -138,7 +137,7 @@ class HandlerExecutor:
             cause.logger.warning("%s. It is handled when that is changed.", text, extra={"k8s_reason": "ModelMismatch"})
 
     def _conclude(self, handler: Handler, cause: Cause, result: Any, around: Surroundings) -> Outcome:
-        """The function has returned the result: it is a success, even if the result cannot be stored."""
+        """Make the outcome of a returned result: a success, even if Kopf cannot store the result."""
         logger, content = cause.logger, None
         if result is not None and handler.stores_result:
             try:
@@ -147,7 +146,7 @@ class HandlerExecutor:
                 text = "%s succeeded, but its result is not stored in the status, as it has no JSON form: %s: %s"
                 logger.error(text, handler, type(e).__name__, e)
                 return Outcome(True, None, result)
-            if content != result:  # mostly, what was decoded is what was encoded
+            if content != result:  # usually, the decoded result is the same
                 self._warn_of_foreign_values(handler, cause, result)
         if not around.is_quiet and logger.isEnabledFor(handler.success_level):
             logger.log(handler.success_level, "%s succeeded.", handler)
@@ -163,7 +162,7 @@ class HandlerExecutor:
         if not isinstance(cause, ResourceCause):
             return await invoke(handler, kwargs, threads=self.threads)
         subhandling = around.subhandling
-        # For the tools that are called from inside; with as few layers as possible, since it is for every object.
+        # For functions that the handler calls. There are as few layers as possible, because it runs for every object.
         cause_token = current_cause.set(cause)
         token = None if subhandling is None else current_subhandling.set(subhandling)
         try:
@@ -197,7 +196,7 @@ def _report_cancellation(handler: Handler, call: TracedCall | None, logger: Logg
     if call is None:
         logger.warning("%s is cancelled. Will escalate.", handler)
         return
-    if not isinstance(handler, SpawningHandler):  # for those, whoever has stopped them says it
+    if not isinstance(handler, SpawningHandler):  # the code that stops daemons & timers logs it
         logger.warning(
             "%s does not end, so it is abandoned: it goes on in its thread until the process exits, and will be called "
             "again by the next operator.",

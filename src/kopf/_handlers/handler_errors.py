@@ -1,4 +1,4 @@
-"""Errors that handlers raise to say what to do next, and the modes of treating all other errors."""
+"""Errors by which handlers decide about their retries, and the modes for all other errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ DEFAULT_RETRY_DELAY = 60.0
 
 
 class ErrorsMode(enum.Enum):
-    """How arbitrary exceptions are treated, i.e. neither temporary nor permanent ones."""
+    """
+    The effect of arbitrary exceptions of a handler: other than ``TemporaryError`` & ``PermanentError``.
+
+    ``IGNORED`` counts them as successes, ``TEMPORARY`` retries the handler, ``PERMANENT`` fails it at once.
+    """
 
     IGNORED = 1
     TEMPORARY = 2
@@ -19,14 +23,15 @@ class ErrorsMode(enum.Enum):
 
 
 class PermanentError(Exception):
-    """A fatal error: the handler will never succeed, so it is not retried."""
+    """A handler raises it when it can never succeed. Kopf does not retry the handler."""
 
 
 class TemporaryError(Exception):
     """
-    A recoverable error: the handler is to be retried after the ``delay`` (seconds; the default is 60).
+    A handler raises it to be retried later.
 
-    With a delay of ``None`` or 0, it is retried at once.
+    :param msg: the message for logs and events.
+    :param delay: the delay before the retry, in seconds; with ``None`` or 0, Kopf retries the handler at once.
     """
 
     def __init__(self, msg: object = None, /, delay: float | None = DEFAULT_RETRY_DELAY) -> None:
@@ -36,10 +41,10 @@ class TemporaryError(Exception):
 
 class AdmissionError(PermanentError):
     """
-    The change is denied: raised by the admission handlers.
+    An admission handler raises it to deny the change.
 
-    ``message`` is shown to the user who makes the change, ``code`` is the HTTP status of the API's response (the API
-    server replaces those below 400).
+    :param message: the message for the user that makes the change.
+    :param code: the HTTP status of the response of the API server, which replaces statuses below 400.
     """
 
     def __init__(self, message: str | None = "", code: int | None = 500) -> None:
@@ -56,7 +61,7 @@ class HandlerRetriesError(PermanentError):
 
 
 class UnfitObjectError(TemporaryError):
-    """The object does not fit its model, so the handler is not called until that is changed."""
+    """The object does not fit its model, so Kopf does not call the handler until the object changes."""
 
     def __init__(self, mismatch: ModelMismatchError) -> None:
         super().__init__(mismatch, delay=None)
@@ -64,30 +69,30 @@ class UnfitObjectError(TemporaryError):
 
 
 class HandlerChildrenRetry(TemporaryError):
-    """Some sub-handlers are not finished yet, so their parent is to be called again."""
+    """Some sub-handlers are not finished, so Kopf calls their parent again."""
 
 
 def deny_malformed(error: StanzaError) -> AdmissionError:
-    """The object makes no sense: it is the fault of who has sent it, and they are told so; it is none of a handler."""
+    """Make an error for the user that has sent a malformed object: it is not the fault of a handler."""
     return AdmissionError(str(error), code=400)
 
 
 def name_error(error: BaseException) -> str:
     """
-    Describe the error to the operator's developers.
+    Describe the error to the developers of the operator.
 
-    If nobody has raised it to be read, its class can say more than its text: ``KeyError: 'size'``.
+    It omits the class only of errors with a text for readers. For others, the class tells more: ``KeyError: 'size'``.
     """
-    is_meant_so = isinstance(error, PermanentError | TemporaryError) or type(error) is Exception
-    return f"{type(error).__name__}: {error}" if str(error) and not is_meant_so else str(error) or type(error).__name__
+    is_readable = isinstance(error, PermanentError | TemporaryError) or type(error) is Exception
+    return f"{type(error).__name__}: {error}" if str(error) and not is_readable else str(error) or type(error).__name__
 
 
 def describe(error: BaseException, *, instead: str, is_shown: bool) -> str:
     """
-    Describe the error to those who are not the operator's developers, but e.g. users of the cluster.
+    Describe the error to other people than the developers of the operator, e.g. to users of the cluster.
 
-    Only the errors of the framework are raised to be read; all others can have anything in them, secrets included:
-    there is another sentence ``instead``, unless everything is to be shown.
+    Only the errors of the framework are made for readers. Others can contain anything, e.g. secrets: the result is
+    ``instead`` of their text, unless ``is_shown``.
     """
     if is_shown or isinstance(error, PermanentError | TemporaryError):
         return str(error) or type(error).__name__

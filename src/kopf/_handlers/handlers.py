@@ -1,4 +1,4 @@
-"""Handlers: what users have declared with the decorators, as immutable records."""
+"""Handlers: immutable records of the declarations that users make with decorators."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ HandlerFn = Callable[..., Any]
 
 
 def is_async(fn: HandlerFn) -> bool:
-    """Tell if the function (a partial, a callable instance) is to be awaited rather than run in a thread."""
+    """Tell if the function, partial, or callable instance must be awaited instead of run in a thread."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
 class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
-    """What all kinds of handlers have in common: a function, and how to retry it."""
+    """The common part of all handlers: a function, and the options of its retries."""
 
     id: HandlerId
     fn: HandlerFn
@@ -36,24 +36,24 @@ class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
     retries: int | None = None
     backoff: float | ExponentialBackoff | None = None
     call: HandlerFn | None = None
-    """What is called instead of the function, with the same arguments; it calls the function in its own way."""
+    """A replacement of the function with the same arguments, which calls the function itself."""
 
-    # These are found out, whatever is passed.
+    # The rest is computed; passed values are ignored.
     is_async: bool = False
-    """Whether the function is to be awaited."""
+    """Whether the function must be awaited."""
     reads: frozenset[str] | None = None
-    """The arguments that its function can look at; ``None`` for all of them."""
+    """The arguments that the function can read; ``None`` for all arguments."""
     decoders: Mapping[int, Mapping[str, Decoder]] | None = None
-    """Of its function and its callbacks (by ``id()``): which arguments they want decoded; ``None`` if none of them."""
+    """The decoders of arguments, by ``id()`` of the function and the callbacks; ``None`` if there are none."""
     identity: tuple[int, int, str] = (0, 0, "")
-    """What is considered the same handler: the same function (a method of the same instance) under the same id."""
+    """The identity of the handler: the function (or the method and its instance), and the id."""
 
     success_level: ClassVar[int] = logging.INFO
-    """At which level a success is logged."""
+    """The level of log lines about successes."""
     stores_result: ClassVar[bool] = False
-    """Whether what it returns goes to the status of the object."""
+    """Whether the result goes to the status of the object."""
     is_endless: ClassVar[bool] = False
-    """Whether it is meant to run for as long as the object exists."""
+    """Whether it can run for as long as the object exists."""
 
     def __post_init__(self) -> None:
         identity = id(getattr(self.fn, "__func__", self.fn)), id(getattr(self.fn, "__self__", None)), self.id
@@ -66,7 +66,7 @@ class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
 
 
 class ActivityHandler(Handler, frozen=True, kw_only=True, eq=False):
-    """A handler of the operator's own life: startup, cleanup, login, probes."""
+    """A handler of an activity of the operator: startup, cleanup, login, probes."""
 
     activity: Activity
 
@@ -84,7 +84,7 @@ class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
     field: FieldPath = ()
     value: ValueFilter = None
     model: ResourceModel | None = None
-    """What describes its resource by types, if anything does; of sub-handlers, it is that of the parent."""
+    """The model of its resource, if any; sub-handlers have the model of their parent."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,23 +96,23 @@ class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
             force_setattr(self, "decoders", {key: decoders for key, decoders in found.items() if decoders} or None)
 
     def get_viewed_field(self, fn: HandlerFn) -> FieldPath:
-        """Tell of which field its function, or a callback of it, sees the change; empty if of the object."""
+        """Get the field of the change that the function or a callback sees; empty for the whole object."""
         return self.field if fn is self.fn else ()
 
     def list_callbacks(self) -> list[HandlerFn]:
-        """Give the functions of its options."""
+        """List the callbacks in its options."""
         patterns = (*(self.labels or {}).values(), *(self.annotations or {}).values())
         options = (getattr(self, name, None) for name in ("value", "old", "new", "initial_delay"))
         return [item for item in (self.when, *patterns, *options) if callable(item)]
 
 
 class WatchingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
-    """A handler of the raw watch-events."""
+    """A handler of raw watch events."""
 
     stores_result = True
 
-    reads_event: bool = False  # it is found out, too
-    """Whether its function, or any of the callbacks, could look at the raw event: then it is decoded for them."""
+    reads_event: bool = False  # it is computed, too
+    """Whether the function or a callback can read the raw event: then Kopf decodes it for them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,127 +122,127 @@ class WatchingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
 
 
 class IndexingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
-    """A handler that says what of an object goes to an index."""
+    """A handler that fills an index."""
 
     def __str__(self) -> str:
         return f"Indexer {self.id!r}"
 
 
 class Reference(FrozenRecord, frozen=True):
-    """What an object refers to: a resource, and how to find the names of its objects."""
+    """A reference of an object to other objects: their resource, and a function that finds their names."""
 
     selector: Selector
     fn: HandlerFn
-    """It gets the arguments of handlers, and returns what :func:`kopf.ref` says."""
+    """The function: see :func:`kopf.ref`. It gets the arguments of handlers."""
 
 
 class SpawningHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
-    """A handler that runs in the background for as long as an object exists."""
+    """A handler that runs in the background while an object exists."""
 
     stores_result = True
 
     requires_finalizer: bool = True
-    """Whether the objects are blocked from deletion until it is stopped."""
+    """Whether a finalizer holds the objects until it has stopped."""
     initial_delay: float | Callable[..., float] | None = None
-    """In how many seconds after the object is noticed to begin."""
+    """The seconds from the appearance of the object to the first run."""
 
 
 class DaemonHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
-    """A handler that runs once and for long."""
+    """A handler that runs once for each object, and for long."""
 
     is_endless = True
 
     cancellation_backoff: float | None = None
-    """How long it may take the daemon to exit gracefully until it is cancelled."""
+    """The seconds to exit on request until the cancellation."""
     cancellation_timeout: float | None = None
-    """How long it may take the daemon to exit after that until it is abandoned; ``None`` is for forever."""
+    """The seconds to exit after that until Kopf abandons the daemon; ``None`` is for no limit."""
     cancellation_polling: float | None = None
-    """How often to remind in the logs of a daemon that does not exit."""
+    """The seconds between log lines about a daemon that does not exit."""
 
     def __str__(self) -> str:
         return f"Daemon {self.id!r}"
 
 
 class TimerHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
-    """A handler that runs again and again."""
+    """A handler that runs again and again for each object."""
 
-    success_level = logging.DEBUG  # it would be most of the log, and of the events
+    success_level = logging.DEBUG  # otherwise, they would fill the log and the events
 
     interval: float | None = None
-    """How many seconds there are between the end of one run and the beginning of the next one."""
+    """The seconds from the end of one run to the start of the next one."""
     sharp: bool = False
-    """Whether the interval is measured between the beginnings."""
+    """Whether to measure the interval from the start of a run."""
     idle: float | None = None
-    """For how many seconds the object must stay unchanged before a run."""
+    """The seconds without changes of the object before a run."""
     owns: tuple[Selector, ...] = ()
-    """Which resources its object owns: when these are changed, it runs early."""
+    """The resources that the object owns: after their changes, the next run is early."""
 
     def __str__(self) -> str:
         return f"Timer {self.id!r}"
 
 
 class WebhookHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
-    """A handler of the changes that are not made yet, and depend on it."""
+    """An admission handler: it denies or modifies changes before they are made."""
 
-    success_level = logging.DEBUG  # it is in the way of everybody's changes
+    success_level = logging.DEBUG  # all changes of all users pass through it
 
     type: WebhookType
     operations: frozenset[Operation] | None = None
-    """Which operations it checks; ``None`` for all."""
+    """The operations to review; ``None`` for all."""
     subresource: str | None = None
-    """Which subresource it checks; ``None`` for the object itself, ``"*"`` for the object and all subresources."""
+    """The subresource to review; ``None`` for the object itself, ``"*"`` for the object and all subresources."""
     persistent: bool = False
-    """Whether it blocks the changes also when the operator does not run."""
+    """Whether it blocks changes also while no operator runs."""
     side_effects: bool = False
-    """Whether it changes anything else (except in dry runs)."""
+    """Whether it changes anything else, except in dry runs."""
     ignore_failures: bool = False
-    """Whether the changes are admitted also when it fails or cannot be reached."""
+    """Whether changes are admitted if it fails or is unreachable."""
 
     def __str__(self) -> str:
         return f"Webhook {self.id!r}"
 
 
 class ConversionHandler(Handler, frozen=True, kw_only=True, eq=False):
-    """A function that makes an object of one version of its definition out of another one."""
+    """A function that converts objects from one version of their definition to another one."""
 
     definition: str
     """The name of the custom resource definition: ``widgets.example.com``."""
     source: str
-    """The version of the objects that it gets."""
+    """The version of its argument."""
     target: str
-    """The version of the objects that it returns."""
+    """The version of its result."""
 
     def __str__(self) -> str:
         return f"Conversion {self.id!r}"
 
 
 class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
-    """A handler of the detected changes."""
+    """A handler of detected changes."""
 
     stores_result = True
 
     reason: Reason | None
-    """Which reason it reacts to; ``None`` for any (fields, sub-handlers)."""
+    """The reason of its calls; ``None`` for any reason (fields, sub-handlers)."""
     initial: bool = False
-    """Whether it is for the objects that existed before the operator started (resuming)."""
+    """Whether it is for objects that existed before the start of the operator (resuming)."""
     deleted: bool = False
-    """For the resuming handlers: whether it is also for the objects being deleted."""
+    """For resuming handlers: whether it is also for objects in deletion."""
     requires_finalizer: bool = False
-    """Whether the objects are blocked from deletion until it is done."""
+    """Whether a finalizer holds the objects until it has finished."""
     field_needs_change: bool = False
-    """Whether the field must have been affected (updates) or just be there (all else)."""
+    """Whether the field must have changed (updates), or only exist (all others)."""
     old: ValueFilter = None
     new: ValueFilter = None
     owns: tuple[Selector, ...] = ()
-    """Which resources its object owns: when these are changed, it is called again, and so it is at the start."""
+    """The resources that the object owns: their changes and the start of the operator call it again."""
     uses: tuple[Reference, ...] = ()
-    """Which objects its object refers to: when these are changed, it is called again."""
+    """The references to objects whose changes call it again."""
     interval: float | None = None
-    """In how many seconds after it is done it is called again, though nothing has changed."""
+    """The seconds from its success to the next call without changes."""
     scope: FieldPath = ()
     """
-    For sub-handlers of a field's handler: that field. They and their filters see the change of it, and their own fields
-    are in it.
+    For sub-handlers of a field handler: the field of the parent. They and their filters see only the change of this
+    field, and their own fields are inside of it.
     """
 
     def get_viewed_field(self, fn: HandlerFn) -> FieldPath:
@@ -250,30 +250,30 @@ class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
 
     @property
     def repeats(self) -> bool:
-        """Whether it is called by every operator anew, though the object has not changed."""
+        """Whether each operator process calls it again, although the object has not changed."""
         return self.initial or self.is_wakeable
 
     @property
     def is_wakeable(self) -> bool:
-        """Whether it can be called though the object itself has not changed, and is called at the start for that."""
+        """Whether changes of other objects can call it, and therefore the start of the operator calls it, too."""
         return bool(self.owns)
 
 
 class ReconcilingHandler(ChangingHandler, frozen=True, kw_only=True, eq=False):
-    """A handler that says what is to be there for the object, however the object has become what it is."""
+    """A handler that declares the desired children of an object, regardless of its changes."""
 
     conditions: bool | None = None
-    """Whether it sets the conditions of the object by its children; ``None`` if that is not said."""
-    sets_conditions: bool = False  # it is found out, too
-    """The same; if it is not said, it does where the model has conditions."""
+    """Whether it sets the conditions of the object by its children; ``None`` if not specified."""
+    sets_conditions: bool = False  # it is computed, too
+    """The same; if not specified, true if the model has conditions."""
 
-    success_level = logging.DEBUG  # it is called for everything that happens around the object
+    success_level = logging.DEBUG  # all events around the object call it
     stores_result = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         by_default = self.model is not None and self.model.has_conditions
-        force_setattr(self, "sets_conditions", by_default if self.conditions is None else bool(self.conditions))
+        force_setattr(self, "sets_conditions", by_default if self.conditions is None else self.conditions)
 
     @property
     def is_wakeable(self) -> bool:
@@ -281,12 +281,12 @@ class ReconcilingHandler(ChangingHandler, frozen=True, kw_only=True, eq=False):
 
 
 class Need(FrozenRecord, frozen=True, kw_only=True):
-    """Something that the operator must be permitted besides what its handlers need."""
+    """A permission that the operator needs besides the permissions for its handlers."""
 
     selector: Selector
     subresource: str | None
     verbs: tuple[str, ...]
     names: tuple[str, ...]
-    """Of which objects; of all of them if there are none."""
+    """The names of the objects; empty for all objects."""
     namespace: str | None
-    """In which namespace; ``None`` is for all that the operator serves."""
+    """The namespace; ``None`` is for all namespaces that the operator serves."""

@@ -1,4 +1,4 @@
-"""How a function of a user is called: coroutines in the event loop, all else in threads."""
+"""Calls of functions of users: coroutines in the event loop, all others in threads."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kopf._handlers.handlers import DaemonHandler, Handler, IndexingHandler
 from kopf._handlers.thread_pools import ThreadPools
 
 _SIGNALS = (StopIteration, asyncio.CancelledError, concurrent.futures.CancelledError)
-"""How event loops and coroutines talk to each other: as errors of functions, they would be misunderstood on the way."""
+"""The signals between event loops and coroutines. Errors of functions must not look like these."""
 
 
 async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: ThreadPools) -> Any:
     """
-    Call the function of the handler and get its result; its exceptions go through.
+    Call the function of the handler, and return its result. Its exceptions propagate.
 
-    A synchronous function that returns an awaitable (e.g. a lambda) gets it awaited in the event loop.
+    If a synchronous function returns an awaitable (e.g. a lambda), the event loop awaits it.
 
-    Those few exceptions that do not get through as errors of a function, are raised as :class:`RuntimeError`.
+    Raises :class:`RuntimeError` instead of the few exceptions that are signals of event loops.
     """
     fn = handler.call or handler.fn
     if handler.is_async:
@@ -45,16 +45,16 @@ async def invoke(handler: Handler, kwargs: Mapping[str, Any], *, threads: Thread
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        # Not the handler is cancelled, but something that it waits for, e.g. a task of somebody else.
+        # Not this task is cancelled, but something that it awaits, e.g. another task.
         raise RuntimeError(_describe("coroutine", e)) from e
 
 
 class _StepsBeforeFence:
     """
-    Awaits something, and lets it make no step when the fence is shut, but for those of its clean-up.
+    Awaits something, and stops its steps when the fence is shut, except for its clean-up.
 
-    A process that was frozen goes on where it was: with the coroutines that were about to make their next steps, before
-    anybody can look at the time and cancel them.
+    After a freeze, a process continues with the next steps of its coroutines, before any code can look at the time and
+    cancel them.
     """
 
     __slots__ = ("_awaitable", "_fence")
@@ -85,7 +85,7 @@ class _StepsBeforeFence:
 
 
 def _get_thrower(steps: Any) -> Callable[[BaseException], Any]:
-    """Not all iterators can take errors in: some await nothing but a future."""
+    """Get the method that throws errors into the iterator; not all iterators have it."""
     return getattr(steps, "throw", _raise)
 
 
@@ -94,7 +94,7 @@ def _raise(error: BaseException) -> Any:
 
 
 def _call(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a function of the users in the current thread."""
+    """Call a function of a user in the current thread."""
     try:
         return fn(**kwargs)
     except _SIGNALS as e:
@@ -102,5 +102,5 @@ def _call(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _describe(what: str, e: BaseException) -> str:
-    """Say it as Python does for coroutines & generators."""
+    """Describe it with the words of Python for coroutines & generators."""
     return f"{what} raised {type(e).__name__}{f': {e}' if str(e) else ''}"

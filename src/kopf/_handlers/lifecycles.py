@@ -1,8 +1,8 @@
 """
-Lifecycles: which of the pending handlers to execute now, and in which order.
+Lifecycles: functions that choose which of the pending handlers Kopf calls now, and in which order.
 
-A lifecycle is a callable that gets the pending handlers and the kwargs of the cause, plus ``state``: a mapping of
-the handlers' ids to their progress. It returns those to be executed in this cycle. The rest waits for the next one.
+A lifecycle gets the pending handlers, the keyword arguments of the cause, and ``state``: the progress of the handlers
+by their ids. It returns the handlers for this cycle. The others wait for the next cycle.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ class LifeCycleFn(Protocol):
 
 
 def all_at_once(handlers: Sequence[H], **_: Any) -> Sequence[H]:
-    """All pending handlers, in the order of their declaration."""
+    """Choose all pending handlers, in the order of their declaration."""
     return handlers
 
 
 def one_by_one(handlers: Sequence[H], **_: Any) -> Sequence[H]:
-    """Only the first one of the pending handlers."""
+    """Choose the first of the pending handlers."""
     return handlers[:1]
 
 
 def randomized(handlers: Sequence[H], **_: Any) -> Sequence[H]:
-    """Only one of the pending handlers, a random one."""
+    """Choose one random handler of the pending ones."""
     return [random.choice(handlers)] if handlers else []
 
 
 def shuffled(handlers: Sequence[H], **_: Any) -> Sequence[H]:
-    """All pending handlers, in a random order."""
+    """Choose all pending handlers, in a random order."""
     return random.sample(handlers, k=len(handlers))
 
 
 def asap(handlers: Sequence[H], *, state: Mapping[Any, Any], **_: Any) -> Sequence[H]:
-    """Only one of the pending handlers, the least retried one; the default."""
+    """Choose the pending handler with the fewest retries. This is the default."""
     return [min(handlers, key=lambda handler: state[handler.id].retries)] if handlers else []
 
 
 STOCK_LIFECYCLES = frozenset({all_at_once, one_by_one, randomized, shuffled, asap})
-"""Those of the framework: they take at least one handler if there are any, and look at nothing but the progress."""
+"""The lifecycles of the framework: they choose at least one handler if there are any, and use only the progress."""
 
 _default_lifecycle: LifeCycleFn | None = None
 
 
 def get_default_lifecycle() -> LifeCycleFn:
-    """The lifecycle of operators for which no other one is specified."""
+    """Get the lifecycle of operators without a ``lifecycle`` of their own."""
     return _default_lifecycle if _default_lifecycle is not None else asap
 
 
 def set_default_lifecycle(lifecycle: LifeCycleFn | None) -> None:
-    """Replace the lifecycle of operators for which no other one is specified; ``None`` restores :func:`asap`."""
+    """Replace the lifecycle of operators without a ``lifecycle`` of their own; ``None`` restores :func:`asap`."""
     global _default_lifecycle
     _default_lifecycle = lifecycle

@@ -1,10 +1,9 @@
 """
-Matching: whether a handler is for an object, by its labels, annotations, fields, and arbitrary callbacks.
+Matching: the decision whether a handler is for an object, by labels, annotations, fields, and callbacks.
 
-All criteria of a handler must be satisfied. Callbacks get the same kwargs as the handler, except that they see the
-whole object and the whole change even if the handler is for one field; those of values also get the value as the only
-positional argument (``None`` if it is absent). The ``when=`` comes last: it is only called for the objects that satisfy
-all the rest.
+All criteria of a handler must be true. Callbacks get the kwargs of the handler, but see the whole object and the whole
+change even if the handler is for one field. Callbacks of values also get the value as the only positional argument
+(``None`` if it is absent). ``when=`` comes last: Kopf calls it only if all other criteria are true.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ def matches(handler: ResourceHandler, cause: ResourceCause) -> bool:
     """
     Tell if the handler is for the object in its current state.
 
-    Raises :class:`FilterError` if any of the callbacks fails.
+    Raises :class:`FilterError` if a callback fails.
     """
     return _matches_metadata(handler, cause) and matches_field(handler, cause) and matches_when(handler, cause)
 
 
 def matches_either_state(handler: ResourceHandler, cause: ChangingCause) -> bool:
     """
-    Tell if the handler can be for the object in its current state, or was for its last handled state.
+    Tell if the handler is for the object in its current state, or was in its last handled state.
 
-    An object that matches no handlers in neither of the states is left untouched. The metadata are judged by
-    the current state only: an object that has lost its label has left our sight.
+    Kopf leaves an object alone if it matches no handler in either state. The metadata count in the current state only:
+    an object that has lost its label is not for the handler anymore.
     """
     if not _matches_metadata(handler, cause):
         return False
@@ -49,7 +48,7 @@ def matches_either_state(handler: ResourceHandler, cause: ChangingCause) -> bool
 
 
 def matches_field(handler: ResourceHandler, cause: ResourceCause) -> bool:
-    """Tell if the field of the handler has the requested value (or any, if none is requested) in the object."""
+    """Tell if the field of the handler has the requested value in the object, or any value if none is requested."""
     if not handler.field:
         return True
     value = resolve(cause.body, handler.field)
@@ -57,7 +56,7 @@ def matches_field(handler: ResourceHandler, cause: ResourceCause) -> bool:
 
 
 def matches_change(handler: ChangingHandler, cause: ChangingCause) -> bool:
-    """Tell if the field of the handler is affected by the change, and was or became what is requested."""
+    """Tell if the change affects the field of the handler, and its old & new values are the requested ones."""
     if not handler.field:
         return True
     old, new = resolve(cause.old, handler.field), resolve(cause.new, handler.field)
@@ -71,12 +70,12 @@ def matches_change(handler: ChangingHandler, cause: ChangingCause) -> bool:
 
 
 def matches_when(handler: ResourceHandler, cause: ResourceCause) -> bool:
-    """Tell if the callback of the handler for the whole object agrees, or there is none."""
+    """Tell if the ``when=`` callback of the handler accepts the object, or if there is none."""
     return handler.when is None or _call(handler, cause, "when=", handler.when)
 
 
 def matches_operation(handler: WebhookHandler, operation: Operation, subresource: str | None) -> bool:
-    """Tell if the admission handler is for such changes, of the object itself or of its subresource."""
+    """Tell if the admission handler reviews this operation on the object or on its subresource."""
     return (handler.operations is None or operation in handler.operations) and (
         handler.subresource == "*" or handler.subresource == (subresource or None)
     )
@@ -126,7 +125,7 @@ def _call(
         if handler.decoders is not None:
             try:
                 cause.decode(handler, callback, kwargs)
-            except ModelMismatchError:  # it waits until the object fits, as if its function wanted that
+            except ModelMismatchError:  # the handler waits until the object fits
                 return True
         return bool(callback(*args, **kwargs))
     except Exception as e:

@@ -1,4 +1,4 @@
-"""Needs: what the code of an operator does in the cluster by its own clients, as its authors declare it."""
+"""Needs: the permissions for an operator's own requests, as its authors declare them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ def needs(
     registry: OperatorRegistry | None = None,
 ) -> None:
     """
-    Declare what the operator does by other means than its handlers: with a client library, or by ``kopf.apply()``.
+    Declare permissions for requests that the operator makes with a client library, or by ``kopf.apply()``.
 
-    It is for ``kopf rbac``, ``kopf manifests``, and the check of the permissions at the start.
+    ``kopf rbac``, ``kopf manifests``, and the check of permissions at the start use these declarations.
 
-    :param resource: as in the decorators: ``"secrets"``, ``"deployments.apps"``, ``"apps", "deployments"``; with a
-        subresource: ``"pods/log"``.
-    :param verbs: those of RBAC: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, etc.
-    :param names: only of the objects with these names; of all by default. Creation cannot be restricted so.
-    :param namespace: in this namespace; by default, in those that the operator serves.
-    :raises TypeError: if the resource or the verbs make no sense.
+    :param resource: the resource, as in the decorators: ``"secrets"``, ``"deployments.apps"``, ``"apps",
+        "deployments"``; or a subresource: ``"pods/log"``.
+    :param verbs: the verbs of RBAC: ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, etc.
+    :param names: the names of the objects; by default, all objects. RBAC cannot restrict creations by names.
+    :param namespace: the namespace; by default, all namespaces that the operator serves.
+    :param registry: the registry for the declaration; by default, :func:`kopf.get_default_registry`.
+    :raises TypeError: if the resource, the verbs, or the names are of a wrong form.
     """
     if isinstance(verbs, str) or not verbs or not all(verbs):
         raise TypeError(f"verbs= must be a list of verbs, e.g. ['get', 'create'], got {verbs!r}.")

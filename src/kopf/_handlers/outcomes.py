@@ -1,4 +1,4 @@
-"""Attempts, outcomes, results: what is known of one call of a handler before it, and after it; what it returns."""
+"""Attempts, outcomes, results: the facts about one call of a handler before it and after it."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from kopf._values.records import FrozenRecord
 
 
 class Attempt(FrozenRecord, frozen=True):
-    """How often the handler was tried before, and since when."""
+    """One attempt of a handler, with the number and the time of the previous ones."""
 
     retry: int
-    """The number of the attempt, beginning with 0."""
+    """The number of the attempt; the first one is 0."""
     started: datetime.datetime
-    """When the first attempt began (with a time zone)."""
+    """The start of the first attempt (with a time zone)."""
     runtime: datetime.timedelta
-    """How much time has passed since then."""
+    """The time since then."""
     reentries: int = 0
-    """How many of the previous attempts were made only to go on with the sub-handlers: they are not failures."""
+    """The number of previous attempts that only continued the sub-handlers: they are not failures."""
 
     @property
     def failures(self) -> int:
-        """How many of the previous attempts have failed."""
+        """The number of previous attempts that failed."""
         return self.retry - self.reentries
 
     @classmethod
     def first(cls, now: datetime.datetime) -> Attempt:
-        """Make the first attempt, which begins now."""
+        """Make the first attempt, which starts now."""
         return cls(0, now, _NO_TIME)
 
 
@@ -38,29 +38,29 @@ _NO_TIME = datetime.timedelta(0)
 
 
 class Outcome(FrozenRecord, frozen=True):
-    """How an attempt has ended."""
+    """The outcome of an attempt."""
 
     final: bool
-    """Whether the handler is done, for good or bad."""
+    """Whether the handler has succeeded, or failed for good."""
     delay: float | None = None
-    """If not final, when to try again (seconds from now); ``None`` is for at once."""
+    """If not final, the delay before the next attempt, in seconds; ``None`` is for no delay."""
     result: Any = None
     exception: BaseException | None = None
     ignored: Exception | None = None
-    """The error that does not count, as the handler is declared so."""
+    """The ignored error, by the ``errors`` mode of the handler."""
     content: Any = None
-    """The result as JSON values; ``None`` also if it is not to be stored, or cannot be."""
+    """The result as JSON values; ``None`` also if Kopf does not or cannot store it."""
     is_unfit: bool = False
-    """Whether the function was not called, as the object does not fit its model: this is no attempt."""
+    """Whether Kopf did not call the function because the object does not fit its model: this is no attempt."""
 
 
 def make_content(result: Any) -> Any:
-    """Make JSON values of what a handler has returned. Raises :class:`TypeError` or :class:`ValueError`."""
+    """Convert the result of a handler to JSON values. Raises :class:`TypeError` or :class:`ValueError`."""
     return codec.decode(codec.encode(result))
 
 
 def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
-    """Put the result of the handler to the status, if it has a JSON form; note which changes of the patch are its."""
+    """Put the result of the handler to the status, if it has a JSON form, and sign the changes of the handler."""
     if outcome.content is not None:
         patch.ensure_stanza("status")[handler.id] = outcome.content
     if patch:

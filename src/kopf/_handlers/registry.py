@@ -1,7 +1,7 @@
 """
-Registries: all handlers that are declared for one operator, and how they are spread over the actual resources.
+Registries: all handlers of one operator, and their assignment to the resources of the cluster.
 
-There is a default registry, which the decorators fill as the modules of the operator are imported.
+The decorators fill the default registry during the import of the operator's modules.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class OperatorRegistry:
         self.webhooks: list[WebhookHandler] = []
         self.conversions: list[ConversionHandler] = []
         self.needs: list[Need] = []
-        """What is done besides the handlers."""
+        """The needs of the operator besides its handlers."""
         self.models: list[ResourceModel] = []
-        """The models of custom resources, whether there are handlers for them or not."""
+        """The models of custom resources, with or without handlers."""
         self.listeners: list[Callable[[], None]] = []
-        """They are called when a handler is declared, in whatever thread that happens."""
+        """The functions to call after each new handler, in any thread."""
 
     def append(self, handler: Handler) -> None:
         """Add a handler."""
@@ -78,7 +78,7 @@ class OperatorRegistry:
             listener()
 
     def forget(self, module: str) -> None:
-        """Remove the handlers whose functions are of this module, as it is going to be loaded anew."""
+        """Remove the handlers and models of this module, before it is loaded again."""
         self.activities = [handler for handler in self.activities if not _is_of_module(handler, module)]
         self.resources = [handler for handler in self.resources if not _is_of_module(handler, module)]
         self.webhooks = [handler for handler in self.webhooks if not _is_of_module(handler, module)]
@@ -88,38 +88,38 @@ class OperatorRegistry:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Only for what is missing: private attributes of the original framework."""
+            """Get private attributes of the original framework."""
             return get_section(self, name)
 
     def __bool__(self) -> bool:
         return bool(self.activities or self.resources or self.webhooks or self.conversions)
 
     def get_activities(self, activity: Activity) -> list[ActivityHandler]:
-        """The handlers of one activity."""
+        """Get the handlers of one activity."""
         return [handler for handler in self.activities if handler.activity == activity]
 
     def get_indexing(self) -> list[IndexingHandler]:
-        """The handlers that fill the indices."""
+        """Get the handlers that fill the indices."""
         return [handler for handler in self.resources if isinstance(handler, IndexingHandler)]
 
     def get_selectors(self) -> Collection[Selector]:
-        """What the handlers are declared for, each once, in the order of declaration."""
+        """Get the selectors of all handlers, each once, in the order of declaration."""
         handlers = (*self.resources, *self.webhooks)
         named = (handler.selector for handler in handlers if handler.selector is not None)
         others = (item for handler in self.resources for item in (*_list_owned(handler), *_list_used(handler)))
         return list(dict.fromkeys((*named, *others)))
 
     def get_ambiguities(self, resources: Collection[Resource]) -> Mapping[Selector, Collection[Resource]]:
-        """The selectors that name one resource but match several; those are not served."""
+        """Get the selectors that name one resource but match several. Kopf does not serve them."""
         selections = {selector: selector.select(resources) for selector in self.get_selectors() if selector.is_specific}
         return {selector: selection for selector, selection in selections.items() if len(selection) > 1}
 
     def get_unmatched(self, resources: Collection[Resource]) -> Collection[Selector]:
-        """The selectors that match no resource."""
+        """Get the selectors that match no resource."""
         return [selector for selector in self.get_selectors() if not selector.select(resources)]
 
     def plan(self, resources: Collection[Resource]) -> Mapping[Resource, HandlersOfResource]:
-        """Spread the handlers over the resources they are for; unhandled resources are left out."""
+        """Assign the handlers to their resources. Resources without handlers are left out."""
         spread = self._spread(self.resources, resources)
         ambiguous = self.get_ambiguities(resources)
         owners = _spread_owners(spread, resources, ambiguous)
@@ -131,7 +131,7 @@ class OperatorRegistry:
         }
 
     def plan_webhooks(self, resources: Collection[Resource]) -> Mapping[Resource, Sequence[WebhookHandler]]:
-        """The same for the admission handlers: they need no watching."""
+        """Assign the admission handlers to their resources: these need no watching."""
         return self._spread(self.webhooks, resources)
 
     def _spread(self, handlers: Iterable[H], resources: Collection[Resource]) -> Mapping[Resource, list[H]]:
@@ -150,7 +150,7 @@ def _spread_owners(
     resources: Collection[Resource],
     ambiguous: Collection[Selector],
 ) -> Mapping[Resource, Owners]:
-    """Find out for the owned resources whom to tell of their changes."""
+    """Find the handlers to call for changes of each owned resource."""
     owners: dict[Resource, dict[Resource, frozenset[HandlerId]]] = {}
     for owner, handlers in spread.items():
         for handler in handlers:
@@ -170,7 +170,7 @@ def _list_used(handler: ResourceHandler) -> Sequence[Selector]:
 
 
 def find_mention(handlers: Iterable[ResourceHandler], selector: Selector) -> str:
-    """Find the handler that owns or uses the resource: it is not obvious, unlike whose resource it is."""
+    """Name the handler that owns or uses the resource, for messages about the resource."""
     for handler in handlers:
         for option, selectors in (("owns", _list_owned(handler)), ("uses", _list_used(handler))):
             if selector in selectors and selector != handler.selector:
@@ -183,29 +183,29 @@ def _is_of_module(handler: Handler, module: str) -> bool:
 
 
 class HandlersOfResource(FrozenRecord, frozen=True):
-    """The handlers of one resource kind, sorted out once, so that events cost nothing to dispatch."""
+    """The handlers of one resource, sorted by their kinds in advance."""
 
     indexing: tuple[IndexingHandler, ...]
     watching: tuple[WatchingHandler, ...]
     spawning: tuple[SpawningHandler, ...]
     changing: tuple[ChangingHandler, ...]
     extra_fields: tuple[FieldPath, ...]
-    """The fields that matter for the handlers although they are not part of the essence, e.g. in the status; sorted."""
+    """The sorted fields that the handlers use although they are not essential, e.g. in the status."""
     owners: Owners
-    """Which handlers of which resources are to be called when the objects that those own here have changed."""
+    """The handlers of owner resources that changes of the owned objects of this resource call."""
     is_used: bool
-    """Whether objects of any resources refer to those here, and are to be handled when these have changed."""
+    """Whether changes of objects of this resource call handlers of other objects, which refer to them."""
 
     @property
     def is_seen_whole(self) -> bool:
-        """Whether all objects are to be known, whoever handles them: they are indexed, or matter for other objects."""
+        """Whether each replica must know all objects: for indices, or for handlers of other objects."""
         return bool(self.indexing or self.owners or self.is_used)
 
     @classmethod
     def build(
         cls, handlers: Iterable[ResourceHandler], owners: Owners = NO_OWNERS, is_used: bool = False
     ) -> HandlersOfResource:
-        """Sort out the handlers by their kinds."""
+        """Sort the handlers by their kinds."""
         handlers = list(handlers)
         spawning = tuple(handler for handler in handlers if isinstance(handler, SpawningHandler))
         changing = tuple(handler for handler in handlers if isinstance(handler, ChangingHandler))
@@ -221,9 +221,9 @@ class HandlersOfResource(FrozenRecord, frozen=True):
 
     def find_clashes(self) -> Iterator[tuple[ResourceHandler, ResourceHandler]]:
         """
-        Different functions with the same id that can be called for the same change, or accompany the same object.
+        Find different functions with the same id that can be called for the same change, or run for the same object.
 
-        The progress is kept by the ids. So, when one of them is done, the other one seems to be done, too.
+        Kopf stores the progress by ids. So, when one of them succeeds, the other one seems to have succeeded, too.
         """
         for handlers in (self.changing, self.spawning):
             known: dict[str, list[ResourceHandler]] = {}
@@ -240,7 +240,7 @@ def _is_clash(one: ResourceHandler, two: ResourceHandler) -> bool:
         return False
     if not isinstance(one, ChangingHandler) or not isinstance(two, ChangingHandler):
         return True
-    return one.reason == two.reason or one.reason is None or two.reason is None  # those for resuming, too
+    return one.reason == two.reason or one.reason is None or two.reason is None  # None is also for resuming
 
 
 def _is_unessential(field: FieldPath) -> bool:
@@ -253,7 +253,7 @@ def _is_unessential(field: FieldPath) -> bool:
 
 
 def deduplicate(handlers: Iterable[H]) -> Iterator[H]:
-    """Leave one of those that are the same function under the same id, i.e. of several decorators on a function."""
+    """Leave one handler of those with the same function and id, i.e. of several decorators on one function."""
     seen: set[tuple[int, int, str]] = set()
     for handler in handlers:
         if handler.identity not in seen:
@@ -265,7 +265,7 @@ _default_registry: OperatorRegistry | None = None
 
 
 def get_default_registry() -> OperatorRegistry:
-    """The registry of the decorators and operators for which no other one is specified."""
+    """Get the registry of decorators and operators without a ``registry`` of their own."""
     global _default_registry
     if _default_registry is None:
         _default_registry = OperatorRegistry()
@@ -273,13 +273,13 @@ def get_default_registry() -> OperatorRegistry:
 
 
 def set_default_registry(registry: OperatorRegistry) -> None:
-    """Replace the registry of the decorators and operators for which no other one is specified."""
+    """Replace the registry of decorators and operators without a ``registry`` of their own."""
     global _default_registry
     _default_registry = registry
 
 
 class Section:
-    """All handlers of one kind, as they are now: a private attribute of the original registry, until 3.0."""
+    """All current handlers of one kind: a private attribute of the original registry, until 3.0."""
 
     def __init__(self, registry: OperatorRegistry, kind: type[Handler]) -> None:
         self._registry = registry
@@ -287,13 +287,13 @@ class Section:
 
     @property
     def _handlers(self) -> tuple[Handler, ...]:
-        """It is a tuple: what is changed in the list would not be seen by the registry."""
+        """It is a tuple, because the registry would not see changes of a list."""
         registry = self._registry
         handlers: tuple[Handler, ...] = (*registry.activities, *registry.resources, *registry.webhooks)
         return tuple(handler for handler in handlers if isinstance(handler, self._kind))
 
     def get_all_handlers(self) -> tuple[Handler, ...]:
-        """All handlers of this kind, in the order of their declaration."""
+        """Get all handlers of this kind, in the order of their declaration."""
         return self._handlers
 
     def append(self, handler: Handler) -> None:

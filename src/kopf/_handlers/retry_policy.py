@@ -1,16 +1,15 @@
 """
-The retry policy: what an error of a handler means, when it is tried again, and when it is given up.
+The retry policy: the meaning of errors of handlers, and the time of the next attempt, if any.
 
-It applies to the handlers of all kinds. Nothing is called or logged here, and nothing looks at the clock.
+It is the same for handlers of all kinds. It calls nothing, logs nothing, and reads no clock.
 
-* A :class:`TemporaryError` is retried after its own delay; a :class:`PermanentError` never is.
-* Any other error is treated as the handler's ``errors=`` says, or as is usual for this kind of handlers. It is retried
-  after the handler's ``backoff=``, or after ``settings.execution.default_backoff``; any of these can grow with the
-  failures.
-* The ``retries=`` are the number of all attempts, the ``timeout=`` is the time since the first one. An attempt that
-  would be beyond any of these is not waited for: the handler fails at once.
-* Waiting for sub-handlers is neither a success nor a failure, and is not counted.
-* Those who cannot be called, as the object does not fit its model, are called when it is changed.
+* A :class:`TemporaryError` is retried after its own delay; a :class:`PermanentError` is never retried.
+* For other errors, the handler's ``errors=`` decides, or the default of this kind of handlers. The delay is the
+  handler's ``backoff=``, or ``settings.execution.default_backoff``; both can grow with the failures.
+* ``retries=`` is the number of all attempts, ``timeout=`` is the time since the first one. If the next attempt would
+  exceed either of these, the handler fails at once.
+* Waiting for sub-handlers is neither a success nor a failure, and does not count.
+* If the object does not fit its model, the handler is called when the object changes.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from kopf._values.reasons import Activity
 
 
 class Judgement(NamedTuple):
-    """What an error of a handler means, and how it is to be logged."""
+    """The meaning of an error of a handler, and its log line."""
 
     outcome: Outcome
     level: int
@@ -51,11 +50,11 @@ class Judgement(NamedTuple):
 
 
 _DENIAL = "%s denied the change: %s"
-"""Then, the handler works as it should: it is the change that is wrong."""
+"""The handler works correctly, but the change is wrong."""
 
 
 class Retries:
-    """The attempts of one handler that are remembered in memory, for as long as it is not done."""
+    """The attempts of one unfinished handler, kept in memory."""
 
     __slots__ = ("_started", "count")
 
@@ -64,13 +63,13 @@ class Retries:
         self._started: datetime.datetime | None = None
 
     def begin(self, now: datetime.datetime) -> Attempt:
-        """Describe the attempt that begins now."""
+        """Make the attempt that starts now."""
         if self._started is None:
             self._started = now
         return Attempt(self.count, self._started, now - self._started)
 
     def note(self, outcome: Outcome) -> None:
-        """Note how the attempt has ended: when the handler is done, the next attempt is the first one again."""
+        """Note the outcome of the attempt: after a final one, the next attempt is the first one again."""
         if outcome.final:
             self.count, self._started = 0, None
         else:
@@ -79,10 +78,10 @@ class Retries:
 
 def get_errors_mode(handler: Handler) -> ErrorsMode:
     """
-    Tell how arbitrary errors of the handler are treated, if it is not specified in its declaration.
+    Get the mode for arbitrary errors of the handler: the declared one, or the default.
 
-    Nobody waits for another attempt where the moment is gone (raw events, indices); and where somebody waits for the
-    answer (admission, probes), there is no time for it.
+    Raw events and indices are not retried, as a retry would be too late; neither are admission handlers and probes, as
+    their clients wait for the answer.
     """
     match handler:
         case Handler(errors=ErrorsMode() as mode):
@@ -96,9 +95,9 @@ def get_errors_mode(handler: Handler) -> ErrorsMode:
 
 def check_limits(handler: Handler, attempt: Attempt) -> None:
     """
-    Check that the handler may be called once more.
+    Check that the limits of the handler permit one more attempt.
 
-    The limits could be exceeded while the operator was down, or be reduced in its new version.
+    It could have exceeded them while the operator was down, or a new version of the operator could have reduced them.
 
     Raises :class:`HandlerTimeoutError` or :class:`HandlerRetriesError`.
     """
@@ -117,10 +116,10 @@ def judge(
     uid: str = "",
 ) -> Judgement:
     """
-    Decide what comes next after the error.
+    Decide about the next step after the error.
 
-    ``default_backoff`` (seconds) is for handlers with no own one; ``uid`` is of the object, so that growing delays
-    differ between objects.
+    ``default_backoff`` (in seconds) is for handlers without their own one. ``uid`` is the UID of the object: growing
+    delays differ between objects.
     """
     match error:
         case HandlerChildrenRetry():
@@ -175,7 +174,7 @@ def _judge_arbitrary_error(handler: Handler, attempt: Attempt, error: Exception,
 
 
 def _find_exceeded_limit(handler: Handler, attempt: Attempt, delay: float) -> str | None:
-    """Tell if there is no sense in sleeping, as the next attempt would be refused anyway."""
+    """Find the limit that the next attempt would exceed, if any: then it makes no sense to wait for it."""
     if handler.retries is not None and attempt.failures + 1 >= handler.retries:
         return f"exceed {handler.retries} retries"
     if handler.timeout is not None and attempt.runtime.total_seconds() + delay >= handler.timeout:

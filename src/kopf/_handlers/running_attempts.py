@@ -1,8 +1,8 @@
 """
-Running attempts: which handlers run right now, and since when, so that those that run for long are not silent.
+Running attempts: the handlers that run now, and their start times, for log lines about long ones.
 
-There are thousands of attempts per second, and hardly any is long. So an attempt is only noted in a dictionary; one
-timer for all of them looks there when the oldest one could be long.
+There are thousands of attempts per second, and few of them are long. So, each attempt is only an entry of a
+dictionary. One timer for all attempts checks it when the oldest attempt can be a long one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kopf._handlers.handlers import Handler
 from kopf._logging.loggers import Logger
 
 PATIENCE = 60.0
-"""How long an attempt runs until it is mentioned, in seconds; the next time is when it has run for twice as long."""
+"""The age of an attempt at the first log line, in seconds; at the next log line, it is twice as old."""
 
 
 class RunningAttempts:
@@ -31,10 +31,10 @@ class RunningAttempts:
         self._next_check = -math.inf
         self._timer: asyncio.TimerHandle | None = None
         self.leave: Callable[[int], object] = self._entries.pop
-        """Say by its key that an attempt is over. There are no detours here, as it is for every attempt."""
+        """Note by its key that an attempt is over. It is a plain method of the dictionary for speed."""
 
     def enter(self, handler: Handler, logger: Logger) -> int:
-        """An attempt begins; get the key for its end."""
+        """Note that an attempt begins, and return its key."""
         now = self._get_time()
         if now > self._next_check:
             now = self._begin(now)
@@ -44,7 +44,7 @@ class RunningAttempts:
 
     def _begin(self, now: float) -> float:
         loop = asyncio._get_running_loop()
-        if loop is None:  # functions can be called without it in unit tests: nobody would see the message
+        if loop is None:  # unit tests can call functions without it, and need no message
             return now
         self._get_time = loop.time
         now = loop.time()
@@ -52,7 +52,7 @@ class RunningAttempts:
         return now
 
     def stop(self) -> None:
-        """Nobody is interested anymore."""
+        """Log nothing from now on."""
         if self._timer is not None:
             self._timer.cancel()
         self._next_check = math.inf
@@ -72,7 +72,7 @@ class RunningAttempts:
             due = self._due.get(key, started + PATIENCE)
             if due <= now:
                 age = now - started
-                # Not posted: whoever looks at the events, sees the outcome there.
+                # It is not posted, as the events will show the outcome.
                 logger.info("%s is still running for %.0f seconds.", handler, age, extra={"k8s_skip": True})
                 due = self._due[key] = started + 2 * (due - started)
             soonest = min(soonest, due)

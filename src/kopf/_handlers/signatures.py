@@ -1,13 +1,13 @@
 """
-Signatures: whether the functions of the handlers accept what they will be called with.
+Signatures: the check that functions of handlers accept their arguments.
 
-Handlers and their callbacks get everything as keyword arguments, and more of these can come in the future. So a
-function that requires something else, or that does not accept the rest by ``**_``, fails in each call. It is refused
-before anything runs; not in the decorators, as any index, even one declared later, is an argument, too. So is a
-function with arguments that are annotated as what they never are: it would rely on that.
+Handlers and their callbacks get everything as keyword arguments, and more of these can come in the future. So, a
+function fails in each call if it requires other arguments, or does not accept the rest by ``**_``. Kopf refuses it
+before anything runs; but not in the decorators, because indices are arguments, too, even those declared later. Kopf
+also refuses functions with wrong annotations of arguments: their code would rely on the wrong types.
 
-Only that is judged which is called, not what it wraps: a user's decorator can add or hold back any arguments. What
-has no signature, or claims to have another one (``__signature__``), is given the benefit of the doubt.
+Kopf checks only the called function, and not the functions that it wraps: decorators of users can add or remove
+arguments. It accepts functions that have no signature, or pretend to have another one (``__signature__``).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _TYPES = {
     "warnings": "list[str]",
     "stopped": "kopf.Stopped",
 }
-"""The types of those arguments that are never scalars."""
+"""The types of arguments that are never scalars."""
 
 _ASYNC_STOPPERS = frozenset({"Stopped", "AsyncDaemonStopperChecker"})
 _SYNC_STOPPERS = frozenset({"SyncStopped", "SyncDaemonStopperChecker"})
@@ -75,9 +75,9 @@ _SYNC_STOPPERS = frozenset({"SyncStopped", "SyncDaemonStopperChecker"})
 
 def check_registry(registry: OperatorRegistry) -> None:
     """
-    Check the functions of all handlers, and their callbacks; and that the handlers go together.
+    Check the functions and the callbacks of all handlers, and find conflicts of handlers.
 
-    Raises :class:`DeclarationError` with all that cannot work.
+    Raises :class:`DeclarationError` with all problems.
     """
     indices = {handler.id for handler in registry.get_indexing()}
     handlers = (*registry.activities, *registry.resources, *registry.webhooks, *registry.conversions)
@@ -86,9 +86,9 @@ def check_registry(registry: OperatorRegistry) -> None:
 
 def check_handlers(handlers: Iterable[Handler], indices: Collection[str], others: Iterable[str] = ()) -> None:
     """
-    Check the functions of these handlers, and their callbacks, with the indices by these names.
+    Check the functions and the callbacks of these handlers, given the names of all indices.
 
-    Raises :class:`DeclarationError` with all that cannot work, and with the ``others`` of the problems.
+    Raises :class:`DeclarationError` with all problems, and with the ``others``.
     """
     found = (problem for handler in handlers for problem in _find_problems(handler, indices))
     problems = dict.fromkeys((*found, *others))
@@ -136,7 +136,7 @@ def _find_problems(handler: Handler, indices: Collection[str]) -> Iterator[str]:
 
 
 def _list_callbacks(handler: ResourceHandler) -> Iterator[tuple[str, Fn, int]]:
-    """List the callbacks by the options they come from, with the number of their positional arguments."""
+    """List the callbacks with the names of their options, and the numbers of their positional arguments."""
     if handler.when is not None:
         yield "when", handler.when, 0
     for option in ("labels", "annotations"):
@@ -150,7 +150,7 @@ def _list_callbacks(handler: ResourceHandler) -> Iterator[tuple[str, Fn, int]]:
 
 
 def _judge(fn: Fn, whose: str, names: frozenset[str], args: int = 0) -> Iterator[str]:
-    """Say what is wrong if the function cannot be called with so many positional and these keyword arguments."""
+    """Find the problem of a call of the function with this number of positional and these keyword arguments."""
     signature = _get_signature(fn)
     if signature is None:
         return
@@ -183,7 +183,7 @@ def _find_problem(signature: inspect.Signature, whose: str, names: frozenset[str
 
 
 def _find_wrong_type(signature: inspect.Signature, fn: Fn, names: frozenset[str]) -> str | None:
-    """Say which of the known arguments is annotated as what it surely is not; the annotations can be strings."""
+    """Find a known argument with a surely wrong annotation. Annotations can be strings."""
     is_async = inspect.iscoroutinefunction(get_function(fn))
     for name, item in signature.parameters.items():
         text = item.annotation if isinstance(item.annotation, str) else getattr(item.annotation, "__name__", "")
@@ -208,5 +208,5 @@ def _get_signature(fn: Fn) -> inspect.Signature | None:
         return None
     try:
         return inspect.signature(function if isinstance(fn, staticmethod) else fn, follow_wrapped=False)
-    except (TypeError, ValueError):  # something that calls the function in its own way
+    except (TypeError, ValueError):  # an object that calls the function in its own way
         return None

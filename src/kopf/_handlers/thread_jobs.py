@@ -1,8 +1,8 @@
 """
-Jobs for our own threads whose results go straight to the event loop.
+Jobs for Kopf's own threads, with results that go straight to the event loop.
 
-The usual way of ``run_in_executor`` has two futures that watch each other, and wakes the event loop up for each result.
-Here is one future, and one wake-up for all results that are there by then.
+The usual ``run_in_executor`` has two connected futures for each call, and wakes the event loop up for each result. Here
+is one future for each call, and one wake-up for all results that are ready.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ class LoopThreads(concurrent.futures.Executor):
         self._is_announced = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call the function in a thread. The future is already of the event loop, which then takes it as it is."""
+        """Call the function in a thread. The event loop takes the future as it is, because it is its own."""
         fn = functools.partial(fn, *args, **kwargs) if args or kwargs else fn
         job = ThreadJob(fn, self._loop.create_future(), self.send)
         self._threads.start(job)
         return job.future
 
     def send(self, job: ThreadJob) -> None:
-        """Have the job settled in the event loop; for the threads."""
+        """Let the event loop settle the job; for use in threads."""
         self._finished.append(job)
         if not self._is_announced:  # if two threads see it at once, the second wake-up is for nothing
             self._is_announced = True
             try:
                 self._loop.call_soon_threadsafe(self._settle)
             except RuntimeError:
-                if not self._loop.is_closed():  # otherwise, nobody waits for it anymore
+                if not self._loop.is_closed():  # otherwise, nothing waits for the result anymore
                     raise
 
     def _settle(self) -> None:
-        self._is_announced = False  # first: what is not seen below, is announced again
+        self._is_announced = False  # first: jobs that the loop below misses are announced again
         while self._finished:
             self._finished.popleft().settle()
 
 
 class ThreadJob:
     """
-    A call of a function in a thread; the future is to be awaited in the event loop, where it can be cancelled.
+    A call of a function in a thread. Code in the event loop awaits its future, or cancels it.
 
-    When it is over, it is sent to those who are to settle it in the event loop.
+    When the call is over, the job passes itself to ``send``, which settles it in the event loop.
     """
 
     __slots__ = ("_error", "_fn", "_result", "_send", "future")
@@ -68,7 +68,7 @@ class ThreadJob:
         self.future = future
 
     def run(self) -> None:
-        """Call the function, unless nobody waits for that anymore; in the thread."""
+        """Call the function in the thread, unless the future is cancelled."""
         if self.future.cancelled():
             return
         try:
@@ -76,20 +76,20 @@ class ThreadJob:
         except BaseException as e:
             self._error = e
         self._send(self)
-        del self  # the error holds this frame by its traceback: they must not hold each other
+        del self  # the traceback of the error holds this frame: they must not hold each other
 
     def cancel(self) -> None:
-        """There will be no thread for it."""
+        """Cancel the job, as it gets no thread."""
         self._error = asyncio.CancelledError()
         self._send(self)
 
     def settle(self) -> None:
-        """Pass the result to those who wait for it; in the event loop."""
+        """Put the result into the future, in the event loop."""
         settle(self.future, self._result, self._error)
 
 
 def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
-    """Pass the result of a function, or its error, to those who still wait for it; in the event loop."""
+    """Put the result of a function, or its error, into the future, in the event loop."""
     if future.done():
         return
     if error is None:

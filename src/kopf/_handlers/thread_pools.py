@@ -1,9 +1,9 @@
 """
-Thread pools: where the synchronous functions of one operator run.
+Thread pools: the threads for synchronous functions of one operator.
 
-There are three: for handlers, whose number of threads is limited; for daemons, each of which takes a thread for as
-long as its object exists; and for brief functions, which must not wait for any of those. If the executor is replaced in
-the settings, it is used for all of them.
+There are three pools: for handlers, with a limited number of threads; for daemons, each of which occupies a thread
+while its object exists; and for brief functions, which must not wait for the others. If the settings replace the
+executor, it serves all of them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from kopf._settings.threads import ELASTIC_LIMIT, HandlerThreads
 logger = logging.getLogger(__name__)
 
 PATIENCE = 0.05
-"""How long the functions are left to the threads that are there, in seconds, until one more thread is added."""
+"""The time until one more thread helps the existing ones with brief functions, in seconds."""
 
 
 def get_abandoned_call(error: asyncio.CancelledError) -> TracedCall | None:
     """
-    Get the call for which nobody waits anymore, but which goes on in its thread, as threads cannot be cancelled.
+    Get the abandoned call, which continues in its thread, because threads cannot be cancelled.
 
-    It is in the error itself: until Python 3.13, timeouts do not recognise themselves in errors of other classes.
+    The error itself contains it: until Python 3.13, timeouts do not recognise errors of other classes as their own.
     """
     call = error.args[0] if error.args else None
     return call if isinstance(call, TracedCall) else None
@@ -43,14 +43,14 @@ def get_abandoned_call(error: asyncio.CancelledError) -> TracedCall | None:
 
 class ThreadPools:
     """
-    The threads of one operator. They are started when they are needed, and end when they are released.
+    The threads of one operator. They start on demand, and end on release.
 
-    Large because it has three pools, and what all of them have in common.
+    Large because it has three pools, and their common parts.
     """
 
     def __init__(self, settings: ExecutionSettings) -> None:
         self._settings = settings
-        # It can be replaced when something has already run in it: by a startup handler, usually.
+        # The settings can replace it when it has already run something: usually, a startup handler.
         self._own = settings.executor if isinstance(settings.executor, HandlerThreads) else None
         self._long = HandlerThreads(sys.maxsize, name="kopf-daemon")
         self._brief = HandlerThreads(sys.maxsize, name="kopf-index")
@@ -58,22 +58,22 @@ class ThreadPools:
         self._is_warned = False
         self._loop_threads: dict[HandlerThreads, LoopThreads] = {}
         self.fence: Fence | None = None
-        """It is looked at when a thread is free: that can take long."""
+        """The fence. It is checked when a thread is free, which can take long."""
         self._calls: WeakKeyDictionary[asyncio.Task[Any], ThreadCall] = WeakKeyDictionary()
         self.usage = ThreadUsage()
-        """Who occupies the threads right now."""
+        """The calls that occupy the threads now."""
 
     @property
     def extra_slots(self) -> int:
-        """How many more objects can be handled at once, as their handlers take threads, not the event loop."""
+        """The number of extra objects to handle at once, as their handlers occupy threads, not the event loop."""
         return max(self._settings.max_workers or 0, self.usage.slow_count)
 
     async def call(self, name: str, fn: Callable[[], Any], *, is_long: bool) -> Any:
-        """Call the function in a thread. It is ``is_long`` if it does not end soon, and must not hold the others."""
+        """Call the function in a thread. If ``is_long``, the call must not block the threads of others."""
         executor = self._choose(self._long if is_long else None)
         if self.fence is not None:
             fn = functools.partial(_call_if_open, self.fence, fn)
-        # The context is copied, so that the thread knows what is being handled; see the context variables.
+        # With a copy of the context, so that the thread has the context variables.
         job = functools.partial(contextvars.copy_context().run, fn)
         call = ThreadCall(name, job, executor, self.usage, is_long=is_long)
         if self.fence is not None and (task := asyncio.current_task()) is not None:
@@ -88,12 +88,12 @@ class ThreadPools:
             call.release()
 
     def is_occupied_by(self, task: asyncio.Task[Any]) -> bool:
-        """Tell if the task waits for a function that runs in a thread, which it cannot take with it; if fenced."""
+        """Tell if the task waits for a function in a thread, which survives a cancellation; only with a fence."""
         call = self._calls.get(task)
         return call is not None and call.is_running
 
     async def call_briefly(self, fn: Callable[[], Any]) -> Any:
-        """Call the function in a thread, together with others of that kind: it is expected to compute something."""
+        """Call the function in a thread that it shares with others. It should only compute something."""
         if self._brief_calls is None:
             loop = asyncio.get_running_loop()
             self._brief_calls = BriefCalls(loop, lambda: self._adapt(self._choose(self._brief)))
@@ -106,7 +106,7 @@ class ThreadPools:
             raise
 
     def _adapt(self, executor: concurrent.futures.Executor) -> concurrent.futures.Executor:
-        """Take the short way from our own threads to the event loop."""
+        """Use the short way from Kopf's own threads to the event loop."""
         if not isinstance(executor, HandlerThreads):
             return executor
         if executor not in self._loop_threads:
@@ -126,10 +126,10 @@ class ThreadPools:
         return executor
 
     def release(self) -> None:
-        """Let the threads end when they are done, unless the executor is of the application: it may need it more."""
+        """Let the threads end after their calls, unless the executor belongs to the application."""
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
-            if self._settings.executor is self._own:  # the same settings can be used for the next operator
+            if self._settings.executor is self._own:  # the next operator can have the same settings
                 self._settings.executor = HandlerThreads(self._settings.max_workers)
         self._long.shutdown(wait=False, cancel_futures=True)
         self._brief.shutdown(wait=False, cancel_futures=True)
@@ -142,12 +142,11 @@ def _call_if_open(fence: Fence, fn: Callable[[], Any]) -> Any:
 
 class BriefCalls:
     """
-    Functions that mostly take microseconds, but must not hold the event loop if they take longer.
+    Functions that usually take microseconds, but must not block the event loop if they take longer.
 
-    To pass a function to a thread and back costs much more than such a function itself. So, all those that are called
-    at about the same time go to one thread, which calls them one by one. If it has not come to the last one soon,
-    another thread helps with those that are left, then one more, and so on: none of the functions waits for one that
-    hangs.
+    A round trip to a thread costs much more than such a function itself. So, all simultaneous calls go to one thread,
+    which makes them one by one. If it takes too long, another thread helps with the rest, then one more, and so on: no
+    function waits for a function that hangs.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, choose: Callable[[], concurrent.futures.Executor]) -> None:
@@ -160,7 +159,7 @@ class BriefCalls:
         self._timer: asyncio.TimerHandle | None = None
 
     def call(self, fn: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Have the function called together with those that are called right now."""
+        """Call the function together with the other simultaneous calls."""
         job = ThreadJob(fn, self._loop.create_future(), self._finished.append)
         self._waiting.append(job)
         if not self._is_planned:
@@ -179,7 +178,7 @@ class BriefCalls:
             return
         try:
             thread = self._loop.run_in_executor(self._choose(), self._work)
-        except RuntimeError as e:  # neither the system nor the executor has any
+        except RuntimeError as e:  # the system or the executor has no more threads
             if not self._threads:
                 self._fail(e)
             return
@@ -187,28 +186,28 @@ class BriefCalls:
         thread.add_done_callback(self._end_thread)
 
     def _work(self) -> None:
-        """Call everything that is there; in the thread."""
+        """Make all waiting calls, in the thread."""
         while self._waiting:
             try:
                 job = self._waiting.popleft()
             except IndexError:  # another thread was faster
                 return
             job.run()
-            del job  # the arguments & the results are not of this thread anymore
+            del job  # the thread must not hold the arguments & the results
 
     def _end_thread(self, thread: asyncio.Future[None]) -> None:
         self._threads -= 1
         self._settle()
         if thread.cancelled():
             self._fail(asyncio.CancelledError())
-        elif self._waiting:  # they have come since it has looked there for the last time
+        elif self._waiting:  # they have come after its last look
             self._add_thread()
         elif self._timer is not None and not self._threads:
             self._timer.cancel()
             self._timer = None
 
     def _check(self) -> None:
-        """See how far it has come."""
+        """Add a thread if calls are still waiting."""
         self._timer = None
         self._settle()
         if self._waiting:

@@ -1,9 +1,9 @@
 """
-Usage of threads: which handlers occupy them, and which ones wait for a free one, so that it never happens silently.
+Usage of threads: the handlers that occupy threads, and the handlers that wait for threads.
 
-A call that waits is noticed twice: soon, to extend the pool if it is permitted to grow; and later, to warn the users
-with the names of the handlers on both sides. A call that runs for long is noticed, too, so that others do not wait
-for it. A call that is quick costs a timer that never fires.
+A waiting call is noticed twice: soon, to extend the pool if it can grow; and later, to warn users with the names of
+the handlers on both sides. A long call is noticed, too, so that other objects do not wait for it. A quick call costs
+a timer that never fires.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from kopf._settings.threads import HandlerThreads
 logger = logging.getLogger(__name__)
 
 EXPANSION_DELAY = 0.1
-"""How long a call waits until one more thread is added, or runs until it is a slow one, in seconds."""
+"""The time after which a waiting call gets one more thread, and a running call counts as slow, in seconds."""
 
 SATURATION_DELAY = 5.0
-"""How long a call waits until it is considered a problem and is warned of, in seconds."""
+"""The time after which Kopf warns about a waiting call, in seconds."""
 
 REMINDER_INTERVAL = 60.0
-"""How often the warning is repeated if it goes on, in seconds."""
+"""The time until the warning is repeated, in seconds."""
 
 _MAX_NAMES = 10
 
 
 class ThreadUsage:
-    """All calls of synchronous handlers of one operator that are running or waiting right now."""
+    """All running and waiting calls of synchronous handlers of one operator."""
 
     def __init__(self) -> None:
         self._calls: set[ThreadCall] = set()
@@ -45,34 +45,34 @@ class ThreadUsage:
 
     @property
     def slow_count(self) -> int:
-        """How many calls have been running for a while, so that others should go on without waiting for them."""
+        """The number of slow calls. Other objects should not wait for these."""
         return len(self._slow)
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call it every time when there is one more slow call."""
+        """Call the listener for each new slow call."""
         self._listeners.add(listener)
 
     def unsubscribe(self, listener: Callable[[], None]) -> None:
-        """Do not call it anymore."""
+        """Stop calling the listener."""
         self._listeners.discard(listener)
 
     def note_slow(self, call: ThreadCall) -> None:
-        """The call has been running for a while."""
+        """Note that the call is slow."""
         self._slow.add(call)
         for listener in [*self._listeners]:
             listener()
 
     def add(self, call: ThreadCall) -> None:
-        """Begin to track the call."""
+        """Track the call."""
         self._calls.add(call)
 
     def discard(self, call: ThreadCall) -> None:
-        """The call is over. It can be called from any thread."""
+        """Note that the call is over, in any thread."""
         self._calls.discard(call)
         self._slow.discard(call)
 
     def warn(self, now: float, executor: concurrent.futures.Executor) -> None:
-        """Warn of those who wait for the threads of the executor, unless it was done recently."""
+        """Warn about calls that wait for threads of the executor, unless there was a warning recently."""
         if self._warned_at is not None and now - self._warned_at < REMINDER_INTERVAL:
             return
         self._warned_at = now
@@ -89,7 +89,7 @@ class ThreadUsage:
 
 
 class TracedCall:
-    """A call of a function, of which it is known where it is."""
+    """A call of a function with a known place in its code."""
 
     __slots__ = ("_fn", "_thread", "is_over")
 
@@ -112,7 +112,7 @@ class TracedCall:
         return bool(self._thread) and not self.is_over
 
     def describe_stack(self) -> str:
-        """Say in one line where the thread is now, beginning with the innermost place."""
+        """Describe the current place of the thread in one line, from the innermost frame."""
         frame = None if self.is_over else sys._current_frames().get(self._thread)
         places = []
         while frame is not None:
@@ -124,9 +124,9 @@ class TracedCall:
 
 class ThreadCall(TracedCall):
     """
-    One call of a synchronous function: made in the event loop, executed in a thread of the executor.
+    One call of a synchronous function: from the event loop, in a thread of the executor.
 
-    Large because it is used on both sides: each call would need two objects that share a half of what they know.
+    Large because both sides use it: otherwise, each call would need two objects with half of their fields in common.
     """
 
     __slots__ = ("_is_long", "_loop", "_timer", "_usage", "executor", "name", "queued", "started")
@@ -147,9 +147,9 @@ class ThreadCall(TracedCall):
         self._usage = usage
         self._loop = asyncio.get_running_loop()
         self.queued = self._loop.time()
-        """When it began to wait, by the clock of the event loop."""
+        """The time when it began to wait, by the clock of the event loop."""
         self.started: float | None = None
-        """When it has got a thread; ``None`` if it has not yet."""
+        """The time when it got a thread; ``None`` if it still waits."""
         self._timer = self._loop.call_later(EXPANSION_DELAY, self._notice)
         usage.add(self)
 
@@ -164,14 +164,17 @@ class ThreadCall(TracedCall):
             self._usage.discard(self)
 
     def release(self) -> None:
-        """Nobody waits for the result anymore. The thread can still be busy, though, as threads cannot be cancelled."""
+        """Note that nothing waits for the result anymore. The thread can still be busy: it cannot be cancelled."""
         self._timer.cancel()
         if self.started is None:
             self._usage.discard(self)
 
     def _notice(self) -> None:
         if self.started is not None:
-            self._notice_slowness()
+            if not self._is_long:
+                self._usage.note_slow(self)
+            if self.is_over:  # in its thread, just now
+                self._usage.discard(self)
             return
         if isinstance(self.executor, HandlerThreads):
             self.executor.expand()
@@ -180,19 +183,13 @@ class ThreadCall(TracedCall):
             self._usage.warn(self._loop.time(), self.executor)
             self._timer = self._loop.call_later(SATURATION_DELAY, self._notice)
         else:
-            # Soon at first, as a thread is probably there now; then rarer and rarer.
+            # Soon at first, because a thread is probably free by then; later, less often.
             delay = min(max(waited, EXPANSION_DELAY), SATURATION_DELAY - waited)
             self._timer = self._loop.call_later(delay, self._notice)
 
-    def _notice_slowness(self) -> None:
-        if not self._is_long:
-            self._usage.note_slow(self)
-            if self.is_over:  # in its thread, just meanwhile
-                self._usage.discard(self)
-
 
 def _describe(calls: list[tuple[str, float]]) -> str:
-    """Name the handlers, those with the longest calls first: how many of each, and for how long."""
+    """Name the handlers, from the longest call, with the numbers and the durations of their calls."""
     counts = Counter(name for name, _ in calls)
     longest: dict[str, float] = {}
     for name, duration in calls:
