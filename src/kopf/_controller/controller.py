@@ -1,8 +1,8 @@
 """
 The controller of one resource: from its watch stream, through the states of its objects and the queue, to handling.
 
-An object is handled as soon as its event arrives, never by two workers at once. A worker is a task that exists only
-while there is something to do for the object; waiting is an entry in the timers of the event loop.
+It handles an object as soon as its event arrives, never with two workers at once. A worker is a task that exists only
+while there is something to do for the object; a waiting object is a timer of the event loop.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from kopf._controller.ownership import Ownership
 
 _DAEMONS_EXIT_TIMEOUT = 5.0
-"""How long the daemons may take to exit when the operator does, in seconds, until they are cancelled."""
+"""How long daemons may take to exit when the operator does, until they are cancelled, in seconds."""
 
 
 class Controller:
     """
     Handles the objects of one resource.
 
-    What happens (an event, a time that has come, an exit of a daemon, a result of the handling) changes the state of
-    the object, and the queue is brought in line with the state: whether to work on the object now, later, or not.
+    Each occurrence (an event, an alarm, an exit of a daemon, a result of a pass) changes the state of the object; then
+    the queue is brought in line with the state: whether to work on the object now, later, or not at all.
 
-    Large because it has one of everything that works on the objects.
+    Large because it connects all parts that work on the objects.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Controller:
         )
         self.scope.get_fresher = self.objects.get_pending
         self.raw_events = RawEvents(runtime, resource, handlers, user_code=user_code)
-        """They can be too many, unlike the states: whoever passes the events in, is to wait for room there."""
+        """Unlike states, raw events can pile up: their source must wait for room there."""
         self._reconciler = Reconciler(self.scope, self.objects)
         self.children = _make_ownership(runtime, handlers) if handlers.owners else None
-        """Those objects that are owned by others who ask for them, if there are any."""
+        """The objects with owners that react to their changes, if any handlers do so."""
         self._is_used = handlers.is_used
         self._work_ended = asyncio.Event()
         self._wakeable = frozenset(handler.id for handler in handlers.changing if handler.is_wakeable)
         self._inherited = self._wakeable if is_successor else ()
-        """Those whose wake-ups, times, and references are lost with the previous controller: they are called again."""
+        """The handlers to call again, because their wake-ups are lost with the previous controller."""
         self._forgotten = [handler.id for handler in handlers.changing if isinstance(handler, ReconcilingHandler)]
         self._is_foreign = None if runtime.share.fence is None else runtime.share.is_foreign
         runtime.pause.on_partial.append(self._follow_holds)
@@ -99,7 +99,7 @@ class Controller:
         return self.scope.runtime.pause.is_on
 
     def accept(self, events: Iterable[WatchEvent]) -> None:
-        """Take the events in; it never blocks, and nothing is executed here."""
+        """Accept events, without blocking and without executing handlers."""
         now = asyncio.get_running_loop().time()
         for event in events:
             if event is not LISTED:
@@ -131,7 +131,7 @@ class Controller:
         if event.type == "ADDED" and self._inherited:
             self.wake(key, self._inherited)
         if is_deleted and tracked.events is None and not self.queue.is_active(key):
-            self._forget(tracked)  # at once, as nobody works on it
+            self._forget(tracked)  # at once, as no worker has it
         self._requeue(key, urgent=event.type is not None)
 
     def _forget(self, tracked: TrackedObject | None) -> None:
@@ -145,7 +145,7 @@ class Controller:
             self.scope.runtime.controllers.forget(Wakeup(self.scope.resource, key, handler))
 
     def _requeue(self, key: str, *, urgent: bool = True) -> None:
-        """Something has happened to the object: bring the queue in line."""
+        """Bring the queue in line with the new state of the object."""
         tracked = self.objects.get(key)
         if tracked is not None and tracked.is_to_be_handled and self.queue.add(key, urgent=urgent):
             self.scope.runtime.observer.object_queued(self.scope.resource, key)
@@ -163,17 +163,19 @@ class Controller:
             self.workers.wake()
 
     def enqueue(self, obj: KubeObject) -> None:
-        """Look at the object again in this or a later state: something that it depends on has changed or exited."""
+        """
+        Request a pass over the object in this or a later state: something that it depends on has changed or exited.
+        """
         key = obj.head.key
         tracked = self.objects.obtain(key)
         if tracked.gone is None and not self.queue.is_closed:
-            # Those who cannot take unreadable states, have an older one.
+            # Daemons and timers keep an older, readable state of an unreadable object.
             self.objects.wake(tracked).on_request(obj if tracked.stub is None else tracked.stub)
             self._requeue(key)
             self.workers.wake()
 
     def wake(self, key: str, handlers: Collection[HandlerId]) -> bool:
-        """Call these handlers for the object, though it has not changed; tell if it is known."""
+        """Request calls of these handlers, though the object has not changed; return whether it is known."""
         tracked = self.objects.get(key)
         if tracked is None or tracked.gone is not None or self.queue.is_closed:
             return False
@@ -189,14 +191,14 @@ class Controller:
         return True
 
     def _is_barred(self, key: str) -> bool:
-        """Tell if nothing is to be done for the object; what is done already, is to be saved nevertheless."""
+        """Tell if nothing may begin for the object; unsaved results must be saved nevertheless."""
         if not self.scope.runtime.pause.is_held(key):
             return False
         tracked = self.objects.get(key)
         return tracked is None or not tracked.is_unsaved
 
     def _follow_holds(self) -> None:
-        """Bring everything in line with what is held by itself: it is handled by somebody else."""
+        """Bring everything in line with the objects that are held, because another replica handles them."""
         for tracked in self.objects:
             background = tracked.memory.background
             if background is not None and self.scope.runtime.pause.is_held(tracked.key):
@@ -207,8 +209,8 @@ class Controller:
         self.workers.wake()
 
     async def _work(self, key: str) -> None:
-        """Do one thing after another for the object as long as there is something to do."""
-        is_over = self.queue.is_held or self._is_barred(key)  # since the key was given to the worker
+        """Do one thing after another for the object, as long as there is something to do."""
+        is_over = self.queue.is_held or self._is_barred(key)  # since the worker has got the key
         if is_over:
             self.queue.add(key)
         while not is_over:
@@ -228,13 +230,13 @@ class Controller:
         self._work_ended.set()
 
     def pause(self) -> None:
-        """Start no handlers, and stop the daemons & timers; what is running, is not interrupted."""
+        """Start no handlers, and stop daemons and timers, without interrupting running handlers."""
         self.queue.hold()
         if self.background is not None:
             self.background.pause()
 
     def resume(self) -> None:
-        """Go on with everything that was not finished before the pause, or has come since then."""
+        """Go on with everything that was unfinished before the pause, or has come since then."""
         if self.queue.is_held and not self.queue.is_closed:
             self.queue.release()
             if self.background is not None:
@@ -243,9 +245,9 @@ class Controller:
 
     async def leave(self, covers: Covers, timeout: float, *, is_urgent: bool) -> None:
         """
-        Wait until nothing runs for those objects, which are held by now; cancel it after so many seconds.
+        Wait until nothing runs for the covered objects, which must be held; cancel what runs after so many seconds.
 
-        Unless it is urgent, what is done is saved, and functions in threads go on, as they cannot be cancelled.
+        Unless it is urgent, save the results, and let functions in threads go on, since they cannot be cancelled.
         """
         leaving = [] if self.background is None else [self.background.leave(covers, timeout, is_urgent=is_urgent)]
         ending = self.workers.leave(covers, timeout, is_saving=None) if is_urgent else self._end_work(covers, timeout)
@@ -256,7 +258,7 @@ class Controller:
         deadline = loop.time() + timeout
         await self.workers.settle(timeout, covers)
         unsaved = [tracked for tracked in self.objects if tracked.is_unsaved and covers(tracked.key)]
-        unsaved = [] if self.queue.is_held else unsaved  # in pauses, it is a matter of others
+        unsaved = [] if self.queue.is_held else unsaved  # during a pause, other operators do it
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while unsaved := [tracked for tracked in unsaved if tracked.is_unsaved]:
@@ -269,7 +271,7 @@ class Controller:
         return tracked is not None and tracked.is_saving
 
     def list_running(self) -> list[str]:
-        """Get the keys of the objects for which anything runs."""
+        """List the keys of the objects for which anything runs."""
         return [*self.queue.active, *([] if self.background is None else self.background.list_running())]
 
     def hand_over(self, slots: Slots) -> None:
@@ -283,7 +285,7 @@ class Controller:
         self.scope.rivals.forget()
 
     async def stop(self) -> None:
-        """Let the current handlers finish in a reasonable time, start nothing new, and cancel what is left."""
+        """Start nothing new, let running handlers finish in a reasonable time, then cancel them."""
         self.queue.close()
         self.scope.runtime.controllers.discard(self.scope.resource, self)
         self.scope.runtime.pause.on_partial.remove(self._follow_holds)
@@ -299,7 +301,7 @@ def _list_runs(background: Background | None) -> Sequence[RunView]:
 
 
 def _make_ownership(runtime: Runtime, handlers: HandlersOfResource) -> Ownership:
-    from kopf._controller.ownership import Ownership  # most resources are owned by nobody who asks
+    from kopf._controller.ownership import Ownership  # for most resources, no handler asks for owned objects
 
     return Ownership(runtime.controllers, handlers.owners, comparable_versions=runtime.comparable_versions)
 

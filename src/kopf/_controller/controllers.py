@@ -1,8 +1,8 @@
 """
-Controllers: those of all resources that are handled now, for whoever wants an object of another resource handled.
+The registry of running controllers: how a controller requests the handling of an object of another resource.
 
-A change of an owned object is a reason to look at its owner; a change of a used one, at its users. All are handled by
-controllers that know nothing of each other, and are started and stopped as their resources come and go.
+A change of an owned object is a reason to handle its owner; a change of a used one, to handle its users. Their
+controllers do not know each other, and start and stop as their resources come and go.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from kopf._values.resources import Resource
 
 
 class Children(Protocol):
-    """The owned objects of one resource, for the others."""
+    """The owned objects of one resource, for other controllers."""
 
     @property
     def owners(self) -> Owners:
-        """Whose handlers are called when they are changed."""
+        """The handlers of the owners that react to their changes."""
 
     def find(self, namespace: str | None, name: str) -> KubeObject | None:
-        """Get the latest state of an owned object, if it is known."""
+        """Return the latest state of an owned object, if it is known."""
 
     def get(self, uid: str) -> KubeObject | None:
-        """Get the latest state of an owned object, if it is known."""
+        """Return the latest state of an owned object, if it is known."""
 
     def list_of(self, owner: str) -> Collection[str]:
-        """Get the uids of all objects that are owned by this one, by its uid."""
+        """List the UIDs of all objects with this owner, by its UID."""
 
     def note(self, obj: KubeObject, author: str | None) -> None:
-        """Take in the state of an object that was just written for this owner."""
+        """Accept the state of an object that this owner has just written."""
 
 
 class Wakeable(Protocol):
-    """A controller, for the others."""
+    """A controller, for other controllers."""
 
     @property
     def is_paused(self) -> bool:
@@ -48,14 +48,14 @@ class Wakeable(Protocol):
 
     @property
     def children(self) -> Children | None:
-        """The owned objects of its resource, if anybody asks for them."""
+        """The owned objects of its resource, if any handlers need them."""
 
     def wake(self, key: str, handlers: Collection[HandlerId]) -> bool:
-        """Call these handlers for the object, though it has not changed; tell if such an object is known."""
+        """Request calls of these handlers, though the object has not changed; return whether it is known."""
 
 
 class Place(NamedTuple):
-    """Where an object is, whether it exists or not."""
+    """The place of an object, which need not exist."""
 
     resource: Resource
     namespace: str | None
@@ -63,7 +63,7 @@ class Place(NamedTuple):
 
 
 class Wakeup(NamedTuple):
-    """Which handler is to be called for which object."""
+    """A request to call a handler for an object."""
 
     resource: Resource
     key: str
@@ -71,7 +71,7 @@ class Wakeup(NamedTuple):
 
 
 class References:
-    """Who refers to which objects."""
+    """The references of handled objects to other objects."""
 
     def __init__(self) -> None:
         self._users: dict[Place, dict[Wakeup, None]] = {}
@@ -81,7 +81,7 @@ class References:
         return iter(self._used)
 
     def put(self, wakeup: Wakeup, places: Collection[Place]) -> None:
-        """Note what is referred to, instead of what was before."""
+        """Replace the references."""
         before, now = self._used.pop(wakeup, frozenset()), frozenset(places)
         for place in before - now:
             users = self._users[place]
@@ -94,7 +94,7 @@ class References:
             self._used[wakeup] = now
 
     def list_users(self, place: Place) -> list[Wakeup]:
-        """Get those who refer to what is there."""
+        """List the users of the object at this place."""
         return [*self._users.get(place, ())]
 
 
@@ -105,51 +105,51 @@ class Controllers:
         self._running: dict[Resource, Wakeable] = {}
         self._alarms: dict[Wakeup, asyncio.TimerHandle] = {}
         self.references = References()
-        """Who is handled when objects that are not owned are changed."""
+        """The users to handle when the objects that they use change."""
 
     @property
     def resources(self) -> Collection[Resource]:
-        """What is handled or watched now."""
+        """The resources that are handled or watched now."""
         return self._running.keys()
 
     def add(self, resource: Resource, controller: Wakeable) -> None:
-        """From now on, the objects of the resource are handled by this controller."""
+        """Register the controller of the resource."""
         self._running[resource] = controller
 
     def discard(self, resource: Resource, controller: Wakeable) -> None:
-        """The controller is stopped. If there is another one for the resource by now, that one stays."""
+        """Unregister a stopped controller. If the resource has a new one by now, that one stays."""
         if self._running.get(resource) is controller:
             del self._running[resource]
             for wakeup in [item for item in (*self._alarms, *self.references) if item.resource == resource]:
                 self.forget(wakeup)
 
     def list_owned(self, owner: Resource, handler: HandlerId) -> list[Resource]:
-        """Get those resources for whose objects the handler is called."""
+        """List the resources of owned objects that the handler reacts to."""
         found = ((item, self.get_children(item)) for item in self._running)
         return [item for item, children in found if children is not None and handler in children.owners.get(owner, ())]
 
     def get_children(self, resource: Resource) -> Children | None:
-        """Get the owned objects of the resource; ``None`` if nobody asks for them."""
+        """Return the owned objects of the resource; ``None`` if no handler needs them."""
         controller = self._running.get(resource)
         return None if controller is None else controller.children
 
     def is_paused(self, resource: Resource) -> bool:
-        """Tell if the objects of the resource are left to other operators now."""
+        """Tell if other operators have the priority for the resource now."""
         controller = self._running.get(resource)
         return controller is not None and controller.is_paused
 
     def enqueue(self, resource: Resource, key: str, handlers: Collection[HandlerId]) -> bool:
         """
-        Have the object handled by these handlers as soon as possible, though it has not changed itself.
+        Request calls of these handlers as soon as possible, though the object has not changed.
 
-        ``key`` is its uid. Many requests for one object are one call. If the object is not handled here, nothing
-        happens, and the result is false.
+        ``key`` is its UID. Many requests for one object result in one call. If this operator does not handle the
+        object, nothing happens, and the result is false.
         """
         controller = self._running.get(resource)
         return controller is not None and controller.wake(key, handlers)
 
     def enqueue_later(self, wakeup: Wakeup, delay: float, context: Context) -> None:
-        """Do the same in so many seconds; instead of what was planned before for this object and handler."""
+        """Do so in so many seconds, instead of an earlier request for this object and handler."""
         if (alarm := self._alarms.get(wakeup)) is not None:
             alarm.cancel()
         loop = asyncio.get_running_loop()
@@ -160,12 +160,12 @@ class Controllers:
         self.enqueue(wakeup.resource, wakeup.key, {wakeup.handler})
 
     def enqueue_users(self, place: Place) -> None:
-        """Have all those handled who refer to what is there."""
+        """Request the handling of all users of the object at this place."""
         for wakeup in self.references.list_users(place):
             self.enqueue(wakeup.resource, wakeup.key, {wakeup.handler})
 
     def forget(self, wakeup: Wakeup) -> None:
-        """The object exists no more, or is not handled anymore."""
+        """Drop the requests and references of an object that does not exist, or is not handled anymore."""
         self.references.put(wakeup, ())
         if (alarm := self._alarms.pop(wakeup, None)) is not None:
             alarm.cancel()
@@ -176,7 +176,7 @@ _current: ContextVar[Controllers] = ContextVar("current_controllers")
 
 @contextlib.contextmanager
 def offering_controllers(controllers: Controllers) -> Iterator[None]:
-    """Let the tools in this context, and in the tasks & threads that are started from it, know these controllers."""
+    """Offer these controllers to the tools in this context, and in its tasks and threads."""
     token = _current.set(controllers)
     try:
         yield
@@ -185,5 +185,5 @@ def offering_controllers(controllers: Controllers) -> Iterator[None]:
 
 
 def get_current_controllers() -> Controllers:
-    """Get the controllers of the current operator; none outside of operators."""
+    """Return the controllers of the current operator; none outside of operators."""
     return _current.get(Controllers())

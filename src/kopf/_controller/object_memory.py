@@ -1,9 +1,9 @@
 """
-Object memory: what this process remembers of an object it has handled, beyond what is kept on the object itself.
+Object memory: what this process remembers about an object that it has handled, beyond the data on the object itself.
 
-The last handled configuration is kept on the objects, where others can overwrite or remove it, e.g. by replacing
-the whole object, or by copying annotations from a parent to its children. Without this memory, such an object looks as
-if it has never been handled, and is created again and again.
+The last handled configuration is on the objects, where others can overwrite or remove it, e.g. when they replace the
+whole object, or copy annotations from a parent to its children. Without this memory, such an object would look
+unhandled, and the creation handlers would be called again and again.
 """
 
 from __future__ import annotations
@@ -16,31 +16,33 @@ if TYPE_CHECKING:
     from kopf._controller.background.runs import ObjectBackground  # most resources have neither daemons nor timers
 
 MAX_SIZE = 4 * 1024 * 1024
-"""How many bytes of states are kept for one resource: those of the objects that were handled last."""
+"""The maximal size of the kept states of one resource, in bytes: of the objects that were handled last."""
 
 
 class ObjectMemory:
-    """What is remembered of one object."""
+    """The memory of one object."""
 
     __slots__ = ("background", "fingerprint", "is_released", "is_unresumed", "latest", "losses", "removals", "snapshot")
 
     def __init__(self) -> None:
         self.fingerprint: int | None = None
-        """In which state the object was handled by this operator process; ``None`` if it was not."""
+        """The fingerprint of the last state that this process has handled; ``None`` if there is none."""
         self.snapshot: bytes | None = None
-        """That state itself; ``None`` if it is not kept anymore."""
+        """The state itself; ``None`` if it is not kept anymore."""
         self.losses = 0
-        """How many times the last handled state was removed from the object by others."""
+        """The number of removals of the last handled state by others."""
         self.removals = 0
-        """How many times our finalizer was removed from the object since it was needed there."""
+        """The number of removals of our finalizer since it was last needed."""
         self.is_released = False
-        """Whether all was done for the object that is being deleted, whatever the older states of it look like."""
+        """Whether everything is done for the object being deleted, even if older states still come."""
         self.is_unresumed = False
-        """Whether it existed before the operator started, and no handler was for it since then: it is resumed later."""
+        """
+        Whether it existed before the operator started, and no handler has matched since then: it is resumed later.
+        """
         self.background: ObjectBackground | None = None
-        """The daemons & timers of the object, if it has any."""
+        """The daemons and timers of the object, if it has any."""
         self.latest: KubeObject | None = None
-        """The object as it is now; kept only where it can have to be handled though it has not changed."""
+        """The current state of the object; kept only for handlers that are called without its changes."""
 
     @property
     def is_blank(self) -> bool:
@@ -58,7 +60,7 @@ class HandledStates:
         self._size = 0
 
     def keep(self, memory: ObjectMemory, fingerprint: int, snapshot: bytes) -> None:
-        """The object was handled in this state. The fingerprint is kept always, the state while there is room."""
+        """Keep the handled state. The fingerprint is always kept, the state while there is room."""
         self.drop(memory)
         memory.fingerprint, memory.snapshot = fingerprint, snapshot
         self._kept[memory] = len(snapshot)
@@ -67,6 +69,6 @@ class HandledStates:
             self.drop(next(iter(self._kept)))
 
     def drop(self, memory: ObjectMemory) -> None:
-        """Keep the state no more, e.g. as the object is gone."""
+        """Drop the state, e.g. because the object is gone."""
         self._size -= self._kept.pop(memory, 0)
         memory.snapshot = None

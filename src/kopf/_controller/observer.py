@@ -1,13 +1,13 @@
 """
-The observer: whatever an operator does is told to it, where it happens. Metrics, traces, the console, the explanations
-are observers.
+The observer: the operator reports everything it does to it. Metrics, traces, the console, and explanations are
+observers.
 
-It is asked for nothing, and no flags tell if there is any: with nobody who observes, a call of an empty method is all
-that it costs. It is called at once, by the task in which something happens, before that goes on: so it sees the context
-variables of that task, and may set them. It must be quick. Objects and errors can hold secrets, and a lot of memory:
-whoever keeps or shows something, takes out what is needed.
+An observer returns nothing, and no flag tells if there is one: without observers, a report costs one call of an empty
+method. The task in which something happens makes the call before it goes on, so the observer sees the context variables
+of that task, and may set them. It must be quick. Objects and errors can hold secrets and much memory: an observer keeps
+or shows only the parts that it needs.
 
-The parts that the rooms below call are declared there.
+The rooms below declare the methods that they call.
 """
 
 from __future__ import annotations
@@ -44,89 +44,89 @@ class RunView(Protocol):
 
     @property
     def handler(self) -> SpawningHandler:
-        """Whose it is."""
+        """The handler that it runs."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for its time."""
+        """Whether it waits for its next call."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it is not over."""
+        """Whether it has not ended."""
 
 
 class ControllerView(FrozenRecord, frozen=True, eq=False):
-    """What can be seen of a controller, in any thread. It can change while it is looked at."""
+    """The visible part of a controller, for any thread. It can change during the reading."""
 
     resource: Resource
     handlers: HandlersOfResource
     queue: WorkQueue[str]
     count_unfinished: Callable[[], int]
-    """How many objects something is to be done for, now or later."""
+    """Counts the objects with something to do, now or later."""
     indices: Mapping[str, Any]
     """All indices of the operator."""
     get_limit: Callable[[], int]
-    """How many objects can be handled at once."""
+    """Returns how many objects can be handled at once."""
     list_runs: Callable[[], Sequence[RunView]]
-    """The daemons and timers of all objects."""
+    """Lists the daemons and timers of all objects."""
     controller: object
-    """The controller itself, for those who know it."""
+    """The controller itself, for observers that know its class."""
 
 
 class WatchedStream(FrozenRecord, frozen=True, eq=False):
-    """A target that is listed and watched, for as long as that is permitted and wanted."""
+    """A target that is listed and watched, as long as this is permitted and wanted."""
 
     target: Target
     heartbeat: Heartbeat
-    """When there was any sign of life from there."""
+    """The time of the last sign of life."""
     known: Sized
-    """What is known of its objects."""
+    """The known objects."""
 
 
 class Review(FrozenRecord, frozen=True, eq=False):
-    """An admission review that is to be answered."""
+    """An admission review under way."""
 
     webhook: str | None
-    """For which handler it is, if the server knows."""
+    """The id of its handler, if the server knows it."""
     headers: Mapping[str, str]
-    """Those of the request that has brought it, if there is one; there can be credentials."""
+    """The headers of its request, if there is one; they can contain credentials."""
     is_authenticated: bool
-    """Whether the caller has shown a certificate that was verified: anybody can have sent the rest."""
+    """Whether the caller has presented a verified certificate; without it, anybody can be the sender."""
     started: float
-    """When it has come, by the clock."""
+    """The time of its arrival, by the clock of the observer."""
 
 
 class Observer(ClientObserver, AttemptObserver):
     """
-    Does nothing: the base of those who observe.
+    The base of all observers; it does nothing.
 
-    An object is seen, queued, taken by a worker; that one makes one or more passes over it, and decides in each what to
-    do.
+    An object is seen, then queued, then taken by a worker, which makes one or more passes over it, each with a
+    decision.
 
-    Large because it says all that happens in an operator.
+    Large because it reports everything that happens in an operator.
     """
 
     def object_seen(self, resource: Resource, key: str, type: str | None, obj: KubeObject) -> None:
         """
-        The state of an object has come on the stream, or from a listing.
+        The state of an object has come from the stream or from a listing.
 
-        The type is ``ADDED``, ``MODIFIED``, ``DELETED``; ``None`` if it is from a listing.
+        The type is ``ADDED``, ``MODIFIED``, or ``DELETED``; ``None`` for a listing.
         """
 
     def object_queued(self, resource: Resource, key: str) -> None:
-        """There is something to do for an object that was neither waiting nor worked on."""
+        """There is something to do for an object that was neither queued nor with a worker."""
 
     def work_begun(self, resource: Resource, key: str) -> None:
         """A worker has taken the object."""
 
     def work_ended(self, resource: Resource, key: str) -> None:
-        """The worker has done all that was to be done for the object now."""
+        """The worker has done everything for the object for now."""
 
     def pass_begun(self, resource: Resource, key: str, obj: KubeObject) -> None:
-        """The object is looked at in this state."""
+        """A pass over the object in this state begins."""
 
     def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
-        """It is decided what to do, for what has happened: which handlers are called, and what is saved then."""
+        """The pass has detected a change, and has decided which handlers to call, and what to save afterwards."""
 
     def pass_ended(
         self,
@@ -138,33 +138,33 @@ class Observer(ClientObserver, AttemptObserver):
         started: float,
     ) -> None:
         """
-        All that was to be done is done and saved, or something has failed.
+        The pass has done and saved everything, or has failed.
 
-        The object is as it is after that; ``None`` if it is gone. The error is of the framework or of the API: those of
-        handlers are in the outcomes of their attempts. The delay, in seconds, is until the next pass; ``None`` if there
-        is nothing to do until the object changes, and after conflicts, which are no errors.
+        ``obj`` is the object after the pass; ``None`` if it is gone. ``error`` is an error of the framework or of the
+        API; the errors of handlers are in the outcomes of their attempts. ``delay`` is the time until the next pass, in
+        seconds; ``None`` if there is nothing to do until the object changes, and after conflicts, which are no errors.
         """
 
     def controller_started(self, controller: ControllerView) -> None:
-        """The objects of a resource are handled from now on."""
+        """A controller begins to handle the objects of a resource."""
 
     def controller_stopped(self, controller: ControllerView) -> None:
-        """They are not handled anymore by this controller."""
+        """The controller has stopped."""
 
     def stream_opened(self, stream: WatchedStream) -> None:
-        """The target is going to be listed and watched."""
+        """The listing and watching of the target begins."""
 
     def stream_closed(self, stream: WatchedStream) -> None:
-        """It is not anymore, or not for now."""
+        """The listing and watching of the target ends, possibly for a while only."""
 
     def pause_changed(self, pause: Pause) -> None:
         """The operator has given way to others, or goes on."""
 
     def share_changed(self, state: ReplicaState) -> None:
         """
-        The operator is one of several replicas, and its role or its slots are these now.
+        The role or the slots of this replica of the operator have changed.
 
-        It is told first when the replica has joined the others, and whenever anything of that has changed.
+        The first call is when the replica has joined the others.
         """
 
     def slots_taken(self, gaps: Collection[float]) -> None:
@@ -172,21 +172,21 @@ class Observer(ClientObserver, AttemptObserver):
 
     def peers_seen(self, place: str, identity: str, records: Mapping[str, Any]) -> None:
         """
-        A peering object was looked at: the place is for humans, the identity is what the operator is called there.
+        The operator has read a peering object: the place is for humans, the identity is that of this operator.
 
-        The records can be anything; there are none if the object is absent.
+        The records can have any content; there are none if the object is absent.
         """
 
     def review_begun(self, review: Review) -> None:
-        """A review is going to be answered."""
+        """The processing of a review begins."""
 
     def review_ended(self, review: Review, response: Response | None) -> None:
-        """It is answered, or cannot be: it made no sense, or nobody waits for the answer anymore."""
+        """The review has its response; ``None`` if it was malformed, or the client does not wait anymore."""
 
 
 _NAMES = [name for base in (Observer, *Observer.__bases__) for name in vars(base) if not name.startswith("_")]
 _MAX_COMPLAINTS = 100
-"""How many different errors of observers are logged: they can have anything in their texts."""
+"""The maximum of different errors of observers that are logged, since their texts can vary without limits."""
 
 Tell = Callable[..., None]
 
@@ -199,22 +199,22 @@ _GUARDED = """
 
 
 class Observers(Observer):
-    """Tells several observers, in their order. Their errors are logged, each once, and hurt nobody."""
+    """Reports to several observers, in their order. Logs each of their errors once, and goes on."""
 
     def __init__(self) -> None:
         self._observers: list[Observer] = []
         self._complaints: set[tuple[str, str]] = set()
 
     def add(self, *observers: Observer) -> None:
-        """Tell them, too, from now on."""
+        """Begin to report to these observers."""
         self._set([*self._observers, *observers])
 
     def remove(self, *observers: Observer) -> None:
-        """Tell them nothing anymore."""
+        """Stop reporting to these observers."""
         self._set([item for item in self._observers if item not in observers])
 
     def _set(self, observers: Iterable[Observer]) -> None:
-        """Have the methods called of those who have them: others cost nothing."""
+        """Combine the methods that the observers implement; the others cost nothing."""
         self._observers = [*observers]
         for name in _NAMES:
             if callable(getattr(Observer, name)) and name not in ("clock", "request_begun"):
@@ -223,7 +223,7 @@ class Observers(Observer):
                     setattr(self, name, self._combine(name, methods))
 
     def _combine(self, name: str, methods: Sequence[Tell]) -> Tell:
-        """Guard them. It is code made for these arguments: to pass on any arguments takes as much as to count."""
+        """Guard the methods by generated code, since passing on ``*args`` costs as much as a counter itself."""
         _, *parameters = inspect.signature(getattr(Observer, name)).parameters
         arguments = ", ".join(parameters)
         made: dict[str, Any] = {f"method{number}": method for number, method in enumerate(methods)}
@@ -234,7 +234,7 @@ class Observers(Observer):
         return tell
 
     def request_begun(self, method: str, target: str, server: str, headers: Headers) -> Headers:
-        """Each can add to what the previous ones have made of the headers."""
+        """Let each observer add to the headers of the previous ones."""
         for observer in self._observers:
             try:
                 headers = observer.request_begun(method, target, server, headers)

@@ -1,8 +1,8 @@
 """
-Raw events: every event of the watch stream goes to the handlers that spy on them, one by one, in the order they came.
+Raw events: every event of the watch stream goes to the event handlers, one by one, in the order of arrival.
 
-Every event counts, so they cannot be replaced by newer ones; but they must not fill the memory either, e.g. when
-a handler hangs. So when there are too many of them, no more are taken in.
+Every event counts, so newer ones do not replace it. But a slow handler must not fill the memory with events. So when
+too many events wait, the stream waits, too.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from kopf._values.user_functions import FilterError
 logger = logging.getLogger(__name__)
 
 _ENOUGH_EVENTS = 10_000
-"""How many events of a resource can wait until no more of them are taken in."""
+"""The number of waiting events of a resource at which the stream waits."""
 
 _ENOUGH_BYTES = 64 * 1024 * 1024
 """The same in bytes of JSON: large objects are up to 3 MiB each."""
 
 _CONFLICT_DELAYS = (0.05, 0.2, 1.0, 3.0)
-"""How long to wait for the next states of the object if a patch conflicts with the actual one, in seconds."""
+"""How long to wait for a fresh state of the object after each conflict of a patch, in seconds."""
 
 
 class RawEvents:
-    """The raw events of one resource, from the stream to the handlers. If there are no handlers, it costs nothing."""
+    """The raw events of one resource, from the stream to the handlers. Without handlers, it costs nothing."""
 
     def __init__(
         self,
@@ -60,19 +60,19 @@ class RawEvents:
         self._resource = resource
         self._handlers = handlers.watching
         self._unfiltered = () if any(map(is_filtered, self._handlers)) else tuple(deduplicate(self._handlers))
-        """The handlers of every event; none if it depends on the objects which ones they are."""
+        """The handlers of every event; none if they depend on the object."""
         self._user_code = user_code
         self._count = 0
         self._size = 0
-        """How much memory the waiting events take, in bytes of JSON."""
+        """The size of the waiting events, in bytes of JSON."""
         self._room = asyncio.Event()
 
     def could_match(self, head: ObjectMeta) -> bool:
-        """Tell if any handlers could be for the events of the object."""
+        """Tell if any handlers could match the events of the object."""
         return bool(self._handlers) and could_match(self._handlers, head)
 
     def put(self, tracked: TrackedObject, event: WatchEvent) -> None:
-        """Let the event wait after all others of that object."""
+        """Append the event to the other ones of the object."""
         self._count += 1
         self._size += event.object.size
         if tracked.events is None:
@@ -81,9 +81,9 @@ class RawEvents:
             tracked.events.append(event)
 
     def _take(self, tracked: TrackedObject) -> WatchEvent:
-        """Take the next event of the object out; there must be any."""
+        """Remove and return the next event of the object; there must be one."""
         if tracked.events is None:
-            raise RuntimeError("There are no events to be handled.")
+            raise RuntimeError("There are no events to handle.")
         event = tracked.events.popleft()
         if not tracked.events:
             tracked.events = None
@@ -94,13 +94,13 @@ class RawEvents:
         return event
 
     def drop(self, tracked: TrackedObject) -> None:
-        """Forget the events of an object that is of another replica now."""
+        """Drop the events of an object that belongs to another replica now."""
         while tracked.events is not None:
             self._take(tracked)
 
     @property
     def is_full(self) -> bool:
-        """Whether there are too many events that are not handled yet, although they could be."""
+        """Whether too many events wait for their handlers, and not for the indices."""
         is_full = self._count >= _ENOUGH_EVENTS or self._size >= _ENOUGH_BYTES
         return is_full and self._runtime.index_readiness.is_open
 
@@ -119,7 +119,7 @@ class RawEvents:
         await self._room.wait()
 
     async def handle_next(self, tracked: TrackedObject) -> WatchEvent:
-        """Call the matching handlers for the next event of the object; get that event. All errors are only logged."""
+        """Call the matching handlers for the next event of the object; return the event. Errors are only logged."""
         event = self._take(tracked)
         if event.object.pruned:
             report_unreadable(tracked, event.object, event.object.pruned, settings=self._runtime.settings)
@@ -133,14 +133,14 @@ class RawEvents:
         except UnreadableError as e:
             report_unreadable(tracked, event.object, str(e), settings=self._runtime.settings)
         except Exception as e:
-            # The next events are of the same value for the handlers, so there is no sense in delaying them.
+            # The next events matter as much, so they are not delayed.
             object_logger = ObjectLogger(body=event.object, settings=self._runtime.settings)
             text = "The event could not be handled, and is skipped: %s"
             reason, culprit = describe_error(e)
             object_logger.error(text, reason, exc_info=culprit)
 
     async def _handle(self, tracked: TrackedObject, event: WatchEvent) -> None:
-        """Call the handlers. If the object has changed since the event, their patches go to its latest known state."""
+        """Call the handlers. If the object has changed since the event, patch its latest known state."""
         obj = event.object.for_users()
         body = Body(obj)
         patch = Patch(body=body)
@@ -153,11 +153,11 @@ class RawEvents:
             patch=patch,
             type=event.type,
         )
-        # One by one: the filters of a handler see what the previous handlers have done.
+        # One by one: the filters of a handler see the effects of the previous handlers.
         matching = self._unfiltered or deduplicate(handler for handler in self._handlers if _matches(handler, cause))
         for handler in matching:
             if self._runtime.pause.is_held(tracked.key):
-                break  # whoever takes the object over, looks at it anew
+                break  # the replica that takes the object over handles it anew
             attempt, around = Attempt.first(self._runtime.clock.now()), Surroundings(user_code=self._user_code)
             # With no name for the outcome here: see the executor on errors and frames.
             deliver_result(handler, await self._runtime.executor.execute(handler, cause, attempt, around), patch)
@@ -165,7 +165,7 @@ class RawEvents:
             await self._deliver(tracked, event.object, patch, cause.logger)
 
     async def _deliver(self, tracked: TrackedObject, obj: KubeObject, patch: Patch, logger: Logger) -> None:
-        """Patch the object; in case of a conflict, wait for its fresh state. Raises the last error if there is none."""
+        """Patch the object; after a conflict, wait for its fresh state. Raises the last error if none comes."""
         for delay in (*_CONFLICT_DELAYS, None):
             latest = tracked.events[-1].object if tracked.events else obj
             try:
@@ -181,7 +181,7 @@ class RawEvents:
 
 
 def _matches(handler: WatchingHandler, cause: WatchingCause) -> bool:
-    """Check the filters. If they fail, this handler misses the event, but the others do not."""
+    """Check the filters. If they fail, only this handler misses the event."""
     try:
         return matches(handler, cause)
     except FilterError as e:

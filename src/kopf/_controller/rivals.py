@@ -1,10 +1,9 @@
 """
-Rivals: other operators that handle the same objects, and do not know of this one.
+Rivals: other operators that handle the same objects, and do not know about this one.
 
-What gives them away: an object is marked as handled in a state that was never handled here, although it was handled
-here before; or somebody has marked it so while it was being handled here. Both happen for a moment when an operator is
-rolled out, once in the beginning and once in the end; and when a backup is restored. So it is said only if it goes on:
-if it is noticed several times, and they are neither too close to each other nor too far apart.
+Two signs reveal them: an object that this operator handles is marked as handled in another state than here; or it was
+marked so while this operator was handling it. Both also happen briefly at the beginning and at the end of a rollout,
+and when a backup is restored. So the warning needs several signs, neither too close to each other nor too far apart.
 """
 
 from __future__ import annotations
@@ -24,38 +23,38 @@ from kopf._values.resources import Resource
 logger = logging.getLogger(__name__)
 
 _ENOUGH = 3
-"""How many times it is to be noticed."""
+"""The number of signs before the warning."""
 
 _TOO_CLOSE = 120.0
-"""What is noticed so soon after the previous time, in seconds, is considered the same: e.g. the same rollout."""
+"""A sign within this time after the previous one, in seconds, counts as the same: e.g. the same rollout."""
 
 _TOO_FAR = 3600.0
-"""What is noticed so long after the previous time, in seconds, has nothing to do with that."""
+"""A sign later than this after the previous one, in seconds, is unrelated to it."""
 
 _ANNOTATIONS = ("fieldsV1", "f:metadata", "f:annotations")
 
 _MAX_LENGTH = 100
-"""What is longer, is cut: it is the choice of whoever has written it."""
+"""The maximal length of shown texts of others, in characters."""
 
 _DOCS = "docs/peering.md#two-operators-at-once"
 
 
 class Rivals:
-    """What is known of the other operators that handle the objects of one resource."""
+    """The signs of other operators that handle the objects of one resource."""
 
     def __init__(self, runtime: Runtime, resource: Resource) -> None:
         self._runtime = runtime
         self._resource = resource
         self._count = 0
         self._noticed_at = 0.0
-        runtime.pause.subscribe(self.forget)  # by design, others handle everything during the pauses
+        runtime.pause.subscribe(self.forget)  # during pauses, other operators handle everything by design
 
     def forget(self) -> None:
-        """Others were to handle the objects until now."""
+        """Forget the signs: until now, others have handled the objects by design."""
         self._count = 0
 
     def note(self, obj: KubeObject) -> None:
-        """Somebody else has handled the object."""
+        """Note a sign that another operator has handled the object."""
         now = asyncio.get_running_loop().time()
         passed = now - self._noticed_at
         if self._count and passed < _TOO_CLOSE:
@@ -85,7 +84,7 @@ class Rivals:
 
 
 def _identify_us() -> str:
-    import getpass  # few operators ever say it
+    import getpass  # rarely needed
     import socket
 
     try:
@@ -96,7 +95,7 @@ def _identify_us() -> str:
 
 
 def identify_writer(obj: KubeObject, annotations: list[str]) -> str:
-    """Say who was the last to mark the object as handled, as far as the server tells: by which client, and when."""
+    """Name the last client that has marked the object as handled, and the time, as far as the server tells."""
     marks = {f"f:{name}" for name in annotations}
     entries = [entry for entry in _get_managed_fields(obj) if marks & _get_keys(entry, _ANNOTATIONS)]
     if not entries:
@@ -111,6 +110,6 @@ def _get_managed_fields(obj: KubeObject) -> list[Mapping[str, Any]]:
 
 
 def _get_keys(entry: Mapping[str, Any], path: FieldPath) -> Set[str]:
-    """Get the keys at the path, if there are any: other API servers can send entries of any form."""
+    """Return the keys at the path, if there are any: other API servers can send entries of any form."""
     value = resolve(entry, path)
     return value.keys() if isinstance(value, Mapping) else frozenset()

@@ -1,7 +1,7 @@
 """
-Executing: the handlers of one handling cycle are called, and what has come out of that is noted in the progress.
+Execution: the calls of the handlers in one pass, with their outcomes noted in the progress.
 
-Nothing is saved here. If the operator exits in the middle, the rest of the handlers is left for the next time.
+It saves nothing. If the operator exits in the middle, the other handlers are called next time.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ TITLES = {
 
 
 REFUSAL_DELAY = 1.0
-"""If the lifecycle chooses none of the handlers whose time has come: when to ask it again, in seconds."""
+"""The delay until the next question if the lifecycle chooses none of the pending handlers, in seconds."""
 
 
 class Execution(Record, eq=False):
-    """The calls of the handlers in one cycle."""
+    """The calls of the handlers in one pass."""
 
     _runtime: Runtime
     _progress: Progress
     _seen: SeenStates
     _user_code: AbstractContextManager[None]
     delay: float = 0.0
-    """The least delay until the handlers that are left can be executed, in seconds."""
+    """The minimal delay until the remaining handlers can be executed, in seconds."""
     unfit: dict[HandlerId, ModelMismatchError] = field(default_factory=dict)
-    """Those that cannot be called until the object is changed, as it does not fit its model: in which way."""
+    """The handlers that cannot be called until the object changes, and why it does not fit their model."""
 
     async def execute_pending(
         self, cause: ChangingCause, pending: Sequence[ChangingHandler], now: datetime.datetime
     ) -> datetime.datetime:
-        """Execute those of the handlers whose time has come, as many as the lifecycle says; get the time afterwards."""
+        """Execute pending handlers, as many as the lifecycle chooses; return the time afterwards."""
         if cause.logger.isEnabledFor(logging.DEBUG):
             cause.logger.debug("%s is in progress: %r", TITLES[cause.reason], cause.body)
             if cause.reason is Reason.UPDATE:
@@ -67,11 +67,11 @@ class Execution(Record, eq=False):
         self.delay = 0.0 if chosen else REFUSAL_DELAY
         for handler in chosen:
             if self._runtime.pause.stops(cause.body.object.head.key):
-                break  # the rest is for later, or for those who do it instead of us
+                break  # the rest is for later, or for another replica
             try:
                 now = await self._execute(cause, handler, now, parent=None)
             except asyncio.CancelledError:
-                # The operator exits. What has succeeded by now, is to be saved; the rest is for the next time.
+                # The operator exits. Save what has succeeded by now; the rest is for the next time.
                 if not self._progress.unsaved:
                     raise
                 if (task := asyncio.current_task()) is not None:
@@ -85,7 +85,7 @@ class Execution(Record, eq=False):
     def _list_others(
         self, chosen: Sequence[ChangingHandler], pending: Sequence[ChangingHandler]
     ) -> Sequence[ChangingHandler]:
-        """If nobody of those who were chosen could be called, the others are to be: not the same ones forever."""
+        """List the other handlers if none of the chosen ones could be called: not the same ones forever."""
         if not self.unfit or not self.unfit.keys() >= {handler.id for handler in chosen}:
             return ()
         return [handler for handler in pending if handler.id not in self.unfit]
@@ -93,7 +93,7 @@ class Execution(Record, eq=False):
     def _order(
         self, lifecycle: LifeCycleFn, pending: Sequence[ChangingHandler], cause: ChangingCause
     ) -> Sequence[ChangingHandler]:
-        """Let the lifecycle choose; those of the framework look at nothing but the progress."""
+        """Let the lifecycle choose; those of the framework need nothing but the progress."""
         if lifecycle in STOCK_LIFECYCLES:
             return pending if len(pending) < 2 else lifecycle(pending, state=self._progress)
         if not pending:
@@ -109,7 +109,7 @@ class Execution(Record, eq=False):
         *,
         parent: SubhandlingContext | None,
     ) -> datetime.datetime:
-        """Make one attempt of the handler, with its sub-handlers if it has them; get the time afterwards."""
+        """Make one attempt of the handler, with its sub-handlers, if any; return the time afterwards."""
         context = SubhandlingContext(parent=handler, cause=cause, execute=self._execute_subhandlers)
         attempt = self._progress.states[handler.id].get_attempt(now)
         around = Surroundings(user_code=self._user_code, subhandling=context)
@@ -119,11 +119,11 @@ class Execution(Record, eq=False):
     def _take(
         self, outcome: Outcome, cause: ChangingCause, context: SubhandlingContext, parent: SubhandlingContext | None
     ) -> datetime.datetime:
-        """Note how the attempt has ended; get the time of that."""
+        """Note the outcome of the attempt; return the time."""
         handler = context.parent
         if outcome.exception is not None:
             if isinstance(outcome.exception, UnreadableError):
-                cause.body.object.check()  # if it is the object that cannot be decoded, no retry will help
+                cause.body.object.check()  # if the object itself cannot be decoded, no retry will help
             if isinstance(outcome.exception, UnfitObjectError):
                 self.unfit[handler.id] = outcome.exception.mismatch
                 return self._runtime.clock.now()
@@ -145,12 +145,12 @@ class Execution(Record, eq=False):
         cause: ChangingCause | None = None,
         lifecycle: LifeCycleFn | None = None,
     ) -> None:
-        """Execute some of the sub-handlers, as the lifecycle says; the parent waits until all of them are done."""
+        """Execute some sub-handlers, as the lifecycle chooses; the parent waits until all of them are done."""
         cause = cause if cause is not None else context.cause
         lifecycle = lifecycle if lifecycle is not None else self._runtime.lifecycle
         handlers = Selection(cause).select_subhandlers([*handlers])
         if cause.patch:
-            cause.patch.sign(str(context.parent))  # what follows is by the sub-handlers
+            cause.patch.sign(str(context.parent))  # the next changes are by the sub-handlers
         context.declared.clear()
         context.seen |= dict.fromkeys(handler.id for handler in handlers)
         self._progress.involve(handlers, self._seen)

@@ -1,7 +1,7 @@
 """
-Observation: an object as it is now, with all that is known of it, and with what the users get of it.
+Observation: the current state of an object, with all facts about it, and with the arguments of its handlers.
 
-It only looks: nothing is called, saved, or counted because of that. So it is what an explanation begins with, too.
+It calls, saves, and counts nothing. So explanations begin with it, too.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from kopf._values.reasons import CREATE, DELETE, FREE, NOOP, UPDATE, Reason
 from kopf._values.resources import Resource
 
 EMPTY = b"{}"
-"""The snapshot of a state that is not known: compared to it, everything has changed."""
+"""The snapshot of an unknown state: compared to it, everything has changed."""
 
 
 class Setting(Protocol):
-    """What an observation needs to know besides the object: of its resource, and of the operator."""
+    """The facts about the resource and the operator that an observation needs."""
 
     resource: Resource
     candidates: Candidates
@@ -51,26 +51,26 @@ class Setting(Protocol):
     finalizer: str
     indices: Mapping[str, Any]
     detects_changes: bool
-    """Whether it matters to anybody what has changed in the object."""
+    """Whether any handler depends on changes of the object."""
 
     def now(self) -> datetime.datetime:
-        """Get the current time."""
+        """Return the current time."""
 
     def make_logger(self, body: Body) -> ObjectLogger:
-        """Make the logger that the users get."""
+        """Make the logger for the handlers."""
 
     def recall_memo(self, key: str) -> Any:
-        """Get the memo of the object."""
+        """Return the memo of the object."""
 
     def defer_memo(self, key: str) -> Any:
-        """Get it, or :class:`Deferred`, if it is not to be made before somebody looks at it."""
+        """Return the memo of the object, or a :class:`Deferred` that makes it on the first use."""
 
 
 class Observation:
     """
-    One object in one state of it. Raises :class:`UnreadableError` if the object cannot be decoded.
+    One object in one state. Raises :class:`UnreadableError` if the object cannot be decoded.
 
-    Large because the decision, the handlers, and the writing have to know that much of the object.
+    Large because the decision, the handlers, and the writing need all these facts.
     """
 
     __slots__ = (
@@ -96,28 +96,28 @@ class Observation:
         self.memory = memory
         detected = self._detect()
         self.unsaved = carried.unsaved
-        """What is to be saved before anything else."""
+        """The earlier results to save before anything else."""
         if self.unsaved is not None and is_overtaken(detected, self.unsaved.reason):
             self.unsaved = None
         fingerprint = memory.fingerprint if self.unsaved is None else None
-        detection = detected  # mostly, nothing else is known of a new object
+        detection = detected  # mostly, there is no memory of the object
         if fingerprint is not None or memory.is_released:
             detection = recognise(detected, fingerprint, is_released=memory.is_released, last=memory.snapshot)
         self.is_handled_elsewhere = (
             detected.reason is NOOP and fingerprint is not None and fingerprint != make_fingerprint(detected.snapshot)
         )
-        """Whether the object is marked as handled in a state in which it was not handled here."""
+        """Whether the object is marked as handled in a state that this operator has not handled."""
         self.is_lost = detected.reason is CREATE and detected is not detection and detection.reason in (NOOP, UPDATE)
-        """Whether the last handled state was removed from the object by others."""
-        # Not before the detection: what is found out there of the object, goes to the body.
+        """Whether others have removed the last handled state from the object."""
+        # Not before the detection: the body reuses what the detection has decoded.
         self.body = Body(obj.for_users())
         self.logger = setting.make_logger(self.body)
         self.patch = Patch(None, self.body) if self.unsaved is None else self.unsaved.patch
-        """What the users want to be changed."""
+        """The changes by the handlers."""
         self.situation = self._make_situation(detection)
 
     def _detect(self) -> Detection:
-        """Find out what has happened to the object. If no handlers are for changes, nobody asks what has changed."""
+        """Detect the change of the object, if any handlers depend on changes; otherwise, only a deletion."""
         setting, obj, saved = self._setting, self.obj, self.carried.saved
         if setting.detects_changes:
             known = None if saved is None else saved.snapshot
@@ -127,7 +127,7 @@ class Observation:
         return Detection(NOOP if not blocking.is_deleted else DELETE if blocking.is_ours else FREE)
 
     def _make_situation(self, detection: Detection) -> Situation:
-        """Collect all that is known of the object."""
+        """Collect all facts about the object."""
         setting, carried, obj = self._setting, self.carried, self.obj
         unsaved, saved, memory = self.unsaved, carried.saved, self.memory
         now = setting.now()
@@ -165,7 +165,7 @@ class Observation:
         return select(candidates, self.get_cause(reason))
 
     def get_cause(self, reason: Reason) -> ChangingCause:
-        """Get what the handlers of changes get, if that is the reason."""
+        """Return the cause for the handlers of changes, for this reason."""
         if self._cause is None or self._cause.reason is not reason:
             self._cause = self._make_cause(reason)
         return self._cause
@@ -173,7 +173,7 @@ class Observation:
     def _make_cause(self, reason: Reason) -> ChangingCause:
         is_known = self.carried.saved is not None and self.carried.saved.snapshot is not None
         if self.situation.detection.change is None and not is_known:
-            self.body.object.decode_content()  # fail now if it cannot be decoded, and not in the middle of everything
+            self.body.object.decode_content()  # if it cannot be decoded, fail now, and not in the middle of the pass
         return ChangingCause(
             logger=self.logger,
             memo=self._setting.defer_memo(self.situation.key),
@@ -188,7 +188,7 @@ class Observation:
         )
 
     def get_background_cause(self, reason: Reason) -> ResourceCause:
-        """Get what the filters & delays of daemons & timers get: of what has changed, too, if that is known."""
+        """Return the cause for the filters and delays of daemons and timers: with the change, if it is known."""
         if self._setting.detects_changes:
             return self.get_cause(reason)
         return ResourceCause(
@@ -201,18 +201,18 @@ class Observation:
         )
 
     def find_baseline(self) -> bytes:
-        """Get the state as of the beginning of the creation, also if it was begun before the operator has started."""
+        """Return the state as of the beginning of the creation, even if it began before the operator has started."""
         saved, snapshot = self.situation.saved, self.situation.detection.snapshot
         known = None if saved.is_blank else saved.find_baseline(self._setting.candidates.ids)
         return snapshot if known is None else known
 
     def get_handled_snapshot(self, plan: Plan, baseline: bytes | None) -> bytes:
         """
-        What the handlers have really seen: in a creation, other changes meanwhile are updates after it.
+        Return the state that the handlers have really seen: changes during a creation are updates after it.
 
-        If any of them has seen what is neither the beginning of the creation nor the end of it, then not all that it
-        has to see is in their difference, and it is an update of everything. So it is if the beginning was refused and
-        is bigger than the actual state (it can be too big).
+        If a handler has seen a state between the beginning and the end of the creation, their difference does not have
+        all that it must see; so it is an update of everything. The same holds if the API has refused the beginning, and
+        that is bigger than the actual state: it can be too big.
         """
         snapshot, saved, unsaved = self.situation.detection.snapshot, self.situation.saved, self.unsaved
         if plan.reason is not CREATE or baseline is None or (baseline == snapshot and saved.is_blank):

@@ -1,8 +1,8 @@
 """
 Reconciliation: one pass over one object, from its state, through the decision and the handlers, to one patch.
 
-It takes the object as it is and gives back the object as it has become, with a hint when to continue. What
-cannot be saved is given back, too, and is the first thing to do in the next pass.
+It takes the object in its current state, and returns its new state with the time to continue. It also returns results
+that could not be saved; the next pass saves them first.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Reconciliation(Record, eq=False):
 
     @property
     def correction(self) -> Unsaved | None:
-        """What is to be saved anew, as the API has not kept the changes by the handlers as they are."""
+        """The states to save again, because the API has altered the changes by the handlers."""
         return None if self._writing is None else self._writing.correction
 
     @property
@@ -43,15 +43,15 @@ class Reconciliation(Record, eq=False):
 
     @property
     def is_saving(self) -> bool:
-        """Whether the object is being patched right now, which is not to be interrupted."""
+        """Whether the object is being patched now, which must not be interrupted."""
         return self._writing is not None and self._writing.is_saving
 
     def collect_unsaved(self) -> Unsaved | None:
-        """After a failure, give what is left to be saved, so that it is not lost, and not done again."""
+        """Return the unsaved results after a failure, so that they are neither lost nor repeated."""
         return self._carried.unsaved if self._writing is None else self._writing.collect_unsaved()
 
     async def run(self) -> Result:
-        """Do what is to be done now. Raises :class:`SavingFailure` if the object could not be patched."""
+        """Make the pass. Raises :class:`SavingFailure` if the object could not be patched."""
         scope = self._scope
         observed = Observation(scope, self._obj, self._carried, self._memory)
         self._note(observed)
@@ -103,14 +103,14 @@ class Reconciliation(Record, eq=False):
         return Result(self._obj, resumed=True)
 
     def _withdraw_mismatch(self, model: ResourceModel, observed: Observation, plan: Plan) -> None:
-        """If the object fits its model again, it is not to say that it does not."""
+        """Withdraw the condition about a mismatch if the object fits its model again."""
         from kopf._handlers.conditions import withdraw_mismatch  # most operators have none
 
         if not observed.situation.blocking.is_deleted:
             withdraw_mismatch(model, observed.patch, observed.body, plan.choice.accompanying)
 
     def _note(self, observed: Observation) -> None:
-        """Note what was found out about those who write to the object besides us."""
+        """Note facts about other writers of the object."""
         unsaved, memory = observed.unsaved, self._memory
         if unsaved is not None and unsaved.patch.fns:
             unsaved.patch.deliveries.settle(self._obj, self._obj.head.resourceVersion)
@@ -125,7 +125,7 @@ class Reconciliation(Record, eq=False):
                 )
 
     def _match_background(self, observed: Observation, plan: Plan) -> None:
-        """Bring the daemons & timers of the object in line with what it is now."""
+        """Bring the daemons and timers of the object in line with its current state."""
         manager, memory = self._scope.background, self._memory
         if manager is None:
             return
@@ -141,7 +141,7 @@ class Reconciliation(Record, eq=False):
             manager.match(memory.background, cause, plan.spawning, unknown=unknown)
 
     def _note_finalizer(self, observed: Observation, plan: Plan) -> None:
-        """Say what is going to be done with the finalizer, and count what is needed for the next decisions."""
+        """Log the change of the finalizer, and count facts for the next decisions."""
         logger, memory, name = observed.logger, self._memory, self._scope.finalizer
         if plan.is_required:
             memory.removals = 0
@@ -152,7 +152,7 @@ class Reconciliation(Record, eq=False):
         elif plan.finalizer is REMOVE:
             logger.debug("Removing the finalizer, as there are no handlers requiring it.")
         elif plan.is_contested:
-            memory.removals += 1  # so that it is not said again for this object
+            memory.removals += 1  # so that it is not logged again for this object
             logger.warning(
                 "The finalizer %r is not needed by this operator, but somebody else puts it back; it is left there. "
                 "If it is another operator, give them different names: settings.persistence.finalizer.",
@@ -160,7 +160,7 @@ class Reconciliation(Record, eq=False):
             )
 
     def log_gone(self) -> None:
-        """Log that the object exists no more, if any handlers were for it."""
+        """Log that the object does not exist anymore, if any handlers matched it."""
         observed = Observation(self._scope, self._obj, self._carried, self._memory)
         if observed.choose(Reason.GONE).accompanying:
             observed.logger.debug("Deleted, really deleted, and we are notified.")

@@ -1,8 +1,7 @@
 """
-Saved states: what is known of the handlers from before, and how that gets on the object and off it.
+Saved states: the states of handlers from earlier passes, and how they get on the object and off it.
 
-It is read from the object, unless it is remembered: either because it was just written there by us, or because it could
-not be written.
+They are read from the object, unless they are in memory: because we have just written them, or could not write them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kopf._values.reasons import Reason
 
 
 class SavedStates:
-    """The states of the handlers of one object as of the beginning of a cycle."""
+    """The states of the handlers of one object as of the beginning of a pass."""
 
     __slots__ = ("_absent", "_body", "_now", "_storage", "is_absent", "is_blank", "remembered")
 
@@ -36,20 +35,20 @@ class SavedStates:
         keys: tuple[HandlerId, ...] = (),
         obj: KubeObject | None = None,
     ) -> None:
-        """With ``obj``, it is found out at once if there is nothing of the ``keys`` (the declared handlers) on it."""
+        """With ``obj``, check at once if it has no records of the ``keys`` (the declared handlers)."""
         self._storage = storage
         self._body = body
         self._now = now
         self.remembered = remembered
-        """What is known better than it is on the object."""
+        """The states in memory, which are newer than those on the object."""
         self.is_absent = obj is not None and not storage.could_have(keys, obj=obj)
-        """Whether there is nothing of the declared handlers on the object for sure."""
+        """Whether the object certainly has no records of the declared handlers."""
         self._absent: Collection[HandlerId] = keys if self.is_absent else ()
         self.is_blank = self.is_absent and not remembered
-        """Whether nothing is known of the declared handlers: neither on the object nor in memory."""
+        """Whether there are no states of the declared handlers: neither on the object nor in memory."""
 
     def recall(self, key: HandlerId) -> HandlerState | None:
-        """What is known of the handler, whatever it was called for; ``None`` if it was not called."""
+        """Return the state of the handler, for any reason of the call; ``None`` if it was not called."""
         if (state := self.remembered.get(key)) is not None:
             return state
         if key in self._absent or (record := self._storage.fetch(key=key, body=self._body)) is None:
@@ -57,7 +56,7 @@ class SavedStates:
         return HandlerState.from_record(record, now=self._now)
 
     def find_baseline(self, keys: Iterable[HandlerId]) -> bytes | None:
-        """Get the state as of the beginning of the creation, if it is kept by any of the handlers."""
+        """Return the state as of the beginning of the creation, if any of the handlers keeps it."""
         for key in keys:
             state = self.recall(key)
             if state is not None and state.baseline is not None and state.purpose == Reason.CREATE:
@@ -69,7 +68,7 @@ class SavedStates:
         return None
 
     def store(self, states: Mapping[HandlerId, HandlerState], patch: Patch) -> None:
-        """Put the states to the patch."""
+        """Put the states into the patch."""
         self._absent = ()
         self.is_absent = self.is_blank = False
         for key, state in states.items():
@@ -77,7 +76,7 @@ class SavedStates:
         self._storage.flush()
 
     def purge(self, handlers: Iterable[ChangingHandler], involved: Collection[HandlerId], patch: Patch) -> None:
-        """Remove all that is stored for these handlers, for their sub-handlers, and for all others involved."""
+        """Remove all records of these handlers, of their sub-handlers, and of all others involved."""
         if self.is_absent:
             keys = {*involved}.difference(self._absent)
             if not keys:
@@ -99,9 +98,9 @@ class SavedStates:
         self, handlers: Iterable[ChangingHandler], reason: Reason, involved: Collection[HandlerId], patch: Patch
     ) -> None:
         """
-        Remove what is stored for other reasons, e.g. for an update that is overtaken by the deletion.
+        Remove the records for other reasons, e.g. for an update that the deletion has overtaken.
 
-        It does not count anymore; and the operators of older versions would begin anew if they find both.
+        They do not count anymore; and older versions of the operator would begin anew if they find both.
         """
         for handler in handlers if not self.is_absent else ():
             record = self._fetch(handler)

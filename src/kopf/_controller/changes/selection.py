@@ -1,4 +1,4 @@
-"""Selection: which of the declared handlers are to be called for a detected change, and which accompany an object."""
+"""Selection: which of the declared handlers match a detected change, and which ones match an object at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOBODY = frozenset[HandlerId]()
 
 
 class Candidates:
-    """The handlers of one resource, with what is known of their selection before any object is looked at."""
+    """The handlers of one resource, with facts about their selection that do not depend on the object."""
 
     def __init__(self, handlers: HandlersOfResource) -> None:
         self.changing = handlers.changing
@@ -30,17 +30,17 @@ class Candidates:
         self.ids = tuple(dict.fromkeys(handler.id for handler in handlers.changing))
         models = (item.model for item in (*handlers.changing, *handlers.spawning) if item.model is not None)
         self.model = next((model for model in models if model.has_conditions), None)
-        """What the objects are to fit, if they say in their conditions that they do not."""
+        """The model whose mismatches are reported in the conditions of the objects."""
         self.is_filtered = any(map(is_filtered, (*handlers.changing, *handlers.spawning)))
-        """Whether the objects matter for the selection, or the handlers are for all of them."""
+        """Whether the selection depends on the object, i.e. not all handlers are for all objects."""
         self.follows = frozenset[str]().union(
             *map(list_followed, (*handlers.spawning, *(item for item in handlers.changing if item.requires_finalizer)))
         )
-        """In which stanzas, of those that are not essential, a change can matter for what accompanies the object."""
+        """The non-essential stanzas whose changes can affect which daemons, timers, and finalizers an object needs."""
         self._choices: dict[tuple[Reason, bool, frozenset[HandlerId]], Choice] = {}
 
     def select_all(self, reason: Reason, *, initial: bool, woken: Collection[HandlerId] = ()) -> Choice:
-        """Select the handlers for any object: once and forever, as there are no filters."""
+        """Select the handlers for any object; without filters, one selection is for all of them."""
         key = reason, initial, frozenset(woken) if woken else _NOBODY
         if (choice := self._choices.get(key)) is None:
             suitable = [item for item in self.changing if is_for_reason(item, reason, initial, woken)]
@@ -65,11 +65,11 @@ class Selection(Generic[C]):
     def __init__(self, cause: C) -> None:
         self._cause = cause
         self.failures: dict[ResourceHandler, FilterError] = {}
-        """Why it is unknown for some handlers if they match."""
+        """The handlers with failed filters, which possibly match, and their errors."""
 
     def select_spawning(self, handlers: Iterable[SpawningHandler]) -> list[SpawningHandler]:
-        """Those of the daemons & timers that are to accompany the object as it is now."""
-        # Not before the filters: any of the declarations of one function can be the one that matches.
+        """Select the daemons and timers for the object in its current state."""
+        # Not before the filters: any of the declarations of one function can match.
         return list(deduplicate(handler for handler in handlers if self._check(matches, handler)))
 
     def _check(self, criterion: Callable[[H, Any], bool], handler: H) -> bool:
@@ -81,18 +81,18 @@ class Selection(Generic[C]):
 
     def select_accompanying(self, handlers: Iterable[ChangingHandler]) -> list[ChangingHandler]:
         """
-        Those handlers that can be called for the object as it is now, or could be for its last handled state.
+        Select the handlers that match the object in its current state, or in its last handled one.
 
-        An object with none of them is not touched: no state is kept on it, no finalizer is put, nothing is logged.
+        An object without such handlers is not touched: no state is stored, no finalizer is added, nothing is logged.
         """
         return [handler for handler in handlers if self._check(matches_either_state, handler)]
 
     def select_demanding(self, accompanying: Iterable[ChangingHandler]) -> list[ChangingHandler]:
-        """Those of the accompanying handlers that block the deletion of the object as it is now."""
+        """Select the accompanying handlers that block the deletion of the object in its current state."""
         return [item for item in accompanying if item.requires_finalizer and self._check(matches_field, item)]
 
     def select_called(self: Selection[ChangingCause], accompanying: Iterable[ChangingHandler]) -> list[ChangingHandler]:
-        """Those of the accompanying handlers that are to be called for this very change, as they are declared."""
+        """Select the accompanying handlers to call for this change."""
         cause = self._cause
         return _select_specific(
             [
@@ -107,9 +107,9 @@ class Selection(Generic[C]):
         self: Selection[ChangingCause], handlers: Iterable[ChangingHandler]
     ) -> list[ChangingHandler]:
         """
-        Those of the sub-handlers that match the object and the change, whatever the reason of it.
+        Select the sub-handlers that match the object and the change, for any reason.
 
-        Raises :class:`FilterError` if it cannot be told: it is a failure of the parent handler then.
+        Raises :class:`FilterError` if a filter fails: this is a failure of the parent handler.
         """
         cause = self._cause
         return list(
@@ -118,7 +118,7 @@ class Selection(Generic[C]):
 
 
 def select(candidates: Candidates, cause: ChangingCause) -> Choice:
-    """Select the handlers for an object and for what has happened to it."""
+    """Select the handlers for an object and its change."""
     selection = Selection(cause)
     accompanying = selection.select_accompanying(candidates.changing)
     called = selection.select_called(accompanying)
@@ -135,7 +135,7 @@ def select(candidates: Candidates, cause: ChangingCause) -> Choice:
 
 
 def select_background(candidates: Candidates, cause: ResourceCause, reason: Reason) -> Choice:
-    """Select the daemons & timers for an object, if there are no other handlers."""
+    """Select the daemons and timers for an object, if there are no handlers of changes."""
     selection = Selection(cause)
     spawning = selection.select_spawning(candidates.spawning)
     return Choice(
@@ -159,7 +159,7 @@ def _get_relevant_failures(
     initial: bool = False,
     woken: Collection[HandlerId] = (),
 ) -> Sequence[FilterError]:
-    """The failures because of which it is unknown what is to be called or started right now."""
+    """List the errors of handlers that would be called or started right now."""
     return [
         error
         for handler, error in failures.items()
@@ -169,7 +169,7 @@ def _get_relevant_failures(
 
 
 def _select_specific(handlers: Sequence[ChangingHandler], reason: Reason) -> list[ChangingHandler]:
-    """A function that is both for resuming and for the actual reason is called once, for the reason."""
+    """Deduplicate: a function for both resuming and the actual reason is called once, for the reason."""
     known = {handler.identity for handler in handlers if handler.reason == reason}
     return list(
         deduplicate(handler for handler in handlers if handler.reason == reason or handler.identity not in known)
@@ -177,24 +177,24 @@ def _select_specific(handlers: Sequence[ChangingHandler], reason: Reason) -> lis
 
 
 def is_filtered(handler: ResourceHandler) -> bool:
-    """Tell if it depends on the object whether the handler is for it."""
+    """Tell if the handler has filters, so that it is not for all objects."""
     return bool(handler.labels or handler.annotations or handler.field) or handler.when is not None
 
 
 _TRACED = frozenset({"metadata", "status"})
-"""The stanzas that we write to besides what is essential."""
+"""The non-essential stanzas that the framework itself writes to."""
 
 _UNTRACED = frozenset({"spec", "labels", "name", "namespace", "uid", "value", "param", "logger", "resource"})
-"""The arguments of callbacks that are the same however these are written to."""
+"""The arguments of callbacks that do not depend on these stanzas."""
 
 
 def list_followed(handler: ResourceHandler) -> frozenset[str]:
-    """Tell in which of the traced stanzas a change can affect whether the handler is for the object."""
+    """List the traced stanzas whose changes can affect whether the handler matches."""
     patterns = (*(handler.labels or {}).values(), *(handler.annotations or {}).values())
     callbacks = [item for item in (handler.when, handler.value, *patterns) if callable(item)]
     read = [list_read_arguments(item) for item in callbacks]
     if any(names is None or not names <= _UNTRACED | _TRACED_ARGUMENTS.keys() for names in read):
-        return _TRACED  # it can look at anything
+        return _TRACED  # it can read anything
     stanzas = {stanza for names in read for name in names or () if (stanza := _TRACED_ARGUMENTS.get(name))}
     return _TRACED & {*stanzas, *handler.field[:1], *(["metadata"] if handler.annotations else [])}
 
@@ -204,9 +204,9 @@ _TRACED_ARGUMENTS = {"status": "status", "meta": "metadata", "annotations": "met
 
 def is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool, woken: Collection[HandlerId] = ()) -> bool:
     """
-    Tell if the handler is for what has happened to the object, or is to be called whatever that is.
+    Tell if the handler is for the reason, or is called for any reason.
 
-    Those with owned objects are called at the start, too: these could have changed while the operator was down.
+    Handlers with owned objects are called at the start, too: these objects can have changed during a downtime.
     """
     if handler.is_wakeable and (initial or handler.id in woken) and reason is not Reason.DELETE:
         return True
@@ -218,14 +218,14 @@ def is_for_reason(handler: ChangingHandler, reason: Reason, initial: bool, woken
 
 
 def _matches(handler: ChangingHandler, cause: ChangingCause) -> bool:
-    """The handlers of changes look at both sides of the change, where there is a change; all others at the object."""
+    """Check the field: in both states of a change for handlers of field changes, otherwise in the object."""
     if handler.field_needs_change and cause.reason in (Reason.CREATE, Reason.UPDATE):
         return matches_change(handler, cause)
     return matches_field(handler, cause)
 
 
 def could_match(handlers: Sequence[ResourceHandler], meta: ObjectMeta) -> bool:
-    """Tell if any of the handlers could match, as cheaply as possible: with no callbacks called."""
+    """Tell if any of the handlers could match; cheaply, without calling callbacks."""
     for handler in handlers:
         if handler.labels and not _could_match_metadata(handler.labels.items(), meta.labels or {}):
             continue

@@ -1,4 +1,4 @@
-"""Writing: what has come out of one pass over an object goes to the object, or is kept to be written later."""
+"""Writing: the results of one pass go to the object, or are kept to be written later."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from kopf._values.records import replace
 from kopf._values.resource_versions import is_newer
 
 _PASSING_ERRORS = (APIServerError, APITooManyRequestsError, APINetworkError)
-"""The next attempts can succeed with the same changes; with all other errors, they can only in another state."""
+"""After these errors, the same changes can succeed later; after all others, only in another state of the object."""
 
 _STATUS = frozenset({"status"})
 
 _MAX_REFUSALS = 3
-"""How many times in a row the last changes of a deleted object can be refused, until it is released without them."""
+"""The maximum of refusals in a row of the last changes of a deleted object, until it is released without them."""
 
 
 class Writing:
     """
-    The writing of one object.
+    The writing of the results of one pass.
 
-    Large because it also has what is to be done next if it fails.
+    Large because it also keeps the results for a later attempt if it fails.
     """
 
     __slots__ = (
@@ -64,26 +64,26 @@ class Writing:
         self._is_refused = False
         self._latest = observed.obj
         self.correction: Unsaved | None = None
-        """What is to be saved anew, as the API has not kept the changes by the handlers as they are."""
+        """The states to save again, because the API has altered the changes by the handlers."""
         is_begun = plan.reason is CREATE and carried.baseline is None
         self.baseline = observed.find_baseline() if is_begun else carried.baseline
         """The snapshot of the object as of the beginning of its creation; all later changes are updates."""
         self.is_saving = False
-        """Whether the object is being patched right now, which is not to be interrupted."""
+        """Whether the object is being patched now, which must not be interrupted."""
 
     def report(self) -> None:
-        """Say once how the handling has ended, if anything was called."""
+        """Log once how the handling has ended, if any handler was called."""
         plan, logger = self._plan, self._observed.logger
         if plan.called and not self._is_reported:
             self._is_reported = True
-            # Of those that are called for everything that happens around the object, only what they are created for.
+            # Handlers that are called for everything around the object log it at their own level.
             level = logging.INFO if plan.reason is not RESUME else max(item.success_level for item in plan.called)
             if logger.isEnabledFor(level):
                 counts = count(plan.called, plan.progress)
                 logger.log(level, "%s is processed: %d succeeded; %d failed.", TITLES[plan.reason], *counts)
 
     def collect_unsaved(self) -> Unsaved | None:
-        """After a failure, give what is left to be saved, so that it is not lost, and not done again."""
+        """Return the unsaved results after a failure, so that they are neither lost nor repeated."""
         states, patch = self._plan.progress.unsaved, self._observed.patch
         if not patch and not states:
             return None
@@ -91,7 +91,7 @@ class Writing:
         return Unsaved(reason, states, patch, is_reported=self._is_reported, is_refused=self._is_refused)
 
     async def save_progress(self) -> Result:
-        """Save what was done so far: the handling goes on later."""
+        """Save the progress: the handling goes on later."""
         plan, observed = self._plan, self._observed
         outgoing = self._make_outgoing_patch()
         own = self._make_own_changes()
@@ -116,13 +116,13 @@ class Writing:
         return result
 
     async def finish(self) -> Result:
-        """End the handling of this change: all of its handlers are done, or there were none."""
+        """End the handling of this change: all of its handlers are done, if there were any."""
         scope, plan, observed = self._scope, self._plan, self._observed
         if plan.reason is DELETE:
             drop_refused_wishes(observed, self._observed.carried.errors)
         outgoing = self._make_outgoing_patch()
         if not observed.situation.blocking.is_last:
-            plan.progress.purge(scope.candidates.changing, outgoing)  # also of those that have matched before
+            plan.progress.purge(scope.candidates.changing, outgoing)  # also of former matches
         handled = observed.get_handled_snapshot(plan, self.baseline)
         if plan.is_handled:
             if (fresher := scope.get_fresher(observed.situation.key)) is not None:
@@ -142,7 +142,7 @@ class Writing:
         return replace(result, settled=True) if is_settled else result
 
     async def save(self, outgoing: Patch) -> Result:
-        """Bring the changes to the object. Raises :class:`SavingFailure` with what the object is then."""
+        """Patch the object. Raises :class:`SavingFailure` with the state of the object after it."""
         scope, plan, observed = self._scope, self._plan, self._observed
         if not outgoing and plan.finalizer is None:
             return Result(observed.obj, False, plan.requeue_after, resumed=plan.resumed, error=plan.error)
@@ -173,7 +173,9 @@ class Writing:
         return Result(obj, is_changed, plan.requeue_after, resumed=plan.resumed, error=plan.error)
 
     def _look_for_rivals(self, fresher: KubeObject) -> None:
-        """If somebody has marked the object as handled since our last write, that was not us."""
+        """
+        Note other operators: if the object is marked as handled since our last write, this operator did not do it.
+        """
         scope, obj = self._scope, self._observed.obj
         is_comparable = scope.runtime.comparable_versions
         if is_comparable and is_newer(fresher.head.resourceVersion, obj.head.resourceVersion):
@@ -182,7 +184,7 @@ class Writing:
                 scope.rivals.note(fresher)
 
     def _note_saved(self, request: PatchRequest, obj: KubeObject) -> None:
-        """What the users want in the status is there, even if the rest is refused."""
+        """Accept a successful request: the status is on the object, even if the next request is refused."""
         self._latest = obj
         if request.subresource == "status" and isinstance(request.changes, dict):
             status = Patch({"status": self._observed.patch.pop("status", {})})
@@ -195,18 +197,18 @@ class Writing:
         return OwnChanges(self._scope.snapshots, self._observed.obj, self._plan.seen, snapshot=snapshot)
 
     def _make_outgoing_patch(self) -> Patch:
-        """Separate what users want from what we add to it, so that it can be composed anew if it cannot be saved."""
+        """Copy the patch of the handlers for our additions, so that a failed one can be composed anew."""
         patch = self._observed.patch
         if not patch:
             return Patch()
         if self._scope.snapshots.is_plain and self._observed.situation.saved.is_absent and "metadata" not in patch:
-            return patch.derive(patch)  # nothing of what is there is going to be modified by us
+            return patch.derive(patch)  # our additions modify nothing of it
         return patch.derive(thaw(patch))
 
     def _keep_baseline(
         self, own: OwnChanges, progress: Progress, expected: bytes | None, known: bytes | None
     ) -> bytes | None:
-        """Bring the own changes to the state as of the beginning of a creation, and both of them to the progress."""
+        """Add our own changes to the state as of the beginning of a creation, and both of them to the progress."""
         baseline = own.carry_over(self.baseline, expected)
         if baseline is not None:
             if known != baseline:
@@ -217,7 +219,7 @@ class Writing:
     def _remember(
         self, stored: Progress, expected: bytes | None, baseline: bytes | None, outgoing: Patch, obj: KubeObject
     ) -> SavedProgress:
-        """Note what is now on the object, in case that nobody else changes it before the next pass."""
+        """Note the progress on the object, in case nobody else changes it before the next pass."""
         plan, own = self._plan, self._make_own_changes()
         stored.note_saved()
         if expected is not None:
@@ -234,13 +236,13 @@ class Writing:
         )
         if not is_same:
             return SavedProgress(plan.reason, dict(stored), None)
-        # Storages of users can take anything for the essence. If handlers were called, all could be decoded for them.
+        # Storages of users can use anything as the essence. If handlers were called, the whole object was decoded.
         is_known = plan.call and self._scope.snapshots.is_plain
         snapshot = self._observed.situation.detection.snapshot if is_known else None
         return SavedProgress(plan.reason, dict(stored), plan.seen.whole, snapshot)
 
     def _check_status(self, obj: KubeObject, outgoing: Patch) -> None:
-        """Warn (once) about the fields of the status that the API has silently dropped, e.g. the results."""
+        """Warn once about fields of the status that the API has silently dropped, e.g. results."""
         if "status" not in outgoing and not outgoing.fns:
             return
         wanted = {**(outgoing.get("status") or {})}
@@ -258,7 +260,7 @@ class Writing:
                 )
 
     def _has_only_our_traces(self, obj: KubeObject | None, outgoing: Patch) -> bool:
-        """Tell if nothing has changed that any handler could depend on; if in doubt, the object is looked at again."""
+        """Tell if no handler can depend on the changes; if in doubt, there is another pass."""
         patch, scope = self._observed.patch, self._scope
         if obj is None or patch.fns or not patch.keys() <= _STATUS or scope.snapshots.extra_fields:
             return False
@@ -276,21 +278,21 @@ async def write(
     logger: Logger,
 ) -> KubeObject | None:
     """
-    Change the object by the patch; get what it has become, or ``None`` if it exists no more.
+    Patch the object; return its new state, or ``None`` if it does not exist anymore.
 
-    All changes to the handled objects are written here. Raises the errors of the API.
+    All writes to handled objects go through this function. Raises the errors of the API.
     """
     written = await patch_object(scope.runtime.api, scope.resource, obj, patch, options, logger=logger)
     if options is not None and options.change is REMOVE:
         if obj.head.deletionTimestamp is not None:
-            memory.is_released = True  # from now on, the object is none of our business
+            memory.is_released = True  # from now on, this operator ignores the object
         else:
             memory.removals += 1
     return written
 
 
 def drop_refused_wishes(observed: Observation, errors: int) -> None:
-    """Let nothing hold the deletion forever: not even what the deletion handlers want, but the API does not."""
+    """Drop changes that the API refuses repeatedly, so that they do not block the deletion forever."""
     unsaved, patch = observed.unsaved, observed.patch
     if patch and unsaved is not None and unsaved.is_refused and errors >= _MAX_REFUSALS:
         wishes = dict(patch) or "those by the transformation functions"
