@@ -1,7 +1,7 @@
 """
-Who did what: the latest requests and their outcomes, in memory.
+The audit: the latest requests and their outcomes, in memory.
 
-See "Auditing" of the Kubernetes documentation: it is what the events of the level "Metadata" tell, in short.
+The records contain the essence of audit events of the level "Metadata", see "Auditing" in the Kubernetes documentation.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ import msgspec
 from kopf_cluster.requests import Answer, Call, User
 
 LIMIT: Final = 10_000
-"""How many requests are remembered."""
+"""The maximal number of records."""
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One request that was answered."""
+    """A record of one answered request; inapplicable fields are empty texts."""
 
     user: str
-    """The name of the user, or of whom they act as; nothing if it is not known."""
+    """The name of the user, or of the impersonated one; empty if unknown."""
     verb: str
-    """The verb of the API: get, list, watch, create, update, patch, delete, deletecollection; or that of HTTP."""
+    """The verb of the API: get, list, watch, create, update, patch, delete, deletecollection; or the method of HTTP."""
     group: str
     resource: str
-    """The plural name; nothing for requests that are not about resources."""
+    """The plural name; empty for requests that are not about resources."""
     subresource: str
     namespace: str
-    """Nothing for cluster-wide resources, and for requests to all namespaces."""
+    """Empty for cluster-wide resources, and for requests to all namespaces."""
     name: str
-    """Nothing for requests to many objects, and for refused creations with a generated name."""
+    """Empty for requests to many objects, and for refused creations with a generated name."""
     path: str
-    """What is asked if it is no resource, e.g. ``/version``."""
+    """The path of a request that is not about resources, e.g. ``/version``."""
     code: int
-    """The code of the answer; for watches, that of its begin."""
+    """The HTTP status of the answer; of a watch, when it begins."""
     agent: str
-    """What the client calls itself: the header ``User-Agent``."""
+    """The header ``User-Agent``."""
 
 
 class Audit:
-    """The latest requests. They are only noted down when they are answered, and described when somebody asks."""
+    """The latest requests, which become records only on demand."""
 
     def __init__(self) -> None:
         self._entries: collections.deque[tuple[User | None, Call, int, str, str, str]] = collections.deque(maxlen=LIMIT)
 
     def note(self, user: User | None, call: Call, answer: Answer, *, agent: str, path: str = "") -> None:
-        """Remember a request with its answer, the status of which is enough if it is a stream."""
+        """Remember a request with its answer; of a stream, only the status matters."""
         # The name of what is created is not in the URL. The path is not kept where the call tells all of it.
         self._entries.append((user, call, answer.status, agent, call.name or answer.name, "" if call.plural else path))
 
@@ -55,7 +55,7 @@ class Audit:
         self._entries.clear()
 
     def describe(self) -> list[AuditRecord]:
-        """Give all that is remembered, the oldest first."""
+        """Return all records, the oldest first."""
         return [
             AuditRecord(
                 user="" if user is None else user.name,
@@ -65,14 +65,10 @@ class Audit:
                 subresource=call.subresource,
                 name=name,
                 path=path,
-                namespace=call.namespace or _own_namespace(call),
+                # As for roles, a namespace is in itself.
+                namespace=call.namespace or ((call.group, call.plural) == ("", "namespaces") and call.name) or "",
                 code=code,
                 agent=agent,
             )
             for user, call, code, agent, name, path in list(self._entries)
         ]
-
-
-def _own_namespace(call: Call) -> str:
-    """A namespace is in itself, as for roles."""
-    return call.name or "" if (call.group, call.plural) == ("", "namespaces") else ""

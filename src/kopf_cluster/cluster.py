@@ -1,5 +1,5 @@
 """
-The local cluster as its users see it: started and stopped, in a thread or in an event loop, with a kubeconfig.
+The public interface of the local cluster: its start and stop, in a thread or in an event loop, and its kubeconfig.
 """
 
 from __future__ import annotations
@@ -45,42 +45,45 @@ T = TypeVar("T")
 
 
 class LocalCluster(Client):
-    """A Kubernetes API in memory, for tests and experiments.
+    """A Kubernetes API server in memory, for tests and experiments.
 
-    As a regular context manager, it runs in a thread of its own; as an asynchronous one, in the current event loop
-    and by its clock. When the context ends, nothing remains: no thread, no socket, no file.
+    As a regular context manager, it runs in its own thread; as an asynchronous one, in the current event loop and by
+    its clock. When the context ends, nothing remains: no thread, no socket, no file.
 
-    * ``host``: where to listen; loopback by default.
-    * ``port``: which port to listen on; any free one by default.
-    * ``kubeconfig``: where to write the kubeconfig; a temporary file by default. It is removed in the end.
-    * ``seed``: what the random decisions about faults begin with.
-    * ``history``: how many bytes of changed objects to remember for watches that go on from older versions.
-    * ``bookmark_interval``: how often to send bookmarks, in seconds.
+    * ``host``: the address to listen on; loopback by default.
+    * ``port``: the port to listen on; any free one by default.
+    * ``kubeconfig``: the path to write the kubeconfig to; a temporary file by default. The cluster removes it in the
+      end.
+    * ``seed``: the seed of the random decisions about faults; 0 by default.
+    * ``history``: the size of the history for watches that continue from older versions, in bytes; 32 MiB by default.
+    * ``bookmark_interval``: the time between bookmarks, in seconds; 60 by default.
     * ``simulate``: whether workloads progress as if there were nodes: pods run, jobs complete, claims are bound, etc.;
-      with ``"controllers"``, pods are created and deleted, but it is up to others what becomes of them.
-    * ``authorization``: who may do what: everybody with a token everything (``"always-allow"``, the default), or what
-      the roles and bindings grant (``"rbac"``), also when owner references are set (``"rbac-with-owners"``), as with
-      the admission plugin ``OwnerReferencesPermissionEnforcement``. The token of the cluster may do everything anyway.
-    * ``bare``: whether there is nothing in the beginning but the namespaces: no service of the API, and in the
-      namespaces neither default service accounts nor ``kube-root-ca.crt``.
-    * ``managed_fields``: whether ``metadata.managedFields`` are kept for all objects, as in real clusters; otherwise,
-      only for those objects that are applied on the server side, which makes all writes a bit faster.
-    * ``administrator``: the name of the user to whom the token of the cluster belongs, as ``kubectl auth whoami``
-      tells.
-    * ``feature_gates``: which features are on or off, as ``--feature-gates`` of kube-apiserver tells;
-      ``ShardedListAndWatch`` (off by default) is the only one that makes a difference here.
-    * ``data_dir``: where to keep the data and the credentials, for the next local cluster with the same directory to go
-      on with them; only in memory by default.
+      with ``"controllers"``, controllers create and delete pods, but the pods do not run. Off by default.
+    * ``authorization``: ``"always-allow"`` (the default): all users may do everything; ``"rbac"``: only the grants of
+      roles and bindings; ``"rbac-with-owners"``: also for owner references, as with the admission plugin
+      ``OwnerReferencesPermissionEnforcement``. The administrator may always do everything.
+    * ``bare``: whether to start with the namespaces only: without the service of the API, default service accounts, and
+      ``kube-root-ca.crt``. Off by default.
+    * ``managed_fields``: whether to keep ``metadata.managedFields`` for all objects, as real clusters do (the default);
+      otherwise, only for objects that are applied on the server side, which makes all writes slightly faster.
+    * ``administrator``: the name of the user in the kubeconfig; ``kubernetes-admin`` by default.
+    * ``feature_gates``: the features to turn on or off, as with ``--feature-gates`` of kube-apiserver;
+      ``ShardedListAndWatch`` (off by default) is the only one here.
+    * ``data_dir``: the directory with the data and the credentials, with which the next local cluster in the same
+      directory continues; only in memory by default.
+
+    Raises `ValueError` for an unknown feature gate; on the start, `OSError` if the port is busy, `ArchiveError` if the
+    directory cannot be used. The methods raise `RuntimeError` while the cluster is not running.
     """
 
     kubeconfig: pathlib.Path
-    """The path of the kubeconfig, with everything embedded."""
+    """The path of the kubeconfig, with the address, the certificate, and the token embedded."""
     url: str
     """The address of the API, e.g. ``https://127.0.0.1:12345``."""
     token: str
-    """The bearer token of the only user, who may do everything."""
+    """The bearer token of the administrator."""
     ca_data: bytes
-    """The certificate of the authority that has signed the server's certificate (PEM)."""
+    """The certificate of the authority that signed the certificate of the server (PEM)."""
 
     def __init__(
         self,
@@ -201,7 +204,7 @@ class LocalCluster(Client):
         port: int,
         take_snapshot: Callable[[], Snapshot] | None,
     ) -> None:
-        """Start, with the data if there are any: taken at the last moment, as the old server still accepts some."""
+        """Start with the data, if there are any; take them late, as the old server may still write."""
         orders = Orders(
             expire_token=self.renew_token, restart=self._restart_soon, issue_kubeconfig=self.make_kubeconfig
         )
@@ -220,7 +223,7 @@ class LocalCluster(Client):
             raise
         previous, self._used_port, self._server = self._server, port, server
         if previous is not None:
-            previous.end_watches()  # not before there is another server to go on with
+            previous.end_watches()  # only now can their clients continue with the new server
 
     def _open_archive(self) -> Snapshot | None:
         if self._data_dir is None:
@@ -246,11 +249,12 @@ class LocalCluster(Client):
         return credentials
 
     def make_kubeconfig(self, user: str, groups: Iterable[str] = ()) -> str:
-        """Give the text of a kubeconfig for a user with a certificate of this name, with the groups in it.
+        """Return the text of a kubeconfig for a user, with a certificate that is valid for a year.
 
-        With ``authorization="rbac"``, the user may do what the roles grant to the user or to the groups.
-        The certificate is good for a year, and for as long as the cluster lives. Service accounts are named in full,
-        ``system:serviceaccount:default:operator``; their groups are known.
+        * ``user``: the name of the user; of service accounts in full, ``system:serviceaccount:default:operator``.
+        * ``groups``: the groups of the user; those of service accounts are known.
+
+        With ``authorization="rbac"``, the user has the permissions that roles grant to the user or to the groups.
         """
         if self._credentials is None:
             raise RuntimeError("this local cluster is not running")
@@ -258,11 +262,11 @@ class LocalCluster(Client):
         return self._credentials.make_kubeconfig(self.url, certificate)
 
     def write_kubeconfig(self, path: pathlib.Path, user: str, groups: Iterable[str] = ()) -> None:
-        """Write the same to a file that only the current user of the system can read."""
+        """Write the kubeconfig of `make_kubeconfig` to a file that only the current user of the system can read."""
         write_privately(path, self.make_kubeconfig(user, groups))
 
     def renew_token(self) -> None:
-        """Make a new token, in the kubeconfig too; the old one is of no use any more."""
+        """Replace the token of the administrator, also in the kubeconfig; the server refuses the old one."""
         if self._credentials is None or self._server is None:
             return
         self._credentials = dataclasses.replace(self._credentials, token=secrets.token_urlsafe(24))
@@ -273,19 +277,19 @@ class LocalCluster(Client):
             save_credentials(self._data_dir, self._credentials)
 
     def restart(self, *, keep_data: bool = True) -> None:
-        """Stop the server and start it again, at the same address: all connections are broken, the history is lost.
+        """Stop the server and start it again at the same address: connections break, the history is lost.
 
         For a cluster in its own thread; in an event loop, use `restart_async`.
 
-        * ``keep_data``: whether all objects are kept, and the resource versions go on; otherwise, it is a new and empty
-          cluster at the old address, with the same credentials, and the versions begin anew.
+        * ``keep_data``: whether to keep all objects and continue the resource versions; otherwise, it is a new and
+          empty cluster with the same address and credentials.
         """
         if self._thread is None or self._loop is None:
             raise RuntimeError("this local cluster runs in an event loop: use `await cluster.restart_async()`")
         asyncio.run_coroutine_threadsafe(self.restart_async(keep_data=keep_data), self._loop).result()
 
     async def restart_async(self, *, keep_data: bool = True) -> None:
-        """Do the same as `restart`, in the event loop of the cluster."""
+        """Restart the server as `restart` does, in the event loop of the cluster."""
         server, credentials = self._need_server(), self._credentials
         if credentials is None:
             raise RuntimeError("this local cluster has no credentials")
@@ -297,7 +301,7 @@ class LocalCluster(Client):
         await self._start_server(credentials, self._used_port, server.take_snapshot if keep_data else None)
 
     def _restart_soon(self, keep_data: bool) -> None:
-        """Do the same as `restart` without waiting for that."""
+        """Restart the server as `restart` does, without waiting."""
         if self._restarting is None or self._restarting.done():
             self._restarting = asyncio.get_running_loop().create_task(
                 self.restart_async(keep_data=keep_data), name="restart of the local cluster"
@@ -319,40 +323,44 @@ class LocalCluster(Client):
 
     @property
     def counters(self) -> Mapping[tuple[str, str, int], int]:
-        """How many requests were answered, by verb, resource (``pods``, ``pods/status``), and code."""
+        """The numbers of answered requests by verb, resource (``pods``, ``pods/status``), and code."""
         return dict(self._need_server().counters)
 
     def reset_counters(self) -> None:
-        """Count the requests anew."""
+        """Reset the numbers of answered requests."""
         self._need_server().counters.clear()
 
     @property
     def audit(self) -> list[AuditRecord]:
-        """Who did what: the latest requests since the start, in the order of their answers."""
+        """The latest requests since the start (10,000 at most), in the order of their answers."""
         return self._audit.describe()
 
     def write_audit(self, path: str | pathlib.Path) -> None:
-        """Write that to a file, as JSON: e.g. for ``kopf rbac --observed``."""
+        """Write the audit to a file as JSON, e.g. for ``kopf rbac --observed``."""
         pathlib.Path(path).write_bytes(codec.encode({"requests": self.audit}))
 
     def reset_audit(self) -> None:
-        """Forget who did what until now."""
+        """Clear the audit."""
         self._audit.clear()
 
     def register_service(self, namespace: str, name: str, host: str, port: int) -> None:
-        """Tell at which local address the service is, for webhooks that are configured by services.
+        """Register the local address of a service, for webhooks that are configured by services.
 
-        The certificate there must be for ``{name}.{namespace}.svc``, as in a real cluster.
+        The certificate of the webhook must be for ``{name}.{namespace}.svc``, as in a real cluster.
         """
         self._services[namespace, name] = (host, port)
 
     @property
     def admission_calls(self) -> list[AdmissionCall]:
-        """The latest calls of admission webhooks since the start, in the order of their ends, and the outcomes."""
+        """The latest calls of admission webhooks since the start (10,000 at most), in the order of their answers."""
         return self._need_server().admission_calls
 
     def create_token(self, namespace: str, name: str, *, lifetime: float = LIFETIME) -> str:
-        """Give a bearer token of the service account; the lifetime is in seconds, by the clock of the event loop.
+        """Return a bearer token of the service account.
+
+        * ``namespace``: the namespace of the service account.
+        * ``name``: the name of the service account.
+        * ``lifetime``: the time until the token expires, in seconds of the clock of the event loop; 3600 by default.
 
         Raises `LookupError` if there is no such service account.
         """
@@ -360,13 +368,14 @@ class LocalCluster(Client):
         return self._call(lambda: server.create_token(namespace, name, lifetime))
 
     def add_token(self, token: str, user: str, groups: Iterable[str] = ()) -> None:
-        """Accept this bearer token as that of the user, as if from a static token file of the API server."""
+        """Accept the bearer token for the user, as a static token file of a real server does."""
         self._tokens.add(token, make_user(user, groups))
 
     def as_user(self, name: str, groups: Iterable[str] = ()) -> UserClient:
-        """Give a client that acts as somebody else, with the kubeconfig for others to do so.
+        """Return a client of another user, with its own ``kubeconfig``.
 
-        Service accounts are named in full, ``system:serviceaccount:default:operator``; their groups are known.
+        * ``name``: the name of the user; of service accounts in full, ``system:serviceaccount:default:operator``.
+        * ``groups``: the groups of the user; those of service accounts are known.
         """
         groups = tuple(groups)
         return UserClient(
@@ -376,7 +385,7 @@ class LocalCluster(Client):
         )
 
     async def open_plain_port(self, user: str, groups: Iterable[str] = ()) -> pathlib.Path:
-        """Listen without TLS, too, which new connections take long for; give the path of a kubeconfig for the user."""
+        """Listen without TLS, too, for faster connections; return the path of a kubeconfig for the user."""
         token = secrets.token_urlsafe(24)
         self.add_token(token, user, groups)
         self._plain_port = PlainPort(self._accept)
@@ -384,22 +393,23 @@ class LocalCluster(Client):
         return self._kubeconfigs.write_another(self._plain_port.make_kubeconfig(token))
 
     def resolve_kind(self, kind: str) -> tuple[str, str, bool]:
-        """Tell the plural name of the kind with its group, e.g. ``deployments.apps``, and whether it is namespaced.
+        """Return two full names of the kind, e.g. ``deployments.apps``, and whether it is namespaced.
 
-        The first of the two names is for requests, with the version if it was given; the second one is that of
-        observations. Raises `APIStatus` if there is no such kind.
+        The first name is for requests, with the version; the second one is that of observations.
+
+        Raises `APIStatus` if there is no such kind.
         """
         found = find_kind(self._need_server().registry, kind)
         return found.full_name, found.bucket, found.namespaced
 
     def observe(self, observer: Observer) -> None:
-        """Call the function for every change of every object from now on, at once, in the thread of the cluster."""
+        """Call the function for each change of any object from now on, immediately, in the thread of the cluster."""
         self._observers.append(observer)
         if self._server is not None:
             self._server.observe(observer)
 
     def open_network(self) -> MemoryNetwork:
-        """Give a way to the cluster in memory, for a client in the same event loop: no socket, no TLS, all the rest."""
+        """Return a network in memory, for a client in the same event loop: without sockets and TLS."""
         return MemoryNetwork(self._accept, lambda: None if self._server is None else self._server.find_ask())
 
     def _accept(self) -> asyncio.Protocol:
@@ -419,7 +429,7 @@ class LocalCluster(Client):
         return self._server
 
     def _call(self, function: Callable[[], T]) -> T:
-        """Call in the server's thread."""
+        """Call the function in the thread of the server."""
         if self._thread is None or self._loop is None:
             return function()
 

@@ -1,5 +1,5 @@
 """
-The server as a whole: the store, the kinds, the control loops, and the HTTP side, put together and run.
+The server as a whole: the store, the kinds, the control loops, and the HTTP side.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ from kopf_cluster.writes.writing import Writer
 T = TypeVar("T")
 
 BOOKMARK_INTERVAL: Final = 60.0
-"""How often bookmarks are sent to those who want them, in seconds; as in kube-apiserver."""
+"""The time between bookmarks, in seconds; as in kube-apiserver."""
 FEATURE_GATES: Final = {shards.GATE: False}
-"""The gates that make a difference here, and whether they are open by default in this version of Kubernetes."""
+"""The supported feature gates, and their defaults in this version of Kubernetes."""
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
-    """How a server works."""
+    """The options of a server; `LocalCluster` describes them."""
 
     history: int
     bookmark_interval: float
@@ -71,7 +71,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
 
 class ClusterServer:
-    """Everything that one server consists of; it belongs to the event loop in which it is started."""
+    """All parts of one server, which belongs to the event loop in which it starts."""
 
     def __init__(
         self,
@@ -125,17 +125,17 @@ class ClusterServer:
         self._api.pages.append(Metrics(self._store, self.registry, lambda: self.counters).answer)
 
     def observe(self, observer: Observer) -> None:
-        """Tell the observer of all changes from now on."""
+        """Call the observer for all changes from now on."""
 
         def observe(bucket: str, change: Change) -> None:
             plural, _, group = bucket.partition(".")
             if (kind := self.registry.find_any_version(group, plural)) is not None:
-                observer(make_observation(kind, change))
+                observer(Observation(asking.get().name, kind, change))
 
         self._store.observers.append(supervised(observe))
 
     def _start_control_loops(self, snapshot: Snapshot | None, port: int) -> None:
-        """Let the control loops see what is there; then what every cluster has, and what comes."""
+        """Show the existing objects to the control loops, then create the initial objects of every cluster."""
         access = Objects(self._store, self.registry, self._writer, self._queue)
         namespaces, basics = Namespaces(access), Basics(access, ca=self._credentials.ca.decode(), port=port)
         observers: list[Callable[[str, Change], None]] = [
@@ -164,7 +164,7 @@ class ClusterServer:
             Nodes.create_initial(access)
 
     def take_snapshot(self) -> Snapshot:
-        """Give all the data, for a server that goes on from here."""
+        """Return all the data, for a server that continues with them."""
         return Snapshot(self._store.revision, list(self._store.all_records()))
 
     @property
@@ -188,7 +188,7 @@ class ClusterServer:
         return self._http.counters
 
     def start(self, host: str, port: int, take_snapshot: Callable[[], Snapshot] | None) -> int:
-        """Begin to serve; give the port. Nobody is served before the data are there, as nothing is waited for."""
+        """Start to serve; return the port. Nothing is awaited here, so the data are restored before any request."""
         port = self._http.start(host, port)
         self._api.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._start_control_loops(None if take_snapshot is None else take_snapshot(), port)
@@ -196,11 +196,11 @@ class ClusterServer:
         return port
 
     def accept(self) -> asyncio.Protocol:
-        """Give the server's side of a connection in memory."""
+        """Return the server side of a connection in memory."""
         return self._http.accept()
 
     def find_ask(self) -> Ask | None:
-        """Give the way to ask with no connection, if the server takes requests."""
+        """Return the way to make requests without a connection, if the server accepts requests."""
         return self._http.ask if self._http.is_open else None
 
     async def _run_control_loops(self) -> None:
@@ -218,7 +218,7 @@ class ClusterServer:
             self._archive.flush(clean=True)
 
     def end_watches(self) -> None:
-        """End the streams of the clients in this process; those of the others are broken with their connections."""
+        """End the streams of the clients in this process; other streams end with their connections."""
         self._store.close()
 
     def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]:
@@ -233,7 +233,7 @@ class ClusterServer:
 
     @staticmethod
     async def _answer_in_session(api: API, call: Call, request: Request) -> Answer | Stream:
-        """Answer with the help of webhooks, whose warnings are passed to the client."""
+        """Answer with the help of webhooks, and pass their warnings to the client."""
         session = Session()
         try:
             answer = await session.run(lambda: api.answer(call, request))
@@ -245,16 +245,16 @@ class ClusterServer:
         return answer
 
     async def serve(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
-        """Do what a client in this process asks for; whoever must be asked about it, is asked, unless unwanted.
+        """Do the operation of a client in this process; call webhooks for it, unless without admission.
 
-        It begins at once, and must be called in a context of its own.
+        It starts immediately, and must run in its own context.
         """
         with self._open_desk(user) as desk:
             attempt = functools.partial(operation, desk)
             return await Session().run(attempt) if admission else _attempt_unasked(attempt)
 
     def serve_at_once(self, user: User, operation: Operation[T], *, admission: bool = True) -> T:
-        """Do the same without waiting; raise `Unresolved` if somebody must be asked."""
+        """Do the operation without waiting; raise `Unresolved` if a webhook must be called."""
 
         def serve() -> T:
             with self._open_desk(user) as desk:
@@ -265,7 +265,7 @@ class ClusterServer:
 
     @contextlib.contextmanager
     def _open_desk(self, user: User) -> Iterator[Desk]:
-        """Serve the user in the current context, and note that down."""
+        """Serve the user in the current context, and record that in the audit."""
         self._faults.clock.use()
         asking.set(user)
         desk = Desk(self._api, self.registry, user)
@@ -291,7 +291,7 @@ def _attempt_unasked(attempt: Callable[[], T]) -> T:
 
 
 def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str, Change], None]]) -> None:
-    """Bring the data back: first the definitions, so that what they define is known."""
+    """Restore the data: first the definitions, so that the kinds are known."""
     store.restore(snapshot.revision, snapshot.records)
     definitions = f"{customs.PLURAL}.{customs.GROUP}"
     for bucket, record in sorted(snapshot.records, key=lambda pair: pair[0] != definitions):
@@ -299,19 +299,20 @@ def _restore(store: Store, snapshot: Snapshot, observers: Sequence[Callable[[str
             observer(bucket, Change("ADDED", record, None))
 
 
-# Observations: what those in this process are told of every change of the objects, as soon as it is made.
+# Observations: the changes of objects, for observers in this process.
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """One change of one object."""
+    """One change of one object, for the observers of a local cluster."""
 
     user: str
-    """Who has changed it; ``system:kube-controller-manager`` for what happens on its own."""
+    """The name of the user who changed it; ``system:kube-controller-manager`` for control loops."""
     kind: Kind
     change: Change
 
     @property
     def type(self) -> ChangeType:
+        """``ADDED``, ``MODIFIED``, or ``DELETED``."""
         return self.change.type
 
     @property
@@ -321,7 +322,7 @@ class Observation(msgspec.Struct, frozen=True):
 
     @property
     def namespace(self) -> str:
-        """Nothing for cluster-wide objects."""
+        """Empty for cluster-wide objects."""
         return self.change.record.key[0]
 
     @property
@@ -330,18 +331,13 @@ class Observation(msgspec.Struct, frozen=True):
 
     @property
     def before(self) -> Obj | None:
-        """The object before the change; none if it was not there."""
+        """The object before the change; none for a creation."""
         return None if self.change.previous is None else open_record(self.kind, self.change.previous)
 
     @property
     def after(self) -> Obj | None:
-        """The object after the change; none if it is gone."""
+        """The object after the change; none for a deletion."""
         return None if self.type == "DELETED" else open_record(self.kind, self.change.record)
 
 
 Observer: TypeAlias = Callable[[Observation], None]
-
-
-def make_observation(kind: Kind, change: Change) -> Observation:
-    """Describe a change, in the context of whose request it is made."""
-    return Observation(asking.get().name, kind, change)

@@ -1,5 +1,5 @@
 """
-The course of admission: mutating webhooks one after another, then validating ones all at once.
+Admission: the server calls mutating webhooks one after another, then validating ones all at once.
 
 Both happen in the middle of a write, as questions of its session: see `sessions`.
 """
@@ -26,33 +26,39 @@ from kopf_cluster.store.storage import Key
 
 logger = logging.getLogger("kopf.cluster")
 
-# How many calls are remembered for those who want to know.
+# The maximal number of remembered calls.
 _REMEMBERED: Final = 10_000
 
 _VARIABLES: Final = {"object": "dyn", "oldObject": "dyn", "request": "dyn"}
 
 
 class AdmissionCall(msgspec.Struct, frozen=True, kw_only=True):
-    """One call of a webhook, and what has come of it."""
+    """One call of an admission webhook, and its outcome."""
 
     configuration: str
+    """The name of the webhook configuration."""
     webhook: str
+    """The name of the webhook in the configuration."""
     mutating: bool
     operation: str
+    """``CREATE``, ``UPDATE``, ``DELETE``, or ``CONNECT``."""
     resource: str
     """The plural name, with the subresource if there is one: ``pods``, ``pods/status``."""
     namespace: str
+    """Empty for cluster-wide objects."""
     name: str
     dry_run: bool
     allowed: bool
+    """Whether the webhook allows the operation; for a failed call, whether its failures are ignored."""
     patched: bool = False
+    """Whether the webhook changes the object."""
     error: str = ""
-    """Why it has failed; nothing if it was called and has answered."""
+    """The reason of a failed call; empty if the webhook has answered."""
     audit_annotations: Mapping[str, str] = {}
 
 
 class Reviewer:
-    """Asks the webhooks about writes."""
+    """Calls the webhooks for writes."""
 
     def __init__(self, configurations: Configurations, caller: Caller) -> None:
         self.calls: collections.deque[AdmissionCall] = collections.deque(maxlen=_REMEMBERED)
@@ -60,7 +66,7 @@ class Reviewer:
         self._caller = caller
 
     def review(self, attributes: Attributes, *, mutating: bool) -> Obj | None:
-        """Give the object as the webhooks of that sort want it, or raise the refusal."""
+        """Return the object as the webhooks leave it, or raise the refusal."""
         session = sessions.current()
         if session is None or not (selected := self._configurations.select(attributes, mutating=mutating)):
             return attributes.obj
@@ -74,7 +80,7 @@ class Reviewer:
         attributes: Attributes,
         selected: list[tuple[Webhook, Kind]],
     ) -> Obj | None:
-        """Ask one by one; ask those again that want to see what the later ones have changed."""
+        """Call the webhooks one by one; repeat those with the policy ``IfNeeded`` if later ones change the object."""
         seen: list[tuple[Webhook, Kind, Obj | None]] = []
         for webhook, kind in selected:
             obj = await self._call(session, webhook, kind, attributes)
@@ -107,7 +113,7 @@ class Reviewer:
         kind: Kind,
         attributes: Attributes,
     ) -> Obj | None:
-        """Ask one webhook; give the object as it wants it, or raise the refusal."""
+        """Call one webhook; return the object as it leaves it, or raise the refusal."""
         try:
             review = reviews.make_review(webhook, attributes, kind)
             if not _meets_conditions(webhook, review["request"]):
@@ -163,7 +169,7 @@ class Reviewer:
 
 
 class Gate:
-    """Where writes ask for admission: one door for the writer, closed as long as there are no webhooks."""
+    """The interface of admission for writes; false as long as there are no webhooks."""
 
     def __init__(self, configurations: Configurations, reviewer: Reviewer) -> None:
         self._configurations = configurations
@@ -182,7 +188,7 @@ class Gate:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Obj:
-        """Give the object as the webhooks want it; what they may not change, stays."""
+        """Return the object as the webhooks leave it, with its fixed metadata restored."""
         metadata = new["metadata"]
         attributes = self._describe(operation, kind, new, old, subresource, dry_run)
         mutated = self._reviewer.review(attributes, mutating=True)
@@ -234,7 +240,7 @@ class Gate:
         return Attributes(operation, kind, subresource, namespace or "", metadata.get("name") or "", new, old, dry_run)
 
 
-# What identifies the object, and what the server decides: webhooks cannot change these.
+# The metadata that webhooks cannot change.
 _FIXED: Final = (
     "name",
     "namespace",
@@ -248,7 +254,7 @@ _FIXED: Final = (
 
 
 def _meets_conditions(webhook: Webhook, request: Obj) -> bool:
-    """Evaluate the match conditions, all of which must be true for the webhook to be called."""
+    """Whether all match conditions of the webhook are true."""
     values = {
         "object": request["object"],
         "oldObject": request["oldObject"],

@@ -1,5 +1,5 @@
 """
-Rules: what to do with which requests, and the refusals as a real server makes them.
+The rules of faults: their requests, their actions, and refusals in the words of a real server.
 """
 
 from __future__ import annotations
@@ -32,36 +32,43 @@ VERBS: Final = frozenset(
 
 
 class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do with which requests.
+    """A rule that applies to all requests that match all of its criteria; an absent criterion matches all requests.
 
-    ``answer`` refuses the request with the status; ``disconnect`` breaks the connection before the request is done,
-    ``lose-answer`` after it is done; ``delay`` only slows it down. A latency (in seconds) goes with any action.
+    The action ``answer`` refuses the request with the status; ``disconnect`` breaks the connection before the request
+    takes effect, ``lose-answer`` afterwards; ``delay`` only slows it down. Any action can have a latency.
+
+    Raises `ValueError` for rates, statuses, numbers, verbs, and regular expressions that are not valid.
     """
 
     action: Action = "answer"
     status: int = 500
+    """The HTTP status of the refusal, from 400 to 599."""
     rate: float = 1.0
     """The share of the matching requests, from 0 to 1."""
     times: int | None = None
-    """How many times at most; unlimited by default."""
+    """The maximal number of times; unlimited by default."""
     latency: float = 0.0
+    """The delay before the action, in seconds."""
     retry_after: int | None = None
+    """The header ``Retry-After`` of the refusal, in seconds; absent by default, but 1 for the status 429."""
     message: str = ""
+    """The message of the refusal; by default, that of a real server for the status."""
     verb: str | None = None
     """The verb of the API: get, list, watch, create, update, patch, delete, deletecollection."""
     resource: str | None = None
-    """The plural name, with the subresource if there is one: ``pods``, ``pods/status``; or with the group, too:
-    ``deployments.apps``, ``deployments.apps/status``.
+    """The plural name, if needed with the group and the subresource: ``pods``, ``pods/status``, ``deployments.apps``,
+    ``deployments.apps/status``.
     """
     method: str | None = None
+    """The method of HTTP."""
     path: str | None = None
-    """A regular expression to be found in the path."""
+    """A regular expression to find in the path."""
     guarded: bool | None = None
-    """Whether the write names the version of the object that it is for: those writes expect conflicts."""
+    """Whether the write names the expected version of the object, and so expects conflicts."""
     user: str | None = None
     """The name of the user: ``kubernetes-admin``, ``system:serviceaccount:default:operator``."""
     agent: str | None = None
-    """A regular expression to be found in what the client calls itself: in the header ``User-Agent``."""
+    """A regular expression to find in the header ``User-Agent``."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rate <= 1:
@@ -86,7 +93,7 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
     def make_status(self) -> statuses.APIStatus:
-        """Make the refusal as the real server makes it for this code."""
+        """Make the refusal of a real server with this status."""
         reason, message = _REASONS.get(self.status, ("", "the server has refused the request on demand"))
         retry_after = 1 if self.retry_after is None and self.status == 429 else self.retry_after
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
@@ -95,13 +102,13 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def _full_resource(call: Call) -> str:
-    """Give the resource with its group, as it is named in refusals: ``deployments.apps/status``."""
+    """Return the resource with its group: ``deployments.apps/status``."""
     full = f"{call.plural}.{call.group}" if call.group else call.plural
     return f"{full}/{call.subresource}" if call.subresource else full
 
 
 class APIFault(statuses.APIStatus):
-    """A refusal on demand."""
+    """A refusal by a fault."""
 
 
 _REASONS: Final[dict[int, tuple[str, str]]] = {

@@ -1,9 +1,8 @@
 """
-Trouble on demand: wrong answers, lost answers, slowness, late events, broken and silent watches; seeded, so that it can
-be replayed.
+Faults on demand: wrong answers, lost answers, slowness, late events, broken and silent watches; seeded, so that they
+can be replayed.
 
-A rule says which requests it is for, how often, and what happens to them. The same from another process:
-see the administration endpoint.
+A rule selects requests, and tells how often they fail, and how. Other processes can use the administration endpoint.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from kopf_cluster.requests import Call, Request
 _MAX_CLOCK_OFFSET: Final = 100 * 365 * 24 * 3600.0
 
 Adviser = Callable[[Call, Request], FaultRule | None]
-"""A function that looks at a request, and tells what to do with it if it is not to be answered as usual."""
+"""A function that returns the rule to apply to a request, or none."""
 
 
 class WatchDrops(msgspec.Struct, frozen=True):
-    """How often watches are cut, in seconds, and whose."""
+    """The period of cuts of watches, in seconds, and their clients."""
 
     period: float
     clients: Clients = EVERYBODY
@@ -40,7 +39,7 @@ class WatchDrops(msgspec.Struct, frozen=True):
 
 
 class ServerControl(msgspec.Struct):
-    """How faults reach a running server, from whatever thread."""
+    """The calls of faults to a running server, from any thread."""
 
     cut: Callable[[bool, Clients], None]
     compact: Callable[[], None]
@@ -56,33 +55,36 @@ _NOWHERE: Final = ServerControl(
     expire_token=lambda: None,
     restart=lambda keep_data: None,
 )
-"""There is nothing to reach before the server is started."""
+"""Does nothing, while no server runs."""
 
 
 class Faults:
-    """All the trouble that one server makes. The methods may be called from any thread."""
+    """The faults of one cluster. All methods may be called from any thread.
+
+    * ``seed``: the seed of the random decisions.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.rules: tuple[FaultRule, ...] = ()
         self.watch_drops: WatchDrops | None = None
-        """How often watches are cut; never by default."""
+        """The period of cuts of watches, and their clients; none to never cut them."""
         self.silent = False
-        """Whether watches stay open but send nothing. What they hold back, they send afterwards."""
+        """Whether watches stay open but send nothing; they send the events afterwards."""
         self.duplicating = False
-        """Whether watches tell of everything twice."""
+        """Whether watches send each event twice."""
         self.paused = False
-        """Whether requests are accepted but not answered until resumed."""
+        """Whether the server accepts requests, but does not answer them until `resume`."""
         self.frozen: tuple[Clients, ...] = ()
-        """Whose requests are not answered, and whose watches are told nothing."""
+        """The clients whose requests are not answered, and whose watches are silent."""
         self.partitioned: tuple[Clients, ...] = ()
-        """Whose connections are broken."""
+        """The clients whose connections are broken."""
         self.watch_lag: WatchLag | None = None
-        """How late watches tell of changes; at once by default."""
+        """The delay of the events of watches; none by default."""
         self.clock = Clock()
         self.advisers: list[Adviser] = []
-        """Who is asked of every request what to do with it, before the rules."""
+        """Functions that decide about each request before the rules."""
         self.retellers: list[Reteller] = []
-        """Who is asked of every event of watches what to send instead, and when; the first answer decides."""
+        """Functions that replace or delay events of watches; the first one with an answer decides."""
         self.reseed(seed)
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -109,7 +111,10 @@ class Faults:
         user: str | None = None,
         agent: str | None = None,
     ) -> FaultRule:
-        """Add a rule. For each request, the first rule that matches it and whose dice fall so, is applied."""
+        """Add a rule, and return it. For each request, the first matching rule with a positive random decision applies.
+
+        The options are those of `FaultRule`, which raises `ValueError` for wrong ones.
+        """
         rule = FaultRule(
             action=action,
             status=status,
@@ -136,23 +141,24 @@ class Faults:
             self._used = {key: count for key, count in self._used.items() if key in map(id, rules)}
 
     def remove(self, rule: FaultRule) -> None:
+        """End this rule alone."""
         self.replace([other for other in self.rules if other is not rule])
 
     def clear(self) -> None:
-        """End all the trouble."""
+        """End all faults, except for the moved clock."""
         self.replace([])
         self.watch_drops, self.watch_lag = None, None
         self.silent = self.paused = self.duplicating = False
         self.isolate((), ())
 
     def reseed(self, seed: int) -> None:
-        """Begin the sequence of random decisions anew."""
+        """Restart the sequence of random decisions with this seed."""
         self._seed = seed
         self._random = random.Random(seed)
         self._streams: collections.Counter[str] = collections.Counter()
 
     def make_dice(self, resource: str) -> random.Random:
-        """Give the dice of the next stream of the resource: whatever happens in others, they fall the same."""
+        """Return the random numbers of the next stream of the resource, which are independent of all other streams."""
         self._streams[resource] += 1
         return random.Random(f"{self._seed}/{resource}/{self._streams[resource]}")
 
@@ -163,11 +169,13 @@ class Faults:
         user: str | None = None,
         agent: str | None = None,
     ) -> None:
-        """Cut watches periodically: all of them, or those of some clients only, as in rules.
+        """Cut watches periodically.
 
-        * ``seconds``: the period; none to stop doing so.
-        * ``user``: whose watches, by the name of the user.
-        * ``agent``: whose watches, by a regular expression to be found in the header ``User-Agent``.
+        * ``seconds``: the period, in seconds; none to end the cuts.
+        * ``user``: the name of the user whose watches are cut; all users by default.
+        * ``agent``: a regular expression for the header ``User-Agent`` of the clients; all clients by default.
+
+        Raises `ValueError` if the period is not positive, or if the agent is not a regular expression.
         """
         self.watch_drops = None if seconds is None else WatchDrops(seconds, Clients(user, agent))
         self._control.changed()
@@ -180,16 +188,15 @@ class Faults:
         user: str | None = None,
         agent: str | None = None,
     ) -> None:
-        """Tell of changes later than the writes are answered; none to end that, and to tell what is held back.
+        """Delay the events of current and new watches; each stream has its own delays, and keeps its order.
 
-        Every stream, the current and the new ones, is late on its own, and keeps its order.
+        * ``seconds``: the delay, in seconds, or the minimal one if there is ``up_to``; none to end the delays, and to
+          send the delayed events.
+        * ``up_to``: the maximal delay, in seconds. Each piece of a stream gets a random delay.
+        * ``user``: the name of the user whose watches are late; all users by default.
+        * ``agent``: a regular expression for the header ``User-Agent`` of the clients; all clients by default.
 
-        * ``seconds``: by how many seconds events are late, or the shortest lag if there is the longest one.
-        * ``up_to``: the longest lag, in seconds. The lags are drawn anew for whatever is written at once.
-        * ``user``: whose watches are late, by the name of the user; everybody's by default.
-        * ``agent``: whose watches are late, by a regular expression to be found in the header ``User-Agent``.
-
-        Raises `ValueError` if the lag is negative or infinite, or the longest one is shorter than the shortest one.
+        Raises `ValueError` if a delay is negative or infinite, or if the maximal one is below the minimal one.
         """
         if seconds is None and up_to is not None:
             raise ValueError("the longest lag needs the shortest one, which can be zero")
@@ -199,45 +206,58 @@ class Faults:
         self._control.changed()
 
     def find_lag(self, request: Request) -> WatchLag | None:
-        """Tell how late the stream is that is the answer to the request."""
+        """Return the delay of the stream that answers the request, or none."""
         lag = self.watch_lag
         return lag if lag is not None and lag.clients.include(request) else None
 
     def cut_watches(self, *, clean: bool = False, user: str | None = None, agent: str | None = None) -> None:
-        """End current watches now, of all clients or of some: by breaking the connections, or properly if clean."""
+        """End the current watches now.
+
+        * ``clean``: whether the streams end properly; otherwise, their connections break.
+        * ``user``: the name of the user whose watches end; all users by default.
+        * ``agent``: a regular expression for the header ``User-Agent`` of the clients; all clients by default.
+        """
         self._control.cut(clean, Clients(user, agent))
 
     def silence_watches(self, silent: bool = True) -> None:
-        """Let all watches, the current and the new ones, stay open and send nothing; or end that."""
+        """Keep all current and new watches open, but silent; or end that, and send what they have missed."""
         self.silent = silent
         self._control.changed()
 
     def duplicate_events(self, enabled: bool = True) -> None:
-        """Let all watches tell of every change twice, or end that."""
+        """Send each event of all watches twice, or end that."""
         self.duplicating = enabled
 
     def pause(self) -> None:
-        """Hold all requests unanswered until resumed."""
+        """Hold all requests without an answer until `resume`."""
         self.paused = True
         self._control.changed()
 
     def resume(self) -> None:
+        """Answer the requests that `pause` holds, and all new ones."""
         self.paused = False
         self._control.changed()
 
     def freeze(self, *, user: str | None = None, agent: str | None = None) -> None:
-        """Take requests of some clients, but do not answer them, and tell their watches nothing, until they are healed.
+        """Accept requests of some clients without an answer, and silence their watches, until `heal`.
 
-        Then what they have asked for is done, if they still wait for it, and they are told what they have missed.
+        Then the server handles the requests whose clients still wait, and the watches send what they have missed.
+
+        * ``user``: the name of the user; all users by default.
+        * ``agent``: a regular expression for the header ``User-Agent`` of the clients; all clients by default.
         """
         self.isolate([*self.frozen, Clients(user, agent)], self.partitioned)
 
     def partition(self, *, user: str | None = None, agent: str | None = None) -> None:
-        """Break connections of some clients, the current and the new ones, with nothing done, until they are healed."""
+        """Break current and new connections of some clients, and do nothing for them, until `heal`.
+
+        * ``user``: the name of the user; all users by default.
+        * ``agent``: a regular expression for the header ``User-Agent`` of the clients; all clients by default.
+        """
         self.isolate(self.frozen, [*self.partitioned, Clients(user, agent)])
 
     def heal(self, *, user: str | None = None, agent: str | None = None) -> None:
-        """End both for the clients that were named so, or for all if none are named."""
+        """End `freeze` and `partition` with the same options, or all of them if there are no options."""
         healed = Clients(user, agent)
         frozen, partitioned = (
             [clients for clients in isolated if healed not in (clients, EVERYBODY)]
@@ -246,43 +266,43 @@ class Faults:
         self.isolate(frozen, partitioned)
 
     def isolate(self, frozen: Iterable[Clients], partitioned: Iterable[Clients]) -> None:
-        """Set at once who is frozen and who is partitioned; all others are healed."""
+        """Set all frozen and all partitioned clients at once."""
         self.frozen, self.partitioned = tuple(frozen), tuple(partitioned)
         for clients in self.partitioned:
             self._control.cut(False, clients)
         self._control.changed()
 
     def is_held(self, request: Request) -> bool:
-        """Whether the request has to wait until it is answered."""
+        """Whether the request has to wait."""
         return self.paused or any(clients.include(request) for clients in self.frozen)
 
     def is_silent_for(self, request: Request) -> bool:
-        """Whether the stream tells nothing at the moment that is the answer to the request."""
+        """Whether the stream that answers the request is silent at the moment."""
         return self.silent or any(clients.include(request) for clients in self.frozen)
 
     def is_partitioned(self, request: Request) -> bool:
-        """Whether the connection is broken on which the request has come."""
+        """Whether the connection of the request is broken."""
         return any(clients.include(request) for clients in self.partitioned)
 
     def compact(self) -> None:
-        """Forget the history: whoever goes on from an older version gets the error 410."""
+        """Clear the history: watches from older versions get the error 410."""
         self._control.compact()
 
     def expire_token(self) -> None:
-        """Refuse the current token from now on (401). There is a new one in the kubeconfig."""
+        """Refuse the current token from now on (401); there is a new one in the kubeconfig."""
         self._control.expire_token()
 
     def restart(self, *, keep_data: bool = True) -> None:
-        """Stop the server and start it again soon, at the same address, with the same data or with none.
+        """Restart the server soon, at the same address; the method `restart` of the cluster waits until it is done.
 
-        To wait until it is done, use the method of the cluster of the same name.
+        * ``keep_data``: whether to keep the data; otherwise, it is a new and empty cluster.
         """
         self._control.restart(keep_data)
 
     def move_clock(self, seconds: float) -> None:
-        """Move the clock of the server, forward or backward if negative: it is seen in the timestamps of objects.
+        """Move the clock of the server, which affects only timestamps, but no timers and timeouts.
 
-        Timers and timeouts are not affected. Several moves add up; `clear` does not move it back.
+        * ``seconds``: the time to move the clock by, in seconds; backwards if negative. Several moves add up.
 
         Raises `ValueError` if the clock would be off by more than a century.
         """
@@ -293,11 +313,11 @@ class Faults:
 
     @property
     def is_active(self) -> bool:
-        """Whether anything can happen to requests at all."""
+        """Whether there are any rules or advisers."""
         return bool(self.rules or self.advisers)
 
     def decide(self, call: Call, request: Request, path: str) -> FaultRule | None:
-        """Choose what happens to a request, if anything."""
+        """Return the rule to apply to a request, or none."""
         for adviser in self.advisers:
             if (advice := adviser(call, request)) is not None:
                 return advice

@@ -38,7 +38,7 @@ _SCHEMA: Final = """
 
 
 class ArchiveError(Exception):
-    """The directory cannot be used."""
+    """The data directory cannot be used: by another local cluster, without permissions, or with broken data."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):

@@ -11,9 +11,15 @@ from kopf_cluster.kinds import structures
 from kopf_cluster.patches import merge_patch
 from kopf_cluster.statuses import APIStatus
 from kopf_cluster.writes.strategic import strategic_patch
-from tests.cluster.writes.test_patches import objects
 
 CORE = "io.k8s.api.core.v1."
+
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.sampled_from("abc"), documents, max_size=3)
 
 
 def patched(definition: str, target: Any, patch: Any) -> Any:
