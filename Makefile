@@ -75,7 +75,7 @@ budgets: $(STAMP)  ## check that our own code has not become dearer than it was 
 soak: $(STAMP)  ## run operators in trouble for an hour, and look for losses and leaks
 	$(BIN)/python -m tests.soak $(ARGS)
 
-siege: $(STAMP)  ## kill, freeze, and cut off replicas of an operator for half an hour, and judge their journal
+siege: $(STAMP)  ## kill, freeze, and cut off replicas of an operator for half an hour, and judge their journal (ARGS="--kubeconfig FILE")
 	$(BIN)/python -m tests.replicas $(ARGS)
 
 original:  # the original framework, in an environment of its own

@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--mode", choices=["shards", "leader"], default="shards")
     parser.add_argument("--seed", type=int, default=0, help="of the random decisions (default: %(default)s)")
     parser.add_argument("--loop", choices=[*LOOPS], default="uvloop", help="of the operators (default: %(default)s)")
+    parser.add_argument("--kubeconfig", type=pathlib.Path, help="of the cluster (default: a new local one)")
     plan = Plan(**vars(parser.parse_args()), verbose=True)
     folder = pathlib.Path(tempfile.mkdtemp(prefix="kopf-replicas-"))
     sys.stdout.write(f"{plan}; the logs: {folder}\n")

@@ -16,10 +16,11 @@ import random
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 from kopf.testing import LocalCluster
+from tests.replicas.cluster import Cluster
 from tests.replicas.journal import (
     Disturbance,
     collect_calls,
@@ -61,6 +62,8 @@ class Plan:
     loop: str = "uvloop"
     spare: float = SPARE
     verbose: bool = False
+    kubeconfig: pathlib.Path | None = None
+    """Of the cluster to be besieged; a new local one by default."""
 
 
 class Report:
@@ -152,7 +155,7 @@ class Replica:
 class Objects:
     """The objects as they should be, and their changes."""
 
-    def __init__(self, cluster: LocalCluster, plan: Plan, report: Report) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan, report: Report) -> None:
         self._cluster = cluster
         self._plan = plan
         self._report = report
@@ -174,7 +177,7 @@ class Objects:
             elif self._random.random() < 0.05:
                 name = self._random.choice(sorted(self.values))
                 del self.values[name]
-                self._cluster.delete("Sample", name, namespace="default")
+                self._cluster.delete(name)
             else:
                 self._apply(self._random.choice(sorted(self.values)), {})
             self._report.changes += 1
@@ -192,7 +195,7 @@ class Objects:
         self._cluster.apply(self._get_manifest(name, value, metadata))
 
     def list_unhandled(self) -> list[str]:
-        found = {item["metadata"]["name"]: item for item in self._cluster.list(PLURAL, namespace="default")}
+        found = {item["metadata"]["name"]: item for item in self._cluster.list()}
         wrong = [f"{name} is not deleted" for name in sorted({*found} - {*self.values})]
         for name, value in self.values.items():
             seen = found.get(name, {}).get("status", {}).get("seen")
@@ -284,12 +287,11 @@ class Siege:
 
 
 @contextlib.asynccontextmanager
-async def _making_replicas(cluster: LocalCluster, plan: Plan, folder: pathlib.Path) -> AsyncIterator[list[Replica]]:
-    host, _, port = cluster.url.rpartition("/")[2].rpartition(":")
+async def _making_replicas(cluster: Cluster, plan: Plan, folder: pathlib.Path) -> AsyncIterator[list[Replica]]:
     replicas = []
     async with contextlib.AsyncExitStack() as stack:
         for number in range(plan.replicas):
-            link = Link(host, int(port))
+            link = Link(*cluster.address)
             await stack.enter_async_context(link.serving())
             replica = Replica(f"besieged-{number}", plan, folder, link)
             write_kubeconfig(cluster.kubeconfig, folder / f"{replica.name}.kubeconfig", link.port)
@@ -302,11 +304,17 @@ async def _making_replicas(cluster: LocalCluster, plan: Plan, folder: pathlib.Pa
                     await replica.end(signal.SIGKILL)
 
 
+@contextlib.contextmanager
+def _providing_cluster(plan: Plan) -> Iterator[Cluster]:
+    with contextlib.ExitStack() as stack:
+        kubeconfig = plan.kubeconfig or stack.enter_context(LocalCluster(seed=plan.seed)).kubeconfig
+        yield stack.enter_context(Cluster(kubeconfig, HERE / "crd.yaml", GROUP, PLURAL))
+
+
 async def besiege(plan: Plan, folder: pathlib.Path) -> Report:
     """Do all of that; the folder is for the logs and the journal."""
     report = Report(plan)
-    with LocalCluster(seed=plan.seed) as cluster:
-        cluster.apply(HERE / "crd.yaml")
+    with _providing_cluster(plan) as cluster:
         objects = Objects(cluster, plan, report)
         async with _making_replicas(cluster, plan, folder) as replicas:
             await asyncio.to_thread(objects.create, plan.objects)

@@ -118,7 +118,7 @@ class WatchingSettings:
     inactivity_timeout: float | None = 70.0
     """How long a watch may send nothing (bookmarks come every minute or so) until it is considered dead."""
     chunk_size: int | None = None
-    """How many objects to request in one page of a listing; ``None`` is for 500 at first, and for 16 MiB afterwards."""
+    """How many objects to request in one page of a listing; ``None`` is for 500 at first, and for 2 MiB afterwards."""
     initial_streaming: bool = False
     """Whether to get the initial state as a stream (``sendInitialEvents``) instead of a listing, if the server can."""
     label_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)

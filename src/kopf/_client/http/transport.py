@@ -59,7 +59,7 @@ class ProtocolError(TransportError):
 
 
 MAX_BODY = 512 * 2**20
-"""How large a body can be, in bytes, decompressed: listings are read by pages, of 16 MiB or so."""
+"""How large a body can be, in bytes, decompressed: listings are read by pages, of 2 MiB or so."""
 
 
 class Headers(Mapping[str, str]):
