@@ -24,7 +24,11 @@ PAGE = ROOT / "docs" / "check.md"
 CRD = FOLDER / "crd.yaml"
 PLANTED = sorted((FOLDER / "planted").glob("*.py"))
 GOOD = sorted((FOLDER / "good").glob("*.py"))
-EXAMPLES = sorted(path for path in (ROOT / "examples").rglob("*.py") if "@kopf." in path.read_text())
+EXAMPLES = sorted(
+    path
+    for path in (ROOT / "examples").rglob("*.py")
+    if "@kopf." in path.read_text() and path.parent.name != "notebook"  # it is no operator, but runs several
+)
 PAGES = sorted(
     path for path in (ROOT / "docs").glob("*.md") if path != PAGE and "\n@kopf." in "".join(get_blocks(path, "python"))
 )

@@ -13,7 +13,7 @@ TIMEOUT = 20.0
 """How long a promise may take to come true, in seconds."""
 
 _INTERVAL = 0.05
-_PAUSE = 2.2
+_PAUSE = 1.8
 """The time to read a step, in seconds."""
 
 
