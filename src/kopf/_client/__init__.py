@@ -1,1 +1,1 @@
-"""The only door to Kubernetes: ``http`` makes requests, ``auth`` brings credentials, ``resources`` knows the API."""
+"""The client of Kubernetes: ``http`` makes requests, ``auth`` finds credentials, ``resources`` knows the API."""

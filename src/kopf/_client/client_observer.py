@@ -1,4 +1,4 @@
-"""What the client tells its observer: of requests, streams, patches, and of the events that it has posted."""
+"""The observer of the client: of its requests, streams, patches, and posted events."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from kopf._values.resources import Resource
 Headers = Mapping[str, str] | None
 
 WatchPhase = Literal["listing", "watching", "silence"]
-"""In which a target is: ``silence`` is of a stream that brings nothing, which is no trouble if nothing happens."""
+"""The phase of a target; ``silence`` is a stream that brings nothing, which is normal if nothing happens."""
 
 
 class ClientObserver:
     """The part of the observer that the client calls; see ``kopf._controller.observer``."""
 
     clock: Callable[[], float] = time.perf_counter
-    """The time of what is told, in seconds since any moment."""
+    """The clock of the notifications, in seconds since any moment."""
 
     def request_begun(self, method: str, target: str, server: str, headers: Headers) -> Headers:
         """
-        An attempt of a request begins; streams are not told. Get the headers to be sent besides the credentials.
+        Notice the start of an attempt of a request, but not of a stream. Return the headers to send besides the
+        credentials.
 
-        The target is the path of the URL with the query; the server is its URL.
+        ``target`` is the path with the query; ``server`` is the URL of the server.
         """
         return headers
 
@@ -41,23 +42,23 @@ class ClientObserver:
         headers: Headers,
     ) -> None:
         """
-        It is over. There is no status if there was no response; the error is why, or what else has gone wrong.
+        Notice the end of an attempt. Without a response, there is no status; the error tells the reason.
 
-        It has started at that time by the clock, with those headers.
+        ``started`` is the time of its start by the clock; ``headers`` are the sent ones.
         """
 
     def request_retried(self, method: str, target: str, error: Exception, delay: float) -> None:
-        """A request has failed, and will be repeated in so many seconds. The error knows the server."""
+        """Notice a failed request that will be repeated in ``delay`` seconds. The error knows the server."""
 
     def stream_answered(self, server: str, status: int) -> None:
-        """The server has begun to respond to a stream, which can last for hours."""
+        """Notice that the server has begun to respond to a stream, which can last for hours."""
 
     def stream_failed(self, server: str, error: Exception) -> None:
-        """The server has not responded to a stream."""
+        """Notice that the server has not responded to a stream."""
 
     def watch_interrupted(self, target: Target, phase: WatchPhase, error: Exception | None, delay: float) -> None:
         """
-        A listing or a stream has ended, and will go on in so many seconds.
+        Notice the end of a listing or a stream, which will continue in ``delay`` seconds.
 
         There is no error if the server has ended it in order.
         """
@@ -65,20 +66,20 @@ class ClientObserver:
     def object_patched(
         self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, changes: Any
     ) -> None:
-        """One request of a patch is done. The changes are the merge-patch or the JSON-patch that was sent."""
+        """Notice one request of a patch. The changes are the sent merge-patch or JSON-patch."""
 
     def event_posted(self, ref: ObjectReference, type: str, reason: str, message: str, time: float) -> None:
-        """A Kubernetes event was created, or continued; it was reported at that time, in seconds since the epoch."""
+        """Notice a Kubernetes event that was created or updated. ``time`` is its report, in seconds since the epoch."""
 
     def event_dropped(self, cause: str) -> None:
         """
-        A Kubernetes event is lost, which is told in any thread.
+        Notice a lost Kubernetes event, in any thread.
 
-        The cause is ``limit`` if there were too many about the object, ``overflow`` if too many wait, ``error`` if it
-        was refused.
+        The cause is ``limit`` for too many events about an object, ``overflow`` for too many waiting ones, and
+        ``error`` for a refused request.
         """
 
 
 def is_same(before: ObjectMeta, after: ObjectMeta) -> bool:
-    """Tell if a patch has changed nothing. The one that ends an object is answered with the version before it."""
+    """Tell if a patch has changed nothing. The response to a patch that ends an object has the old version."""
     return before.resourceVersion == after.resourceVersion and (before.finalizers or []) == (after.finalizers or [])

@@ -1,1 +1,1 @@
-"""Authentication: where the credentials come from, and where they are kept."""
+"""Authentication: the sources of the credentials, and the vault that keeps them."""

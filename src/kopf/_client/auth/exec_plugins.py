@@ -1,11 +1,11 @@
 """
-Credentials from external commands: the ``exec`` plugins of kubeconfigs, e.g. those of EKS, GKE, AKS, OIDC.
+Credentials from external commands: the ``exec`` plugins of kubeconfigs, e.g. of EKS, GKE, AKS, OIDC.
 
-The protocol is of "client-go credential plugins" of the Kubernetes documentation: the command is told of the
-cluster in the variable ``KUBERNETES_EXEC_INFO``, and prints an ``ExecCredential`` of
-``client.authentication.k8s.io`` in JSON, with a token, or with a client certificate & key, and when they expire.
+For the protocol, see "client-go credential plugins" in the Kubernetes documentation. The command gets a description of
+the cluster in the variable ``KUBERNETES_EXEC_INFO``. It prints an ``ExecCredential`` of
+``client.authentication.k8s.io`` in JSON: a token, or a client certificate with its key, and their expiration.
 
-An operator has no terminal and nobody to answer questions, so all plugins are run as not interactive ones.
+An operator has no terminal, and nobody who could answer questions, so plugins never run interactively.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from kopf._client.auth.credentials import LoginError, PluginError
+from kopf._client.auth.credentials import LoginError, PluginError, as_utc
 from kopf._values import codec
 
 logger = logging.getLogger(__name__)
 
 TIMEOUT = 60.0
-"""How long a plugin may run, in seconds. Those who wait longer usually wait for a human."""
+"""The longest run of a plugin, in seconds. Plugins that run longer usually wait for a human."""
 
 EXTENSION = "client.authentication.k8s.io/exec"
-"""The name of the extension of a kubeconfig's cluster, whose content is passed to the plugin as it is."""
+"""The extension of a cluster in kubeconfigs whose content goes to the plugin unchanged."""
 
 _API_GROUP = "client.authentication.k8s.io"
 _API_VERSIONS = (f"{_API_GROUP}/v1", f"{_API_GROUP}/v1beta1")
@@ -41,7 +41,7 @@ _TEXT_LIMIT = 1000
 
 @dataclasses.dataclass(frozen=True)
 class PluginCredentials:
-    """What a plugin has brought: a token, or a certificate with its key, or both."""
+    """The credentials from a plugin: a token, or a certificate with its key, or both."""
 
     token: str | None = dataclasses.field(repr=False)
     certificate_data: str | None = dataclasses.field(repr=False)
@@ -53,13 +53,13 @@ def run_plugin(
     plugin: Mapping[str, Any], cluster: Mapping[str, Any], *, user: str, timeout: float = TIMEOUT
 ) -> PluginCredentials:
     """
-    Run the plugin and get its credentials. It blocks the thread for as long as the plugin works.
+    Run the plugin and get its credentials. It blocks the thread while the plugin runs.
 
-    ``plugin`` is the ``exec`` stanza of a user of a kubeconfig, with the absolute path in ``command`` if it is
-    a path; ``cluster`` is a cluster of the kubeconfig; ``user`` is for messages. ``timeout`` is in seconds.
+    ``plugin`` is the ``exec`` stanza of a user in a kubeconfig, with an absolute path in ``command`` if it is a path.
+    ``cluster`` is a cluster of the kubeconfig; ``user`` is for messages. ``timeout`` is in seconds.
 
-    Raises :class:`PluginError` if it fails or hangs, and :class:`LoginError` if it is misconfigured, absent, or says
-    something unusable.
+    Raises :class:`PluginError` if the plugin fails or hangs, and :class:`LoginError` if it is misconfigured, absent, or
+    prints something unusable.
     """
     what = f"The plugin {plugin.get('command')!r} of the user {user!r}"
     _check(plugin, what)
@@ -68,7 +68,7 @@ def run_plugin(
     environment = {str(item["name"]): str(item["value"]) for item in plugin.get("env") or ()}
     try:
         info = codec.encode(_make_info(plugin, cluster)).decode()
-    except (ValueError, TypeError) as exc:  # YAML has values that JSON has not, and cycles
+    except (ValueError, TypeError) as exc:  # YAML has values that JSON lacks, and cycles
         raise LoginError(f"{what} cannot be told of its cluster: its extension is not expressible in JSON.") from exc
     try:
         code, output, errors = _execute(
@@ -90,7 +90,7 @@ def run_plugin(
 
 
 def _execute(command: list[str], *, env: Mapping[str, str], timeout: float) -> tuple[int, bytes, bytes]:
-    """Run the command; it does not outlive this process. Give its exit code and what it has said."""
+    """Run the command; it does not outlive this process. Return its exit code, output, and errors."""
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     with subprocess.Popen(command, env=env, stdin=nothing, stdout=pipe, stderr=pipe) as process:
         atexit.register(process.kill)
@@ -160,7 +160,7 @@ def _make_info(plugin: Mapping[str, Any], cluster: Mapping[str, Any]) -> Mapping
 
 
 def _describe_cluster(cluster: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Authorities are always passed as data, all else as it is in the kubeconfig."""
+    """Describe the cluster as in the kubeconfig, but with the authority always as data."""
     keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
     info = {key: cluster[key] for key in keys if cluster.get(key)}
     if cluster.get("certificate-authority-data"):
@@ -209,13 +209,12 @@ def _parse(output: bytes, *, api_version: str, what: str) -> PluginCredentials:
 
 
 def _parse_timestamp(value: Any) -> datetime.datetime | None:
-    """Parse a timestamp of RFC 3339, with a timezone. Raises :class:`ValueError`."""
+    """Parse a timestamp of RFC 3339. Raises :class:`ValueError`."""
     if not value:
         return None
     if not isinstance(value, str):
         raise ValueError(f"{repr(value)[:_TEXT_LIMIT]} is not a string")
-    timestamp = datetime.datetime.fromisoformat(value)
-    return timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=datetime.UTC)
+    return as_utc(datetime.datetime.fromisoformat(value))
 
 
 def _add_hint(message: str, plugin: Mapping[str, Any]) -> str:

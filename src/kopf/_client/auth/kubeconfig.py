@@ -1,12 +1,11 @@
 """
-Login of a person: by the kubeconfig files, the way ``kubectl`` reads them.
+Login by kubeconfig files, as ``kubectl`` reads them.
 
-The rules are of "Organizing Cluster Access Using kubeconfig Files" of the Kubernetes documentation: the files
-listed in ``KUBECONFIG`` are merged, whatever comes first wins, absent files are skipped, and relative paths
-inside a file are relative to that file.
+For the rules, see "Organizing Cluster Access Using kubeconfig Files" in the Kubernetes documentation: the files in
+``KUBECONFIG`` are merged, the first value wins, absent files are skipped, and paths inside a file are relative to that
+file.
 
-What cannot be followed is refused, not ignored: the operator must not talk to the cluster as somebody else than it
-was told to.
+Unsupported entries are refused, not ignored: the operator must not act in the cluster as another user than intended.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _USER_PATHS = ("client-certificate", "client-key", "tokenFile")
 _INSECURE = "insecure-skip-tls-verify"
 
 _Types = Mapping[type, Collection[str]]
-"""Of which types the fields must be, if they are there."""
+"""The required types of fields that are present."""
 
 _CONTEXT_TYPES: _Types = {str: ("cluster", "user", "namespace")}
 _CLUSTER_TYPES: _Types = {
@@ -54,12 +53,12 @@ _ANY_SUCCESSOR = "Replace it with an exec plugin, as it is said in the documenta
 
 
 class AuthProviderError(LoginError):
-    """The kubeconfig relies on an ``auth-provider``: Kubernetes has abandoned them, though some libraries have not."""
+    """The kubeconfig relies on an ``auth-provider``: Kubernetes dropped them, though some libraries did not."""
 
 
 @dataclasses.dataclass
 class Kubeconfig:
-    """The merged content of all kubeconfig files: entries by their names, with all paths absolute."""
+    """The merged content of all kubeconfig files: the entries by their names, with absolute paths."""
 
     paths: list[pathlib.Path] = dataclasses.field(default_factory=list)
     current_context: str | None = None
@@ -69,22 +68,22 @@ class Kubeconfig:
 
     @property
     def where(self) -> str:
-        """Where it comes from, for messages."""
+        """The paths of the files, for messages."""
         return ", ".join(str(path) for path in self.paths)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in the files, or no files: e.g. ``kubectl config`` leaves such files."""
+        """Whether there are no files, or only empty ones, such as ``kubectl config`` leaves."""
         return not (self.current_context or self.contexts or self.clusters)
 
 
 def login_with_kubeconfig(**_: Any) -> ConnectionInfo | None:
     """
-    Log in by the current context of the kubeconfig files; ``None`` if there are no files or nothing in them.
+    Log in by the current context of the kubeconfig files: those in ``KUBECONFIG``, or ``~/.kube/config``.
 
-    The files are taken from ``KUBECONFIG`` if it is set, otherwise ``~/.kube/config``. Raises
-    :class:`LoginError` if the files are malformed or inconsistent, or an ``exec`` plugin has failed. The plugin
-    blocks the thread while it runs: in ``async def`` handlers, use :func:`asyncio.to_thread`.
+    Returns ``None`` if there are no files, or only empty ones. Raises :class:`LoginError` if the files are malformed or
+    inconsistent, or if an ``exec`` plugin has failed. The plugin blocks the thread while it runs: in ``async def``
+    handlers, use :func:`asyncio.to_thread`.
     """
     config = read_current_kubeconfig()
     if not config.paths and os.environ.get("KUBECONFIG"):
@@ -93,15 +92,13 @@ def login_with_kubeconfig(**_: Any) -> ConnectionInfo | None:
 
 
 def read_current_kubeconfig() -> Kubeconfig:
-    """Read & merge the files of ``KUBECONFIG``, or ``~/.kube/config``; it raises :class:`LoginError`."""
+    """Read and merge the files of ``KUBECONFIG``, or ``~/.kube/config``. Raises :class:`LoginError`."""
     source = os.environ.get("KUBECONFIG") or DEFAULT_KUBECONFIG
     return read_kubeconfigs([path for path in source.split(os.pathsep) if path])
 
 
 def read_kubeconfigs(paths: list[str]) -> Kubeconfig:
-    """
-    Read & merge the files that exist. Raises :class:`LoginError` if any of them is unreadable or malformed.
-    """
+    """Read and merge the files that exist. Raises :class:`LoginError` if one is unreadable or malformed."""
     result = Kubeconfig()
     for path in (pathlib.Path(path).expanduser() for path in paths):
         content = _read_file(path)
@@ -112,9 +109,7 @@ def read_kubeconfigs(paths: list[str]) -> Kubeconfig:
 
 
 def make_connection_info(config: Kubeconfig) -> ConnectionInfo:
-    """
-    Get the endpoint & credentials of the current context. Raises :class:`LoginError` if it is not possible.
-    """
+    """Get the server and the credentials of the current context. Raises :class:`LoginError` if it is unusable."""
     where = config.where
     context, cluster, user = get_context(config)
     if not cluster.get("server"):
@@ -135,7 +130,7 @@ def make_connection_info(config: Kubeconfig) -> ConnectionInfo:
 
 
 def get_context(config: Kubeconfig) -> tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
-    """Get the current context, its cluster and user. Raises :class:`LoginError` if there are no such."""
+    """Get the current context, its cluster, and its user. Raises :class:`LoginError` if one of them is absent."""
     if not config.current_context:
         raise LoginError(f"No current context in {config.where}: choose one with `kubectl config use-context …`.")
     context = _get_entry(config.contexts, "context", config.current_context, config.where)
@@ -153,7 +148,7 @@ def get_context(config: Kubeconfig) -> tuple[Mapping[str, Any], Mapping[str, Any
 
 
 def _check_types(kind: str, name: str | None, entry: Mapping[str, Any], where: str, types: _Types) -> None:
-    """Refuse what only looks like something else, e.g. ``"false"`` for a flag. The values can be secret."""
+    """Refuse values of wrong types, e.g. ``"false"`` for a flag. Do not show the values, as they can be secret."""
     for cls, keys in types.items():
         for key in keys:
             if (value := entry.get(key)) is not None and not isinstance(value, cls):
@@ -164,7 +159,7 @@ def _check_types(kind: str, name: str | None, entry: Mapping[str, Any], where: s
 def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
     import yaml  # pods have service accounts instead
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # compiled with libyaml, it takes a tenth of the time
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # with libyaml, it takes a tenth of the time
     try:
         content = yaml.load(path.read_bytes(), loader)
     except FileNotFoundError:
@@ -172,7 +167,7 @@ def _read_file(path: pathlib.Path) -> Mapping[str, Any] | None:
     except OSError as exc:
         raise LoginError(f"The kubeconfig {path} cannot be read: {exc.strerror or exc}.") from exc
     except (yaml.YAMLError, ValueError, RecursionError) as exc:
-        # The texts of the errors quote the lines, which can have secrets: they are neither shown nor chained.
+        # The errors quote lines, which can contain secrets, so they are neither shown nor chained.
         raise LoginError(f"The kubeconfig {path} is not valid YAML{_locate(exc)}.") from None
     if content is not None and not isinstance(content, dict):
         raise LoginError(f"The kubeconfig {path} is not a mapping, but {type(content).__name__}.")
@@ -212,10 +207,10 @@ def _merge(config: Kubeconfig, content: Mapping[str, Any], path: pathlib.Path) -
 
 
 def _locate_plugin(value: Mapping[str, Any], path: pathlib.Path) -> Mapping[str, Any]:
-    """Commands with slashes are relative to their file as all other paths, those without are looked for in ``PATH``."""
+    """Make a command with slashes relative to its file, as all other paths. Others are found in ``PATH``."""
     plugin = value.get("exec")
     if not isinstance(plugin, dict) or not isinstance(plugin.get("command") or "", str):
-        return {}  # it is refused if it is really used
+        return {}  # it is refused only if it is used
     if os.path.basename(plugin.get("command") or "") == (plugin.get("command") or ""):
         return {}
     return {"exec": {**plugin, "command": str(path.absolute().parent / plugin["command"])}}
@@ -245,9 +240,9 @@ def _refuse_unsupported(user: Mapping[str, Any], name: str | None, where: str) -
 
 def _get_credentials(user: Mapping[str, Any], name: str | None, cluster: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Get what is in the kubeconfig itself, or what the plugin brings if there is nothing, as in kubectl.
+    Get the credentials from the kubeconfig itself, or from its plugin if there are none, as kubectl does.
 
-    The latter is used until it expires or is refused, and then the plugin is run by another login.
+    Credentials from a plugin are used until they expire or are refused. Then another login runs the plugin again.
     """
     certificates = {
         **_get_path_or_data("certificate", user, "client-certificate"),
@@ -269,7 +264,7 @@ def _get_credentials(user: Mapping[str, Any], name: str | None, cluster: Mapping
 
 
 def _get_path_or_data(prefix: str, entry: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Data takes precedence over the file, as in kubectl."""
+    """Get the data or the path of the file. Data takes precedence, as in kubectl."""
     if entry.get(f"{key}-data"):
         return {f"{prefix}_data": decode_pem(entry[f"{key}-data"])}
     return {f"{prefix}_path": entry[key]} if entry.get(key) else {}

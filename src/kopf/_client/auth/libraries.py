@@ -1,8 +1,8 @@
 """
-Libraries of other clients: optional, large, of any version, and not always in order.
+Libraries of other clients: optional, large, of any version, and sometimes broken.
 
-What they lack or do otherwise in some versions is found out by what they have, never by their versions. If they fail
-nevertheless, the users should learn which library it was, and what they can do about it.
+Differences between their versions are detected by their attributes, never by version numbers. If a library fails
+nevertheless, the error names the library and tells the user what to do.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from kopf._client.auth.credentials import LoginError
 _DISTRIBUTIONS = {"pykube": "pykube-ng"}
 
 _FAULTS = (AttributeError, ImportError, NameError, NotImplementedError, TypeError)
-"""What an outdated or a half-installed library raises, rather than a wrong configuration."""
+"""Errors that outdated or half-installed libraries raise, unlike wrong configurations."""
 
 
 class LibraryError(LoginError):
-    """The library itself is broken or too different; the message names it, and says what can be done."""
+    """The library is broken or too different. The message names it, and says what to do."""
 
 
 def import_library(name: str, *modules: str) -> Any:
     """
-    Import a library with its modules and get it; ``None`` if it is not installed.
+    Import a library with its modules and return it; ``None`` if it is not installed.
 
-    It takes a second or more, and a multiple of it on a busy machine: call it in a thread if you can. Raises
-    :class:`LibraryError` if the library is there, but is broken.
+    The import takes a second or more, and much longer on a busy machine, so do it in a thread if possible. Raises
+    :class:`LibraryError` if the library is broken.
     """
     paths = [name, *(f"{name}.{module}" for module in modules)]
     try:
         for path in paths:
             importlib.import_module(path)
     except ModuleNotFoundError as exc:
-        # Without its modules, it is something else with the same name: e.g. a folder with manifests.
+        # Without its modules, it is something else of the same name, e.g. a folder with manifests.
         if exc.name in paths:
             return None
         raise _blame(name, exc) from exc
-    except Exception as exc:  # anything can happen in somebody's modules
+    except Exception as exc:  # foreign modules can raise anything
         raise _blame(name, exc) from exc
     return importlib.import_module(name)
 
 
 def is_importing(frame: FrameType | None) -> bool:
-    """Tell if the stack is inside of :func:`import_library`: it is slow, but nobody's fault."""
+    """Tell if the stack is inside of :func:`import_library`, which is slow, but nobody's fault."""
     while frame is not None:
         if frame.f_code is import_library.__code__:
             return True
@@ -58,7 +58,7 @@ def is_importing(frame: FrameType | None) -> bool:
 
 @contextlib.contextmanager
 def blaming(name: str) -> Iterator[None]:
-    """Turn the faults of the library into :class:`LibraryError`, with its version and with what can be done."""
+    """Turn faults of the library into :class:`LibraryError`, with its version and advice."""
     try:
         yield
     except _FAULTS as exc:
@@ -66,8 +66,8 @@ def blaming(name: str) -> Iterator[None]:
 
 
 def name_library(name: str) -> str:
-    """Name the library as it is installed, with its version if that is known."""
-    import importlib.metadata  # it is a lot, for nothing but failures
+    """Get the name of the distribution with its version, if known."""
+    import importlib.metadata  # it is large, and only failures need it
 
     distribution = _DISTRIBUTIONS.get(name, name)
     try:

@@ -1,9 +1,8 @@
 """
 Login of a pod: by the service account that Kubernetes mounts into every container.
 
-The files and variables are those of "Accessing the Kubernetes API from a Pod" of the Kubernetes
-documentation. The token is renewed by the kubelet every hour or so, in the same file: it is passed as a file,
-not as a value.
+For the files and variables, see "Accessing the Kubernetes API from a Pod" in the Kubernetes documentation. The kubelet
+renews the token in the same file every hour or so, so the credentials contain the path, not the token.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ SERVICE_ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def is_mounted(directory: str | os.PathLike[str] | None = None) -> bool:
-    """Tell if there is a service account, i.e. if it is a pod that has one."""
+    """Tell if a service account is mounted, i.e. if this is a pod that has one."""
     return _get_token_path(directory).exists()
 
 
 def login_with_service_account(*, directory: str | os.PathLike[str] | None = None, **_: Any) -> ConnectionInfo | None:
     """
-    Log in as the service account of the pod; ``None`` if there is no service account, i.e. it is not a pod.
+    Log in as the service account of the pod.
 
-    ``directory`` is where the service account is mounted. Raises :class:`OSError` if its files exist but
-    are unreadable.
+    Returns ``None`` if there is no service account, i.e. outside of pods. ``directory`` is the mounted directory of the
+    service account; by default, the usual one. Raises :class:`OSError` if its files exist but are unreadable.
     """
     if not is_mounted(directory):
         return None
@@ -49,6 +48,6 @@ def _get_token_path(directory: str | os.PathLike[str] | None) -> pathlib.Path:
 def _get_server() -> str:
     host = os.environ.get("KUBERNETES_SERVICE_HOST")
     port = os.environ.get("KUBERNETES_SERVICE_PORT") or "443"
-    if not host:  # services can be left out of the environment (enableServiceLinks), the DNS name remains
+    if not host:  # enableServiceLinks=false removes services from the environment, but not the DNS name
         return "https://kubernetes.default.svc"
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

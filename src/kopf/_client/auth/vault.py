@@ -1,17 +1,18 @@
 """
-The vault: it keeps the credentials that work, and finds new ones when there are none left.
+The vault: keeps the credentials that work, and gets new ones when none are left.
 
-Requests take connections out of the vault and report back those that the server has refused. When none are
-left, requests wait until the authenticator (a task of the operator) logs in again and populates the vault.
+Requests take connections from the vault, and report the connections that the server has refused. When none are left,
+requests wait until the authenticator (a task of the operator) logs in again and populates the vault.
 
 Guarantees:
 
-* Only the very connection that was refused is invalidated: others, including those that replaced it, stay.
-* A session is never closed while it has requests in flight, and is always closed after the last of them.
-* Credentials once refused are not accepted again, unless the authenticator insists (after a pause, and not forever),
-  so there are no endless loops of re-logins: a login that brings nothing else gets :class:`LoginError` with the reason.
-* Files with tokens & certificates are read again when they are old or refused. If the certificates have changed,
-  there is a new connection for new requests, and the old one stays until the last of its requests is over.
+* Only the refused connection is invalidated. Others, including those that replaced it, stay.
+* A session is never closed while it has requests in flight, and is always closed after the last one.
+* Refused credentials are not accepted again, unless the authenticator insists (after a pause, and not forever). So,
+  there
+  are no endless loops of logins: a login that brings nothing new gets :class:`LoginError` with the reason.
+* Files with tokens and certificates are read again when they are old or refused. If the certificates have changed, new
+  requests get a new connection, and the old one stays until its last request ends.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from kopf._settings.settings import OperatorSettings
 logger = logging.getLogger(__name__)
 
 _MAX_REFUSED = 100
-"""How many refused credentials to remember: those with tokens of minutes would pile up over months."""
+"""The number of refused credentials to remember: short-lived tokens would pile up over months."""
 
 
 class Vault:
     """
-    The credentials of one operator, or of several operators in one event loop if they share them.
+    The credentials of one operator, or of several operators in one event loop that share them.
 
-    Requests use :meth:`acquire`, :meth:`release`, :meth:`invalidate`. The authenticator uses
-    :meth:`wait_until_depleted`, then :meth:`populate` or :meth:`fail`, and so on in a loop.
+    Requests use :meth:`acquire`, :meth:`release`, :meth:`invalidate`. The authenticator calls
+    :meth:`wait_until_depleted`, then :meth:`populate` or :meth:`fail`, again and again.
 
-    Large because it has two sides: what a request finds refused, the login replaces. Both change the same lists of
-    connections, and must never see them half-changed.
+    Large because it has two sides: the login replaces the credentials that requests report as refused. Both change the
+    same lists of connections, and must never see them half-changed.
     """
 
     def __init__(self, settings: OperatorSettings) -> None:
@@ -57,19 +58,18 @@ class Vault:
         self._depleted = asyncio.Event()
         self._closed = False
         self.losses = 0
-        """How many connections that had worked before were lost: expired or refused."""
+        """The number of connections that had worked, and then expired or were refused."""
 
     @property
     def is_populated(self) -> bool:
-        """Whether there are usable credentials right now."""
+        """Whether there are usable credentials now."""
         return self._pick() is not None
 
     async def acquire(self) -> Connection:
         """
-        Take a connection: one of those with the highest priority, by random. It must be released afterwards.
+        Take a random connection among those with the highest priority. Release it afterwards.
 
-        If there is none, wait for the next login. Raises :class:`LoginError` if that has brought nothing
-        usable.
+        If there is none, wait for the next login. Raises :class:`LoginError` if that brings nothing usable.
         """
         while True:
             connection = self._pick()
@@ -85,9 +85,7 @@ class Vault:
             self._close_soon(connection)
 
     def invalidate(self, connection: Connection, error: Exception) -> None:
-        """
-        Exclude a connection, as its credentials are refused; it is closed when all of its requests are over.
-        """
+        """Exclude a connection with refused credentials. It is closed when all its requests have ended."""
         if not connection.retired:
             self._refused[connection.identity] = None
             while len(self._refused) > _MAX_REFUSED:
@@ -96,9 +94,7 @@ class Vault:
             self._retire(connection)
 
     def renew(self, connection: Connection) -> bool:
-        """
-        Read the files of the credentials again. Tell if something is new, and so if it is worth trying again.
-        """
+        """Read the files of the credentials again. Return whether anything is new, so that a retry makes sense."""
         if connection.retired:
             return True
         is_renewed = connection.reload_token()
@@ -106,7 +102,7 @@ class Vault:
             return is_renewed
         try:
             replacement = Connection(connection.credentials, self._settings.networking)
-        except (OSError, ValueError) as exc:  # half-way of being replaced: e.g. the key is not of the certificate
+        except (OSError, ValueError) as exc:  # files are being replaced: e.g. the key does not match the certificate
             logger.debug("The renewed certificates cannot be used yet: %s", exc)
             return is_renewed
         if replacement.identity in self._refused:
@@ -118,8 +114,8 @@ class Vault:
 
     def populate(self, credentials: Iterable[Credentials], *, again: bool = False) -> None:
         """
-        Add what a login has brought; ``again`` is to try even what was refused. Raises :class:`LoginError` if there is
-        nothing usable at all; those who wait go on waiting then, for the next login or :meth:`fail`.
+        Add the credentials from a login; ``again`` permits refused ones. Raises :class:`LoginError` if nothing is
+        usable; then, waiting requests keep waiting for the next login or :meth:`fail`.
         """
         if self._closed:
             return
@@ -131,7 +127,7 @@ class Vault:
                 logger.warning("The credentials for %s cannot be used: %s", redact_url(item.server), exc)
                 self._last_error = exc
                 continue
-            if again and isinstance(item, ConnectionInfo):  # sessions are closed when they are refused
+            if again and isinstance(item, ConnectionInfo):  # refused sessions are closed
                 self._refused.pop(connection.identity, None)
             if connection.identity in known or connection.identity in self._refused:
                 self._discard(connection)
@@ -144,15 +140,15 @@ class Vault:
         self._wake_up(None)
 
     def fail(self, error: LoginError) -> None:
-        """Tell those who wait that there is nothing to wait for: the login has failed."""
+        """Fail all waiting requests: the login has failed."""
         self._wake_up(error)
 
     async def wait_until_depleted(self) -> None:
-        """Wait until somebody needs credentials and there are none."""
+        """Wait until a request needs credentials and there are none."""
         await self._depleted.wait()
 
     async def close(self) -> None:
-        """Close all sessions, those in use too, and fail those who wait. The vault is unusable afterwards."""
+        """Close all sessions, even those in use, and fail waiting requests. The vault is unusable afterwards."""
         self._closed = True
         self._wake_up(LoginError("The connections to the API are closed, as the operator has ended."))
         for connection in [*self._connections, *self._retired]:
@@ -174,13 +170,13 @@ class Vault:
                 self.renew(connection)
                 best = self._best
                 continue
-            # Sessions made by login handlers can be closed by their makers.
+            # Login handlers can close the sessions that they have made.
             self.invalidate(connection, LoginError(f"The session for {connection.credentials.server} is closed."))
             best = self._best
         return None
 
     def _rank(self) -> None:
-        """Choose whom to use: it changes rarely, and is used for every request."""
+        """Select the best connections in advance: they change rarely, and every request uses them."""
         highest = max((connection.credentials.priority for connection in self._connections), default=0)
         self._best = [item for item in self._connections if item.credentials.priority == highest]
         deadlines = [item.deadline for item in self._connections if item.deadline is not None]
@@ -208,9 +204,7 @@ class Vault:
             self._close_soon(connection)
 
     def _discard(self, connection: Connection) -> None:
-        """
-        Get rid of a connection that was never used, unless its ready-made session is that of another one.
-        """
+        """Close a connection that was never used, unless another one shares its ready-made session."""
         others = [*self._connections, *self._retired]
         if not any(connection.session.shares_connections(item.session) for item in others):
             self._close_soon(connection)
@@ -239,7 +233,7 @@ class Vault:
                 continue
             if error is None:
                 waiter.set_result(None)
-            else:  # everyone has an own copy: a raised exception remembers where it was raised
+            else:  # a copy for each, as a raised exception remembers its place
                 copy = LoginError(*error.args)
                 copy.__cause__ = error.__cause__
                 waiter.set_exception(copy)

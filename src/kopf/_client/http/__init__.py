@@ -1,1 +1,1 @@
-"""HTTP: connections, requests, retries; bytes in, bytes out."""
+"""HTTP: connections, requests, and retries, all in bytes."""

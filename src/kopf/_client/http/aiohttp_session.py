@@ -1,10 +1,10 @@
 """
-Sessions of ``aiohttp``: for what our own ones cannot do, i.e. for proxies, and those that login handlers have made.
+Sessions of ``aiohttp``: for proxies, and for sessions that login handlers have made.
 
-HTTP proxies are what the library does itself, with ``CONNECT`` for TLS. SOCKS (RFC 1928) is for an optional library;
-host names are always resolved by the proxy, as kubectl does: local names mean nothing behind it.
+The library supports HTTP proxies itself, with ``CONNECT`` for TLS. SOCKS (RFC 1928) needs an optional library. The
+proxy always resolves host names, as with kubectl: local names mean nothing behind it.
 
-The library is 8 MiB of memory, so it is imported only when there is such a session.
+The library takes 8 MiB of memory, so it is imported only for such sessions.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from kopf._client.http.transport import (
 Errors = tuple[type[Exception], ...]
 
 ERRORS: Errors = (aiohttp.ClientError, OSError)
-"""Everything that means that the network is to blame."""
+"""All errors that the network can cause."""
 
 _LARGE_BODY = 2**20  # aiohttp complains of larger bodies if they are not streamed
 
 
 _FAREWELL_TIMEOUT = 1.0
-"""How long the goodbyes may take, in seconds: a server that does not respond must not hold the exit."""
+"""The longest time of goodbyes, in seconds: a server that does not respond must not delay the exit."""
 
 
 _HTTP_SCHEMES = ("http", "https")
@@ -51,9 +51,9 @@ _SOCKS_PORT = 1080
 
 
 def _parse(proxy_url: str) -> yarl.URL:
-    """The errors of the library quote parts of passwords with slashes, so they are neither shown nor chained."""
+    """Parse the URL. The errors of the library quote parts of passwords, so they are neither shown nor chained."""
     with contextlib.suppress(ValueError):
-        if not any(char.isspace() for char in proxy_url):  # they would be dropped or encoded: never meant
+        if not any(char.isspace() for char in proxy_url):  # the library would drop or encode them
             return yarl.URL(proxy_url)
     raise ValueError(
         f"The proxy {redact_url(proxy_url)!r} is not a proper URL. Encode special characters of its user & password: "
@@ -62,7 +62,7 @@ def _parse(proxy_url: str) -> yarl.URL:
 
 
 def _make_socks_connector(url: yarl.URL, context: ssl.SSLContext | bool) -> tuple[aiohttp.BaseConnector, Errors]:
-    """Make what connects through the proxy, and tell which errors of its own it has."""
+    """Make the connector to the proxy. Return it with its own classes of errors."""
     try:
         import aiohttp_socks
     except ImportError as exc:
@@ -87,9 +87,9 @@ def _make_socks_connector(url: yarl.URL, context: ssl.SSLContext | bool) -> tupl
 
 def _drop_secrets(exc: Exception) -> None:
     """
-    Remove the credentials from what the error knows of its request: it is in all tracebacks, as a cause.
+    Remove the credentials from the request that the error knows: all tracebacks show it, as a cause.
 
-    The request can be that to the proxy, whether the proxy refuses it, or answers with no HTTP at all.
+    It can be the request to the proxy, if the proxy refuses it, or does not speak HTTP at all.
     """
     if isinstance(exc, aiohttp.ClientResponseError):
         info = exc.request_info
@@ -100,9 +100,9 @@ def _drop_secrets(exc: Exception) -> None:
 
 def _get_hint(exc: Exception) -> str | None:
     """
-    Get what to do about the failed connection; ``None`` if it is not about the proxy.
+    Advise on the failed connection; ``None`` if the proxy is not the cause.
 
-    The errors of SOCKS speak for themselves.
+    SOCKS errors need no advice.
     """
     if isinstance(exc, aiohttp.ClientHttpProxyError):
         advice = " Add the user and the password to its URL." if exc.status == 407 else ""
@@ -120,10 +120,9 @@ class Closings:
     """
     The connections of one session that are not closed yet.
 
-    TLS ends with goodbyes, which are exchanged in the background when a response is abandoned (a watch stream when it
-    is stopped, or a request that is cancelled). Nobody waits for them: neither the session when it is closed, nor the
-    event loop when it ends right afterwards. So the sockets would be left open. They cannot be just broken instead: a
-    transport that is broken while it has something to read, is an error with a traceback in some event loops.
+    When a response is abandoned (e.g. a watch stream stops), its TLS goodbye continues in the background. Nobody waits
+    for it: neither the session at its end, nor the event loop that ends right afterwards. So, sockets would stay open.
+    They cannot be aborted at once instead: some event loops log an error with a traceback if unread data remains.
     """
 
     def __init__(self) -> None:
@@ -134,7 +133,7 @@ class Closings:
         protocol, transport = connection.protocol, connection.transport
         if protocol is None or transport is None:
             return
-        closed: asyncio.Future[None] | None = getattr(protocol, "closed", None)  # older versions of aiohttp have none
+        closed = protocol.closed
         if closed is not None and closed not in self._pending:
             self._pending[closed] = transport
             closed.add_done_callback(self._forget)
@@ -142,25 +141,25 @@ class Closings:
     def _forget(self, closed: asyncio.Future[None]) -> None:
         del self._pending[closed]
         if not closed.cancelled():
-            closed.exception()  # whatever it is, it is closed; otherwise, it is reported as never retrieved
+            closed.exception()  # an error that nobody retrieves would be reported
 
     async def wait(self) -> None:
-        """Wait until all connections are closed; break those that are not closed in time."""
+        """Wait until all connections are closed. Abort those that are not closed in time."""
         if self._pending:
             await asyncio.wait(self._pending, timeout=_FAREWELL_TIMEOUT)
         for transport in list(self._pending.values()):
-            transport.abort()  # those of uvloop do have it, though they are of no class of asyncio
+            transport.abort()  # those of uvloop have it, too
         if self._pending:
             await asyncio.wait(self._pending, timeout=_FAREWELL_TIMEOUT)
 
     def make_response_class(self) -> type[aiohttp.ClientResponse]:
-        """Make a class of responses whose connections are followed."""
+        """Make a class of responses that follows their connections."""
 
         class FollowedResponse(aiohttp.ClientResponse):
             """A response whose connection is followed."""
 
             def start(response, connection: Connection) -> Coroutine[Any, Any, aiohttp.ClientResponse]:
-                """Begin to read the response. Both the closings and the response are selves here."""
+                """Begin to read the response. Here, ``self`` are the closings, and ``response`` is the response."""
                 self.follow(connection)
                 return super().start(connection)
 
@@ -168,7 +167,7 @@ class Closings:
 
 
 class AiohttpSession:
-    """A session behind the face of ours, see :class:`kopf._client.http.transport.Session`; its errors are ours, too."""
+    """A session of the library with our interface and errors, see :class:`kopf._client.http.transport.Session`."""
 
     def __init__(
         self,
@@ -188,12 +187,12 @@ class AiohttpSession:
 
     @property
     def closed(self) -> bool:
-        """Whether it cannot be used anymore: ready-made sessions can be closed by their makers."""
+        """Whether it is closed. The makers of ready-made sessions can close them."""
         return self.raw.closed
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What is sent with all requests."""
+        """The headers of all requests."""
         return self.raw.headers
 
     def set_headers(self, headers: Mapping[str, str]) -> None:
@@ -201,10 +200,10 @@ class AiohttpSession:
         self.raw.headers.update(headers)
 
     def retire(self) -> None:
-        """Leave it to the library, which drops unused connections in time: ready-made sessions can be shared."""
+        """Do nothing: the library drops unused connections in time, and ready-made sessions can be shared."""
 
     def shares_connections(self, other: Session) -> bool:
-        """Tell if the other one has the same session of the library."""
+        """Tell if both have the same session of the library."""
         return isinstance(other, AiohttpSession) and other.raw is self.raw
 
     @contextlib.asynccontextmanager
@@ -222,8 +221,8 @@ class AiohttpSession:
                     total=limits.total, sock_connect=limits.connect, sock_read=limits.inactivity
                 ),
                 server_hostname=self._server_hostname,
-                raise_for_status=False,  # ready-made sessions may have it, while the body is needed
-                allow_redirects=False,  # to whomever: it would take the body there, and bring anything back
+                raise_for_status=False,  # ready-made sessions can have it, but the body is needed
+                allow_redirects=False,  # a redirect would take the body to any server
             ) as response:
                 yield _AiohttpResponse(response)
         except self._errors as exc:
@@ -241,9 +240,9 @@ def open_aiohttp_session(
     info: ConnectionInfo, headers: dict[str, str], context: ssl.SSLContext | None, *, trust_env: bool
 ) -> AiohttpSession:
     """
-    Open a session through the proxy, or as the environment says, with these TLS settings at the other end.
+    Open a session through the proxy, or as the environment says, with these TLS settings for the server.
 
-    Must be called inside of an event loop. Raises :class:`ValueError` if the proxy is of an unsupported kind.
+    Call it inside of an event loop. Raises :class:`ValueError` if the kind of proxy is not supported.
     """
     proxy_url, url = info.proxy_url, _parse(info.proxy_url or "")
     is_socks = url.scheme in _SOCKS_SCHEMES

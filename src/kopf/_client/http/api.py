@@ -1,14 +1,13 @@
 """
 The API client: requests and streams with credentials, timeouts, and retries; bytes in, bytes out.
 
-A request is repeated after network errors, HTTP 5xx, and HTTP 429, as configured in ``settings.networking``.
-Note what it means for changes: if the response was lost, it is unknown if the change was made, and the
-repeated request may find it done. Merge-patches come out the same. A patch guarded by
-``metadata.resourceVersion`` or by a JSON-patch ``test`` is answered by 409 or 422 then, and creation by 409:
-those who guard must look at the fresh state anyway. Creation with ``generateName`` may make two objects.
+A request is repeated after network errors, HTTP 5xx, and HTTP 429, as configured in ``settings.networking``. If the
+response to a change was lost, the change can have been made, and the repeated request can find it done. The result of
+a merge-patch stays the same. Patches guarded by ``metadata.resourceVersion`` or by a JSON-patch ``test`` then get 409
+or 422, and creations get 409: callers that use guards must read the fresh state anyway. Creations with
+``generateName`` can make two objects.
 
-A request refused with HTTP 401 is repeated at once with other credentials while there are some, see the
-vault.
+A request refused with HTTP 401 is repeated at once with other credentials as long as there are any; see the vault.
 """
 
 from __future__ import annotations
@@ -57,38 +56,38 @@ Payload = bytes | Mapping[str, Any] | list[Any]
 JSON = "application/json"
 
 Sending = Coroutine[Any, Any, bytes]
-"""A request that is sent when it is awaited, and gives the body of the response."""
+"""A request that is sent when it is awaited, and returns the body of the response."""
 
 
 LANE_WIDTH = 100
 """
-How many requests of one lane are made at once, or as many as there may be workers, if that is more. It is twice as many
-as there are workers by default, so workers rarely wait.
+The number of simultaneous requests in one lane, or the limit of workers, if that is higher. It is twice the default
+limit of workers, so workers rarely wait.
 """
 
 _NO_LANE: AbstractAsyncContextManager[None] = nullcontext()
 
 
 class RequestOptions(TypedDict, total=False):
-    """What all kinds of requests can have."""
+    """The options of all requests."""
 
     params: Mapping[str, str] | None
-    """The query, not quoted."""
+    """The parameters of the query, not quoted."""
     headers: Mapping[str, str] | None
-    """The headers beside those of the credentials."""
+    """The headers besides those of the credentials."""
     timeout: float | None
-    """For one attempt, in seconds; ``settings.networking.request_timeout`` by default."""
+    """The timeout of one attempt, in seconds; ``settings.networking.request_timeout`` by default."""
     backoffs: Delays | None
     """The delays between attempts, in seconds; ``settings.networking.error_backoffs`` by default."""
     retry_forbidden: bool
-    """For what is permitted to everybody: if it is refused, the server is starting, and does not know that yet."""
+    """Whether to retry after 403. For requests that everybody may make: only a starting server refuses them."""
     lane: Hashable
     """
-    Only so many requests of the same lane are made at once, see ``LANE_WIDTH``; the others do not wait for them. Each
-    holds a connection, and any number of objects can have to be patched at the same moment. By default, nobody waits.
+    Requests of the same lane are limited in number, see ``LANE_WIDTH``. Each request takes a connection, and any number
+    of objects can need a patch at the same moment. By default, there is no limit.
     """
     logger: AnyLogger
-    """Where the failed attempts are reported; the logger of the client by default."""
+    """The logger of failed attempts; that of the client by default."""
 
 
 _TEMPORARY_ERRORS = (APINetworkError, APIServerError, APITooManyRequestsError)
@@ -98,26 +97,26 @@ class APIClient:
     """
     The client of one operator.
 
-    All methods take ``path``, the already quoted path of the URL (see ``Resource.get_url``), and the options that are
-    described in :class:`RequestOptions`. ``payload`` is either serialised JSON or whatever is to be serialised.
-    Responses are the bytes of the body, not parsed.
+    All methods take ``path``, the quoted path of the URL (see ``Resource.get_url``), and the options in
+    :class:`RequestOptions`. ``payload`` is either serialised JSON or a value to serialise. Responses are the bytes of
+    the body, not parsed.
 
-    Raises :class:`APIError` (see the subclasses) if the server has refused; :class:`APINetworkError` if there
-    is no response; :class:`LoginError` if there are no valid credentials; :class:`FencedError` if it is a change that
-    must not be made anymore.
+    Raises :class:`APIError` (see the subclasses) if the server refuses the request; :class:`APINetworkError` if there
+    is no response; :class:`LoginError` if there are no valid credentials; :class:`FencedError` if the request is a
+    change and the fence is shut.
 
-    Large because it is the only door: all that watches over requests is at it.
+    Large because all requests pass through it, with everything that observes and limits them.
     """
 
     def __init__(self, vault: Vault, settings: OperatorSettings, observer: ClientObserver | None = None) -> None:
         self.observer = ClientObserver() if observer is None else observer
-        """Who is told of the requests."""
+        """The observer of the requests."""
         self.for_tools: APIClient = self
-        """The client for what is not asked by the operator itself, but by those who look at it: never recorded."""
+        """The client for external observers of the operator, not for the operator itself: it is never recorded."""
         self.warnings = Once(limit=MAX_WARNED)
-        """What was said already of changes that are made again and again."""
+        """The warnings about repeated changes that are logged already."""
         self.fence: Fence | None = None
-        """What is behind it, changes nothing. There is none if nobody shares the work."""
+        """The fence: when it is shut, no changes are made. ``None`` if no replicas share the work."""
         self._vault = vault
         self._settings = settings
         self._reachability = Reachability()
@@ -137,11 +136,11 @@ class APIClient:
     def patch(
         self, path: str, *, payload: Payload, content_type: str = MERGE_PATCH, **options: Unpack[RequestOptions]
     ) -> Sending:
-        """Modify an object; ``content_type`` is the kind of the patch."""
+        """Change an object; ``content_type`` is the kind of the patch."""
         return self.request("PATCH", path, payload, content_type, **options)
 
     def delete(self, path: str, *, payload: Payload | None = None, **options: Unpack[RequestOptions]) -> Sending:
-        """Delete an object; the payload is ``DeleteOptions`` if any."""
+        """Delete an object; the payload, if any, is ``DeleteOptions``."""
         return self.request("DELETE", path, payload, **options)
 
     async def request(
@@ -152,7 +151,7 @@ class APIClient:
         content_type: str = JSON,
         **options: Unpack[RequestOptions],
     ) -> bytes:
-        """Make a request, repeat it if it fails temporarily, and give the body of the response."""
+        """Make a request, repeat it after temporary failures, and return the body of the response."""
         params, headers, timeout = options.get("params"), options.get("headers"), options.get("timeout")
         target = f"{path}?{urllib.parse.urlencode(params)}" if params else path
         body = payload if payload is None or isinstance(payload, bytes) else codec.encode(payload)
@@ -193,11 +192,11 @@ class APIClient:
         self, path: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[list[bytes], None]:
         """
-        Open an endless response, and give its lines: as many at once as have come. There are no retries.
+        Open an endless response, and yield its lines, as many at once as have come. There are no retries.
 
-        The first batch is empty: it tells that the response has begun. The stream ends normally when the
-        server ends it, or after ``settings.watching.client_timeout``. The last line is dropped if it is
-        incomplete. Silence for ``settings.watching.inactivity_timeout`` is a network error.
+        The first batch is empty: it marks the start of the response. The stream ends normally when the server ends it,
+        or after ``settings.watching.client_timeout``. An incomplete last line is dropped. Silence for
+        ``settings.watching.inactivity_timeout`` is a network error.
         """
         target = f"{path}?{urllib.parse.urlencode(params)}" if params else path
         limits = self._get_stream_limits()
@@ -236,7 +235,7 @@ class APIClient:
                     return
                 raise self._make_network_error("GET", server, target, exc, is_open) from exc
             finally:
-                error = None  # what is raised holds this frame by its traceback: they must not hold each other
+                error = None  # a raised error holds this frame by its traceback: no cycles
                 self._vault.release(connection)
 
     def _get_limits(self) -> Limits:
@@ -263,8 +262,9 @@ class APIClient:
         limits: Limits,
     ) -> bytes:
         """
-        Make one attempt, though with all credentials if they are refused one after another; ``target`` is the path
-        and the query. Raises the errors of the class. Recordings are made and replayed around this and :meth:`stream`.
+        Make one attempt, but with other credentials if the server refuses them; ``target`` is the path with the query.
+
+        Raises the errors of the class. Recordings and replays wrap this method and :meth:`stream`.
         """
         observer = self.observer
         if self.fence is not None and method != "GET":
@@ -279,7 +279,7 @@ class APIClient:
             sent_headers = observer.request_begun(method, target, server, headers)
             started = observer.clock()
             try:
-                if limits.check is not None:  # here, too: not all sessions do it
+                if limits.check is not None:  # here, too, as not all sessions check it
                     limits.check()
                 async with connection.session.request(method, target, body, sent_headers, limits) as response:
                     status = response.status
@@ -305,14 +305,14 @@ class APIClient:
                 raise
             finally:
                 observer.request_ended(method, server, status, failure, started, sent_headers)
-                error = failure = None  # what is raised holds this frame by its traceback: not to hold each other
+                error = failure = None  # a raised error holds this frame by its traceback: no cycles
                 self._vault.release(connection)
 
     def _can_renew(self, connection: Connection, token: str | None, error: APIError) -> bool:
-        """Tell if it is worth trying with other credentials, or with a renewed token."""
+        """Tell if a retry makes sense, with other credentials or with a renewed token."""
         if not isinstance(error, APIUnauthorizedError):
             return False
-        # The token can be renewed while the request is underway: then it is not this one that was refused.
+        # If the token was renewed during the request, the server has refused the old one.
         if connection.token == token and not self._vault.renew(connection):
             self._vault.invalidate(connection, error)
         return True
@@ -338,7 +338,7 @@ _current: ContextVar[tuple[APIClient, asyncio.AbstractEventLoop]] = ContextVar("
 
 @contextlib.contextmanager
 def offering(api: APIClient) -> Iterator[None]:
-    """Let the tools in this context, and in the tasks & threads that are started from it, use this client."""
+    """Offer this client to the tools in this context, and in the tasks and threads that it starts."""
     token = _current.set((api, asyncio.get_running_loop()))
     try:
         yield
@@ -347,12 +347,12 @@ def offering(api: APIClient) -> Iterator[None]:
 
 
 def get_current_api() -> APIClient:
-    """Get the client of the current operator. Raises :class:`LookupError` if it is called outside of operators."""
+    """Get the client of the current operator. Raises :class:`LookupError` outside of operators."""
     return _get_current()[0]
 
 
 def get_current_loop() -> asyncio.AbstractEventLoop:
-    """Get the event loop of that client, for those who call from threads. Raises the same."""
+    """Get the event loop of that client, for calls from threads. Raises :class:`LookupError`, too."""
     return _get_current()[1]
 
 

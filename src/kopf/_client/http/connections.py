@@ -1,7 +1,7 @@
 """
-A connection: one set of credentials turned into one HTTP session, with its TLS settings and headers ready.
+A connection: an HTTP session for one set of credentials, with its TLS settings and headers ready.
 
-Everything that can be computed once is computed once: a request only picks the session and appends its path.
+Everything is computed in advance: a request only takes the session and adds its path.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 60.0
 """
-How often the files with tokens and certificates are read again, in seconds. The kubelet renews tokens minutes
+The pause before the files with tokens and certificates are read again, in seconds. The kubelet renews tokens minutes
 before they expire.
 """
 
 USER_AGENT = f"kopf/{__version__}"
-"""How the framework introduces itself to the API server, e.g. for its audit log."""
+"""The name of the framework for API servers, e.g. for their audit logs."""
 
 _CLIENTS = ("direct", "aiohttp")
 
@@ -38,13 +38,12 @@ Identity = tuple[Credentials, str | None, bytes | None]
 
 class Connection:
     """
-    An HTTP session of specific credentials; its requests are counted, so that it is closed only when it is
-    unused.
+    An HTTP session for specific credentials. Its requests are counted, so that it is closed only when it is unused.
 
-    Must be created inside of an event loop. Raises :class:`OSError` or :class:`ValueError` if the
-    certificates, keys, or tokens are unusable.
+    Create it inside of an event loop. Raises :class:`OSError` or :class:`ValueError` if the certificates, keys, or
+    tokens are unusable.
 
-    Large because whatever a request needs is computed in advance, and is one look-up away.
+    Large because it computes everything for requests in advance.
     """
 
     __slots__ = (
@@ -63,9 +62,9 @@ class Connection:
     def __init__(self, credentials: Credentials, settings: NetworkingSettings) -> None:
         self.credentials = credentials
         self.users = 0
-        """How many requests use it right now."""
+        """The number of current requests."""
         self.retired = False
-        """Whether it is not given to new requests, and is to be closed after the last of the current ones."""
+        """Whether new requests do not get it, and it is closed after the last current one."""
         self.has_worked = False
         """Whether the server has ever accepted these credentials."""
         self._loop = asyncio.get_running_loop()
@@ -76,7 +75,7 @@ class Connection:
         self.session: Session
         """What makes the requests."""
         if isinstance(credentials, ConnectionInfo):
-            # The certificates are read before they are loaded: if they are replaced meanwhile, it will be noticed.
+            # They are read before they are loaded, so that a replacement in between is noticed.
             self._certificates = credentials.digest_certificates()
             self.token = credentials.read_token()
             self._check_at = self._loop.time() + CHECK_INTERVAL if credentials.has_files else None
@@ -86,7 +85,7 @@ class Connection:
 
             self.session = AiohttpSession(credentials.aiohttp_session, credentials.server)
         self.deadline = self._get_deadline()
-        """When the credentials expire, in the time of the event loop; ``None`` if never."""
+        """The expiration of the credentials, in the time of the event loop; ``None`` if they never expire."""
 
     def _get_deadline(self) -> float | None:
         expiration = self.credentials.expiration
@@ -96,41 +95,41 @@ class Connection:
 
     @property
     def identity(self) -> Identity:
-        """What makes the credentials different from others: the same files can have another content."""
+        """The identity of the credentials, with the contents of their files, which can change."""
         return self.credentials, self.token, self._certificates
 
     def is_due(self) -> bool:
-        """Tell if it is time to look if the files have changed."""
+        """Tell if it is time to check the files for changes."""
         return self._check_at is not None and self._loop.time() >= self._check_at
 
     def reload_token(self) -> bool:
-        """Read the file of the token again. Tell if the token has changed."""
+        """Read the file of the token again. Return whether the token has changed."""
         if not isinstance(self.credentials, ConnectionInfo) or self.credentials.token_path is None:
             return False
         try:
             token = self.credentials.read_token()
         except OSError:
-            # Half-way of being replaced, or unmounted on exit: the old token remains the best guess,
-            # and if it is not, the server says so, and the regular login reports the problem.
+            # The file is being replaced, or is unmounted at the exit: the old token remains the best guess.
+            # If the server refuses it, the regular login reports the problem.
             return False
         if not token or token == self.token:
             return False
         try:
             self.session.set_headers(make_http_headers(self.credentials, token))
         except ValueError:
-            return False  # it is not a token yet, as above
+            return False  # the file is being replaced, as above
         self.token = token
         return True
 
     def check_certificates(self) -> bool:
-        """Tell if the files of certificates & keys have changed, so that the connection must be made anew."""
+        """Tell if the files of certificates and keys have changed, so that a new connection is needed."""
         self._check_at = None if self._check_at is None else self._loop.time() + CHECK_INTERVAL
         if not isinstance(self.credentials, ConnectionInfo):
             return False
         try:
             return self._certificates != self.credentials.digest_certificates()
         except OSError:
-            return False  # half-way of being replaced, as above
+            return False  # they are being replaced, as above
 
     async def close(self) -> None:
         """Close all TCP connections."""
@@ -139,7 +138,7 @@ class Connection:
 
 @functools.lru_cache(maxsize=100)
 def _warn_of_insecurity(server: str) -> None:
-    """Say it once, not with every login."""
+    """Warn once, not with every login."""
     logger.warning(
         "The certificate of %s is not verified, as `insecure` says: whoever is on the way there can get the "
         "credentials. Use the certificate authority of the cluster instead.",
@@ -154,7 +153,7 @@ def _open_session(info: ConnectionInfo, token: str | None, settings: NetworkingS
     context = info.as_ssl_context(strict_x509=settings.strict_x509) if is_secure else None
     headers = {
         "Accept": "application/json",
-        # API servers compress only what is large, i.e. listings, and those ask for it themselves.
+        # API servers compress only large responses, i.e. listings, whose requests ask for it.
         "Accept-Encoding": "identity",
         "User-Agent": USER_AGENT,
         **make_http_headers(info, token),
@@ -170,7 +169,7 @@ def _open_session(info: ConnectionInfo, token: str | None, settings: NetworkingS
 
 
 def _is_environment_important() -> bool:
-    """Tell if there can be proxies or their passwords in the environment, or in the settings of the system."""
+    """Tell if the environment or the settings of the system can contain proxies or their passwords."""
     if sys.platform in ("darwin", "win32"):
         return True
     names = [name.lower() for name, value in os.environ.items() if value]

@@ -1,7 +1,7 @@
 """
-Deadlines: one timer for all who have them. As a rule, they are over long before it fires.
+Deadlines of requests, with one timer for all. As a rule, requests end long before it fires.
 
-A timer for each request is several times as expensive as all the rest of its bookkeeping.
+A timer for each request would cost several times more than the rest of its bookkeeping.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from collections.abc import Callable
 from typing import Protocol
 
 _PRECISION = 0.05
-"""How late it can be if there are many deadlines, in seconds."""
+"""The largest delay if there are many deadlines, in seconds."""
 
 
 class SharedTimer:
-    """One timer for all: timers that are cancelled all the time cost more than what they are for."""
+    """One timer for many deadlines: timers that are set and cancelled all the time are expensive."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self._callback = callback
         self._handle: asyncio.Handle | None = None
         self._deadline = 0.0
-        """When it rings. Not all event loops can tell it: those of ``uvloop`` know whole milliseconds, if any."""
+        """The time of the call. Event loops may not know it exactly: ``uvloop`` has whole milliseconds, if any."""
 
     def ring_at(self, deadline: float) -> None:
-        """Call the function at that time of the event loop, or earlier if it is to be called earlier anyway."""
+        """Call the function at that time of the event loop, or earlier if an earlier call is planned."""
         if self._handle is not None:
             if self._deadline <= deadline:
                 return
@@ -33,7 +33,7 @@ class SharedTimer:
         self._handle = asyncio.get_running_loop().call_at(deadline, self._ring)
 
     def stop(self) -> None:
-        """Do not call it."""
+        """Cancel the planned call."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -44,30 +44,30 @@ class SharedTimer:
 
 
 class Timed(Protocol):
-    """What has a deadline."""
+    """Anything with a deadline."""
 
     def check(self, now: float) -> float | None:
-        """Fail if it is too late; otherwise, tell when to come again, by the clock of the event loop, if ever."""
+        """Fail if it is too late. Otherwise, return the time of the next check, if any, in the time of the loop."""
 
 
 class Deadlines:
-    """What is followed at the moment."""
+    """The items with deadlines."""
 
     def __init__(self) -> None:
         self._followed: dict[Timed, None] = {}
         self._timer = SharedTimer(self._check)
 
     def follow(self, item: Timed, due: float) -> None:
-        """Check the item when it is due, in the time of the event loop, and then as it says."""
+        """Check the item at that time of the event loop, and then whenever it says."""
         self._followed[item] = None
         self._timer.ring_at(due)
 
     def forget(self, item: Timed) -> None:
-        """Follow it no more."""
+        """Stop following the item."""
         self._followed.pop(item, None)
 
     def stop(self) -> None:
-        """Follow nothing."""
+        """Stop following all items."""
         self._followed.clear()
         self._timer.stop()
 

@@ -1,11 +1,11 @@
 """
-Sessions of our own: HTTP/1.1 on the protocols of the event loop, with no proxies, redirects, and cookies.
+Sessions of our own: HTTP/1.1 on the protocols of the event loop, without proxies, redirects, and cookies.
 
-Connections are kept while they are good, and there can be any number of them: each watch-stream takes one.
+Good connections are kept, in any number: each watch stream takes one.
 
-A request on a kept connection can come at the very moment when the server closes it. If nothing of the response has
-come, and the request changes nothing when it is repeated (RFC 9110, section 9.2.2), it is repeated at once on a new
-connection. All others fail: whether they were done, is unknown.
+The server can close a kept connection at the moment of a request. If no part of the response has come, and the method
+is idempotent (RFC 9110, section 9.2.2), the request is repeated at once on a new connection. Other requests fail, as it
+is unknown whether the server has performed them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kopf._client.http.wire import Wire
 
 KEEPALIVE_TIMEOUT = 45.0
 """
-How long an unused TCP connection is kept, in seconds. API servers and load balancers drop them after 60 or
+The time for which an unused TCP connection is kept, in seconds. API servers and load balancers drop it after 60 or
 more.
 """
 
@@ -36,10 +36,10 @@ class DirectSession:
     """
     The connections to one server, see :class:`kopf._client.http.transport.Session`.
 
-    Must be created inside of an event loop. Raises :class:`ValueError` if the headers cannot be sent, or if
-    there is no context for TLS.
+    Create it inside of an event loop. Raises :class:`ValueError` if the headers cannot be sent, or if TLS is needed and
+    there is no context.
 
-    Large because it is the face for requests on one side, and the pool for its connections on the other.
+    Large because it makes requests on one side, and is the pool of connections on the other side.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class DirectSession:
         self._heads = RequestHeads(address, headers)
         self._connector = Connector(address, context if address.is_secure else None, server_hostname)
         self._wires: set[Wire] = set()
-        self._idle: dict[Wire, None] = {}  # the last one was used last
+        self._idle: dict[Wire, None] = {}  # the last one is the most recently used
         self._is_retired = False
         self._all_closed: asyncio.Future[None] | None = None
         self.deadlines = Deadlines()
-        """Those of the requests."""
+        """The deadlines of the requests."""
         self.closed = False
-        """Whether it cannot be used anymore."""
+        """Whether it is closed."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What is sent with all requests."""
+        """The headers of all requests."""
         return self._heads.headers
 
     def set_headers(self, headers: Mapping[str, str]) -> None:
@@ -73,11 +73,11 @@ class DirectSession:
         self._heads.update(headers)
 
     def shares_connections(self, other: Session) -> bool:
-        """Tell if the other one is the same."""
+        """Tell if both are the same."""
         return other is self
 
     def retire(self) -> None:
-        """Keep no unused connections from now on: the streams can go on for minutes."""
+        """Keep no unused connections from now on. Streams can continue for minutes."""
         self._is_retired = True
         while self._idle:
             self._idle.popitem()[0].fail(DisconnectedError("The connection is unused"))
@@ -90,10 +90,10 @@ class DirectSession:
         return Exchange(self, head, body, limits, is_repeatable=method in _IDEMPOTENT)
 
     def pick(self) -> Wire | None:
-        """Take a connection that is kept, if there is any."""
+        """Take a kept connection, if there is any."""
         while self._idle:
             wire, _ = self._idle.popitem()
-            if wire.has_unread():  # it would be taken for the next response
+            if wire.has_unread():  # it would look like the next response
                 wire.fail(DisconnectedError("The server has closed the connection, or has sent what nobody asked for"))
             if wire.is_usable:
                 return wire
@@ -107,20 +107,20 @@ class DirectSession:
         try:
             await self._connector.connect(wire, timeout, deadline)
         except BaseException:
-            wire.abort()  # event loops do not tell of its end if it was open just now
+            wire.abort()  # event loops do not notify of the end if it was opened just now
             wire.response.close()
             self.forget(wire)
             raise
         return wire
 
     def remember(self, wire: Wire) -> None:
-        """A connection is open, perhaps too late."""
+        """Note an open connection, perhaps too late."""
         self._wires.add(wire)
         if self.closed:
             wire.fail(DisconnectedError("The session is closed"))
 
     def forget(self, wire: Wire) -> None:
-        """A connection is closed completely."""
+        """Note a closed connection."""
         self._wires.discard(wire)
         self._idle.pop(wire, None)
         if not self._wires and self._all_closed is not None and not self._all_closed.done():
@@ -138,7 +138,7 @@ class DirectSession:
             self._idle[wire] = None
 
     def check(self, now: float) -> float | None:
-        """Drop those that are unused for too long; tell when to come again."""
+        """Drop connections that are unused for too long. Return the time of the next check."""
         while self._idle:
             oldest = next(iter(self._idle))
             due = oldest.idle_since + KEEPALIVE_TIMEOUT
@@ -150,7 +150,7 @@ class DirectSession:
         return None
 
     async def close(self) -> None:
-        """Close all connections, those in use too; break those that are not closed in time."""
+        """Close all connections, even those in use. Abort those that are not closed in time."""
         self.closed = True
         self.deadlines.stop()
         for wire in list(self._wires):
@@ -170,7 +170,7 @@ class Exchange:
     """
     One request with its response, as a context: see :class:`kopf._client.http.transport.Response`.
 
-    At the end of the context, the connection is kept if the response was read to its end.
+    When the context ends, the connection is kept if the response was read to its end.
     """
 
     __slots__ = ("_body", "_deadline", "_decoder", "_head", "_is_repeatable", "_limits", "_session", "_wire")
@@ -232,7 +232,7 @@ class Exchange:
             self._wire = None
 
     def check(self, now: float) -> float | None:
-        """Fail if it takes too long, or if the server is silent for too long; tell when to come again."""
+        """Fail if the request or a silence takes too long. Return the time of the next check."""
         wire, inactivity = self._wire, self._limits.inactivity
         if wire is None:
             return None
@@ -245,7 +245,7 @@ class Exchange:
             wire.fail(SilenceError("Timeout on reading data from the server"))
             return None
         due = wire.touched + inactivity
-        if due <= now:  # it is not read at the moment, so there is nothing to be waited for
+        if due <= now:  # nobody reads the response now, so silence does not count
             due = now + inactivity / 2
         return due if self._deadline is None else min(due, self._deadline)
 
@@ -260,7 +260,7 @@ class Exchange:
         return Headers(self._get_wire().response.headers)
 
     async def read_chunk(self) -> bytes:
-        """Read as much of the body as has come."""
+        """Read the part of the body that has come."""
         wire = self._get_wire()
         encoding = wire.response.encoding
         if encoding is None:

@@ -1,8 +1,8 @@
 """
-Lines out of a stream of bytes: a watch stream is JSON documents separated by newlines, of any length.
+Lines of a stream of bytes: a watch stream consists of JSON documents of any length, separated by newlines.
 
-The chunks of the network know nothing of lines: a line of megabytes comes in hundreds of chunks, and a chunk
-has dozens of small lines. Each byte is copied a constant number of times in either case.
+Chunks from the network do not match lines: a line of megabytes comes in hundreds of chunks, and a chunk contains dozens
+of small lines. In either case, each byte is copied a constant number of times.
 """
 
 from __future__ import annotations
@@ -10,14 +10,11 @@ from __future__ import annotations
 from kopf._client.http.transport import ProtocolError
 
 MAX_LINE = 128 * 2**20
-"""How long a line can be, in bytes: API servers have no objects of more than some megabytes."""
+"""The longest line, in bytes: objects in API servers take some megabytes at most."""
 
 
 class LineSplitter:
-    """
-    Accumulates chunks, and gives the complete lines as soon as they are complete; bytes are never decoded
-    here.
-    """
+    """Accumulates chunks, and returns lines as soon as they are complete. It never decodes bytes."""
 
     __slots__ = ("_parts", "_size")
 
@@ -27,9 +24,9 @@ class LineSplitter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """
-        Take the next chunk, give the lines completed by it, with no newlines; empty lines are dropped.
+        Take the next chunk. Return the lines that it completes, without newlines and empty lines.
 
-        Raises :class:`ProtocolError` if a line has no end for too long.
+        Raises :class:`ProtocolError` if a line is too long.
         """
         if b"\n" not in chunk:
             self._size += len(chunk)

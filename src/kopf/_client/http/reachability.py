@@ -1,8 +1,9 @@
 """
-Reachability: whether the server answers at all. If it does not, that is said for all requests & streams at once.
+Reachability: whether the server responds at all. If it does not, the logs say so once for all requests and streams.
 
-Each of them has its own attempts & delays, and would say the same again and again. So it is said when it begins, once a
-minute with the number of failures while it lasts, and when it is over. What the others say of that, is for debugging.
+Each request has its own attempts and delays, and would log the same again and again. So, an outage is logged when it
+begins, then once a minute with the number of failures, and when it ends. The messages of single requests are only for
+debugging.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from kopf._client.http.transport import UnreachableError
 logger = logging.getLogger(__name__)
 
 REMINDER_INTERVAL = 60.0
-"""How often it is repeated as long as the server does not answer, in seconds."""
+"""The pause between reminders of an outage, in seconds."""
 
 BREAKS_INTERVAL = 5.0
-"""For how long after one broken stream the others are not mentioned, in seconds: they break together."""
+"""The time after a broken stream when others are not mentioned, in seconds: they break together."""
 
 _UNREACHABLE = (UnreachableError, TimeoutError)
 
@@ -33,14 +34,14 @@ class _Outage:
 
 
 class Reachability:
-    """What is known of the servers of one operator; there is one of them, as a rule."""
+    """The outages of the servers of one operator; as a rule, there is one server."""
 
     def __init__(self) -> None:
         self._outages: dict[str, _Outage] = {}
         self._broken_at: float | None = None
 
     def note_failure(self, server: str, cause: Exception, error: Exception) -> bool:
-        """A request has got no response, as both errors say; tell if nothing is to be added to what is said here."""
+        """Note a request without a response, as both errors say. Return whether the logs tell of it already."""
         now = asyncio.get_running_loop().time()
         outage = self._outages.get(server)
         if outage is None and not isinstance(cause, _UNREACHABLE):
@@ -62,14 +63,14 @@ class Reachability:
         return True
 
     def note_break(self, server: str) -> bool:
-        """An open stream has broken; tell if it is one of many."""
+        """Note a broken stream. Return whether it is one of many."""
         now = asyncio.get_running_loop().time()
         is_one_of_many = self._broken_at is not None and now - self._broken_at < BREAKS_INTERVAL
         self._broken_at = now
         return is_one_of_many or server in self._outages
 
     def note_response(self, server: str) -> None:
-        """The server has answered, whatever it was."""
+        """Note that the server has responded in any way."""
         if self._outages and (outage := self._outages.pop(server, None)) is not None:
             duration = _format_duration(asyncio.get_running_loop().time() - outage.since)
             logger.info(

@@ -1,4 +1,4 @@
-"""The first lines of requests: they are nearly the same for all of them, so their headers are encoded once."""
+"""The heads of requests. Most of them have the same headers, which are encoded only once."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from kopf._client.http.server_address import ServerAddress
 _TARGET = re.compile(r"[!-~]+")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-"""In values of headers. With line breaks, whoever gives a value could add headers and requests."""
+"""Characters that values of headers must not contain: with line breaks, a value could add headers and requests."""
 
 _MOST_KNOWN = 100
-"""How many sets of headers are remembered: there are a few of them, unless they have e.g. identifiers of traces."""
+"""The number of remembered sets of headers: there are only a few, except with e.g. identifiers of traces."""
 
 
 class RequestHeads:
-    """The headers of one server and one set of credentials. Raises :class:`ValueError` if they cannot be sent."""
+    """The heads for one server and one set of credentials. Raises :class:`ValueError` if headers cannot be sent."""
 
     def __init__(self, address: ServerAddress, headers: Mapping[str, str]) -> None:
         self._address = address
         self._known: dict[tuple[tuple[str, str], ...], bytes] = {}
         defaults = {} if address.authorization is None else {"Authorization": address.authorization}
         self.headers: dict[str, str] = {**defaults, **headers}
-        """The headers of all requests. They are to be changed by :meth:`update` only."""
+        """The headers of all requests. Change them only by :meth:`update`."""
         self._encode({})
 
     def update(self, headers: Mapping[str, str]) -> None:
@@ -34,7 +34,7 @@ class RequestHeads:
         self._known.clear()
 
     def make(self, method: str, target: str, size: int | None, headers: Mapping[str, str] | None) -> bytes:
-        """Make all that is sent before the body; ``size`` is how long that is, ``None`` if there is none."""
+        """Make everything before the body; ``size`` is that of the body in bytes, or ``None`` without a body."""
         if not _TARGET.fullmatch(target):
             raise ValueError(f"The target of the request is not quoted: {target!r}")
         key = tuple(headers.items()) if headers else ()
@@ -45,7 +45,7 @@ class RequestHeads:
                 self._known.clear()
             self._known[key] = common
         if size is None and method in ("POST", "PUT", "PATCH"):
-            size = 0  # as RFC 9110 wants it, section 8.6
+            size = 0  # RFC 9110, section 8.6
         length = "" if size is None else f"Content-Length: {size}\r\n"
         return f"{method} {self._address.path}{target} HTTP/1.1\r\n{length}".encode("ascii") + common
 

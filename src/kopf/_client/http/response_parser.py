@@ -1,10 +1,12 @@
 """
-Responses of HTTP/1.1 (RFC 9112) out of the bytes of one connection, by ``llhttp``, the parser of Node.js.
+The parser of HTTP/1.1 responses (RFC 9112) on one connection, by ``llhttp``, the parser of Node.js.
 
-It is strict where it matters for who is answered by what: with both lengths at once, or wrong ones, it is an error.
-It accepts what is harmless, and what some proxies make: folded headers, bare line feeds (RFC 9112, sections 2.2 & 5.2),
-spaces behind the sizes of chunks, encodings that are none.
-What the parser does not limit, is limited here: headers, interim responses, and whatever else comes besides the body.
+It is strict where responses could be confused: two lengths at once, or wrong lengths, are errors. It accepts harmless
+deviations of some proxies: folded headers, bare line feeds (RFC 9112, sections 2.2 & 5.2), spaces after the sizes of
+chunks, and encodings that change nothing.
+
+This module limits everything that the parser does not: headers, interim responses, and all other bytes besides the
+body.
 """
 
 from __future__ import annotations
@@ -17,34 +19,34 @@ import httptools
 from kopf._client.http.transport import ProtocolError
 
 MAX_HEAD = 64 * 1024
-"""How many bytes the headers can take, together with everything that comes between two pieces of the body."""
+"""The largest size of the headers, and of everything between two pieces of the body, in bytes."""
 
 MAX_HEADERS = 128
-"""How many headers there can be."""
+"""The largest number of headers."""
 
 _FIRST_FINAL = 200
-"""Below, there are interim responses: the real one is still to come."""
+"""Lower codes are interim responses, which precede the real one."""
 
 _NO_ENCODINGS = frozenset({b"", b"identity", b"none", b"utf-8"})
-"""Those that change nothing, be they proper or not."""
+"""Encodings that change nothing, proper or not."""
 
 _NO_CODINGS = frozenset({b"", b"identity"})
-"""The same for transfers."""
+"""Transfer encodings that change nothing."""
 
 _WITHOUT_BODY = (204, 304)
-"""Their lengths, if any, are of what is not sent."""
+"""Codes of responses without a body, even if they have a length."""
 
 _PIECE = 2**20
 _WINDOWS = {b"gzip": 16 + zlib.MAX_WBITS, b"x-gzip": 16 + zlib.MAX_WBITS, b"deflate": zlib.MAX_WBITS}
-"""Of the encodings that are known, as the library wants it. API servers have only gzip, but some proxies have more."""
+"""The windows of known encodings for the library. API servers have only gzip, but some proxies have more."""
 
 _DEFLATE = 8
-"""The method of compression with which the wrapper of ``deflate`` begins, in its lower half-byte (RFC 1950)."""
+"""The compression method in the lower half of the first byte of a wrapped ``deflate`` (RFC 1950)."""
 
 
 class ResponseParser:
     """
-    The response that is underway: bytes are put in, chunks of its body are taken out.
+    The current response: takes bytes, and returns chunks of the body.
 
     Large because it has a method for each part that the parser finds.
     """
@@ -66,19 +68,19 @@ class ResponseParser:
         self.is_begun = False
         """Whether anything has come."""
         self.is_complete = False
-        """Whether everything has come; there are chunks to be taken, maybe."""
+        """Whether everything has come. Chunks can still wait to be taken."""
         self.can_stay = False
-        """Whether the connection can be used again. It is known at the end."""
+        """Whether the connection can be used again; it is known at the end."""
         self.status = 0
-        """The code; 0 until all headers have come."""
+        """The status code; 0 until all headers have come."""
         self.headers: list[tuple[bytes, bytes]] = []
-        """As they are, with duplicates."""
+        """The raw headers, with duplicates."""
         self.encoding: bytes | None = None
-        """How the body is encoded, as the header says; ``None`` if it is not."""
+        """The encoding of the body in the header; ``None`` if there is none."""
         self.chunks: list[bytes] = []
-        """What has come of the body, and is not taken yet."""
+        """The parts of the body that have come and are not taken yet."""
         self.size = 0
-        """How many bytes are there in the chunks."""
+        """The size of these chunks, in bytes."""
         self._head_size = 0
         self._overhead = 0
         self._is_framed = False
@@ -86,13 +88,13 @@ class ResponseParser:
         self._has_body = False
 
     def feed(self, data: bytes) -> None:
-        """Take what has come. Raises :class:`ProtocolError` if it is no response."""
+        """Take bytes from the connection. Raises :class:`ProtocolError` if they are not a response."""
         self.is_begun = True
         self._has_body = False
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
-            if self.is_complete:  # it is the surplus that is wrong
+            if self.is_complete:  # only the surplus is wrong
                 self.can_stay = False
                 return
             if isinstance(exc.__context__, ProtocolError):
@@ -103,17 +105,17 @@ class ResponseParser:
             raise ProtocolError("The headers of the response are too large")
 
     def finish(self) -> None:
-        """Take the end of the connection for the end of the body, if there is no other."""
+        """Note the end of the connection, which ends the body if nothing else does."""
         if self.status and not self._is_framed:
             self.is_complete = True
 
     def close(self) -> None:
-        """Parse nothing more. What has come of the body, can still be taken."""
+        """Stop parsing. The rest of the body can still be taken."""
         with contextlib.suppress(AttributeError):
-            del self._parser  # it refers to us, and nobody looks for cycles soon
+            del self._parser  # it refers to this object, and cycles are collected late
 
     def take(self) -> bytes:
-        """Take everything of the body that has come."""
+        """Take all parts of the body that have come."""
         chunks = self.chunks
         data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         self.chunks = []
@@ -121,13 +123,13 @@ class ResponseParser:
         return data
 
     def on_message_begin(self) -> None:
-        """Begin, either for the first time, or after an interim response."""
+        """Begin a response, also after an interim one."""
         if self.is_complete:
             raise ProtocolError("There is more than one response")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Note a header, or one of the trailers."""
-        if b" " in name or b"\x00" in value:  # to be lenient is not to accept that
+        if b" " in name or b"\x00" in value:  # too much even for a lenient parser
             raise ProtocolError("The server does not talk HTTP properly: a header is malformed")
         self._head_size += len(name) + len(value)
         if self._head_size > MAX_HEAD or len(self.headers) == MAX_HEADERS:
@@ -159,7 +161,7 @@ class ResponseParser:
         if status >= _FIRST_FINAL:
             self.status = status
             if status in _WITHOUT_BODY and self._is_framed:
-                self.is_complete = True  # the parser waits for the body, so it is of no use for other responses
+                self.is_complete = True  # the parser waits for a body, so the connection cannot be used again
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of the body."""
@@ -183,11 +185,11 @@ class ResponseParser:
 
 class BodyDecoder:
     """
-    The compressed body of one response: API servers compress large listings with gzip, if they are asked to.
+    The decoder of a compressed body: API servers compress large listings with gzip on request.
 
-    A megabyte can become a gigabyte, so it is decompressed piece by piece; whoever reads the pieces, limits them.
+    A megabyte can become a gigabyte, so the body is decompressed piece by piece, and the reader limits their size.
 
-    Raises :class:`ProtocolError` if it is not what the headers say.
+    Raises :class:`ProtocolError` if the body does not match its headers.
     """
 
     def __init__(self, encoding: bytes) -> None:
@@ -198,13 +200,13 @@ class BodyDecoder:
         self._rest = b""
 
     def decode(self, data: bytes) -> bytes:
-        """Decompress some megabyte at most; the rest comes when it is called again with no data."""
+        """Decompress about a megabyte at most. Call it again without data for the rest."""
         piece, rest = b"", self._rest + data
         while not piece:
             if self._inflating is None or (self._inflating.eof and rest):
                 if not rest:
                     break
-                self._inflating = self._begin(rest)  # files of gzip can be put one after another
+                self._inflating = self._begin(rest)  # gzip permits several members
             try:
                 piece = self._inflating.decompress(rest, _PIECE)
             except zlib.error as exc:
@@ -217,10 +219,10 @@ class BodyDecoder:
 
     def _begin(self, data: bytes) -> zlib._Decompress:
         if self._windows == zlib.MAX_WBITS and data[0] & 0x0F != _DEFLATE:
-            self._windows = -zlib.MAX_WBITS  # some servers leave the wrapper out (RFC 9110, section 8.4.1.2)
+            self._windows = -zlib.MAX_WBITS  # some servers omit the wrapper (RFC 9110, section 8.4.1.2)
         return zlib.decompressobj(self._windows)
 
     def finish(self) -> None:
-        """Check that the end has come."""
+        """Check that the body is complete."""
         if self._inflating is not None and not self._inflating.eof:
             raise ProtocolError("The compressed body of the response has no end")

@@ -1,8 +1,8 @@
 """
-When to repeat a failed request: how long to wait, and when to give up.
+Retries of failed requests: the pauses before them, and the time to give up.
 
-``Retry-After`` is of RFC 9110, section 10.2.3: a number of seconds or a date. Kubernetes sends it with 429
-("Priority and Fairness", etcd overload) and with some of 5xx.
+For ``Retry-After``, see RFC 9110, section 10.2.3: it is a number of seconds or a date. Kubernetes sends it with 429
+("Priority and Fairness", etcd overload) and with some 5xx errors.
 """
 
 from __future__ import annotations
@@ -15,34 +15,33 @@ from kopf._client.errors import APIError, APINetworkError, APITooManyRequestsErr
 
 MIN_FORCED_DELAY = 1.0
 """
-The shortest pause, in seconds, when the server keeps asking to slow down and all own delays are used up.
+The shortest pause, in seconds, if the server keeps asking to slow down after all configured delays.
 """
 
 MAX_FORCED_DELAY = 3600.0
 """
-The longest pause, in seconds, that the server can ask for: aggregated APIs and proxies can say anything, and nothing of
-the resource would be handled for years.
+The longest pause, in seconds, that a server can demand. Aggregated APIs and proxies can say anything, even years.
 """
 
 MAX_JITTER = 0.1
 """
-By how much the pauses are made longer by random, as a share of them: those who have failed together, e.g. the patches
-of many objects when the server was restarted, do not come back together.
+The largest random extension of pauses, as a share of them. So, requests that failed together, e.g. at a restart of the
+server, are not repeated together.
 """
 
 
 def add_jitter(delay: float) -> float:
-    """Make the pause slightly longer, never shorter."""
+    """Make the pause (in seconds) slightly longer, never shorter."""
     return delay * random.uniform(1, 1 + MAX_JITTER)
 
 
 def get_delay(error: APIError | APINetworkError, backoff: float | None, *, enforce_retry_after: bool) -> float | None:
     """
-    Tell in how many seconds to repeat the failed request; ``None`` to give up.
+    Get the pause before the next attempt, in seconds; ``None`` means to give up.
 
-    ``backoff`` is the next delay of the configured ones, ``None`` if they are used up. The server's ``Retry-After``
-    (of an hour at most) is the minimum of it; with ``enforce_retry_after``, it is used as is. A server that answers
-    429 with ``Retry-After`` is alive and says when to come back, so it is asked again for as long as it answers so.
+    ``backoff`` is the next configured delay, ``None`` if all are used up. The ``Retry-After`` of the server (up to an
+    hour) is its lower limit; with ``enforce_retry_after``, it replaces the delay. A server that sends 429 with
+    ``Retry-After`` is alive, so its requests are repeated as long as it does that.
     """
     retry_after = parse_retry_after(error.headers.get("Retry-After")) if isinstance(error, APIError) else None
     retry_after = None if retry_after is None else min(retry_after, MAX_FORCED_DELAY)
@@ -55,7 +54,7 @@ def get_delay(error: APIError | APINetworkError, backoff: float | None, *, enfor
 
 
 def parse_retry_after(value: str | None) -> float | None:
-    """Get the number of seconds (0 for dates in the past); ``None`` if the header is absent or malformed."""
+    """Get the pause in seconds, 0 for past dates; ``None`` if the header is absent or malformed."""
     if value is None:
         return None
     try:
@@ -70,7 +69,7 @@ def _parse_date(value: str) -> float | None:
 
     try:
         date = email.utils.parsedate_to_datetime(value)
-    except (ValueError, OverflowError):  # the latter is for numbers with dozens of digits
+    except (ValueError, OverflowError):  # the latter for numbers with dozens of digits
         return None
     if date.tzinfo is None:
         date = date.replace(tzinfo=datetime.UTC)

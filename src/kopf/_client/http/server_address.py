@@ -1,4 +1,4 @@
-"""The address of a server: what its URL means for connections and for requests."""
+"""The address of a server: its URL, parsed for connections and requests."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _PATH = re.compile(r"[!-~]*")
 
 
 class ServerAddress(FrozenRecord, frozen=True):
-    """Where the server is."""
+    """The address of a server."""
 
     url: str
-    """Without the user & password, and without the slash at the end."""
+    """The URL without the user and password, and without the slash at the end."""
     host: str
     port: int
     is_secure: bool
     authority: str
     """The header ``Host``."""
     path: str
-    """What all paths begin with; empty as a rule."""
+    """The prefix of all paths; usually empty."""
     authorization: str | None
-    """The header ``Authorization``, if there is a user & password in the URL."""
+    """The header ``Authorization``, if the URL contains a user and password."""
 
 
 def parse_server(url: str) -> ServerAddress:
-    """Parse the URL of a server. Raises :class:`ValueError`, which shows no secrets, if it is not a URL of HTTP."""
+    """Parse the URL of a server. Raises :class:`ValueError`, without secrets, if it is not a URL of HTTP."""
     error = ValueError(f"The server {redact_url(url)!r} is not a proper URL of http:// or https://.")
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = _encode_host(parts.hostname or ""), parts.port or _PORTS[parts.scheme]
     except (ValueError, KeyError):
-        raise error from None  # the errors of the library quote parts of passwords with slashes
+        raise error from None  # the errors of the library quote parts of passwords
     path = parts.path.rstrip("/")
     if not host or any(char.isspace() or not char.isprintable() for char in url) or not _PATH.fullmatch(path):
         raise error

@@ -1,8 +1,8 @@
 """
-The face of HTTP: what a session does, whoever does it, and how it fails.
+The interface of HTTP sessions, with their errors.
 
-There are two kinds of sessions: those of our own (``direct_session.py``), and those of ``aiohttp``
-(``aiohttp_session.py``) for proxies and for the ready-made sessions of login handlers.
+There are two kinds of sessions: our own ones (``direct_session.py``), and those of ``aiohttp`` (``aiohttp_session.py``)
+for proxies and for ready-made sessions of login handlers.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from kopf._values.records import FrozenRecord
 
 
 class Limits(FrozenRecord, frozen=True):
-    """How long one request may take, in seconds; ``None`` and 0 are for no limit."""
+    """The time limits of one request, in seconds; ``None`` and 0 mean no limit."""
 
     total: float | None = None
-    """From its beginning to the last byte of the response."""
+    """The limit from the start to the last byte of the response."""
     connect: float | None = None
-    """For a new connection to be open, the TLS handshake included."""
+    """The limit for a new connection, with its TLS handshake."""
     inactivity: float | None = None
-    """For the server to be silent."""
+    """The limit of silence of the server."""
     check: Callable[[], None] | None = None
-    """It is asked right before anything is sent, and raises an error if it must not be: the connecting takes time."""
+    """A check right before sending, as connecting takes time. It raises an error if nothing may be sent."""
 
 
 class TransportError(OSError):
     """
-    There is no response, or not the whole of it; the text says why.
+    There is no complete response. The text says why.
 
-    A request that takes longer than its total limit fails with the bare :class:`TimeoutError` instead.
+    A request that exceeds its total limit fails with the bare :class:`TimeoutError` instead.
     """
 
     hint: str | None = None
-    """What to do about it, if it is known."""
+    """Advice for the user, if there is any."""
 
 
 class UnreachableError(TransportError):
-    """No connection can be open."""
+    """The connection cannot be opened."""
 
 
 class ConnectTimeoutError(UnreachableError, TimeoutError):
-    """No connection is open in time."""
+    """The connection was not opened in time."""
 
 
 class SilenceError(TransportError, TimeoutError):
-    """The server is silent for too long."""
+    """The server was silent for too long."""
 
 
 class DisconnectedError(TransportError):
@@ -55,15 +55,15 @@ class DisconnectedError(TransportError):
 
 
 class ProtocolError(TransportError):
-    """What has come is not HTTP, or there is too much of it."""
+    """The server does not speak HTTP, or sends too much."""
 
 
 MAX_BODY = 512 * 2**20
-"""How large a body can be, in bytes, decompressed: listings are read by pages, of 2 MiB or so."""
+"""The largest body, decompressed, in bytes. Listings are read by pages of about 2 MiB."""
 
 
 class Headers(Mapping[str, str]):
-    """The headers of a response; the case of their names means nothing. Of several with one name, it is the first."""
+    """The headers of a response, with case-insensitive names. The first of several headers with one name wins."""
 
     __slots__ = ("_values",)
 
@@ -83,18 +83,18 @@ class Headers(Mapping[str, str]):
 
 
 class Response(Protocol):
-    """A response whose headers have come; its methods raise :class:`OSError`, as all of HTTP does."""
+    """A response whose headers have come. Its methods raise :class:`OSError`."""
 
     @property
     def status(self) -> int:
-        """The code, from 200 on."""
+        """The status code, 200 or higher."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers, by their names in any case."""
+        """The headers, with case-insensitive names."""
 
     async def read_chunk(self) -> bytes:
-        """Wait for the next bytes of the body, and get all that have come, decoded; none at its end."""
+        """Wait for the next bytes of the body, and return all that have come, decoded; nothing at its end."""
 
 
 async def read_body(response: Response) -> bytes:
@@ -109,33 +109,33 @@ async def read_body(response: Response) -> bytes:
 
 
 class Session(Protocol):
-    """Makes requests to one server, with the same headers. It is closed in the end."""
+    """Makes requests to one server, with the same headers. Close it in the end."""
 
     @property
     def closed(self) -> bool:
-        """Whether it cannot be used anymore."""
+        """Whether it is closed."""
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What is sent with all requests."""
+        """The headers of all requests."""
 
     def request(
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str] | None, limits: Limits
     ) -> AbstractAsyncContextManager[Response]:
         """
-        Make a request; ``target`` is the quoted path with the query. The headers go besides those of the session.
+        Make a request; ``target`` is the quoted path with the query. The headers are added to those of the session.
 
-        At the end of the context, the connection is dropped unless the response is read completely.
+        When the context ends, the connection is dropped unless the response was read completely.
         """
 
     def set_headers(self, headers: Mapping[str, str]) -> None:
         """Replace some headers. Raises :class:`ValueError` if they cannot be sent."""
 
     def shares_connections(self, other: Session) -> bool:
-        """Tell if the other one has no connections of its own, but these."""
+        """Tell if both sessions share their connections."""
 
     def retire(self) -> None:
-        """Accept that there will be few new requests, if any: keep no unused connections for them."""
+        """Keep no unused connections from now on, as hardly any requests will follow."""
 
     async def close(self) -> None:
         """Close all connections."""

@@ -1,7 +1,7 @@
 """
 A wire: one TCP connection with one request at a time.
 
-Whatever goes wrong, it is never used again: bytes that are left of one response must not become another one.
+After any error, it is never used again: the rest of one response must not become another one.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from kopf._client.http.response_parser import ResponseParser
 from kopf._client.http.transport import DisconnectedError, ProtocolError
 
 _HIGH_WATER = 256 * 1024
-"""How much of a body can wait to be taken, in bytes, until the server is asked to wait."""
+"""The size of the waiting parts of a body, in bytes, above which the server must pause."""
 
 _PIECE = 256 * 1024
-"""Larger bodies of requests are sent by pieces, in bytes: what is not sent yet, is copied by the event loop."""
+"""Larger bodies of requests are sent by pieces, in bytes: event loops copy everything that is not sent yet."""
 
 
 class WireOwner(Protocol):
-    """Who is to know of the connections that are open."""
+    """The owner of open connections."""
 
     def remember(self, wire: Wire) -> None:
-        """A connection is open."""
+        """Note an open connection."""
 
     def forget(self, wire: Wire) -> None:
-        """A connection is closed completely."""
+        """Note a closed connection."""
 
 
 class Wire(asyncio.Protocol):
     """
-    The protocol of one connection. Who uses it, takes it, asks, reads the response, and gives it back or drops it.
+    The protocol of one connection. A request takes it, asks, reads the response, and gives it back or drops it.
 
-    Large because it is the place where the event loop, the parser, and the request meet; each byte goes through here.
+    Large because the event loop, the parser, and the request meet here, and each byte passes through it.
     """
 
     __slots__ = (
@@ -56,15 +56,15 @@ class Wire(asyncio.Protocol):
         self.response = ResponseParser()
         """The current response, or the last one."""
         self.touched = 0.0
-        """When anything has come from the server, in the time of the event loop."""
+        """The time of the last bytes from the server, in the time of the event loop."""
         self.idle_since = 0.0
-        """When it has become unused."""
+        """The time when it became unused, in the time of the event loop."""
 
     # The event loop's side.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Be open."""
-        self._transport = transport  # type: ignore[assignment]  # those of uvloop are of no class of asyncio
+        """Note the open connection."""
+        self._transport = transport  # type: ignore[assignment]  # uvloop has its own classes
         self._owner.remember(self)
 
     def data_received(self, data: bytes) -> None:
@@ -87,14 +87,14 @@ class Wire(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> bool:
-        """Be closed by the server, properly or not."""
+        """Note the end from the server, proper or not."""
         if self._is_busy and self._error is None and not self._is_cut():
             self.response.finish()
         self._lose(None)
         return False
 
     def _is_cut(self) -> bool:
-        """Tell if the TLS has no end, as if somebody on the way has cut it."""
+        """Tell if TLS ended without a goodbye, as if somebody on the way has cut it."""
         tls = None if self._transport is None else self._transport.get_extra_info("ssl_object")
         if tls is None:
             return False
@@ -106,7 +106,7 @@ class Wire(asyncio.Protocol):
             return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Be closed, whoever did it."""
+        """Note the closed connection."""
         self._lose(exc)
         self.response.close()
         self._owner.forget(self)
@@ -133,20 +133,20 @@ class Wire(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request can be sent: the last one is over, and the server has not closed the connection."""
+        """Whether a request can be sent: the last one has ended, and the connection is open."""
         return self._error is None and self._transport is not None and not self._transport.is_closing()
 
     def has_unread(self) -> bool:
-        """Tell if something has come that nobody has read yet: with nothing asked for, it is a farewell, or worse."""
+        """Tell if unread bytes have come. Without a request, they are the end of the connection, or worse."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        if sock is None or not hasattr(select, "poll"):  # Windows has none
+        if sock is None or not hasattr(select, "poll"):  # Windows has no poll()
             return False
         poll = select.poll()
         poll.register(sock.fileno(), select.POLLIN)
         return bool(poll.poll(0))
 
     async def ask(self, head: bytes, body: bytes | None) -> None:
-        """Send a request, and wait for the headers of the response. If they come early, the rest is not sent."""
+        """Send a request, and wait for the headers of the response. If they come early, do not send the rest."""
         response = self.response
         response.begin()
         self._is_busy = True
@@ -175,7 +175,7 @@ class Wire(asyncio.Protocol):
             self._transport.write(data)
 
     async def read_chunk(self) -> bytes:
-        """Wait for the next bytes of the body, and take them; none at the end."""
+        """Wait for the next bytes of the body, and take them; nothing at the end."""
         response = self.response
         while not response.chunks:
             if response.is_complete:
@@ -184,12 +184,12 @@ class Wire(asyncio.Protocol):
         data = response.take()
         if self._is_paused and self._error is None and self._transport is not None:
             self._is_paused = False
-            self.touched = self._loop.time()  # it was us who were silent
+            self.touched = self._loop.time()  # the silence was ours
             self._transport.resume_reading()
         return data
 
     async def _wait(self) -> None:
-        """Wait until anything happens. Raises :class:`OSError` if nothing more can."""
+        """Wait until anything happens. Raises :class:`OSError` if the connection has failed."""
         self._check()
         self._waiter = self._loop.create_future()
         try:
@@ -198,7 +198,7 @@ class Wire(asyncio.Protocol):
             self._waiter = None
 
     def _check(self) -> None:
-        """Raise what is wrong, if anything is."""
+        """Raise the error of the connection, if there is any."""
         if self._error is not None:
             raise _copy(self._error)
 
@@ -207,11 +207,11 @@ class Wire(asyncio.Protocol):
             self._waiter.set_result(None)
 
     def is_late(self, inactivity: float, now: float) -> bool:
-        """Tell if nothing comes for so many seconds, though something is waited for."""
+        """Tell if the server has been silent for so many seconds while a request waits for it."""
         return not self._is_paused and self.touched + inactivity <= now
 
     def give_back(self) -> bool:
-        """End the request. Tell if another one can be sent; otherwise, the connection is dropped."""
+        """End the request. Return whether another one can be sent; otherwise, drop the connection."""
         self._is_busy = False
         response = self.response
         if response.is_complete and response.can_stay and not self._is_half_sent and self.is_usable:
@@ -220,30 +220,30 @@ class Wire(asyncio.Protocol):
         return False
 
     def fail(self, error: OSError) -> None:
-        """Close the connection; whoever waits for the response, gets the error."""
+        """Close the connection. A request that waits for its response gets the error."""
         if self._error is None:
             self._error = _copy(error)
-            self._loop.call_soon(self._close)  # event loops do not expect it while they give us the data
+            self._loop.call_soon(self._close)  # event loops do not expect it while they deliver data
             self._wake()
 
     def _close(self) -> None:
         if self._transport is None or self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() and self._transport.get_extra_info("ssl_object") is None:
-            self._transport.abort()  # nobody may ever read the rest; TLS has a limit of time for that
+            self._transport.abort()  # the server may never read the rest; TLS has a time limit of its own
             return
         if self._is_paused:
-            self._transport.resume_reading()  # the farewell is to be read, too; all else is ignored
+            self._transport.resume_reading()  # the goodbye must be read; all else is ignored
         self._transport.close()
 
     def abort(self) -> None:
-        """Break the connection with no farewells."""
+        """Break the connection without a goodbye."""
         if self._transport is not None:
             self._transport.abort()
 
 
 def _copy(error: OSError) -> OSError:
-    """Make the same error with no traceback: that of an error which was raised holds the wire, by its frames."""
+    """Copy the error without its traceback: the frames of a raised error would hold the wire."""
     copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__
     return copy
