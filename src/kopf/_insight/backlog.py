@@ -1,12 +1,11 @@
 """
-The backlog: what has happened, but was not thought about yet; one for all who remember what the operator does.
+The backlog: notices that are not processed yet. The history and the journal of decisions share it.
 
-When an operator has little to do, each notice comes to a processor that has done something else meanwhile: the code and
-the data of the observers are not in its caches, and take several times more of its time than they would otherwise. So,
-the backlog is an observer that only puts aside what it is told, and tells its own observers later, of many things
-together, or when somebody asks.
+When an operator has little to do, the code and the data of the observers are not in the caches of the processor when a
+notice comes, and so take several times more time. Therefore, the backlog is an observer that only puts the notices
+aside. It passes them to its own observers later, many at once, or when they are needed.
 
-The notices do not wait for long: they refer to objects, errors, and whatever else is alive in the operator.
+The notices do not wait for long: they refer to objects, errors, and other things that are alive in the operator.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from kopf._controller.observer import Observer, Observers, Tell
 MAX_NOTES = 512
 """How many notes can wait."""
 MAX_WEIGHT = 2**18
-"""How much memory they may hold beside themselves, in bytes."""
+"""How much memory their arguments may hold, in bytes."""
 MAX_AGE = 1.0
 """For how long a note can wait, in seconds."""
 WATCHED_AGE = 0.15
-"""For how long it can wait while somebody looks, in seconds."""
+"""For how long a note can wait while a page of the console is open, in seconds."""
 _BLOCKED_AGE = 0.3
-"""After how long others do not wait for the event loop of the operator to process the notes, in seconds."""
+"""For how long other threads wait for the event loop of the operator to process the notes, in seconds."""
 
 _Note = tuple[float, Callable[..., None], tuple[Any, ...]]
 
 
 class Backlog(Observers):
     """
-    The notes, in their order. They are taken by any thread, and processed by one of them at a time.
+    The notes, in their order. Any thread can add them; one thread at a time processes them.
 
-    While a note is processed, ``clock`` and ``now`` tell when it was made.
+    While a note is processed, ``clock`` and ``now`` return the time when it was made.
 
-    Large because what waits, and for how long it may, are told by the same notes.
+    Large because the notes and their waiting times belong together.
 
-    :param observers: those of the operator. The backlog is one of them as soon as it has observers of its own.
-    :param get_timestamp: tells the time in seconds since the epoch, in any thread.
+    :param observers: the observers of the operator. The backlog is one of them once it has observers of its own.
+    :param get_timestamp: returns the time in seconds since the epoch, in any thread.
     """
 
     def __init__(self, observers: Observers | None = None, get_timestamp: Callable[[], float] = time.time) -> None:
@@ -57,17 +56,17 @@ class Backlog(Observers):
         self._at: float | None = None
         self._now: float | None = None
         self.stamp = 0
-        """When it was noted what is processed now, in milliseconds since the epoch; 0 if nothing is."""
+        """When the note was made that is processed now, in milliseconds since the epoch; 0 if none is processed."""
         self.clock = self._get_time
         self._is_expected = False
         self.is_watched = False
-        """Whether somebody looks, and wants to know soon."""
+        """Whether a page of the console is open, so that notes must not wait for long."""
         self.on_expiry: Callable[[], None] | None = None
-        """Called when what has waited is processed because of its age, in the event loop of the operator."""
+        """Called when notes are processed because of their age, in the event loop of the operator."""
 
     @property
     def now(self) -> float:
-        """When it was noted what is processed now, in seconds since the epoch; otherwise, the current time."""
+        """When the note was made that is processed now, in seconds since the epoch; otherwise, the current time."""
         return self._get_timestamp() if self._now is None else self._now
 
     def _get_time(self) -> float:
@@ -79,7 +78,7 @@ class Backlog(Observers):
         self._source.add(self)
 
     def _combine(self, name: str, methods: Sequence[Tell]) -> Tell:
-        """Have it noted, in the event loop of the operator, as what does not wait for long."""
+        """Make a note of each call, in the event loop of the operator."""
         tell, is_heavy = super()._combine(name, methods), name == "object_seen"
         source, notes = self._source, self._notes
 
@@ -93,23 +92,23 @@ class Backlog(Observers):
         return note
 
     def note(self, process: Callable[..., None], *args: Any) -> None:
-        """Have it processed later. The arguments are not to change, and are not to hold what is large or secret."""
+        """Process it later, in any thread. The arguments must not change, and must not be large or secret."""
         self._notes.append((self._source.clock(), process, args))
         if len(self._notes) >= MAX_NOTES:
             self.settle()
 
     def note_heavy(self, weight: int, process: Callable[..., None], *args: Any) -> None:
         """
-        The same in the event loop of the operator: it does not wait for long.
+        Process it soon, in the event loop of the operator.
 
-        The weight is what the arguments hold, in bytes: they can be large.
+        The weight is the memory that the arguments hold, in bytes: they can be large.
         """
         self._notes.append((self._source.clock(), process, args))
         self._weight += weight
         self._expect()
 
     def _expect(self) -> None:
-        """See to it that the notes do not wait for long, and are not too many."""
+        """Schedule the processing; or do it now if there are too many notes."""
         if not self._is_expected:
             self._is_expected = True
             asyncio.get_running_loop().call_later(WATCHED_AGE if self.is_watched else MAX_AGE, self._expire)
@@ -124,9 +123,9 @@ class Backlog(Observers):
 
     def settle_old(self) -> None:
         """
-        Process all of them if the event loop of the operator does not, as it is blocked.
+        Process all notes if the event loop of the operator does not, as it is blocked.
 
-        Otherwise, that one does it better: the objects are in the caches of its processor.
+        Otherwise, that event loop does it faster: the objects are in the caches of its processor.
         """
         try:
             oldest = self._notes[0][0]
@@ -136,12 +135,12 @@ class Backlog(Observers):
             self.settle()
 
     def settle(self) -> None:
-        """Process all of them."""
+        """Process all notes."""
         if not self._notes:
             return
         with self.lock:
             if self._now is not None:
-                return  # it is asked for by one of them
+                return  # one of the notes has called this
             self._weight = 0
             epoch, notes = self._get_timestamp() - self._source.clock(), self._notes
             try:

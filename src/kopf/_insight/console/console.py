@@ -1,4 +1,4 @@
-"""The console of one operator: what it remembers, and what it answers to its pages."""
+"""The console of one operator: its memory, and its answers to the pages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ editing: ContextVar[Editing | None] = ContextVar("editing", default=None)
 
 
 class Console:
-    """Observes the operator since it is made. What it answers, it answers in the thread of its server."""
+    """Observes the operator from now on. It answers requests in the thread of its server."""
 
     def __init__(self, observers: Observers, backlog: Backlog, routes: Routes, explain: Explain) -> None:
         self.history = History(backlog)

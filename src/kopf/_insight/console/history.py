@@ -1,12 +1,12 @@
 """
-The history: what has happened to the objects, as far as it fits into the memory that it may take.
+The history: the objects and their timelines, within a limit of memory.
 
-It is written by the threads of the operator, and read by the thread of the console. The listeners do not write at once,
-but leave it to the backlog, which is settled before anything is read. The backlog has a lock, and holds it while it is
-settled: so it needs not to be taken for each entry again.
+The threads of the operator write it, and the thread of the console reads it. The listeners write through the backlog,
+which is settled before anything is read. The backlog holds its lock while it is settled, so that the lock is not taken
+for each entry again.
 
-When there is too much of it, the timelines of those objects are cut first to which nothing has happened for the longest
-time; then, they are forgotten; then, the objects themselves.
+If the history is too large, it first cuts the timelines of the objects that were idle for the longest time; then, it
+forgets these timelines; then, the objects themselves.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from kopf._values.references import ObjectReference
 from kopf._values.resources import Resource
 
 MAX_NOTE = 200
-"""How much of a note is shown, in characters."""
+"""The length of a shown note, in characters."""
 BASE_SIZE = 700
-"""About how much memory a record takes without its timeline, in bytes."""
+"""The approximate memory of a record without its timeline, in bytes."""
 ENTRY_SIZE = 48
-"""How much memory an entry takes beside its own bytes."""
+"""The memory of an entry besides its own bytes, in bytes."""
 
 
 class Kind(Record, eq=False):
@@ -48,7 +48,7 @@ class Kind(Record, eq=False):
 
 
 class ObjectRecord(Record, eq=False):
-    """One object. Nothing of it is kept but the names and the texts to be shown."""
+    """One object: only its names and the texts to be shown."""
 
     id: int
     kind: Kind
@@ -78,7 +78,7 @@ class ObjectRecord(Record, eq=False):
     entries: list[bytes] = field(default_factory=list)
     """The timeline: serialised entries, the oldest ones first."""
     size: int = BASE_SIZE
-    """About how much memory it takes, in bytes."""
+    """The approximate memory of the record, in bytes."""
 
     @property
     def path(self) -> str:
@@ -87,18 +87,18 @@ class ObjectRecord(Record, eq=False):
 
     @property
     def state(self) -> str:
-        """What is going on with it."""
+        """The shown state: ``queued`` or ``handling`` during the work; otherwise, the state apart from it."""
         return self.work if self.work and self.rest != "gone" else self.rest
 
     @property
     def note(self) -> str:
-        """What is to be known of the state: the running handler, or the latest error."""
+        """The note on the state: the running handler, or the latest error."""
         if self.work != "handling" or self.rest == "gone":
             return self.rest_note
         return cut(f"calling {self.calling}" if self.calling else self.problem, MAX_NOTE)
 
     def make_row(self) -> list[object]:
-        """What the list of the objects shows."""
+        """Make the row for the list of objects."""
         return [
             self.id,
             self.kind.number,
@@ -112,36 +112,36 @@ class ObjectRecord(Record, eq=False):
 
 
 MAX_SIZE = 24 * 2**20
-"""How much memory the history may take, in bytes: more than 2 KB for each of 10,000 objects."""
+"""The limit of the memory of the history, in bytes: more than 2 KB for each of 10,000 objects."""
 MAX_ENTRIES = 100
 """How many entries are kept for an object."""
 MAX_GONE = 1000
-"""How many of the deleted objects are kept."""
+"""How many deleted objects are kept."""
 
 KEPT_ENTRIES = 8
-"""How many of them are left when there is too much of all."""
+"""How many entries are left for an object when the history is too large."""
 
 INFO, WARNING, ERROR = range(3)
 
 _MAX_RAW = 2500
-"""Up to which size the details are kept as they are, in bytes, to be made to texts when somebody looks."""
+"""Up to which size details are kept as they are, in bytes, and converted to texts when a page needs them."""
 _OPERATOR = Resource("", "", "operator")
 
 Rows = dict[int, "ObjectRecord | None"]
-"""The rows that have changed, by their ids; ``None`` is for those that are not there anymore."""
+"""The changed records, by their ids; ``None`` is for forgotten ones."""
 
 
 class History:
     """
-    The objects and their timelines; what happens to the operator itself, is on a timeline of its own.
+    The objects and their timelines, and the timeline of the operator itself.
 
-    Large because all of that changes together, under one lock.
+    Large because all of it changes together, under one lock.
     """
 
     def __init__(self, backlog: Backlog, *, limit: int = MAX_SIZE) -> None:
         self._limit = limit
         self.backlog = backlog
-        """What is still to be written."""
+        """The notices that are not written yet."""
         self._lock = self.backlog.lock
         self._ids = itertools.count(1)
         self._sequence = itertools.count(1)
@@ -149,24 +149,24 @@ class History:
         self._resources: dict[tuple[str, str], Resource] = {}
         """The same resources by their versions and kinds."""
         self._kind = Kind(-1, _OPERATOR, is_secret=False)
-        """The latest one, which most of what happens next is about."""
+        """The latest used kind: most of the next notices are about it."""
         self._records: collections.OrderedDict[int, ObjectRecord] = collections.OrderedDict()
         self._storied: collections.OrderedDict[int, ObjectRecord] = collections.OrderedDict()
         self._latest: ObjectRecord | None = None
-        """The last one of the storied, to which most of what happens next belongs."""
+        """The latest record in ``_storied``: most of the next notices are about it."""
         self._gone: collections.deque[ObjectRecord] = collections.deque()
         self._changes: Rows | None = None
         self.forgotten = 0
-        """How many objects were forgotten because there was too much of all."""
+        """How many objects were forgotten because the history was too large."""
         self.size = 0
-        """How much memory it takes, about, in bytes."""
+        """The approximate memory of the history, in bytes."""
         self.operator = ObjectRecord(0, self._kind, "", None, "operator")
-        """What happens to the operator itself."""
-        self.survey: Callable[[], None] = _survey_nothing
-        """Finds out what is worked on right now; called before the states are told."""
+        """The record of the operator itself."""
+        self.survey: Callable[[], None] = lambda: None
+        """Updates which objects are queued or handled right now; called before the states are shown."""
 
     def get_kind(self, resource: Resource) -> Kind:
-        """Find how the resource is called here, or decide it."""
+        """Get the kind of the resource, or make it."""
         kind = self.kinds.get(resource)
         if kind is None:
             with self._lock:
@@ -174,14 +174,14 @@ class History:
         return kind
 
     def find_resource(self, ref: ObjectReference) -> Resource | None:
-        """Find what is meant by a reference to an object; in any thread."""
+        """Find the resource of a referenced object; in any thread."""
         key = ref.get("apiVersion", ""), ref.get("kind", "")
         if key not in self._resources:
             self._resources.update({(item.api_version, item.kind or ""): item for item in [*self.kinds]})
         return self._resources.get(key)
 
     def find(self, resource: Resource, key: str) -> ObjectRecord | None:
-        """Find the object; ``None`` if it was not seen, or is forgotten."""
+        """Find the record of the object; return ``None`` if it was not seen, or is forgotten."""
         kind = self._kind
         if kind.resource is not resource:
             known = self.kinds.get(resource)
@@ -191,7 +191,7 @@ class History:
         return kind.records.get(key)
 
     def obtain(self, resource: Resource, key: str, namespace: str | None, name: str) -> ObjectRecord:
-        """Find the object, or begin to remember it."""
+        """Find the record of the object, or make it."""
         record = self.find(resource, key)
         if record is None:
             kind = self.get_kind(resource)
@@ -204,7 +204,7 @@ class History:
         return record
 
     def add(self, record: ObjectRecord, sort: str, text: str, *, level: int = INFO, details: Details = ()) -> None:
-        """Add to the timeline of the object."""
+        """Add an entry to the timeline of the object."""
         at = self.backlog.stamp or int(self.backlog.now * 1000)
         entry: list[object] = [next(self._sequence), at, sort, level, text]
         encoded = _encode(entry, details) if details else codec.encode(entry)
@@ -225,12 +225,12 @@ class History:
             self._shrink()
 
     def add_own(self, sort: str, text: str, *, level: int = INFO) -> None:
-        """Add to the timeline of the operator itself, at once: not by the backlog."""
+        """Add an entry to the timeline of the operator, at once: not through the backlog."""
         with self._lock:
             self.add(self.operator, sort, text, level=level)
 
     def set_state(self, record: ObjectRecord, state: str, *, note: str = "", next_at: int = 0) -> None:
-        """Note what is going on with the object now, apart from the work."""
+        """Set the state of the object apart from the work; ``next_at`` is in milliseconds since the epoch."""
         if state == "gone" != record.rest:
             self._gone.append(record)
         record.rest = state
@@ -244,13 +244,13 @@ class History:
                 self._forget(oldest)
 
     def set_work(self, record: ObjectRecord, work: str) -> None:
-        """Note that the object is queued, or with a worker, or neither. The lock of the backlog is to be held."""
+        """Set the work: ``queued``, ``handling``, or empty for neither. The caller holds the lock of the backlog."""
         record.work = work
         record.since = int(self.backlog.now * 1000)
         self.mark(record)
 
     def watch(self) -> list[ObjectRecord]:
-        """Begin to note what changes; get all that there is by now."""
+        """Begin to collect changes, as a page is open. Return all records as of now."""
         self.backlog.is_watched = True
         self.backlog.settle()
         self.survey()
@@ -259,12 +259,12 @@ class History:
             return [*self._records.values()]
 
     def unwatch(self) -> None:
-        """Nobody looks anymore."""
+        """Stop collecting changes, as no page is open."""
         self.backlog.is_watched = False
         self._changes = None
 
     def take_changes(self) -> Rows:
-        """Get what has changed since the last time, up to a moment ago."""
+        """Return the changes since the last call, up to a moment ago."""
         self.backlog.settle_old()
         if self._changes is not None:
             self.survey()
@@ -274,9 +274,10 @@ class History:
 
     def get_timeline(self, id: int, after: int = 0) -> list[list[Any]] | None:
         """
-        Get the entries that came after that one; ``None`` if nothing is remembered.
+        Get the entries after the given one; return ``None`` if the object has no timeline.
 
-        An entry is its number, the time, the sort, the level, the text, and, if there are any details, their lines.
+        An entry is a list: its number, the time in milliseconds since the epoch, the sort, the level, the text, and, if
+        there are any details, their lines.
         """
         self.backlog.settle()
         record = self._storied.get(id) if id else self.operator
@@ -287,7 +288,7 @@ class History:
         return [_show(entry) for entry in map(_decode, entries) if entry[0] > after]
 
     def mark(self, record: ObjectRecord) -> None:
-        """Have its row told to those who look."""
+        """Note that the record has changed, if a page is open."""
         if self._changes is not None:
             self._changes[record.id] = record
 
@@ -316,10 +317,6 @@ class History:
             self.size -= record.size
             if self._changes is not None:
                 self._changes[record.id] = None
-
-
-def _survey_nothing() -> None:
-    pass
 
 
 def _encode(entry: list[Any], details: Details) -> bytes:

@@ -1,7 +1,7 @@
 """
-The listeners: turn what is done about the objects, the attempts of handlers, and what is logged, into the history.
+The listeners: they write events, passes, attempts of handlers, and logs to the history.
 
-They are told late, by the backlog. Only what can change until then, is serialised at once: the users' own values.
+They are called late, by the backlog. Only values that users can change until then are serialised at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MAX_VERSION = 40
 
 
 class ObjectListener(Observer):
-    """Follows the objects from their events to their patches; told late."""
+    """Follows the objects from their events to their patches; called late, by the backlog."""
 
     def __init__(self, history: History, errors: GroupedErrors, traffic: Traffic) -> None:
         self._history = history
@@ -67,7 +67,7 @@ class ObjectListener(Observer):
             history.set_state(record, "idle")
 
     def take_decided(self, resource: Resource, key: str, plan: Plan, kept: bytes) -> None:
-        """A pass is decided, with these details of what has changed."""
+        """Note the decision of a pass, with these details of the changes."""
         if (record := self._history.find(resource, key)) is not None:
             self._plans[record.id] = plan
             failures = plan.choice.relevant_failures[:_MAX_FAILURES]
@@ -110,7 +110,7 @@ class ObjectListener(Observer):
     def take_patched(
         self, resource: Resource, before: KubeObject, after: KubeObject, subresource: str | None, kept: bytes
     ) -> None:
-        """A patch with these changes is done."""
+        """Note that a patch with these changes is done."""
         head = after.head
         record = self._history.find(resource, head.key)
         if record is None:
@@ -135,7 +135,7 @@ class ObjectListener(Observer):
 
 
 class DetailKeeper(Observer):
-    """Keeps what can change later: the differences and the patches. It is told at once."""
+    """Serialises the differences and the patches, as they can change later. It is called at once."""
 
     def __init__(self, listener: ObjectListener, backlog: Backlog) -> None:
         self._listener = listener
@@ -154,16 +154,16 @@ class DetailKeeper(Observer):
 
 
 class AttemptListener(Observer):
-    """Follows the attempts, told late. Their results are never looked at: those of logins are credentials."""
+    """Follows the attempts; called late, by the backlog. It never reads results: those of logins are credentials."""
 
     def __init__(self, history: History, errors: GroupedErrors, background: BackgroundRuns) -> None:
         self._history = history
         self._errors = errors
         self._background = background
         self._records: dict[int, ObjectRecord] = {}
-        """Those which are tried right now."""
+        """The objects of the running attempts, by the numbers of these."""
         self.secret_indices: set[str] = set()
-        """Those that are made of secrets."""
+        """The indices of Secrets."""
 
     def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: Attempt) -> None:
         if isinstance(handler, IndexingHandler):
@@ -203,7 +203,7 @@ class AttemptListener(Observer):
             record.problem = text
 
     def _find(self, cause: Cause) -> ObjectRecord | None:
-        """Find which object it is about, or that it is about the operator itself."""
+        """Find the record that the cause is about: of an object, or of the operator itself."""
         if isinstance(cause, ResourceCause):
             return self._history.find(cause.resource, cause.body.object.head.key)
         return self._history.operator if isinstance(cause, ActivityCause) else None
@@ -261,7 +261,7 @@ class _TimelineHandler(logging.Handler):
 
 @contextlib.contextmanager
 def collecting_logs(history: History) -> Iterator[None]:
-    """Put the logs of the objects to their timelines as long as the block lasts."""
+    """Add the logs of the objects to their timelines inside of the ``with`` block."""
     handler = _TimelineHandler(history)
     objects_logger.addHandler(handler)
     try:

@@ -1,4 +1,4 @@
-"""The panels: what the page shows beside the objects and their traffic: errors, daemons & timers, indices, peers."""
+"""The panels of the page: errors, daemons & timers, indices, peers."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _VARYING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 
 class GroupedErrors:
-    """All groups, of which the longest unseen ones are forgotten."""
+    """The errors, grouped by their origin and text. The groups that were not seen for long are forgotten first."""
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self._groups: collections.OrderedDict[tuple[str, str, str], dict[str, Any]] = collections.OrderedDict()
-        """By whom, what, and where in the code; as they go to the page."""
+        """The groups for the page, by the handler, the text, and the place in the code."""
 
     def add(self, who: str, error: BaseException, record: ObjectRecord) -> None:
-        """Count the error."""
+        """Count the error of a handler or of the framework."""
         text = f"{type(error).__name__}: {WITHHELD}" if record.kind.is_secret else show_error(error)
         place = _locate(error)
         key = who, _VARYING.sub("#", text), place
@@ -53,12 +53,12 @@ class GroupedErrors:
             del examples[next(iter(examples))]
 
     def describe(self) -> list[dict[str, object]]:
-        """As they go to the page: the latest ones first, with the latest objects of each."""
+        """Make the content of the panel: the latest groups first, with the latest objects of each."""
         return [{**group, "examples": [*group["examples"].items()]} for group in reversed([*self._groups.values()])]
 
 
 def _locate(error: BaseException) -> str:
-    """Find the innermost line of the code that is not of a library."""
+    """Find the innermost line of code that is not in a library."""
     frames = traceback.StackSummary.extract(
         traceback.walk_tb(error.__traceback__), limit=-_MAX_FRAMES, lookup_lines=False
     )
@@ -70,7 +70,7 @@ _LIBRARIES = ("site-packages", "/lib/python", "/kopf/_", "<frozen")
 
 
 MAX_RUNS = 20_000
-"""How many of them are remembered."""
+"""How many daemons & timers of objects are remembered."""
 MAX_SHOWN = 500
 
 
@@ -86,13 +86,13 @@ class _Run(Record):
 
 
 class BackgroundRuns:
-    """All of them, the latest ones last."""
+    """The daemons & timers of all objects, the latest ones last."""
 
     def __init__(self) -> None:
         self._runs: collections.OrderedDict[tuple[str, int], _Run] = collections.OrderedDict()
 
     def begin(self, record: ObjectRecord, handler: SpawningHandler, at: float) -> None:
-        """It runs since that time."""
+        """Note that it runs since that time, in seconds since the epoch."""
         run = self._runs.get((handler.id, record.id))
         if run is None:
             sort = "daemon" if isinstance(handler, DaemonHandler) else "timer"
@@ -104,7 +104,7 @@ class BackgroundRuns:
         self._runs.move_to_end((handler.id, record.id))
 
     def end(self, record: ObjectRecord, handler: SpawningHandler, outcome: Outcome | None, took: float) -> None:
-        """It has ended for now, or for good."""
+        """Note that it has ended, for now or for good, after so many seconds."""
         run = self._runs.get((handler.id, record.id))
         if run is None:
             return
@@ -127,7 +127,7 @@ class BackgroundRuns:
             run.state = "done"
 
     def describe(self) -> dict[str, object]:
-        """As it goes to the page: how many there are, and the latest ones."""
+        """Make the content of the panel: the counts, and the latest ones."""
         counts: collections.Counter[tuple[str, str, str]] = collections.Counter()
         runs = [*self._runs.items()]
         for (handler, _), run in runs:
@@ -151,7 +151,7 @@ _MAX_KEYS = 20
 
 
 class Peering(Observer):
-    """Who else works, and whether the operator is paused because of that."""
+    """The other operators, and whether this one is paused because of them."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -163,7 +163,7 @@ class Peering(Observer):
 
     @property
     def pause(self) -> list[str]:
-        """Why the operator is paused; empty if it is not."""
+        """The reasons of the pause; empty if the operator is not paused."""
         return [] if self._pause is None else [cut(reason) for reason in self._pause.reasons]
 
     def pause_changed(self, pause: Pause) -> None:
@@ -172,14 +172,14 @@ class Peering(Observer):
         self._history.add_own("pause", cut(text), level=WARNING if self.pause else 0)
 
     def describe(self) -> dict[str, object]:
-        """As it goes to the page."""
+        """Make the content of the panel."""
         now = datetime.datetime.now(datetime.UTC)
         peerings = [_describe_peering(place, *seen, now) for place, seen in [*self._places.items()]]
         return {"pause": self.pause, "peerings": peerings}
 
 
 def _describe_peering(place: str, own: str, records: Mapping[str, Any], now: datetime.datetime) -> dict[str, object]:
-    from kopf._coordination.peers import Peer  # standalone operators have nothing of that in their memory
+    from kopf._coordination.peers import Peer  # standalone operators do not load it
 
     peers: list[dict[str, object]] = []
     for identity, record in [*records.items()][:_MAX_PEERS]:
@@ -204,7 +204,7 @@ def _describe_peering(place: str, own: str, records: Mapping[str, Any], now: dat
 
 
 class Indices(Observer):
-    """The indices of the operator, as soon as anything is served."""
+    """The indices of the operator, once it handles any resource."""
 
     def __init__(self, secret: set[str]) -> None:
         self._secret = secret
@@ -214,7 +214,7 @@ class Indices(Observer):
         self._indices = controller.indices
 
     def describe(self) -> list[dict[str, object]]:
-        """As it goes to the page: how large they are, and some of the keys; no values, as they can be anything."""
+        """Make the content of the panel: the sizes, and some of the keys; no values, as they can be anything."""
         return [self._describe_index(name, index) for name, index in sorted(self._indices.items())]
 
     def _describe_index(self, name: str, index: Mapping[Any, Any]) -> dict[str, object]:

@@ -1,11 +1,12 @@
 """
-The details of looks and patches: what has changed, and what was there before, to be made to texts later.
+The details of passes and patches: the changes, and the values before them, to be converted to texts later.
 
-They are kept serialised until then: the values are of the users, who can modify them, or are parts of large objects.
+They are kept serialised until then, as users can modify the values, and as the values can be parts of large objects.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,15 +22,9 @@ from kopf._values import codec
 from kopf._values.objects import KubeObject
 
 _MAX_COMPARED = 16_384
-"""Up to which size an object is decoded to show what was there before a patch, in bytes; and the changes, to wait."""
+"""Up to which size changes wait, and stanzas are decoded to show their values before a patch, in bytes."""
 _SMALL = 600
-"""What is smaller, is kept as it is, in bytes."""
-_SMALL_BEFORE = 300
-"""The same for a stanza as it was before a patch."""
-_FEW = 8
-"""How many old values of the metadata are looked up one by one."""
-
-_SHOWN_METADATA = frozenset({"labels", "annotations", "finalizers"})
+"""Up to which size details are kept as they are, in bytes."""
 
 
 def keep(changes: Any) -> bytes:
@@ -49,56 +44,25 @@ def restore_diff(kept: bytes, *, is_secret: bool) -> Details:
 
 def restore_patch(before: KubeObject, kept: bytes, *, is_secret: bool) -> Details:
     """Get the details of a patch; with the values before it, if the object is small and not secret."""
-    changes, known = codec.decode(kept), None
+    changes, known = codec.decode(kept), dict[str, Any]()
     if is_secret or len(kept) > _MAX_COMPARED:
         return show_patch(changes, None, secret=is_secret)
     if isinstance(changes, dict) and not before.pruned:
-        try:
-            known = _get_raw_before(before, changes)
-            if known is None and before.size <= _MAX_COMPARED:
-                known = _shorten(_get_before(before.for_users(), changes))  # not to share its values between threads
-        except (ValueError, RecursionError):  # the values cannot be decoded, or are too deep
-            known = None
-    return {"changes": codec.Raw(kept) if len(kept) <= _SMALL else _shorten(changes), "before": known or {}}
+        with contextlib.suppress(ValueError, RecursionError):  # the values cannot be decoded, or are too deep
+            known = _shorten(_get_before(before, changes))
+    return {"changes": codec.Raw(kept) if len(kept) <= _SMALL else _shorten(changes), "before": known}
 
 
-def _get_before(obj: KubeObject, changes: dict[str, Any]) -> dict[str, Any]:
-    """Take out what was there before in the fields that are changed; of the metadata, what is decoded already."""
-    known = {key: obj.get(key) for key in changes if key != "metadata"}
+def _get_before(before: KubeObject, changes: dict[str, Any]) -> dict[str, Any]:
+    """Take out the values before the patch in the fields that are changed; of the metadata, those that are decoded."""
+    head, known = before.head, dict[str, Any]()
+    for stanza in changes:
+        raw = None if stanza == "metadata" else before.find_raw(stanza)
+        if raw is not None and memoryview(raw).nbytes <= _MAX_COMPARED:
+            known[stanza] = codec.decode(raw)
     if "metadata" in changes:
-        head = obj.head
         known["metadata"] = {"labels": head.labels, "annotations": head.annotations, "finalizers": head.finalizers}
     return _take_same(changes, known)
-
-
-def _get_raw_before(before: KubeObject, changes: dict[str, Any]) -> dict[str, Any] | None:
-    """Take the same from a small object with nothing decoded: whole stanzas as they are; ``None`` if it is large."""
-    known: dict[str, Any] = {}
-    for stanza, values in changes.items():
-        if stanza != "metadata":
-            raw = before.find_raw(stanza)
-            if raw is not None:
-                if memoryview(raw).nbytes > _SMALL_BEFORE:
-                    return None
-                known[stanza] = raw
-        elif not isinstance(values, dict) or (metadata := _get_metadata_before(before, values)) is None:
-            return None
-        else:
-            known[stanza] = metadata
-    return known
-
-
-def _get_metadata_before(before: KubeObject, changes: dict[str, Any]) -> dict[str, Any] | None:
-    known: dict[str, Any] = {}
-    for name, values in changes.items():
-        old = getattr(before.head, name, None) if name in _SHOWN_METADATA else None
-        if isinstance(old, dict) and isinstance(values, dict):
-            if len(values) > _FEW:
-                return None
-            known[name] = {key: old[key][: MAX_VALUE + 1] for key in values if key in old}
-        elif old:
-            known[name] = old[:_FEW]
-    return known
 
 
 def _take_same(changes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +74,7 @@ def _take_same(changes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, A
 
 
 def _shorten(value: Any) -> Any:
-    """Cut the texts, which can be whole objects, to what is shown of them."""
+    """Cut the texts to the shown length, as they can be whole objects."""
     if type(value) is str:
         return value[: MAX_RECORD if could_be_record(value) else MAX_VALUE + 1]
     if type(value) is dict:

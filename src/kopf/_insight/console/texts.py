@@ -1,8 +1,7 @@
 """
-Texts: how values, patches, and diffs are shown, in a bounded time and size: objects can be large, and are hostile.
+Texts: values, patches, and diffs, in a bounded time and size, as objects can be large and hostile.
 
-Nothing of a Secret is shown but the names of its stanzas. Our own records are shown in words: how far the handlers have
-come, rather than the JSON of it.
+Only the names of the stanzas are shown of Secrets. The progress of handlers is shown in words, not as JSON.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kopf._insight.explaining.progress_explaining import is_record
+from kopf._insight.explaining.handler_explaining import is_record
 from kopf._insight.explaining.wording import tell_duration
 from kopf._values import codec
 
 MAX_RECORD = 2000
-"""What is longer, is not decoded."""
+"""Longer records are not decoded, in characters."""
 
 _BEGINNING = '{"started":'
 _LAST_HANDLED = "last-handled-configuration"
@@ -30,9 +29,9 @@ def could_be_record(value: object) -> bool:
 
 def word_record(path: Sequence[str], old: Any, new: Any, at: int) -> str | None:
     """
-    Say what is written there at that time (in milliseconds); ``None`` if it is not ours.
+    Say in words what is written there at that time (in milliseconds); return ``None`` if it is not our record.
 
-    Whoever has written the same to the same place, is taken for us, so nothing is believed but numbers.
+    Others can write a record to the same place, so only its numbers are shown.
     """
     if path[:1] not in (("metadata",), ("status",)) or len(path) < 3:
         return None
@@ -78,11 +77,11 @@ def _tell_delay(delayed: Any, at: int) -> str:
 
 
 MAX_TEXT = 500
-"""How much of a message is kept, in characters."""
+"""The limit of a message, in characters."""
 MAX_LINES = 40
 """How many fields of one patch are shown."""
 MAX_VALUE = 160
-"""How much of a value is shown, in characters."""
+"""The limit of a shown value, in characters."""
 _MAX_PATH = 200
 _MAX_ITEMS = 12
 _MAX_DEPTH = 5
@@ -91,12 +90,12 @@ _HIDDEN = "•••"
 
 
 def cut(text: str, limit: int = MAX_TEXT) -> str:
-    """Cut what is too long."""
+    """Cut a text that is longer than the limit, in characters."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def show_error(error: BaseException) -> str:
-    """Name the error with its class: for many, the text alone makes no sense."""
+    """Show the error with its class: the text alone is often meaningless."""
     try:
         text = str(error)
     except Exception:  # it is the users' class
@@ -105,7 +104,7 @@ def show_error(error: BaseException) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Show a JSON value in one line, as much of it as fits."""
+    """Show the beginning of a JSON value in one line."""
     parts: list[str] = []
     room = MAX_VALUE
     for part in _iterate(value, _MAX_DEPTH):
@@ -132,7 +131,7 @@ def _iterate(value: Any, depth: int) -> Iterator[str]:
 
 
 def _escape(text: str) -> str:
-    """Values are shown in one line."""
+    """Escape the line breaks."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") if not text.isprintable() else text
 
 
@@ -154,27 +153,27 @@ def _show_item(key: Any, value: Any, depth: int) -> Iterator[str]:
 
 
 Details = Sequence[str] | dict[str, Any]
-"""What an entry has beside its text: lines, or what they are made of: a ``diff``, or the ``changes`` of a patch."""
+"""The details of an entry: lines, or their source: a ``diff``, or the ``changes`` of a patch with ``before``."""
 
 
 def show_details(details: dict[str, Any], at: int) -> list[str]:
-    """Make the lines of an entry of that time; it takes several times longer than all else that is done for it."""
+    """Make the lines of an entry of that time. This takes longer than all else that is done for an entry."""
     if "diff" in details:
         return show_diff(details["diff"], secret=False)
     return show_patch(details["changes"], details["before"], secret=False, at=at)
 
 
 def show_diff(diff: Iterable[Sequence[Any]], *, secret: bool) -> list[str]:
-    """Show what has changed, field by field."""
+    """Show the changes, field by field."""
     lines = (_show_change(tuple(field), old, new, secret) for _, field, old, new in diff)
     return _limit(lines)
 
 
 def show_patch(changes: Any, before: Mapping[str, Any] | None, *, secret: bool, at: int = 0) -> list[str]:
     """
-    Show a merge-patch or a JSON-patch; with what was there ``before``, if that is known.
+    Show a merge-patch or a JSON-patch; with the values ``before`` it, if they are known.
 
-    ``at`` is when it was made, in milliseconds, if that is known.
+    ``at`` is the time of the patch, in milliseconds since the epoch; 0 if it is unknown.
     """
     if isinstance(changes, Mapping):
         return _limit(_show_merge(changes, before, secret, at))
@@ -192,7 +191,7 @@ def _show_merge(changes: Mapping[str, Any], before: Any, secret: bool, at: int) 
             items = itertools.islice(value.items(), MAX_LINES + 1)
             known = old if isinstance(old, Mapping) else {}
             pending += [((*path, str(key)), item, known.get(key)) for key, item in reversed([*items])]
-        elif path != ("metadata", "resourceVersion"):  # it is what the patch is for, not what it changes
+        elif path != ("metadata", "resourceVersion"):  # a condition of the patch, not a change
             yield _show_change(path, old, value, secret, at)
 
 
@@ -207,7 +206,7 @@ def _show_operation(item: Mapping[str, Any], secret: bool, at: int) -> str:
 
 
 def _show_change(path: tuple[str, ...], old: Any, new: Any, secret: bool, at: int = 0) -> str:
-    """One line: the first character tells if it is added (+), removed (-), or changed (~)."""
+    """Show a change in one line that begins with ``+`` (added), ``-`` (removed), or ``~`` (changed)."""
     sign = "-" if new is None else "+" if old is None else "~"
     if secret:
         return f"{sign} {_show_path(path[:1])}: {_HIDDEN}"

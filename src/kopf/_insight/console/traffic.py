@@ -1,9 +1,8 @@
 """
-The traffic: what comes on the streams, how late; what waits in the queues, for how long; what is interrupted or
-repeated.
+The traffic: the events of the streams and their lags, the queues and their waiting times, interruptions, retries.
 
-The other requests are not followed: there are several for each change of an object, and what has become of them is on
-the timelines anyway. Who is worked on, is asked of the queues when somebody looks: it is mostly done between two looks.
+Other requests are not followed: there are several for each change of an object, and their results are on the timelines.
+The queues are read only when a page needs them: most objects are handled between two readings.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _NO_TRAFFIC: dict[str, Any] = {
 
 class Traffic(Observer):
     """
-    What is known of the streams, the queues, and the repeated requests.
+    The state of the streams and the queues, and the count of repeated requests.
 
-    The queries of requests are not shown: there can be tokens of long listings.
+    The queries of requests are not shown, as they can contain tokens of long listings.
     """
 
     def __init__(self, history: History) -> None:
@@ -45,14 +44,14 @@ class Traffic(Observer):
         self._open: dict[WatchedStream, float] = {}
         self._repeated = 0
         self._traffic: dict[Resource, dict[str, Any]] = {}
-        """What has come on the streams of each resource, and gone through its queue; as it goes to the page."""
+        """The counters of the stream and the queue of each resource, for the page."""
         self._controllers: dict[Resource, ControllerView] = {}
         self._works: dict[Resource, dict[str, str]] = {}
-        """What the queues had in them at the latest survey."""
+        """The content of the queues at the latest survey."""
         history.survey = self.survey
 
     def note_event(self, resource: Resource, lag: float | None, now: float) -> None:
-        """An event has come, so much later than our write that has caused it, if it was ours."""
+        """Count an event, and its lag in seconds if it is of our own write."""
         traffic = self._get(resource)
         traffic["events"] += 1
         traffic["lastEvent"] = int(now * 1000)
@@ -61,7 +60,7 @@ class Traffic(Observer):
             traffic["lag"] = average + _SMOOTHING * (lag - average)
 
     def note_pass(self, resource: Resource, waited: float) -> None:
-        """A worker has looked at an object so long after its event; it is negative if that is not what it was for."""
+        """Count a pass, and for how many seconds its event has waited; negative if it was not for an event."""
         traffic = self._get(resource)
         traffic["done"] += 1
         if waited >= 0:
@@ -105,7 +104,7 @@ class Traffic(Observer):
             self._history.add_own("stream", cut(text), level=WARNING)
 
     def describe(self) -> dict[str, object]:
-        """As it goes to the page. It is called in the thread of the console."""
+        """Make the content of the panel. It is called in the thread of the console."""
         now, streams = self._history.backlog.now, [*self._open.items()]
         watched = {stream.target.resource for stream, _ in streams}
         resources = self._traffic.keys() | self._controllers.keys() | watched
@@ -128,7 +127,7 @@ class Traffic(Observer):
         }
 
     def survey(self) -> None:
-        """Note what has changed since the latest survey, in any thread."""
+        """Update which objects are queued or handled, in any thread."""
         with self._history.backlog.lock:
             for resource, before in [*self._works.items()]:
                 controller = self._controllers.get(resource)
@@ -161,7 +160,7 @@ def _describe_interruption(phase: WatchPhase, error: Exception | None) -> str:
 
 
 def _list_works(controller: ControllerView) -> dict[str, str]:
-    """The lists are copied by single operations of Python, which other threads do not interrupt."""
+    """List the objects in the queue. Single operations of Python copy it: other threads do not interrupt these."""
     queue = controller.queue
     if not queue.waiting and not queue.active:
         return {}

@@ -1,11 +1,11 @@
 """
-Updates: what changes in the list of objects, sent to the open pages as server-sent events, several times per second.
+Updates: the changes of the list of objects, as server-sent events to the open pages, several times per second.
 
-A page gets all rows first, and then those that change. A page that does not read for long is left alone: it comes
+A page gets all rows first, and then the changed ones. If a page does not read for long, it is disconnected; it connects
 again, and begins with all rows.
 
-The message is made once for all pages: by the event loop of the operator, which has just had these objects in the
-caches of its processor; or by the one of the console if the operator is blocked, or nothing happens.
+A message is made once for all pages: by the event loop of the operator, as the objects are in the caches of its
+processor; or by the event loop of the console if the operator is blocked, or nothing happens.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 MAX_PAGES = 16
 """How many pages can be open."""
 _INTERVAL = 0.5
-"""How often to look by ourselves if there is anything new, in seconds: usually, the operator tells of it."""
+"""How often the console looks for changes by itself, in seconds; usually, the operator sends them."""
 _KEEPALIVE = 20
-"""After so many of these looks, something is told even if there is nothing."""
+"""After so many intervals, an empty message is sent to keep the connections."""
 _CHUNK = 1000
-"""How many rows are serialised at once: the operator waits meanwhile."""
+"""How many rows are serialised at once, while the operator waits."""
 _BACKLOG = 50
 """How many updates may wait for a page."""
 _WRITING_TIMEOUT = 10.0
@@ -38,7 +38,7 @@ _Page = asyncio.Queue[bytes | None]
 
 
 class Updates:
-    """All open pages. It lives in the event loop of the console."""
+    """All open pages, in the event loop of the console."""
 
     def __init__(self, history: History, describe_state: Callable[[], object]) -> None:
         self._history = history
@@ -46,12 +46,12 @@ class Updates:
         self._state: object = None
         self._pages: set[_Page] = set()
         self._is_told = False
-        """Whether the operator has told something since it was last looked."""
+        """Whether the operator has made a message since the last look."""
         self._pump: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Tell a page of everything until it is closed."""
+        """Send the rows and their changes to a page until it is closed."""
         from aiohttp import web
 
         if len(self._pages) >= MAX_PAGES:
@@ -104,7 +104,7 @@ class Updates:
             self._tell(b":\n\n")
 
     def _gather(self) -> None:
-        """Make a message of what is new. In any thread: the messages come in the order in which they are made."""
+        """Send a message with the changes. It can be called in any thread: the messages keep their order."""
         with self._history.backlog.lock:
             self._is_told = True
             changes = self._history.take_changes()
@@ -125,7 +125,7 @@ class Updates:
 
 
 def make_update(changes: Rows) -> bytes:
-    """Make the message of the changed rows; of a removed one, there is the id only."""
+    """Make the message of the changed rows; a removed one has its id only."""
     rows = [[id] if record is None else record.make_row() for id, record in changes.items()]
     return _make_message("rows", rows)
 

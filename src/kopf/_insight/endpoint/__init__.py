@@ -1,1 +1,1 @@
-"""The endpoint of the console: who may look at the operator over HTTP, and what is answered under which path."""
+"""The endpoint of the console: its server, its protection, and its client."""

@@ -12,7 +12,7 @@ from kopf._insight.explaining.explanation import Explanation, Query
 from kopf._values import codec
 
 _TIMEOUT = 30.0
-"""How long the operator may take to answer, in seconds; it tells soon if it is blocked."""
+"""How long the operator may take to answer, in seconds; a blocked one answers sooner."""
 
 _MAX_ANSWER = 16 * 1024 * 1024
 
@@ -20,11 +20,11 @@ _SCHEMA = "kopf.dev/explanation/v1"
 
 
 class ConsoleClientError(Exception):
-    """The operator has not answered; the text says why."""
+    """The operator has not answered; the text is the reason."""
 
 
 async def ask_operator(endpoint: str, token: str | None, query: Query) -> Explanation:
-    """Ask the operator about the object. Raises :class:`ConsoleClientError`."""
+    """Ask the operator at the endpoint (a URL) to explain the object. Raises :class:`ConsoleClientError`."""
     place = {} if query.namespace is None else {"namespace": query.namespace}
     parameters = urllib.parse.urlencode({"resource": query.resource, "name": query.name, **place})
     url = f"{endpoint.rstrip('/')}/api/explain?{parameters}"
@@ -33,7 +33,7 @@ async def ask_operator(endpoint: str, token: str | None, query: Query) -> Explan
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
         async with (
             aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-            session.get(url, allow_redirects=False) as response,  # to whomever: the token would go there
+            session.get(url, allow_redirects=False) as response,  # others must not get the token
         ):
             content = await response.content.read(_MAX_ANSWER)
             while not response.content.at_eof() and len(content) < _MAX_ANSWER:
@@ -49,7 +49,7 @@ async def ask_operator(endpoint: str, token: str | None, query: Query) -> Explan
 
 
 def _describe(error: OSError) -> str:
-    """Say it in the words of the system: those of the libraries are about calls and protocols."""
+    """Describe the error in the words of the system: those of libraries are about calls and protocols."""
     if error.errno is not None and error.errno > 0:  # those of the resolution of names are negative
         return os.strerror(error.errno)
     return error.strerror or str(error)

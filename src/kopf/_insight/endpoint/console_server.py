@@ -64,7 +64,7 @@ class ConsoleServer(ThreadedServer):
         route = self._routes.get(request.path)
         refusal = self._protection.find_refusal(inquiry, READING if route is None else route.methods)
         if refusal is not None and refusal.status == 401 and (cookie := self._protection.exchange(inquiry)):
-            # The token must not stay in the address, which is shown, remembered, and copied.
+            # The token must not stay in the address: browsers show, remember, and copy it.
             location, headers = _make_location(request), {"Set-Cookie": cookie}
             if inquiry.site == "cross-site":  # there, browsers send no strict cookies after redirects
                 page = f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(location)}">'
@@ -92,14 +92,15 @@ class ConsoleServer(ThreadedServer):
             self._logger.error("The console cannot answer at %s", request.path, exc_info=e)
             response = make_refusal(Refusal(500, "The console has failed, see the logs of the operator."), {})
         if not isinstance(response, web.StreamResponse):
-            response = web.Response(body=codec.encode(response), status=status, content_type="application/json")
+            body, kind = codec.encode(response), "application/json"
+            response = web.Response(body=body, status=status, content_type=kind, charset="utf-8")
         if not response.prepared:
             response.headers.update(HEADERS)
         return response
 
 
 def make_inquiry(request: web.BaseRequest) -> Inquiry:
-    """Take what the protection has to know."""
+    """Take the parts of the request that the protection needs."""
     headers = request.headers
     return Inquiry(
         method=request.method,
@@ -115,7 +116,7 @@ def make_inquiry(request: web.BaseRequest) -> Inquiry:
 
 
 def make_refusal(refusal: Refusal, headers: Mapping[str, str]) -> web.Response:
-    """Say why not, in a text."""
+    """Make the response that tells the refusal."""
     from aiohttp import web
 
     extra = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else headers if refusal.status == 405 else {}
@@ -123,7 +124,7 @@ def make_refusal(refusal: Refusal, headers: Mapping[str, str]) -> web.Response:
 
 
 async def open_stream(request: web.BaseRequest, content_type: str) -> web.StreamResponse:
-    """Begin an answer that is written bit by bit, e.g. server-sent events: with all the headers of the others."""
+    """Begin a response that is written bit by bit, e.g. server-sent events; with the usual headers."""
     from aiohttp import web
 
     response = web.StreamResponse(headers={**HEADERS, "Content-Type": content_type})
@@ -133,6 +134,6 @@ async def open_stream(request: web.BaseRequest, content_type: str) -> web.Stream
 
 
 def _make_location(request: web.BaseRequest) -> str:
-    """The same address without the token. Two slashes in the beginning would be the name of another host."""
+    """Make the same address without the token. It has one leading slash: two would begin the name of a host."""
     query = request.rel_url.without_query_params("token").raw_query_string
     return "/" + request.rel_url.raw_path.lstrip("/\\") + (f"?{query}" if query else "")

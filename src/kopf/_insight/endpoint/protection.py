@@ -1,9 +1,9 @@
 """
-Protection: who may look at the operator. Nothing is served here, it is only decided.
+Protection: the decisions about access to the console.
 
-Without a token, the console is for the programs of the same machine: it can be bound to the loopback only, and browsers
-are not let in for the pages of others. With a token, whoever knows it may look, as a bearer token or, in browsers,
-by a cookie that it is exchanged for.
+Without a token, the console is for programs of the same machine: it is served on the loopback only, and refuses the
+pages of other sites in browsers. With a token, it is for all clients that have the token: as a bearer token or, in
+browsers, as a cookie, which is exchanged for the token.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from kopf._values.operator_error import OperatorError
 from kopf._values.records import FrozenRecord
 
 MIN_TOKEN = 16
-"""Shorter tokens can be guessed, in characters."""
+"""The minimal length of tokens, in characters: shorter ones can be guessed."""
 
 TOKEN_VARIABLE = "KOPF_CONSOLE_TOKEN"
-"""The environment variable with the token, so that it is in no command line."""
+"""The environment variable of the token, so that no command line contains it."""
 
 READING = frozenset({"GET", "HEAD"})
 
 _TOKEN = re.compile(r"[!-~]+")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/?#@\[\]\s]+))(?::([0-9]{1,5}))?")
-_OWN_SITES = frozenset({"same-origin", "none"})  # "none" is for what users do by themselves, e.g. with bookmarks
+_OWN_SITES = frozenset({"same-origin", "none"})  # "none" is for actions of users, e.g. bookmarks
 
 HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
@@ -42,7 +42,7 @@ HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""What all answers have; there are no headers that would let other sites read them."""
+"""The headers of all responses. None of them lets other sites read the responses."""
 
 
 class ConsoleError(OperatorError):
@@ -50,25 +50,25 @@ class ConsoleError(OperatorError):
 
 
 class Inquiry(FrozenRecord, frozen=True, kw_only=True):
-    """What a request says of those who ask."""
+    """The parts of a request that tell about its client."""
 
     method: str
     hosts: Sequence[str]
-    """All headers of that name; there is to be one."""
+    """All ``Host`` headers; there must be exactly one."""
     authorization: str | None = None
     cookies: Sequence[str] = ()
     query_token: str | None = None
-    """The token in the URL: browsers have no other way to bring it."""
+    """The token in the URL: browsers have no other way to send it."""
     origin: str | None = None
     site: str | None = None
-    """Whose page it is from, as browsers say by ``Sec-Fetch-Site``."""
+    """The relation to the page that made the request, from the ``Sec-Fetch-Site`` header of browsers."""
     is_navigation: bool = False
-    """Whether a browser goes there, and no page reads the answer."""
+    """Whether a browser opens the address, so that no page reads the response."""
     content_type: str | None = None
 
 
 class Refusal(FrozenRecord, frozen=True):
-    """Why somebody may not look."""
+    """The reason why a request is refused, with the status of HTTP."""
 
     status: int
     text: str
@@ -82,7 +82,7 @@ class Protection:
         self._token = token
 
     def find_refusal(self, inquiry: Inquiry, methods: frozenset[str] = READING) -> Refusal | None:
-        """Tell why the request is refused, if it is; ``methods`` are those of what is asked for."""
+        """Return the reason to refuse the request, if any; ``methods`` are the accepted ones."""
         host = parse_host(inquiry.hosts[0]) if len(inquiry.hosts) == 1 else None
         if host is None:
             return Refusal(400, "One valid Host header is needed.")
@@ -100,7 +100,7 @@ class Protection:
         return None
 
     def _find_refusal_of_change(self, inquiry: Inquiry) -> Refusal | None:
-        """Browsers send simple forms for any page, without asking; they tell of the page, though."""
+        """Check the origin and the type: browsers send simple forms of any page without asking, but with an origin."""
         if inquiry.origin is not None and inquiry.origin != f"http://{inquiry.hosts[0]}":
             return Refusal(403, "The console is not for the pages of other sites.")
         if (inquiry.content_type or "").split(";")[0].strip().lower() != "application/json":
@@ -108,7 +108,7 @@ class Protection:
         return None
 
     def is_authorized(self, inquiry: Inquiry) -> bool:
-        """Tell if the token is there and right, or none is needed."""
+        """Tell if the token is right, or none is needed."""
         if self._token is None:
             return True
         scheme, _, credentials = (inquiry.authorization or "").partition(" ")
@@ -118,7 +118,7 @@ class Protection:
         return any(_is_same(value, expected) for value in _list_cookies(inquiry.cookies, name))
 
     def exchange(self, inquiry: Inquiry) -> str | None:
-        """Make the cookie for the token in the URL; ``None`` if it is not the right one, or none is needed."""
+        """Make the cookie for the token in the URL; return ``None`` if the token is wrong or not needed."""
         token = inquiry.query_token
         if token is None or self._token is None or not _is_same(token, self._token):
             return None
@@ -126,27 +126,27 @@ class Protection:
 
     def _is_known(self, host: tuple[str, int | None]) -> bool:
         """
-        Tell if the name can be ours: other names can lead here by the DNS of a hostile site (DNS rebinding).
+        Tell if the host name can be ours: the DNS of a hostile site can lead other names here (DNS rebinding).
 
-        With a token, nobody gets anything by that, and the names of services and proxies are not known here.
+        With a token, such an attack gains nothing, and the names of services and proxies are unknown here.
         """
         return self._token is not None or is_loopback(host[0]) or host[0] == (self._endpoint.host or "").lower()
 
     def _get_cookie(self, inquiry: Inquiry) -> str:
-        """Name the cookie: cookies are the same for all ports of a host, but its consoles are not."""
+        """Name the cookie by the port: browsers share cookies among all ports of a host."""
         host = parse_host(inquiry.hosts[0]) if len(inquiry.hosts) == 1 else None
         return f"kopf-console-{80 if host is None or host[1] is None else host[1]}"
 
     def _make_session(self) -> str:
-        """Whoever steals the cookie, does not know the token."""
+        """Make the value of the cookie: it does not disclose the token."""
         return hmac.new((self._token or "").encode(), b"kopf-console", hashlib.sha256).hexdigest()
 
 
 def protect(url: str, token: str | None) -> tuple[Endpoint, Protection]:
     """
-    Decide where the console is served, and by which rules.
+    Make the endpoint and the protection of a console.
 
-    Raises :class:`ValueError` if the URL makes no sense, and :class:`ConsoleError` if it would be open to everybody.
+    Raises :class:`ValueError` if the URL is malformed, and :class:`ConsoleError` if the console would be open to all.
     """
     endpoint = parse_endpoint(url, title="console", path="")
     if endpoint.path != "/":
@@ -165,7 +165,7 @@ def protect(url: str, token: str | None) -> tuple[Endpoint, Protection]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell if the name or the address is always of the same machine."""
+    """Tell if the name or the address is of the loopback."""
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -175,7 +175,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_host(header: str) -> tuple[str, int | None] | None:
-    """Split the ``Host`` header to the name and the port; ``None`` if it is malformed."""
+    """Split the ``Host`` header to the name and the port; return ``None`` if it is malformed."""
     found = _HOST.fullmatch(header.strip())
     if found is None:
         return None
@@ -183,11 +183,11 @@ def parse_host(header: str) -> tuple[str, int | None] | None:
 
 
 def _is_same(one: str, another: str) -> bool:
-    """Compare in a time that does not tell how much of it is right."""
+    """Compare in constant time."""
     return hmac.compare_digest(one.encode("utf-8", "surrogateescape"), another.encode())
 
 
 def _list_cookies(headers: Sequence[str], name: str) -> list[str]:
-    """Find the values of the cookie; other cookies of the host can be anything, so they are not parsed."""
+    """Find the values of the cookie. Other cookies of the host can be malformed, so they are not parsed."""
     pairs = (pair.partition("=") for header in headers for pair in header.split(";"))
     return [value.strip() for key, _, value in pairs if key.strip() == name]

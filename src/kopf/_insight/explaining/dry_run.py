@@ -1,9 +1,8 @@
 """
-The dry run: one pass over an object as the operator itself would make it now, from what is known to what is to be done.
+The dry run: one pass over an object as the operator would make it now, from the known facts to the decision.
 
-It is the observation and the decision of the operator, made by its own code, but nothing follows from it: nothing is
-called, saved, noted. Without an operator, there are only the object, and maybe the handlers from the files of the
-operator; the other facts are empty.
+It observes and decides with the code of the operator, but does nothing: it calls no handlers, and saves nothing.
+Without an operator, the only facts are the object, and maybe the handlers from the files of the operator.
 """
 
 from __future__ import annotations
@@ -33,41 +32,41 @@ from kopf._values.resources import Resource
 
 
 class LiveFacts(FrozenRecord, frozen=True, kw_only=True):
-    """What a running operator has told of the object."""
+    """The facts about the object from a running operator."""
 
     operator: OperatorInfo
     state: StateInfo
     runs: Mapping[str, RunInfo] = field(default_factory=dict)
-    """Daemons & timers, by the ids of their handlers."""
+    """The daemons & timers, by the ids of their handlers."""
     running: Mapping[str, AttemptInfo] = field(default_factory=dict)
-    """The attempts that are being made right now, by the ids of the handlers."""
+    """The running attempts, by the ids of the handlers."""
     decisions: Sequence[DecisionInfo] = ()
 
 
 class Facts(FrozenRecord, frozen=True, kw_only=True):
-    """What an explanation is made from."""
+    """The facts for an explanation."""
 
     now: datetime.datetime
     resource: Resource
     obj: KubeObject
     handlers: Sequence[ResourceHandler] | None
-    """Those for the resource, admission handlers included; ``None`` if it is unknown which there are."""
+    """The handlers for the resource, with admission handlers; ``None`` if they are unknown."""
     elsewhere: Sequence[ResourceHandler] = ()
-    """Those for other resources."""
+    """The handlers for other resources."""
     settings: OperatorSettings
     snapshots: Snapshots
     memo: Any = field(default_factory=Memo)
     indices: Mapping[str, Any] = field(default_factory=dict)
     carried: Carried = field(default_factory=Carried)
-    """What the operator carries from one pass over the object to the next one."""
+    """The data that the operator carries from one pass over the object to the next one."""
     memory: ObjectMemory = field(default_factory=ObjectMemory)
-    """What it remembers of the object beyond that."""
+    """The other memory of the object."""
     live: LiveFacts | None = None
     notes: Sequence[str] = ()
 
 
 class _Setting:
-    """What is known besides the object, in the way of the scope of a controller."""
+    """The facts besides the object, in the form of the scope of a controller."""
 
     def __init__(self, facts: Facts, handlers: HandlersOfResource) -> None:
         self._facts = facts
@@ -93,7 +92,7 @@ class _Setting:
 
 class DryRun:
     """
-    What there is to be seen.
+    The observation of the object, and the decision.
 
     Raises :class:`UnreadableError` if the object cannot be decoded.
     """
@@ -103,7 +102,7 @@ class DryRun:
         self.handlers = HandlersOfResource.build(facts.handlers or ())
         setting = _Setting(facts, self.handlers)
         self.has_changes = setting.detects_changes
-        """Whether it matters what has changed in the object."""
+        """Whether the operator detects changes of the object."""
         if self.has_changes:
             facts.obj.check()
         self._observation = observation = Observation(setting, facts.obj, facts.carried, facts.memory)
@@ -112,7 +111,7 @@ class DryRun:
         self.plan = decide(observation.situation, observation.choose)
 
     def make_cause(self, handler: ResourceHandler) -> ResourceCause:
-        """What the handler would get for what has happened."""
+        """Make the cause that the handler would get."""
         if isinstance(handler, ChangingHandler | SpawningHandler):
             return self._observation.get_background_cause(self.plan.reason)
         facts, body = self._facts, self._observation.body

@@ -1,4 +1,4 @@
-"""The explanation of an object: from all that is known of it to the answer. Nothing is asked for here."""
+"""The explanation of an object, made from the known facts, with no requests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ from kopf._insight.explaining.explanation import (
     ObjectInfo,
     StateInfo,
 )
-from kopf._insight.explaining.handler_explaining import SITUATIONS, HandlerExplainer, name_kind
-from kopf._insight.explaining.progress_explaining import list_leftovers, list_record_names
+from kopf._insight.explaining.handler_explaining import (
+    SITUATIONS,
+    HandlerExplainer,
+    list_leftovers,
+    list_record_names,
+    name_kind,
+)
 from kopf._insight.explaining.redacted_texts import MAX_VALUE, RedactedTexts, is_before, shorten, show_path, show_time
 from kopf._values.diffs import EMPTY, DiffItem
 from kopf._values.ids import HandlerId
@@ -39,7 +44,7 @@ UNKNOWN_STATE = StateInfo(
 
 
 def explain(facts: Facts) -> Explanation:
-    """Explain all that is known of the object."""
+    """Make the explanation of the object from the facts."""
     texts = RedactedTexts(facts.resource)
     answer = make_frame(facts)
     if facts.obj.pruned:
@@ -47,14 +52,14 @@ def explain(facts: Facts) -> Explanation:
     else:
         try:
             _add_verdicts(answer, facts, texts)
-        except (ValueError, RecursionError) as e:  # it was not decoded until somebody has looked
+        except (ValueError, RecursionError) as e:  # it is decoded only now
             answer["object"]["problem"] = str(e) or type(e).__name__
     scrubbed: Explanation = texts.make_scrubber(facts.obj).scrub(answer)
     return scrubbed
 
 
 def make_frame(facts: Facts) -> Explanation:
-    """Make the answer with all that needs no look at the object."""
+    """Make the parts of the explanation that do not need the content of the object."""
     live = facts.live
     return Explanation(
         schema="kopf.dev/explanation/v1",
@@ -74,7 +79,7 @@ def make_frame(facts: Facts) -> Explanation:
 
 
 def _describe_object(resource: Resource, obj: KubeObject) -> ObjectInfo:
-    """Say which object it is."""
+    """Describe the identity of the object."""
     head = obj.head
     return ObjectInfo(
         resource=repr(resource),
@@ -104,7 +109,7 @@ def _add_verdicts(answer: Explanation, facts: Facts, texts: RedactedTexts) -> No
 
 
 def _postpone(answer: Explanation) -> None:
-    """While the object is left alone because of errors, the time of its handlers does not count."""
+    """Postpone the retries of handlers to the next pass, while the object is not handled because of errors."""
     state = answer["state"]
     for handler in answer["handlers"] if state["errors"] and state["next"] else ():
         progress = handler["progress"]
@@ -141,11 +146,11 @@ def _describe_elsewhere(handler: ResourceHandler) -> str:
 
 
 def find_resources(name: str, resources: Collection[Resource]) -> list[Resource]:
-    """Find those of the name, sorted; several if it is ambiguous, none if it is unknown or makes no sense."""
+    """Find the resources of the name, sorted: several if it is ambiguous, none if it is unknown or malformed."""
     try:
         exact = [item for item in resources if name == repr(item)]
         found = exact or Selector(name).select(resources)
-        if not found:  # kinds are mostly written in lower case there
+        if not found:  # kinds are mostly written in lower case
             lowered = {_lower(item): item for item in resources}
             found = [lowered[item] for item in Selector(name.lower()).select(lowered)]
     except TypeError:

@@ -1,7 +1,7 @@
 """
-The explanation: all that is told of one object, as it goes to programs, too (``kopf explain --json``).
+The explanation of one object as data, also for programs (``kopf explain --json``).
 
-The times are in ISO 8601, with a time zone. What is unknown, is ``None``. New keys can be added; those that exist, keep
+The times are in ISO 8601, with a time zone. Unknown values are ``None``. New keys can be added; the existing keys keep
 their meaning.
 """
 
@@ -18,17 +18,17 @@ Outcome = Literal["pending", "running", "retrying", "succeeded", "failed"]
 
 
 class Query(FrozenRecord, frozen=True):
-    """Which object is asked about."""
+    """A question about an object."""
 
     resource: str
-    """As kubectl users write it."""
+    """The resource as for kubectl: ``kopfexamples``, ``kex``, ``kopfexamples.v1.kopf.dev``."""
     namespace: str | None
-    """``None`` is for the default one, where there is any."""
+    """The namespace; ``None`` is for the default one, if any."""
     name: str
 
 
 class ObjectInfo(TypedDict):
-    """Which object it is."""
+    """The identity of the object."""
 
     resource: str
     """``kopfexamples.v1.kopf.dev``"""
@@ -39,38 +39,38 @@ class ObjectInfo(TypedDict):
     version: str | None
     created: str | None
     deleted: str | None
-    """Since when it is being deleted."""
+    """The time since which it is being deleted."""
     finalizers: list[str]
-    """What blocks its deletion."""
+    """The finalizers, which block its deletion."""
     problem: str | None
-    """Why it cannot be handled at all, e.g. because it cannot be decoded."""
+    """The reason why it cannot be handled at all, e.g. because it cannot be decoded."""
 
 
 class OperatorInfo(TypedDict):
     """The operator that was asked."""
 
     paused: list[str]
-    """Why it is paused; it is not if there is nothing."""
+    """The reasons of its pause; empty if it is not paused."""
     blocked: str | None
-    """By whom its event loop is blocked: then, only a part of the truth is known."""
+    """The code that blocks its event loop, if any: then, the explanation is incomplete."""
 
 
 class StateInfo(TypedDict):
-    """What is going on with the object in the operator."""
+    """The state of the object in the operator."""
 
     name: StateName
     text: str
     position: int | None
-    """In the queue; 1 is for the next one."""
+    """The position in the queue; 1 is for the next object."""
     next: str | None
-    """When the object is looked at again, if nothing changes until then."""
+    """The time of the next pass over the object, if nothing changes until then."""
     handler: str | None
-    """Which handler runs right now."""
+    """The handlers that run right now."""
     since: str | None
     errors: int
-    """How many times in a row the object could not be handled because of the framework or the API."""
+    """The number of passes in a row that have failed because of the framework or the API."""
     unsaved: str | None
-    """What is still to be saved on the object."""
+    """The results that are not saved on the object yet."""
 
 
 class ChangeInfo(TypedDict):
@@ -83,20 +83,20 @@ class ChangeInfo(TypedDict):
 
 
 class HandledInfo(TypedDict):
-    """What is known of the last handled state."""
+    """The last handled state, and the changes since then."""
 
     known: bool
-    """Whether there is any; if not, the object is new."""
+    """Whether there is a last handled state; if not, the object is new."""
     reason: str
-    """What has happened to the object since then: ``create``, ``update``, ``delete``, ``noop``, …"""
+    """The reason of handlers for the changes: ``create``, ``update``, ``delete``, ``noop``, …"""
     text: str
     changes: list[ChangeInfo]
     more: int
-    """How many changes are not shown."""
+    """The number of changes that are not shown."""
 
 
 class Rejection(TypedDict):
-    """A filter that does not let the object through."""
+    """A filter that rejects the object."""
 
     filter: str
     """The option of the decorator: ``labels``, ``annotations``, ``field``, ``value``, ``old``, ``new``, ``when``."""
@@ -105,25 +105,25 @@ class Rejection(TypedDict):
     expected: str
     actual: str | None
     error: str | None
-    """If the callback of the filter has failed, so it is unknown whether the handler is for the object."""
+    """The error of the callback of the filter, if it has failed: it is unknown then if the handler matches."""
     text: str
 
 
 class ProgressInfo(TypedDict):
-    """How far a handler has come with the current change."""
+    """The progress of a handler with the current change."""
 
     handler: str
     outcome: Outcome
     attempts: int
     started: str | None
     next: str | None
-    """When it is tried again."""
+    """The time of the next attempt."""
     error: str | None
     """The last error."""
     purpose: str | None
-    """For what it was called: ``create``, ``update``, …"""
+    """The reason of its calls: ``create``, ``update``, …"""
     saved: bool
-    """Whether it is on the object; otherwise, it is only in the memory of the operator."""
+    """Whether the progress is on the object; otherwise, it is only in the memory of the operator."""
 
 
 class RunInfo(TypedDict):
@@ -144,7 +144,7 @@ class HandlerInfo(TypedDict):
     kind: str
     """The decorator: ``create``, ``update``, ``field``, ``event``, ``daemon``, ``validate``, …"""
     function: str
-    """Its name, and where it is."""
+    """The name of the function, with its file and line."""
     verdict: Verdict
     text: str
     rejections: list[Rejection]
@@ -164,16 +164,16 @@ class AttemptInfo(TypedDict):
 
 
 class DecisionInfo(TypedDict):
-    """One look of the operator at the object."""
+    """One pass of the operator over the object."""
 
     at: str
     reason: str
-    """What has happened to the object: ``create``, …; ``look`` if it is not asked (there are only daemons & timers)."""
+    """The reason of handlers: ``create``, …; ``look`` if changes are not detected (there are only daemons & timers)."""
     text: str
     called: list[str]
     attempts: list[AttemptInfo]
     error: str | None
-    """Of the framework or of the API."""
+    """The error of the framework or of the API."""
     next: str | None
 
 
@@ -188,24 +188,24 @@ class EventInfo(TypedDict):
 
 
 class Explanation(TypedDict):
-    """The whole answer."""
+    """The whole explanation."""
 
     schema: Literal["kopf.dev/explanation/v1"]
     at: str
     source: Source
-    """Whether an operator has answered, or it was all found out from the object (and from the code if it was given)."""
+    """The source: a running operator, or the object alone (with the code of the operator, if it was given)."""
     notes: list[str]
-    """What could not be found out, and why."""
+    """The facts that are unknown, and why."""
     object: ObjectInfo
     operator: OperatorInfo | None
     state: StateInfo
     handled: HandledInfo | None
     handlers: list[HandlerInfo]
     elsewhere: list[str]
-    """The declarations that are not for this resource."""
+    """The handlers for other resources."""
     leftovers: list[ProgressInfo]
     """The progress of handlers that are not declared (anymore)."""
     decisions: list[DecisionInfo]
-    """The latest first."""
+    """The latest passes of the operator, the latest first."""
     events: list[EventInfo]
-    """The latest first."""
+    """The Kubernetes events about the object, the latest first."""

@@ -1,8 +1,8 @@
 """
-Traces: where an operator keeps its state on an object, as far as that can be seen from the object.
+The storage of an operator's state on an object, guessed from the object.
 
-The settings are made by startup handlers, which are only called when an operator starts. Without it, the prefix of the
-annotations, the field of the status, and the finalizer are guessed by what is there.
+Startup handlers change the settings of the storage, but only in a running operator. Without one, the prefix of the
+annotations, the field of the status, and the finalizer are guessed from the object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LAST_HANDLED = "last-handled-configuration"
 
 
 def adapt_persistence(settings: PersistenceSettings, obj: KubeObject) -> list[str]:
-    """Change the settings to those by which the object is handled, if that is to be seen; say what was guessed."""
+    """Change the settings to those that the object shows. Return notes on the guesses."""
     prefixes = sorted(_list_prefixes(obj.head.annotations or {}), key=lambda item: (item not in KNOWN_PREFIXES, item))
     stanza = next(_list_stanzas(obj), None)
     notes = [*_adapt_storages(settings, prefixes, stanza)]
@@ -36,7 +36,7 @@ def adapt_persistence(settings: PersistenceSettings, obj: KubeObject) -> list[st
 
 def _adapt_storages(settings: PersistenceSettings, prefixes: list[str], stanza: FieldPath | None) -> Iterator[str]:
     if stanza is None and (not prefixes or prefixes[0] in KNOWN_PREFIXES):
-        return  # it is as by default
+        return  # the defaults fit
     prefix = prefixes[0] if prefixes else next(iter(KNOWN_PREFIXES))
     base = AnnotationsDiffBaseStorage(prefix=prefix)
     if stanza is None:
@@ -53,16 +53,16 @@ def _adapt_storages(settings: PersistenceSettings, prefixes: list[str], stanza: 
 
 
 def _list_prefixes(annotations: Mapping[str, str]) -> set[str]:
-    """Those which are marked by the framework, or have the last handled state."""
+    """List the prefixes with the mark of the framework, or with the last handled state."""
     names = [name.rpartition("/") for name in annotations if is_mark(name) or name.endswith(f"/{_LAST_HANDLED}")]
     return {prefix for prefix, _, _ in names if prefix}
 
 
 def _list_stanzas(obj: KubeObject) -> Iterator[FieldPath]:
-    """The fields of the last handled state in the status, or where it could be beside the progress."""
+    """List the fields of the last handled state in the status, or where it would be beside the progress."""
     try:
         status = obj.get("status")
-    except ValueError:  # it is not to be decoded
+    except ValueError:  # it cannot be decoded
         return
     for name, stanza in status.items() if isinstance(status, Mapping) else ():
         if isinstance(stanza, Mapping) and (_LAST_HANDLED in stanza or _has_records(stanza.get("progress"))):

@@ -1,8 +1,10 @@
-"""One declaration of a handler in an explanation: is it for the object, is it for what has happened, how far it is."""
+"""Handlers in an explanation: does a handler match the object and its changes, and what is its progress."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from kopf._controller.changes.handler_state import HandlerState
 from kopf._controller.changes.selection import is_for_reason
@@ -19,14 +21,36 @@ from kopf._handlers.handlers import (
     WebhookHandler,
 )
 from kopf._insight.explaining.dry_run import DryRun, Facts
-from kopf._insight.explaining.explanation import HandlerInfo, ProgressInfo, Rejection, RunInfo, Verdict
-from kopf._insight.explaining.progress_explaining import make_progress
-from kopf._insight.explaining.redacted_texts import RedactedTexts, describe_callback
+from kopf._insight.explaining.explanation import (
+    AttemptInfo,
+    HandlerInfo,
+    Outcome,
+    ProgressInfo,
+    Rejection,
+    RunInfo,
+    Verdict,
+)
+from kopf._insight.explaining.redacted_texts import MAX_ERROR, RedactedTexts, describe_callback, shorten, show_time
 from kopf._insight.explaining.rejections import Filters
+from kopf._storage.progress import (
+    AnnotationsProgressStorage,
+    MultiProgressStorage,
+    ProgressRecord,
+    ProgressStorage,
+)
+from kopf._values import codec
 from kopf._values.ids import HandlerId
 from kopf._values.model_mismatch import ModelMismatchError
+from kopf._values.objects import KubeObject
 from kopf._values.reasons import Reason, WebhookType
 from kopf._values.records import FrozenRecord, field
+
+MAX_LEFTOVERS = 20
+
+_MAX_RECORD = 30_000
+"""Longer texts are not records, as their errors are cut, in characters."""
+
+_RECORD_KEYS = frozenset(ProgressRecord.__annotations__)
 
 _KINDS: Mapping[type[Handler], str] = {
     WatchingHandler: "event",
@@ -53,7 +77,7 @@ TITLES: Mapping[Reason, str] = {
     Reason.FREE: "deleted, none of our business",
     Reason.GONE: "gone",
 }
-"""What has happened to the object."""
+"""The titles of the reasons of handlers."""
 
 SITUATIONS: Mapping[Reason, str] = {
     Reason.CREATE: "the object is new: it was never handled to the end",
@@ -64,11 +88,11 @@ SITUATIONS: Mapping[Reason, str] = {
     Reason.FREE: "the object is being deleted, and does not wait for the operator",
     Reason.GONE: "the object exists no more",
 }
-"""The same in a sentence."""
+"""The same in sentences."""
 
 
 def name_kind(handler: Handler) -> str:
-    """Name the decorator."""
+    """Name the decorator of the handler."""
     match handler:
         case WebhookHandler():
             return "validate" if handler.type is WebhookType.VALIDATING else "mutate"
@@ -84,7 +108,7 @@ def name_kind(handler: Handler) -> str:
 
 
 def explain_other_reason(handler: ChangingHandler, reason: Reason) -> str:
-    """Say why the handler, which is for the object, is not called for what has happened to it."""
+    """Say why the handler, which matches the object, is not called for this reason."""
     text = _explain_own_reason(handler, reason)
     if handler.owns and reason is not Reason.DELETE:
         owned = " or ".join(map(str, handler.owns))
@@ -110,7 +134,7 @@ def _explain_own_reason(handler: ChangingHandler, reason: Reason) -> str:
 
 
 class Finding(FrozenRecord, frozen=True):
-    """What is said of a handler."""
+    """The verdict on a handler."""
 
     verdict: Verdict
     text: str
@@ -118,7 +142,7 @@ class Finding(FrozenRecord, frozen=True):
 
 
 class HandlerExplainer:
-    """Explains the handlers of one object."""
+    """Explains the handlers for one object."""
 
     def __init__(self, facts: Facts, dry_run: DryRun, texts: RedactedTexts) -> None:
         self._facts = facts
@@ -126,7 +150,7 @@ class HandlerExplainer:
         self._texts = texts
 
     def explain(self, handler: ResourceHandler) -> HandlerInfo:
-        """Say all about one of them."""
+        """Explain one handler."""
         finding = self._check(handler)
         return HandlerInfo(
             id=handler.id,
@@ -170,7 +194,7 @@ class HandlerExplainer:
         return Finding("later", "is another declaration of a function that is called for this change anyway")
 
     def _explain_progress(self, handler: ResourceHandler, finding: Finding) -> ProgressInfo | None:
-        """A function can be declared several times under one id: its progress is of the declaration that is called."""
+        """Describe the progress; of several handlers with one id, only for the called one."""
         if not isinstance(handler, ChangingHandler):
             return None
         plan = self._dry_run.plan
@@ -179,7 +203,7 @@ class HandlerExplainer:
         return progress if is_own else None
 
     def _make_progress(self, id: HandlerId, state: HandlerState | None) -> ProgressInfo | None:
-        """Tell how far the handler is; ``None`` if it was not called."""
+        """Describe the progress of the handler; return ``None`` if it was not called."""
         live, unsaved = self._facts.live, self._facts.carried.unsaved
         state = self._dry_run.saved.recall(id) if state is None else state
         running = None if live is None else live.running.get(id)
@@ -189,7 +213,7 @@ class HandlerExplainer:
         return make_progress(id, state, running=running, is_saved=is_saved, texts=self._texts)
 
     def _list_subhandlers(self, handler: ResourceHandler, finding: Finding) -> list[ProgressInfo]:
-        """Tell of all sub-handlers that were ever seen under this handler."""
+        """Describe all sub-handlers that were ever seen under this handler."""
         if not isinstance(handler, ChangingHandler) or finding.verdict != "called":
             return []
         state = self._dry_run.saved.recall(handler.id)
@@ -211,7 +235,7 @@ def _reject(rejections: list[Rejection]) -> Finding:
 
 
 def _describe_duty(handler: ResourceHandler) -> str:
-    """Say when it is called, as the object is for it."""
+    """Say when the handler is called, as it matches the object."""
     match handler:
         case WebhookHandler():
             operations = "all operations" if handler.operations is None else ", ".join(sorted(handler.operations))
@@ -226,3 +250,93 @@ def _describe_duty(handler: ResourceHandler) -> str:
         case DaemonHandler():
             return "is to run for as long as the object exists"
     return "is called for every event of the object" if name_kind(handler) == "event" else "indexes the object"
+
+
+def make_progress(
+    key: str,
+    state: HandlerState | None,
+    *,
+    running: AttemptInfo | None = None,
+    is_saved: bool = True,
+    texts: RedactedTexts,
+) -> ProgressInfo:
+    """Describe the state of a handler."""
+    message = None if state is None or state.message is None else _describe_error(state.message, state.exception)
+    has_next = state is not None and not state.finished and running is None
+    return ProgressInfo(
+        handler=key,
+        outcome="running" if running is not None else _get_outcome(state),
+        attempts=0 if state is None else state.retries,
+        started=running["at"] if running is not None else None if state is None else show_time(state.started),
+        next=None if state is None or not has_next else show_time(state.delayed),
+        error=message if message is None or not texts.is_secret else "(hidden)",
+        purpose=None if state is None else state.purpose,
+        saved=is_saved,
+    )
+
+
+def _describe_error(message: str, exception: str | None) -> str:
+    """Describe the last error, with its class if it is known."""
+    return shorten(message if exception in (None, message) else f"{exception}: {message}", MAX_ERROR)
+
+
+def _get_outcome(state: HandlerState | None) -> Outcome:
+    if state is None:
+        return "pending"
+    if state.finished:
+        return "succeeded" if state.success else "failed"
+    return "retrying" if state.retries else "pending"
+
+
+def list_record_names(storage: ProgressStorage, ids: tuple[HandlerId, ...]) -> frozenset[str]:
+    """List the possible names of annotations for these handlers, and the ids, which are the names in the status."""
+    names = frozenset[str](ids)
+    if isinstance(storage, AnnotationsProgressStorage):
+        names |= storage.list_names(ids)
+    for part in storage.storages if isinstance(storage, MultiProgressStorage) else ():
+        names |= list_record_names(part, ids)
+    return names
+
+
+def list_leftovers(
+    obj: KubeObject, known: Iterable[str], *, now: datetime.datetime, texts: RedactedTexts
+) -> list[ProgressInfo]:
+    """
+    Find the progress of all handlers but the known ones, from any operator.
+
+    ``known`` are the names of the annotations, and the ids.
+    """
+    known = {*known}
+    found: dict[str, ProgressInfo] = {}
+    for name, record in _find_records(obj):
+        if name not in known:
+            state = HandlerState.from_record(record, now=now)
+            found.setdefault(name, make_progress(name, state, texts=texts))
+    return [*found.values()][:MAX_LEFTOVERS]
+
+
+def _find_records(obj: KubeObject) -> Iterator[tuple[str, ProgressRecord]]:
+    for name, text in (obj.head.annotations or {}).items():
+        if "started" in text and len(text) <= _MAX_RECORD:
+            try:
+                record = codec.decode(text)
+            except ValueError:
+                continue
+            if is_record(record):
+                yield name, record
+    status = obj.get("status")
+    for stanza in status.values() if isinstance(status, Mapping) else ():
+        records = stanza.get("progress") if isinstance(stanza, Mapping) else None
+        for key, record in records.items() if isinstance(records, Mapping) else ():
+            if is_record(record) and not key.endswith("~digest"):
+                yield key, record
+
+
+def is_record(record: Any) -> bool:
+    """Tell if it looks like a record of the framework."""
+    return (
+        isinstance(record, dict)
+        and isinstance(record.get("started"), str)
+        and len(record) > 1
+        and record.keys() <= _RECORD_KEYS
+    )

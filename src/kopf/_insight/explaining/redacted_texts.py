@@ -1,8 +1,8 @@
 """
-RedactedTexts: values of objects and texts of errors in a few words; of Secrets, nothing that could be secret.
+Redacted texts: short texts of values and errors, without the data of Secrets.
 
-Whatever is shown, can be hostile: huge, deep, with escape sequences of terminals. Here, it becomes short; what is shown
-in a terminal is escaped by those who print it.
+Values can be hostile: huge, deep, with escape sequences of terminals. They are made short here; the code that prints
+them to a terminal escapes them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MAX_ERROR = 1000
 _SECRET_FIELDS = frozenset({"data", "stringData"})
 _COMBINATIONS = frozenset({"not_", "all_", "any_", "none_"})
 _MIN_SECRET = 4
-"""What is shorter, is in any text by chance."""
+"""Shorter values are in any text by chance, in characters."""
 
 
 def is_secret(resource: Resource) -> bool:
-    """Tell if the objects hold secrets by their nature."""
+    """Tell if the resource is that of Secrets."""
     return resource.plural == "secrets" and not resource.group
 
 
@@ -43,24 +43,24 @@ class RedactedTexts:
         self.is_secret = is_secret(resource)
 
     def show(self, value: object, path: FieldPath = ()) -> str:
-        """Write a value of the field, which can be the whole object, as JSON."""
+        """Write a value of the field, or the whole object if there is no path, as JSON."""
         return shorten(_dump(self.hide(value, path)), MAX_VALUE)
 
     def show_criterion(self, expected: object, path: FieldPath = ()) -> str:
-        """Write what is asked for: a value, a token, a callback."""
+        """Write a criterion of a filter: a value, ``kopf.PRESENT`` or ``kopf.ABSENT``, a callback."""
         if expected is PRESENT or expected is ABSENT:
             return f"kopf.{expected.value}"
         return describe_callback(expected) if callable(expected) else self.show(expected, path)
 
     def show_error(self, error: BaseException) -> str:
-        """Name the error with its class; its text can have anything in it, so there is none for Secrets."""
+        """Write the error with its class; for Secrets, only the class, as the text can contain anything."""
         name, text = type(error).__name__, str(error)
-        if isinstance(error, FilterError) and not self.is_secret:  # it says it all
+        if isinstance(error, FilterError) and not self.is_secret:  # the text is complete
             return shorten(text, MAX_ERROR)
         return name if self.is_secret or not text else shorten(f"{name}: {text}", MAX_ERROR)
 
     def hide(self, value: object, path: FieldPath = ()) -> object:
-        """Leave out what is secret in the field, which can be the whole object."""
+        """Replace the secret parts of the field, or of the whole object if there is no path."""
         if not self.is_secret or value is None:
             return value
         if path:
@@ -70,19 +70,19 @@ class RedactedTexts:
         return HIDDEN
 
     def make_scrubber(self, obj: KubeObject | None) -> Scrubber:
-        """Make what removes the values of the object from any texts about it, e.g. of errors."""
+        """Make the scrubber of the values of the object, for texts about it, e.g. of errors."""
         return Scrubber(_list_secrets(obj) if self.is_secret and obj is not None else ())
 
 
 class Scrubber:
-    """Removes the given texts from everything."""
+    """Removes the given texts from JSON values."""
 
     def __init__(self, secrets: Iterator[str] | tuple[()]) -> None:
         texts = sorted({text for text in secrets if len(text) >= _MIN_SECRET}, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, texts))) if texts else None
 
     def scrub(self, value: Any) -> Any:
-        """Copy the JSON value without them."""
+        """Copy the JSON value without the texts."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -114,7 +114,7 @@ def _decode(value: str) -> Iterator[str]:
 
 
 def describe_callback(fn: Callable[..., Any]) -> str:
-    """Name the callback, and where it is; those that are combined of others are named by these."""
+    """Name the callback, with its place; combined callbacks are named by their parts."""
     name, _, _ = getattr(fn, "__qualname__", "").partition(".")
     if getattr(fn, "__module__", None) != criteria.__name__ or name not in _COMBINATIONS:
         return describe_function(fn)
@@ -134,22 +134,22 @@ def _dump(value: object) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut what is too long to be looked at."""
+    """Cut a text that is longer than the limit, in characters."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
 def show_path(path: FieldPath) -> str:
-    """Write the field as users do."""
+    """Write the path of a field with dots."""
     return ".".join(path) or "(the whole object)"
 
 
 def show_time(time: datetime.datetime | None) -> str | None:
-    """Write the time for programs."""
+    """Write the time in ISO 8601, with milliseconds."""
     return None if time is None else time.isoformat(timespec="milliseconds")
 
 
 def is_before(one: str | None, another: str | None) -> bool:
-    """Compare two times of ours; ``None`` is for at once."""
+    """Compare two times in ISO 8601; ``None`` means at once."""
     if one is None or another is None:
         return one is None and another is not None
     return datetime.datetime.fromisoformat(one) < datetime.datetime.fromisoformat(another)

@@ -1,8 +1,8 @@
 """
-Rejections: which filters of a handler do not let an object through, and with which values.
+Rejections: the filters of a handler that reject an object, with the values.
 
-Each criterion is checked alone, by the same code that the operator uses: for a copy of the handler that has no others.
-So, nothing of the matching is repeated here, and it costs nothing to operators that are not asked for explanations.
+Each criterion is checked alone by the code of the operator, with a copy of the handler that has no other criteria. So
+the matching is not repeated here, and operators that explain nothing pay nothing.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class Filters:
     """The filters of one handler, as they are applied to one object."""
 
     def __init__(self, handler: ResourceHandler, cause: ResourceCause, texts: RedactedTexts) -> None:
-        # Admission handlers are asked about requests, and so are their callbacks: about the object, there is no answer.
+        # Admission handlers and their callbacks are for requests: they have no answer about an object alone.
         self._is_calling = not isinstance(handler, WebhookHandler)
         self._handler = handler
         self._cause = cause
         self._texts = texts
 
     def list_rejections(self) -> list[Rejection]:
-        """List all that rejects the object as it is; for the handlers of changes, also as it was handled last."""
+        """List the filters that reject the object as it is; for handlers of changes, also as it was last handled."""
         criterion = matches_either_state if isinstance(self._handler, ChangingHandler) else matches_field
         found = [*self._check_metadata(), *self._check_value(criterion)]
-        if not found and self._handler.when is not None:  # it can rely on all the rest
+        if not found and self._handler.when is not None:  # it can rely on the other filters
             found = [*self._check(matches_when, {"when": self._handler.when}, "when", (), self._handler.when, None)]
         return found
 
     def list_change_rejections(self) -> list[Rejection]:
-        """List all that rejects the change, for those handlers of changes which the object itself satisfies."""
+        """List the filters that reject the change; for handlers of changes that match the object itself."""
         handler, cause = self._handler, self._cause
         if not isinstance(handler, ChangingHandler) or not isinstance(cause, ChangingCause) or not handler.field:
             return []
@@ -100,7 +100,7 @@ class Filters:
         actual: Any,
     ) -> Iterator[Rejection]:
         """
-        Apply the criterion to the handler as if it had only these options.
+        Check the criterion as if the handler had only these options.
 
         Large because the option is both checked and shown.
         """
@@ -115,7 +115,7 @@ class Filters:
                 yield self._reject(option, path, expected, actual)
 
     def _reduce(self, only: dict[str, Any]) -> ResourceHandler:
-        """Make the handler with nothing but these options of the filters."""
+        """Make a copy of the handler with only these filters."""
         absent = {**_NOTHING, **_NO_CHANGE} if isinstance(self._handler, ChangingHandler) else _NOTHING
         return replace(self._handler, **{**absent, **only})
 
@@ -129,7 +129,11 @@ class Filters:
         error: BaseException | None = None,
         text: str | None = None,
     ) -> Rejection:
-        """Large because all of that is told."""
+        """
+        Make the rejection.
+
+        Large because a rejection tells all of it.
+        """
         texts = self._texts
         is_meta = option in ("labels", "annotations")
         place = ("metadata", option, *path) if is_meta else path
@@ -161,7 +165,7 @@ def _name(option: str, path: FieldPath) -> str:
 def _say(
     option: str, path: FieldPath, expected: ValueFilter, wanted: str, actual: str | None, error: str | None
 ) -> str:
-    """Say it in words."""
+    """Describe the rejection in words."""
     if callable(expected):
         about = "" if option == "when" else f" about {_name(option, path)}, which is {actual or 'absent'}"
         if error is not None:

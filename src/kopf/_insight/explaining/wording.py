@@ -1,4 +1,4 @@
-"""The explanation in words: a report in sections, for those who show it in a terminal or in a page."""
+"""The explanation in words: a report in sections, for terminals and for the page of the console."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from kopf._values.records import FrozenRecord
 
 
 class Line(FrozenRecord, frozen=True):
-    """One thing that is told, and what belongs to it."""
+    """A line of the report, and the lines below it."""
 
     text: str = ""
     name: str = ""
-    """What it is about, e.g. a handler."""
+    """The subject, e.g. a handler."""
     mark: str = ""
     """The answer in a word, e.g. ``yes``."""
     state: str = ""
-    """How it stands, for those who have colours: ``failed``, ``retrying``, ``called``, ``add``, …"""
+    """The state, for the colours of the page: ``failed``, ``retrying``, ``called``, ``add``, …"""
     lines: Sequence[Line] = ()
 
     def write(self, indent: str) -> Iterator[str]:
-        """Write it down with all that belongs to it."""
+        """Write the line and the lines below it."""
         yield indent + ": ".join(part for part in (self.name, self.mark, self.text) if part)
         for line in self.lines:
             yield from line.write(f"{indent}  ")
 
 
 class Section(FrozenRecord, frozen=True):
-    """A heading, and what is below."""
+    """A heading with its lines."""
 
     title: str
     lines: Sequence[Line]
 
 
 class Report(FrozenRecord, frozen=True):
-    """The whole: about which object it is, what is going on with it, and the details."""
+    """The whole report: its title with the object, the summary, and the details."""
 
     title: str
     summary: Sequence[Line]
@@ -53,10 +53,9 @@ class Report(FrozenRecord, frozen=True):
 
     def write(self) -> str:
         """
-        Write it down for a terminal.
+        Write the report for a terminal.
 
-        Whatever comes from objects and servers is escaped: it can have control characters in it, for the terminal of
-        those who look.
+        It is escaped, as texts from objects and servers can contain control characters for terminals.
         """
         lines = [self.title, *(text for line in self.summary for text in line.write("  "))]
         for section in self.sections:
@@ -69,12 +68,12 @@ _SIGNS = {"add": "+", "change": "~", "remove": "-"}
 
 
 def render(explanation: Explanation) -> str:
-    """Write it all down, in lines for a terminal."""
+    """Write the explanation in words, for a terminal."""
     return word(explanation).write()
 
 
 def word(explanation: Explanation) -> Report:
-    """Say it all in words."""
+    """Make the report of the explanation."""
     operator = explanation["operator"]
     times = Times(explanation["at"], is_paused=operator is not None and bool(operator["paused"]))
     sections = [section for section in _word_sections(times, explanation) if section.lines]
@@ -209,21 +208,21 @@ def _tell_next(times: Times, time: str | None) -> str:
 
 
 def _tell_delay(since: str, until: str | None) -> str:
-    """Say how long it was to wait; when that is, can be long ago."""
+    """Say how long the delay is: its end can be long ago."""
     begin, end = _parse(since), _parse(until)
     return "" if begin is None or end is None else f"; again {tell_duration((end - begin).total_seconds())} later"
 
 
 class Times:
-    """Tells the times relative to that of the answer: the clocks of the cluster and of whoever looks can differ."""
+    """Tells times relative to the time of the answer: the clocks of the cluster and of this machine can differ."""
 
     def __init__(self, at: str, *, is_paused: bool) -> None:
         self._now = _parse(at)
         self.is_paused = is_paused
-        """Whether what is planned does not happen before the operator goes on."""
+        """Whether plans wait until the end of the pause."""
 
     def tell(self, text: str | None) -> str:
-        """Say how long ago it was, or in how long it will be."""
+        """Say how long ago the time was, or how far it is."""
         time = _parse(text)
         if self._now is None or time is None:
             return text or "some time ago"
@@ -235,17 +234,17 @@ class Times:
         return f"in {amount} ({clock})" if seconds > 0 else f"{amount} ago ({clock})"
 
     def is_past(self, text: str | None) -> bool:
-        """Tell if the time has come already; it can be that nobody was there."""
+        """Tell if the time is over, as when no operator was running."""
         time = _parse(text)
         return time is not None and self._now is not None and (self._now - time).total_seconds() > _LATENESS
 
 
 _LATENESS = 1.0
-"""What is nearly now, can be late because of anything, in seconds."""
+"""The usual delay of planned work, in seconds."""
 
 
 def tell_duration(seconds: float) -> str:
-    """Write it in the two largest units."""
+    """Write the duration in its two largest units: ``1 h 5 min``."""
     amounts = []
     rest = round(seconds)
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):

@@ -1,1 +1,1 @@
-"""Inspecting: what a running operator knows of one object right now, asked for from outside of its event loop."""
+"""Inspecting: the knowledge of a running operator about one object, for other event loops."""

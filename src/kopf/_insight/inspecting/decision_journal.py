@@ -1,8 +1,8 @@
 """
-The memory of what the operator has decided and tried lately, for each of its objects.
+The journal of the latest decisions and attempts of the operator, for each of its objects.
 
-It is bounded: the latest looks at an object, of those objects that were looked at lately. It keeps few small values for
-each look, no live objects; they are only made to what is told when somebody asks.
+It is bounded: it has the latest passes of the objects that were handled lately. It keeps a few small values for each
+pass, and no live objects; they are converted to explanations only on demand.
 """
 
 from __future__ import annotations
@@ -105,24 +105,24 @@ class ObjectDecisions(Record):
 
 
 MAX_ATTEMPTS = 10
-"""How many attempts are kept for one look: it can be many handlers."""
+"""How many attempts are kept for one pass: there can be many handlers."""
 
 _OF_NO_INTEREST = (IndexingHandler, WebhookHandler)
 _MAX_ERROR = 300
-"""How much of the texts of errors is kept, in characters: there can be many."""
+"""The limit of the texts of errors, in characters: there can be many."""
 
 
 class DecisionJournal(Observer):
-    """The memory of one operator. It is told late, by the backlog; it can be read in any thread."""
+    """The journal of one operator. The backlog calls it late; any thread can read it."""
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
         self._records: collections.OrderedDict[ObjectKey, ObjectDecisions] = collections.OrderedDict()
         self._attempts: dict[int, tuple[ObjectKey, AttemptNote]] = {}
-        """Those that are being made right now."""
+        """The running attempts, by their numbers."""
 
     def get_running(self, resource: Resource, key: str) -> dict[str, AttemptInfo]:
-        """Get the attempts for the object that are being made right now, by the ids of their handlers."""
+        """Get the running attempts for the object, by the ids of their handlers."""
         attempts = [attempt for about, attempt in [*self._attempts.values()] if about == (resource, key)]
         return {attempt.handler: attempt.describe() for attempt in attempts}
 
@@ -132,13 +132,13 @@ class DecisionJournal(Observer):
         return [] if record is None else [decision.describe() for decision in reversed([*record.decisions])]
 
     def get_error(self, resource: Resource, key: str, handler: str) -> str | None:
-        """Get the error of the last attempt of the handler if it has failed."""
+        """Get the error of the last attempt of the handler, if it has failed."""
         record = self._records.get((resource, key))
         attempt = None if record is None else record.errors.get(handler)
         return None if attempt is None else attempt.error
 
     def find_key(self, resource: Resource, namespace: str | None, name: str) -> str | None:
-        """Find the object by its name, if it is remembered; the latest one, if there were several."""
+        """Find the key of a remembered object by its name; of the latest one, if there were several."""
         for known, key in reversed([*self._records]):
             record = self._records.get((known, key))
             if known == resource and record is not None and (record.namespace, record.name) == (namespace, name):
@@ -146,7 +146,7 @@ class DecisionJournal(Observer):
         return None
 
     def obtain(self, resource: Resource, key: str) -> ObjectDecisions:
-        """Get the record of the object, or make it; then, that one is forgotten that was not needed for the longest."""
+        """Get the record of the object, or make it. The records that were not used for long are forgotten first."""
         record = self._records.get((resource, key))
         if record is None:
             record = self._records[resource, key] = ObjectDecisions()
@@ -181,7 +181,7 @@ class DecisionJournal(Observer):
         started: float,
     ) -> None:
         record = self._records.get((resource, key))
-        if record is None or not record.is_underway:  # there was nothing to decide
+        if record is None or not record.is_underway:  # it was not decided
             record = self._begin(resource, key, obj)
         record.is_underway = False
         decision = record.decisions[-1]

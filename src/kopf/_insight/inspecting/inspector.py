@@ -1,7 +1,7 @@
 """
-The inspector: answers from the event loop of the operator to those who ask from other threads.
+The inspector: it explains objects in the event loop of the operator, for callers in other threads.
 
-If that loop does not answer, it is blocked: then, what is told is by whom, and what is in the journal of decisions.
+If that loop is blocked, the explanation names the blocking code, and has only the journal of decisions.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 
 PULSE_TIMEOUT = 2.0
-"""How long the event loop may take to answer at all, in seconds; otherwise, it is blocked."""
+"""After how long an event loop that does not answer counts as blocked, in seconds."""
 
 ANSWER_TIMEOUT = 15.0
-"""How long it may take to get the object from the cluster, in seconds."""
+"""How long the request for the object may take, in seconds."""
 
 _STEP = 0.5
-"""How often it is looked if the event loop is blocked meanwhile, in seconds."""
+"""How often the inspector checks if the event loop is blocked, in seconds."""
 
 
 class Inspector(Observer):
     """
-    Looks at one operator since it is made, in its event loop. It is asked from other ones.
+    Observes one operator from now on. It is made in the event loop of the operator, and asked from other ones.
 
-    ``serves`` tells if the objects of the namespace are served.
+    :param serves: tells if the operator serves the namespace; ``None`` is for objects without namespaces.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Inspector(Observer):
         """
         Explain the object, from any other event loop.
 
-        Raises :class:`AnswerError` if there is no such object, or nothing can be said of it.
+        Raises :class:`AnswerError` if there is no such object, or it cannot be explained.
         """
         if self._loop.is_closed():
             raise AnswerError("The operator exits.", status=503)
@@ -172,7 +172,7 @@ class Inspector(Observer):
             runtime.memos.give_back(key)
 
     def _list_handlers(self, controller: Controller) -> tuple[Sequence[ResourceHandler], Sequence[ResourceHandler]]:
-        """List those of the resource, and all others."""
+        """List the handlers of the resource, and all others."""
         handlers = controller.scope.handlers
         own = {*handlers.indexing, *handlers.watching, *handlers.spawning, *handlers.changing}
         for item in self._registry.webhooks:
@@ -194,7 +194,7 @@ class Inspector(Observer):
         raise AnswerError(text, status=404)
 
     def _explain_partly(self, query: Query, note: str, culprit: str | None = None) -> Explanation:
-        """Tell what can be told without the object."""
+        """Explain as much as possible without the object."""
         self._backlog.settle()
         resource = self._find_resource(query.resource)
         scope = self._controllers[resource].scope
@@ -229,7 +229,7 @@ class Inspector(Observer):
 
 
 async def _find_object(runtime: Runtime, resource: Resource, namespace: str | None, name: str) -> KubeObject | None:
-    """Get the object in the way that operators are permitted to: not all may get objects one by one."""
+    """Find the object by a listing: operators may list objects, but not all of them may get objects one by one."""
     path = resource.get_url(namespace=namespace, params={"fieldSelector": f"metadata.name={name}"})
     _, items = parse_list(await runtime.api.for_tools.get(path, backoffs=()))
     found = [KubeObject.salvage(item, api_version=resource.api_version, kind=resource.kind) for item in items]
@@ -254,7 +254,7 @@ _MAX_NAME = 300
 
 
 def parse_query(request: web.BaseRequest) -> Query:
-    """Find which object the request is about. Raises :class:`AnswerError`."""
+    """Parse the query of a request about an object. Raises :class:`AnswerError`."""
     query = request.query
     resource, namespace, name = query.get("resource", ""), query.get("namespace"), query.get("name", "")
     if not resource or not name or max(map(len, (resource, namespace or "", name))) > _MAX_NAME:

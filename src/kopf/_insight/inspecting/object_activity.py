@@ -1,7 +1,7 @@
 """
-Activity: what is going on with one object in its controller right now, and with its daemons & timers.
+The activity of one object in its controller right now, with its daemons & timers.
 
-It only looks, in the event loop of the operator; nothing is changed or kept.
+It is read in the event loop of the operator. Nothing is changed or kept.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _REASONS: Mapping[DaemonStoppingReason, str] = {
     DaemonStoppingReason.FILTERS_MISMATCH: "the object does not match the filters",
     DaemonStoppingReason.DONE: "it has exited by itself, and is not started again until the operator restarts",
 }
-"""Why a daemon has stopped, or is to; the first one of these that applies."""
+"""The reasons why a daemon is stopped or stopping; the first one that applies is shown."""
 
 
 class ObjectActivity:
-    """What the controller does for the object at the moment when this is made."""
+    """The activity at the moment when this is made."""
 
     def __init__(self, controller: Controller, key: str, journal: DecisionJournal) -> None:
         self._controller = controller
@@ -45,22 +45,22 @@ class ObjectActivity:
         self._state = None if tracked is None else tracked.state
         self._background = None if tracked is None else tracked.memory.background
         self.snapshot = (Carried(), ObjectMemory()) if tracked is None else tracked.take_snapshot()
-        """What is remembered of the object between the passes over it."""
+        """The memory of the object between the passes over it."""
         self.running = journal.get_running(controller.scope.resource, key)
-        """The attempts that are being made."""
+        """The running attempts, by the ids of their handlers."""
         runs = () if self._background is None else self._background.runs
         self._handlers = [id for id in self.running if id not in runs]
-        """Those that run now, except for the daemons & timers, which run aside."""
+        """The running handlers, except for daemons & timers, which run aside."""
 
     def _to_time(self, when: float | None) -> str | None:
-        """Translate the time of the event loop to that of humans."""
+        """Convert the time of the event loop to the time of day."""
         if when is None:
             return None
         now = self._controller.scope.runtime.clock.now()
         return show_time(now + datetime.timedelta(seconds=when - asyncio.get_running_loop().time()))
 
     def describe_state(self) -> StateInfo:
-        """Say what the object does in the controller: it is in one of the states at a time."""
+        """Describe the state of the object in the controller."""
         state, queue = self._state, self._controller.queue
         name, text, since = self._choose_state()
         position = queue.get_position(self._key)

@@ -1,8 +1,8 @@
 """
-The collector: the metrics of all operators of this process, as the library of Prometheus takes them.
+The collector: the metrics of all operators of this process, for the library of Prometheus.
 
-There is one for each registry of that library, and it stays there for good: operators come and go. What those who have
-gone have counted, remains in the sums, as counters never decrease.
+Each registry of that library has one collector, which stays there forever, while operators come and go. The counts of
+former operators remain in the sums, as counters never decrease.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class OperatorsCollector(Collector):
-    """Collects from all operators that are there."""
+    """Collects the metrics of all operators."""
 
     def __init__(self) -> None:
         self._present: list[Metrics] = []
@@ -49,14 +49,14 @@ class OperatorsCollector(Collector):
             self._present.append(metrics)
 
     def remove(self, metrics: Metrics) -> None:
-        """The operator has ended: only what it has counted, remains."""
+        """Stop collecting from this operator, as it has ended; keep its counts."""
         with self._lock:
             self._present.remove(metrics)
             left = [item for item in metrics.read() if item.kind in ("counter", "histogram")]
             self._past = _merge_all([*self._past.values(), *left])
 
     def describe(self) -> Iterator[Metric]:
-        """Tell the names in advance, so that the users' own metrics do not clash with them unnoticed."""
+        """Describe the metrics in advance, so that clashes with the users' own metrics are noticed."""
         idle = Metrics(Observers(), OperatorRegistry(), OperatorSettings())
         yield from map(_convert, idle.read())
         yield from _describe_process()
@@ -95,7 +95,7 @@ def _convert(snapshot: Snapshot) -> Metric:
 
 
 def _describe_process() -> Iterator[Metric]:
-    """Tell what is one for the whole process, however many operators there are."""
+    """Make the metrics of the process, which are the same for any number of operators."""
     yield CounterMetricFamily(
         "certwatcher_read_certificate", "Certificates of webhook servers read.", value=READS.total
     )

@@ -1,7 +1,7 @@
 """
-Families: the metrics of one operator, as plain numbers; the library is only needed to expose them.
+Families: the metrics of one operator, as plain numbers; only their exposition needs the library of Prometheus.
 
-They are written by the thread of the event loop, and read by others meanwhile, with no locks: what belongs together is
+The thread of the event loop writes them, and other threads read them without locks: values that belong together are
 read in one step.
 """
 
@@ -19,19 +19,19 @@ Labels = tuple[str, ...]
 """The values of the labels, in the order of their names."""
 
 SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""The buckets of what takes milliseconds, and is bad when it takes seconds; in seconds."""
+"""The buckets of durations that are usually in milliseconds, in seconds."""
 
 LONG = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-"""The buckets of what can take minutes: the code of users."""
+"""The buckets of durations that can be minutes, as those of handlers; in seconds."""
 
 
 class Distribution(FrozenRecord, frozen=True):
     """The values of a histogram at some moment."""
 
     counts: Sequence[int]
-    """How many there were in each bucket; the last one is for all that are greater than the bounds."""
+    """The number of values in each bucket; the last bucket is for values above all bounds."""
     total: float
-    """The sum of all."""
+    """The sum of all values."""
 
     def __add__(self, other: Distribution) -> Distribution:
         counts = [one + two for one, two in zip(self.counts, other.counts, strict=True)]
@@ -39,20 +39,20 @@ class Distribution(FrozenRecord, frozen=True):
 
 
 Kind = Literal["counter", "histogram", "sum", "max"]
-"""What it is. The last two are gauges: those of several operators are summed up, or only the greatest one is shown."""
+"""The kind of a family. The last two are gauges: of several operators, the sum or the maximum is shown."""
 
 
 class Snapshot(FrozenRecord, frozen=True):
     """A family at some moment."""
 
     name: str
-    """As it is exposed, but for the suffixes of samples."""
+    """The exposed name, without the suffixes of samples."""
     help: str
     kind: Kind
     labels: Labels
-    """The names of them."""
+    """The names of the labels."""
     bounds: Sequence[float] = ()
-    """For histograms: the upper bounds of the buckets, but for the infinite one."""
+    """For histograms: the upper bounds of the buckets, without the infinite one."""
     values: Mapping[Labels, float] = {}
     distributions: Mapping[Labels, Distribution] = {}
     """Instead of the values, for histograms."""
@@ -65,11 +65,11 @@ class Count:
 
     def __init__(self) -> None:
         self.value = 0
-        """It is increased in place, by those who count a lot."""
+        """The value. Hot code increases it in place."""
 
 
 class Counter:
-    """How many times something has happened."""
+    """The number of times something has happened."""
 
     __slots__ = ("_counts", "help", "labels", "name")
 
@@ -85,26 +85,26 @@ class Counter:
 
     def get(self, *labels: str) -> Count:
         """
-        Get the count of the labels, for those who count a lot. From now on, it is shown even before it happens:
-        otherwise, the first time is not noticed as an increase.
+        Get the count of the labels, for hot code. From now on, the count is shown even while it is 0: otherwise, the
+        first time would not be noticed as an increase.
         """
         return self._counts.get(labels) or self._counts.setdefault(labels, Count())
 
     def read(self) -> Snapshot:
-        """Get what there is now."""
+        """Get the values as of now."""
         values = {labels: count.value for labels, count in self._counts.copy().items()}
         return Snapshot(self.name, self.help, "counter", self.labels, values=values)
 
 
 BATCH = 1000
-"""How many values are put aside at most."""
+"""How many values wait at most."""
 
 
 class Cell:
     """
     A histogram with all labels known.
 
-    The values are put aside, and sorted into the buckets all at once: when somebody reads, or when there are many.
+    The values wait, and are sorted into the buckets all at once: when the histogram is read, or when there are many.
     """
 
     __slots__ = ("_bounds", "_counts", "_lock", "_total", "values")
@@ -115,10 +115,10 @@ class Cell:
         self._total = 0.0
         self.values: list[float] = []
         """
-        What is put aside; always the same list. Those who observe a lot add to it in place, and have it read if there
-        are more than :data:`BATCH`.
+        The waiting values; always the same list. Hot code appends to it, and calls :meth:`read` if there are more than
+        :data:`BATCH`.
         """
-        self._lock = threading.Lock()  # those who read can be in several threads
+        self._lock = threading.Lock()  # several threads can read
 
     def observe(self, value: float) -> None:
         """Count the value."""
@@ -128,10 +128,10 @@ class Cell:
             self.read()
 
     def read(self) -> Distribution:
-        """Get what there is now."""
+        """Get the values as of now."""
         with self._lock:
             values = self.values.copy()
-            del self.values[: len(values)]  # what has come meanwhile, is behind them
+            del self.values[: len(values)]  # newer values are behind them
             self._total += math.fsum(values)
             values.sort()
             known = 0
@@ -143,7 +143,7 @@ class Cell:
 
 
 class Histogram:
-    """How many times there were which values."""
+    """The distribution of values."""
 
     __slots__ = ("_bounds", "_cells", "help", "labels", "name")
 
@@ -159,17 +159,17 @@ class Histogram:
         (self._cells.get(labels) or self.get(*labels)).observe(value)
 
     def get(self, *labels: str) -> Cell:
-        """Get the cell of the labels, for those who observe a lot."""
+        """Get the cell of the labels, for hot code."""
         return self._cells.setdefault(labels, Cell(self._bounds))
 
     def read(self) -> Snapshot:
-        """Get what there is now."""
+        """Get the values as of now."""
         cells = {labels: cell.read() for labels, cell in self._cells.copy().items()}
         return Snapshot(self.name, self.help, "histogram", self.labels, self._bounds, distributions=cells)
 
 
 class Gauge:
-    """What there is at the moment: it is looked at when somebody asks."""
+    """A value that is measured when it is read."""
 
     __slots__ = ("_measure", "help", "kind", "labels", "name")
 
@@ -189,7 +189,7 @@ class Gauge:
         self._measure = measure
 
     def read(self) -> Snapshot:
-        """Get what there is now."""
+        """Get the values as of now."""
         return Snapshot(self.name, self.help, self.kind, self.labels, values=self._measure())
 
 
@@ -197,7 +197,7 @@ Family = Counter | Histogram | Gauge
 
 
 def merge(one: Snapshot, two: Snapshot) -> Snapshot:
-    """Make one of those of two operators."""
+    """Merge the snapshots of two operators."""
     values, distributions = dict(one.values), dict(one.distributions)
     for labels, value in two.values.items():
         known = values.get(labels, value if one.kind == "max" else 0)

@@ -1,4 +1,4 @@
-"""The metrics of handlers: how long they take, how they end, which ones are not done."""
+"""The metrics of handlers: their durations, outcomes, and failures that are not over."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _UNKNOWN = "*"
 
 class HandlerNames:
     """
-    The names of handlers. The ids of sub-handlers can be made of anything, e.g. of the items of a spec: all those of
-    one handler have one name.
+    The names of handlers. The ids of sub-handlers can be made of anything, e.g. of the items of a spec, so all
+    sub-handlers of one handler have one name.
     """
 
     def __init__(self, handlers: Iterable[Handler]) -> None:
@@ -44,7 +44,7 @@ class HandlerNames:
 
 
 _MAX_FAILURES = 100_000
-"""Of how many objects it is remembered which handlers have failed there: about 300 bytes each."""
+"""The limit of objects with remembered failures: about 300 bytes each."""
 
 _Object = tuple[Resource, str]
 _Failures = dict[str, tuple[str, bool]]
@@ -52,7 +52,7 @@ _Failures = dict[str, tuple[str, bool]]
 
 
 class FailedHandlers:
-    """Which handlers have failed for which objects, and were not successful since then."""
+    """The handlers that have failed for an object, and have not succeeded since then."""
 
     def __init__(self) -> None:
         self._failures: dict[_Object, _Failures] = {}
@@ -62,7 +62,7 @@ class FailedHandlers:
         return bool(self._failures)
 
     def note(self, obj: _Object, id: str, name: str, is_final: bool | None) -> None:
-        """Note how the attempt has ended: failed, maybe for good; ``None`` if it has not failed."""
+        """Note the end of an attempt: whether it has failed for good; ``None`` if it has not failed."""
         failures = self._failures.get(obj)
         if failures is not None and (known := failures.pop(id, None)) is not None:
             self._count(*known, -1)
@@ -74,14 +74,14 @@ class FailedHandlers:
             self._failures.pop(obj, None)
 
     def keep(self, obj: _Object, is_kept: Callable[[str, bool], bool]) -> None:
-        """Forget those failures of the object that do not matter anymore."""
+        """Forget the failures of the object that do not matter anymore."""
         failures = self._failures.get(obj, {})
         for id, (name, is_final) in [*failures.items()]:
             if not is_kept(id, is_final):
                 self.note(obj, id, name, None)
 
     def forget(self, resource: Resource) -> None:
-        """Forget all objects of the resource: they are not handled anymore."""
+        """Forget all objects of the resource, as they are not handled anymore."""
         for obj in [obj for obj in self._failures if obj[0] == resource]:
             self.keep(obj, lambda *_: False)
 
@@ -96,9 +96,9 @@ class FailedHandlers:
 
 class Failures(Observer):
     """
-    Follows the failures of one operator: from the attempts, until something else has become of the objects.
+    Follows the failures of one operator, from the attempts to the next change or the deletion of the object.
 
-    It begins to observe with the first failure: until then, it is not called.
+    It begins to observe with the first failure: until then, it costs nothing.
     """
 
     def __init__(self, observers: Observers, names: HandlerNames) -> None:
@@ -110,13 +110,13 @@ class Failures(Observer):
         self._unindexed = FailedHandlers()  # apart from the others: these are of no change
 
     def follow(self) -> None:
-        """Something has failed, so it matters from now on what becomes of the objects."""
+        """Begin to observe the objects, as something has failed."""
         if not self.is_following:
             self.is_following = True
             self._observers.add(self)
 
     def note(self, handler: Handler, cause: Cause, outcome: Outcome | None) -> None:
-        """Note how an attempt has ended, of any handler."""
+        """Note the end of an attempt of any handler."""
         if not isinstance(cause, ResourceCause) or isinstance(cause, WatchingCause | WebhookCause):
             return
         is_final: bool | None = None
@@ -126,7 +126,7 @@ class Failures(Observer):
         failed.note((cause.resource, cause.body.object.head.key), handler.id, self._names.get(handler.id), is_final)
 
     def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
-        """If another change is handled, what has failed in the previous ones, is over."""
+        """Forget the failures of previous changes when another change is handled."""
         if not self._failed:
             return
         current = {handler.id for handler in (*plan.called, *plan.spawning)}
@@ -166,7 +166,7 @@ class HandlingMetrics(Observer):
             LONG,
         )
         self._successes: dict[tuple[HandlerId, Reason], Cell] = {}
-        """What is usual: the cells of the durations, by the declared handlers and by what has happened."""
+        """The usual cells, those of successes, by the declared handlers and the reasons."""
         self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
         self._failures = Failures(observers, names)
 
@@ -183,7 +183,7 @@ class HandlingMetrics(Observer):
             self._failures.note(handler, cause, outcome)
 
     def _count_unusual(self, handler: Handler, cause: Cause, outcome: Outcome | None, duration: float) -> None:
-        """It is not the usual success."""
+        """Count an attempt that is not a usual success."""
         name = self._names.get(handler.id)
         self._durations.observe(duration, name, name_reason(handler, cause), name_outcome(outcome))
         if outcome is not None and outcome.exception is not None:
@@ -195,12 +195,12 @@ class HandlingMetrics(Observer):
     def _find_successes(self, id: HandlerId, reason: Reason) -> Cell:
         name = self._names.get(id)
         cell = self._durations.get(name, reason.value, "succeeded")
-        if name == id:  # there are few of them; the ids of sub-handlers can be many
+        if name == id:  # declared handlers are few; the ids of sub-handlers can be many
             self._successes[id, reason] = cell
         return cell
 
     def get_families(self) -> Sequence[Family]:
-        """Get all that is known."""
+        """Get all families of this group."""
         return (
             self._durations,
             self._retries,

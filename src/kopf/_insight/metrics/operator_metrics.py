@@ -1,8 +1,7 @@
 """
-All metrics of one operator: they are counted from when this is made.
+All metrics of one operator, counted from the moment when this is made.
 
-Here are those of what is around the objects: reviews, Kubernetes events, daemons & timers, indices, and the operator
-itself.
+This file has the metrics of reviews, Kubernetes events, daemons & timers, indices, and the operator itself.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class AdmissionMetrics(Observer):
         return counts or {("/",): 0}
 
     def get_families(self) -> Sequence[Family]:
-        """Get all that is known."""
+        """Get all families of this group."""
         in_flight = Gauge(
             "controller_runtime_webhook_requests_in_flight",
             "Reviews that are not answered yet.",
@@ -72,7 +71,7 @@ class PostingMetrics(Observer):
     """Counts the Kubernetes events."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # overflows are told by any thread
+        self._lock = threading.Lock()  # overflows come from any thread
         self._posted = Counter("kopf_events_posted", "Requests to create or to continue Kubernetes events.")
         self._dropped = Counter("kopf_events_dropped", "Kubernetes events that are lost.", ("cause",))
         for cause in ("limit", "overflow", "error"):
@@ -86,12 +85,12 @@ class PostingMetrics(Observer):
             self._dropped.add(cause)
 
     def get_families(self) -> Sequence[Family]:
-        """Get all that is known."""
+        """Get all families of this group."""
         return self._posted, self._dropped
 
 
 class OperatorMetrics(Observer):
-    """Knows what runs in the operator: daemons & timers, indices, its event loop; and whether it is its turn."""
+    """Measures the operator: its daemons & timers, indices, event loop, and whether it works, waits, or leads."""
 
     def __init__(self, settings: OperatorSettings, get_lag: Callable[[], float]) -> None:
         self._peering = settings.peering
@@ -156,7 +155,7 @@ class OperatorMetrics(Observer):
         return Gauge("kopf_replica_slots", help, ("state",), lambda: counts), self._moves, self._gaps, self._fences
 
     def get_families(self) -> Sequence[Family]:
-        """Get all that is known."""
+        """Get all families of this group."""
         replicated = () if self._replica is None else self._get_replica_families(self._replica)
         return (
             *replicated,
@@ -194,8 +193,8 @@ class Metrics:
     """
     The metrics of one operator.
 
-    ``get_lag`` is how late its event loop is; ``clock`` is what the durations are measured by,
-    for all who observe, from now on. Both are called in other threads, too.
+    :param get_lag: returns the lag of the event loop, in seconds; in any thread.
+    :param clock: the clock of durations, in seconds, for all observers from now on; in any thread.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """
-The metrics of reconciling: how long the objects wait, how often and how long they are looked at, with which results.
+The metrics of reconciling: the waiting times of objects, and the passes with their durations and results.
 
-The names are those of controller-runtime, where a queue has the name of its controller; here, it is the resource.
+The names are those of controller-runtime, where a queue has the name of its controller; here, of its resource.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUEUE = ("name", "controller")
 
 
 class _Totals:
-    """What is counted, of all controllers."""
+    """The counters of all controllers."""
 
     def __init__(self) -> None:
         self.results = Counter(
@@ -47,7 +47,7 @@ class _Flow:
     """
     The objects of one controller, on their way.
 
-    Large because it has all that is counted of them, found once.
+    Large because it has all their counters, looked up once.
     """
 
     __slots__ = (
@@ -79,19 +79,19 @@ class _Flow:
         totals.retries.get(name, name)
         self.adds = totals.adds.get(name, name)
         self.successes = totals.results.get(name, "success")
-        # The keys of objects, and when it has begun.
+        # The times when it began, by the keys of objects.
         self.queued: dict[str, float] = {}
         self.working: dict[str, float] = {}
         self.failed: dict[str, bool] = {}
-        """In which objects handlers have failed while they are looked at, and whether for good."""
+        """Whether the failures of handlers are for good, by the keys of objects, during the passes."""
 
     def sort(self) -> None:
-        """Have those durations counted that are put aside."""
+        """Count the waiting durations."""
         for cell in self.cells:
             cell.read()
 
     def count_trouble(self, key: str, has_error: bool, delay: float | None) -> None:
-        """The object was looked at, but that was maybe no success."""
+        """Count a pass that was probably no success."""
         name, totals = self.names[0], self.totals
         failed = self.failed.pop(key, None)
         if failed is not None or (has_error and delay is not None):
@@ -107,12 +107,12 @@ class _Flow:
             totals.retries.add(*self.names)
 
     def list_ages(self, now: float) -> list[float]:
-        """Tell how long the workers have the objects that they have."""
+        """List for how long the workers have their current objects, in seconds."""
         return [now - since for since in [*self.working.copy().values()]]
 
 
 class ReconcilingMetrics(Observer):
-    """Counts what is done about the objects of all resources."""
+    """Counts the work on the objects of all resources."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
@@ -166,8 +166,8 @@ class ReconcilingMetrics(Observer):
             flow.count_trouble(key, error is not None, delay)
 
     def note_failure(self, cause: Cause, outcome: Outcome) -> None:
-        """An attempt has ended with an exception."""
-        # Those who ask to come later have not failed; only for those who give up on that, it is over.
+        """Note that an attempt has ended with an exception."""
+        # Temporary errors are no failures, unless the handler gives up.
         if not isinstance(cause, ChangingCause):
             return
         flow = self._flows.get(id(cause.resource))
@@ -176,7 +176,7 @@ class ReconcilingMetrics(Observer):
             flow.failed[key] = outcome.final or flow.failed.get(key, False)
 
     def get_families(self) -> Sequence[Family]:
-        """Get all that is known."""
+        """Get all families of this group."""
         totals = self._totals
         return (
             totals.results,
@@ -221,7 +221,7 @@ class ReconcilingMetrics(Observer):
         )
 
     def _measure(self, measure: Callable[[_Flow], float], times: int = 1) -> dict[Labels, float]:
-        """Measure all; several versions of one resource are taken together."""
+        """Measure all controllers; several versions of one resource are added up."""
         values: dict[Labels, float] = {}
         for flow in [*self._flows.copy().values()]:
             labels = (flow.controller.resource.name,) * times

@@ -1,9 +1,8 @@
 """
-The metrics of what is asked of the API: requests as client-go counts them, streams, own writes.
+The metrics of requests to the API: requests as client-go counts them, streams, own writes.
 
-Streams are counted as requests, too, but have no duration. How late they are, is measured by the own writes: from the
-response to the write until the same state comes on the stream. If it comes before the response, there is nothing to be
-measured.
+Streams are counted as requests, too, but without durations. Their lag is measured by own writes: from the response to
+the write until the same state comes on the stream. If it comes before the response, the lag is not measured.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class RequestMetrics(Observer):
         self.clock = clock
         self._hosts: dict[str, str] = {}
         self._usual: dict[tuple[str, str, int], tuple[Count, Cell]] = {}
-        """By servers, methods and statuses: what to count for those that have got a response."""
+        """The counters of requests with responses, by servers, methods, and statuses."""
         self._requests = Counter("rest_client_requests", "Requests to the API.", ("code", "method", "host"))
         self._retries = Counter(
             "rest_client_request_retries", "Requests that have failed, and are repeated.", ("code", "verb", "host")
@@ -42,7 +41,7 @@ class RequestMetrics(Observer):
         )
 
     def stream_answered(self, server: str, status: int) -> None:
-        """It is counted right now, as it can be a day until it ends."""
+        """Count the stream at its beginning, as it can last for a day."""
         self._requests.add(str(status), "GET", self._get_host(server))
 
     def stream_failed(self, server: str, error: Exception) -> None:
@@ -85,12 +84,12 @@ class RequestMetrics(Observer):
         return host
 
     def get_families(self) -> Sequence[Family]:
-        """Get all that is known."""
+        """Get all families of this group."""
         return self._requests, self._retries, self._durations
 
 
 _MAX_WRITES = 1000
-"""Of how many own writes it is remembered that they are to come on the streams."""
+"""How many own writes are remembered until they come on the streams."""
 
 _CAUSES = ("closed", "expired", "network", "quiet", "server")
 
@@ -106,17 +105,17 @@ class _WriteCounts(FrozenRecord, frozen=True, eq=False):
 
 
 class StreamingMetrics(Observer):
-    """Counts what comes on the streams of one operator, and what it writes."""
+    """Counts the events on the streams of one operator, and its own writes."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self._writes: dict[str, tuple[float, Cell]] = {}
         """
-        When the own writes were answered, and what counts their lags; by the versions that they have made, until those
-        come on the stream.
+        The times of the responses to own writes, with the cells of their lags; by the new versions, until these come on
+        the stream.
         """
         self._counts: dict[int, _WriteCounts] = {}
-        """By the ids of the resources that are handled."""
+        """The counters of handled resources, by the ids of these."""
         self._streams: list[WatchedStream] = []
         self._restarts = Counter(
             "kopf_watch_restarts", "Listings and streams that have ended and go on.", ("resource", "cause")
@@ -174,7 +173,7 @@ class StreamingMetrics(Observer):
             lags.observe(self.clock() - at)
 
     def get_families(self) -> Sequence[Family]:
-        """Get all that is known."""
+        """Get all families of this group."""
         return (
             self._lags,
             Gauge(
@@ -205,7 +204,7 @@ class StreamingMetrics(Observer):
 
 
 def name_cause(error: Exception | None) -> str:
-    """Tell in one word why a stream has ended."""
+    """Name in one word the cause of the end of a stream."""
     match error:
         case None:
             return "closed"

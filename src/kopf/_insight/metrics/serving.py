@@ -1,7 +1,7 @@
 """
-Serving: the metrics are answered to those who scrape, in whichever format they ask for.
+The server of the metrics, in any format that the scraper accepts.
 
-It is the whole registry: the metrics of the operator, of the process, and the users' own ones.
+It serves the whole registry: the metrics of the operator, of the process, and the users' own ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_SCRAPES = 2
 
 
 class MissingMetricsLibraryError(OperatorError):
-    """The metrics are wanted, but there is no library for them."""
+    """The metrics are turned on, but their library is not installed."""
 
 
 class MetricsServer(ThreadedServer):
@@ -49,7 +49,7 @@ class MetricsServer(ThreadedServer):
 
 
 def check_library() -> None:
-    """Check that the library is there. Raises :class:`MissingMetricsLibraryError` if it is not."""
+    """Check that the library is installed. Raises :class:`MissingMetricsLibraryError` if it is not."""
     try:
         import prometheus_client  # noqa: F401
     except ModuleNotFoundError as e:
@@ -61,7 +61,7 @@ def check_library() -> None:
 
 @contextlib.contextmanager
 def collecting(metrics: Metrics, settings: MetricsSettings) -> Iterator[Answer]:
-    """Have the metrics in the registry inside of the block. Give what answers the scrapes with the whole registry."""
+    """Have the metrics in the registry inside of the block. Yield a function that answers scrapes of the registry."""
     from prometheus_client import REGISTRY
 
     from kopf._insight.metrics.collector import get_collector

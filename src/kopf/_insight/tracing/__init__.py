@@ -1,1 +1,1 @@
-"""Traces: what belongs together, and what has led to what: for collectors of OpenTelemetry."""
+"""Traces of the operator for OpenTelemetry: spans, and links to their causes."""

@@ -1,4 +1,4 @@
-"""Activation: whether there is anybody who takes the traces."""
+"""Activation of traces: they are made only if OpenTelemetry is configured."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ logger = logging.getLogger(__name__)
 
 
 class MissingTracingLibraryError(OperatorError):
-    """The traces are wanted, but there is no library for them."""
+    """The traces are turned on, but their library is not installed."""
 
 
 def make_tracer(settings: TracingSettings) -> Tracer | None:
     """
-    Get the tracer of the framework; ``None`` if nobody has configured where the traces go, and they are not asked for.
+    Get the tracer of the framework; return ``None`` if OpenTelemetry is not configured, and traces are not turned on.
 
-    Raises :class:`MissingTracingLibraryError` if they are asked for, and there is no library.
+    Raises :class:`MissingTracingLibraryError` if traces are turned on, but the library is not installed.
     """
     try:
         from opentelemetry import trace
@@ -34,7 +34,7 @@ def make_tracer(settings: TracingSettings) -> Tracer | None:
             "The traces need the library opentelemetry-api, which is not installed. To install it: "
             "pip install 'kopf[tracing]>=2'"
         ) from e
-    nobody = trace.ProxyTracerProvider, trace.NoOpTracerProvider  # nobody has configured anything for the process
+    nobody = trace.ProxyTracerProvider, trace.NoOpTracerProvider  # the process has not configured it
     if settings.provider is None and isinstance(trace.get_tracer_provider(), nobody):
         if not settings.enabled:
             return None

@@ -1,7 +1,7 @@
 """
-The root of a trace: one look at an object in which something is done. Looks with nothing to do make no traces.
+The root of a trace: one pass over an object that does something. Passes with nothing to do make no traces.
 
-It is the current span of the worker until the look ends, so whatever is done meanwhile belongs to it.
+It is the current span of the worker until the pass ends, so that other spans of the pass belong to it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kopf._values.resources import Resource
 K = TypeVar("K", bound=Hashable)
 
 _MAX_SPANS = 10_000
-"""How many spans are remembered of each kind: about 300 bytes each."""
+"""How many spans of each kind are remembered: about 300 bytes each."""
 
 
 class RecentSpans(Generic[K]):
@@ -46,7 +46,7 @@ class RecentSpans(Generic[K]):
         return self._spans.get(key)
 
     def forget(self, key: K) -> None:
-        """Nothing is going to be linked to it."""
+        """Forget the latest span, as nothing will be linked to it."""
         self._spans.pop(key, None)
 
 
@@ -71,9 +71,9 @@ class _Work(Record, eq=False):
 
 class PassSpans(Observer):
     """
-    Makes the spans of looks, and of the waiting before them.
+    Makes the spans of passes, and of the waiting before them.
 
-    ``objects`` are to remember what was done last for the objects, by their uids.
+    :param objects: remembers the latest spans of objects, by their uids.
     """
 
     def __init__(self, tracer: Tracer, objects: RecentSpans[str]) -> None:
@@ -105,7 +105,7 @@ class PassSpans(Observer):
         attributes = describe_object(resource, obj)
         attributes["kopf.reason"] = plan.reason.value
         if detection.change is not None:
-            # Without their values: these can be secret.
+            # Without the values, as these can be secret.
             fields = dict.fromkeys(".".join(map(str, item.field)) for item in detection.change.diff)
             attributes["kopf.diff.fields"] = [*fields][:_MAX_FIELDS]
         work.span = self._tracer.start_span(
@@ -124,7 +124,7 @@ class PassSpans(Observer):
         work.token = context.attach(surroundings)
 
     def _link_owners(self, obj: KubeObject) -> Iterator[Link]:
-        """Link to what was done last for the owners of the object: it is probably made by that."""
+        """Link to the latest spans of the owners of the object: they have probably made it."""
         if b'"ownerReferences"' not in obj.raw:
             return
         for reference in obj.get("metadata", {}).get("ownerReferences") or ():
@@ -155,7 +155,7 @@ class PassSpans(Observer):
 
 
 def describe_object(resource: Resource, obj: KubeObject) -> Attributes:
-    """Tell which object it is, by the conventions of OpenTelemetry; nothing of its content."""
+    """Describe the identity of the object by the conventions of OpenTelemetry, without its content."""
     head = obj.head
     attributes: Attributes = {
         "k8s.object.api_version": resource.api_version,

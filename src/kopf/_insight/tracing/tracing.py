@@ -1,7 +1,7 @@
 """
-All traces of one operator, made by its observers: of passes, and of what happens inside or apart from them.
+All traces of one operator, made by its observers: of passes, and of work inside or outside of them.
 
-Log records know of the current trace and span: by the attributes ``trace_id`` & ``span_id``, if there are any.
+Log records have the current trace and span in the attributes ``trace_id`` & ``span_id``, if there are any.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class _Factory:
-    """Makes the records as they were made before, and adds to them as long as anybody needs that."""
+    """Makes the records with the previous factory, and adds the attributes while there are users."""
 
     def __init__(self) -> None:
         self.previous = logging.getLogRecordFactory()
@@ -60,18 +60,18 @@ def marking_logs() -> Iterator[None]:
         yield
     finally:
         factory.users -= 1
-        if not factory.users and logging.getLogRecordFactory() is factory:  # nobody has put anything over it
+        if not factory.users and logging.getLogRecordFactory() is factory:  # no other factory wraps it
             logging.setLogRecordFactory(factory.previous)
 
 
 class AttemptSpans(Observer):
-    """Makes the spans of attempts; those of nothing else (timers, daemons, raw events) are traces of their own."""
+    """Makes the spans of attempts; attempts outside of passes (timers, daemons, raw events) begin traces."""
 
     def __init__(self, tracer: Tracer, objects: RecentSpans[str]) -> None:
         self._tracer = tracer
         self._objects = objects
         self._attempts = RecentSpans[tuple[str, str]]()
-        """The attempts that are to be repeated, by the objects & the handlers."""
+        """The attempts that will be repeated, by the uids of objects and the ids of handlers."""
         self._spans: dict[int, tuple[Span, Token[context.Context]]] = {}
 
     def attempt_begun(self, number: int, handler: Handler, cause: Cause, attempt: Attempt) -> None:
@@ -102,7 +102,7 @@ class AttemptSpans(Observer):
         span.set_attribute("kopf.outcome", name_outcome(outcome))
         error = None if outcome is None else outcome.exception
         if error is not None:
-            # Not their texts: these can have anything in them. They are in the logs, which know of the span.
+            # Without the texts, as these can contain anything. They are in the logs, which have the id of the span.
             span.set_attribute("error.type", type(error).__name__)
             if (outcome is not None and outcome.final) or not isinstance(error, TemporaryError):
                 span.set_status(Status(StatusCode.ERROR, type(error).__name__))
@@ -125,7 +125,7 @@ class RequestSpans(Observer):
         self._tracer = tracer
         self._propagator = TraceContextTextMapPropagator()
         self._spans: dict[str, Span] = {}
-        """By the header that was sent: it names the span."""
+        """The spans by their headers, which name the spans."""
 
     def request_begun(self, method: str, target: str, server: str, headers: Headers) -> Headers:
         if not trace.get_current_span().get_span_context().is_valid:
@@ -169,7 +169,7 @@ class RequestSpans(Observer):
 
 
 def name_route(path: str) -> str:
-    """Tell what is requested without names of objects: ``kopfexamples/status``; nothing if it is no resource."""
+    """Name the resource of the path without names of objects: ``kopfexamples/status``; empty if it is none."""
     parts = path.strip("/").split("/")
     rest = parts[2:] if parts[0] == "api" else parts[3:] if parts[0] == "apis" else []
     if len(rest) > 2 and rest[0] == "namespaces":
@@ -179,10 +179,10 @@ def name_route(path: str) -> str:
 
 class ReviewSpans(Observer):
     """
-    Makes the spans of reviews: each is the current one until the review is answered.
+    Makes the spans of reviews: each is the current span until the review is answered.
 
-    They continue the traces of those callers who are known by their certificates. Others could put them into any
-    trace, and decide that they are sampled: those traces are only linked.
+    A span continues the trace of a caller with a verified certificate. Other callers could put it into any trace, and
+    decide about its sampling, so it is only linked to their traces.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -233,7 +233,7 @@ class EventSpans(Observer):
 
 
 def start_tracing(observers: Observers, tracer: Tracer) -> None:
-    """Make traces of what the operator does, from now on."""
+    """Trace the work of the operator from now on."""
     objects = RecentSpans[str]()
     observers.add(
         PassSpans(tracer, objects),
