@@ -1,1 +1,1 @@
-"""How an operator is configured: plain data, with production defaults."""
+"""The configuration of an operator: plain data, with defaults for production."""

@@ -1,4 +1,4 @@
-"""The settings of several replicas of one operator: whether one of them works, or all of them share the work."""
+"""The settings of several replicas of one operator: either one of them works, or all of them share the work."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from kopf._values.operator_error import OperatorError
 CoordinationMode = Literal["leader", "shards"]
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""What Kubernetes accepts as the value of a label, as a part of other names, and as a namespace."""
+"""The form of values that Kubernetes accepts for labels, parts of names, and namespaces."""
 
 _JITTER = 1.2
-"""How much later than the retry period an attempt can be made, so that replicas do not make them at once."""
+"""The maximal ratio of the actual delay to the retry period: the jitter spreads the requests of replicas."""
 
 
 @dataclasses.dataclass
 class CoordinationSettings:
-    """Several replicas of one operator, which know of each other by Leases. The names are those of ``client-go``."""
+    """The coordination of several replicas of one operator by Leases. The names are those of ``client-go``."""
 
     mode: CoordinationMode | None = None
     """``leader``: one replica works, the others wait. ``shards``: all work, each on its part of the objects."""
     name: str = "kopf"
-    """The name of the Lease; the replicas of one operator have the same one, no other operator of the namespace has."""
+    """The name of the Lease: the same for all replicas of one operator, and different for other operators."""
     namespace: str | None = None
-    """Where the Leases are; ``None`` is for the namespace of the pod, or that of the current context."""
+    """The namespace of the Leases; ``None`` is for the namespace of the pod or of the current context."""
     identity: str | None = None
-    """What this replica is called; ``None`` is for the name of the pod, or that of the host and the process."""
+    """The name of this replica; ``None`` is for the name of the pod, or of the host and the process."""
     lease_duration: int = 15
-    """For how long the others wait since the last renewal until they take a replica for dead; in whole seconds."""
+    """The time after the last renewal when other replicas take this one for dead, in whole seconds."""
     renew_deadline: float = 10.0
-    """How long a replica that cannot renew its Lease goes on, until it stops everything."""
+    """The time without a successful renewal until the replica stops all work, in seconds."""
     retry_period: float = 2.0
-    """How often the Lease is renewed."""
+    """The time between renewals of the Lease, in seconds."""
     drain_timeout: float = 30.0
-    """How long the handlers of objects that move to another replica may go on, until they are cancelled."""
+    """The time until the cancellation of handlers whose objects move to another replica, in seconds."""
 
 
 def is_label(value: object) -> bool:
-    """Tell if it can be the name of a Lease and the value of its label, or the name of a namespace."""
+    """Tell if it is a valid name of a Lease with a label, or a valid namespace."""
     return isinstance(value, str) and _LABEL.fullmatch(value) is not None
 
 
@@ -48,9 +48,9 @@ def set_coordination(
     settings: CoordinationSettings, *, leader_election: bool | str | None, shards: bool | str | None
 ) -> None:
     """
-    Choose the mode by those options that are given; a string is the name of the Lease.
+    Set the mode by the given option; a string is the name of the Lease.
 
-    Raises :class:`ValueError` if both are given.
+    Raises :class:`ValueError` if both options are given.
     """
     if leader_election and shards:
         raise ValueError("The replicas can either elect a leader or share the objects (shards), not both.")
@@ -60,7 +60,7 @@ def set_coordination(
 
 
 def check_coordination(settings: CoordinationSettings) -> None:
-    """Check that replicas with these settings are safe. Raises :class:`OperatorError` with what is wrong."""
+    """Check that replicas with these settings are safe. Raises :class:`OperatorError` with the problem."""
     if settings.mode is None:
         return
     if settings.mode not in ("leader", "shards"):

@@ -1,7 +1,7 @@
 """
-The settings of one operator: everything that can be tuned in a startup handler, with production defaults.
+The settings of one operator, with defaults for production. Startup handlers can change all of them.
 
-All durations are in seconds. ``None`` means no limit unless a field says otherwise.
+All times are in seconds. ``None`` means no limit, unless a field says otherwise.
 """
 
 from __future__ import annotations
@@ -27,71 +27,77 @@ if TYPE_CHECKING:
     from kopf._values.reviews import WebhookServerProtocol
 
 Delays = float | Iterable[float]
-"""One delay or a re-iterable series of them (possibly infinite)."""
+"""One delay, or a series of delays that can be iterated repeatedly (possibly infinite); in seconds."""
 
 
 @dataclasses.dataclass
 class ProcessSettings:
-    """The operating-system process."""
+    """The process of the operator."""
 
     ultimate_exiting_timeout: float | None = 10 * 60
-    """How long the exit may take after a stop is requested, until the process is ended by force."""
+    """The time from the request to stop until the process is killed, in seconds."""
 
 
 @dataclasses.dataclass
 class PostingSettings:
-    """Kubernetes events that are posted for the handled objects."""
+    """The Kubernetes events that Kopf posts for the handled objects."""
 
     enabled: bool = True
-    """Whether anything is posted at all, explicit :func:`kopf.event` calls included."""
+    """Whether to post anything, :func:`kopf.event` calls included."""
     level: int = logging.INFO
-    """The lowest level of the log messages to post."""
+    """The lowest level of log messages to post."""
     loggers: bool = True
-    """Whether log messages of the objects are posted as events."""
+    """Whether to post log messages of objects as events."""
     worker_limit: int | None = None
-    """How many posting requests may run at the same time."""
+    """The maximal number of simultaneous requests for events."""
     idle_timeout: float = 1.0
-    """Accepted for compatibility; idle posting costs nothing."""
+    """Only for compatibility, without any effect."""
     reporting_component: str = "kopf"
+    """The ``reportingComponent`` of the events."""
     reporting_instance: str = "dev"
+    """The ``reportingInstance`` of the events."""
     event_name_prefix: str = "kopf-event-"
+    """The prefix of the names of the events."""
     default_backoffs: Delays = (1, 1, 2, 3, 5, 8, 13, 21)
-    """Delays between attempts to post an explicit event."""
+    """The delays between attempts to post an explicit event, in seconds."""
     logging_backoffs: Delays = (1, 1, 2, 3, 5)
-    """Delays between attempts to post a log message."""
+    """The delays between attempts to post a log message, in seconds."""
     aggregation_window: float = 10 * 60
-    """For how long the same message about the same object is counted on the existing event, since the last time."""
+    """The time since the last event in which the same message only increases its count, in seconds."""
     similar_limit: int = 25
-    """How many different messages of one type & reason about one object are posted before they are combined."""
+    """The number of different messages of one type & reason about one object, after which Kopf combines them."""
     object_burst: int = 50
-    """How many API calls may be made at once for the events about one object."""
+    """The maximal burst of API calls for events about one object."""
     object_rate: float = 0.2
-    """How many of them per second may be made after that."""
+    """The maximal rate of API calls for events about one object after the burst, per second."""
     total_burst: int = 1000
-    """How many API calls may be made at once for all events of the operator."""
+    """The maximal burst of API calls for all events of the operator."""
     total_rate: float = 20.0
-    """How many of them per second may be made after that."""
+    """The maximal rate of API calls for all events of the operator after the burst, per second."""
 
 
 MAX_PRIORITY = 2**63 - 1
-"""The priorities of operators are numbers in the JSON of Kubernetes, i.e. of 64 bits: larger ones are rounded."""
+"""The highest priority of an operator: the JSON of Kubernetes has numbers with 64 bits."""
 
 
 @dataclasses.dataclass
 class PeeringSettings:
-    """Awareness of other operators via peering objects."""
+    """The awareness of other operators by peering objects."""
 
     name: str = "default"
+    """The name of the peering object."""
     stealth: bool = False
-    """Whether keep-alives are left out of the logs."""
+    """Whether to log no keep-alives."""
     priority: int = 0
+    """The priority of this operator. Operators with lower priorities pause while it runs."""
     lifetime: int = 60
-    """For how long after a keep-alive this operator is considered alive by others."""
+    """The time after a keep-alive when other operators take this one for dead, in seconds."""
     mandatory: bool = False
     """Whether the operator pauses until the peering object exists."""
     standalone: bool = False
-    """Whether there is no peering at all."""
+    """Whether to use no peering at all."""
     clusterwide: bool = False
+    """Whether to use a cluster-scoped peering object."""
 
     @property
     def namespaced(self) -> bool:
@@ -105,50 +111,50 @@ class PeeringSettings:
 
 @dataclasses.dataclass
 class WatchingSettings:
-    """Listing and watching."""
+    """The listing and watching of objects."""
 
     server_timeout: float | None = None
-    """How long the server keeps one watch request; ``None`` leaves that to the server."""
+    """The time of one watch request on the server, in seconds; ``None`` is for the default of the server."""
     client_timeout: float | None = None
-    """How long we keep one watch request, including the connecting."""
+    """The time of one watch request in the client, with the connecting, in seconds."""
     connect_timeout: float | None = None
-    """``None`` means ``networking.connect_timeout``, and if unset, ``networking.request_timeout``."""
+    """The time to connect, in seconds; ``None`` is for ``networking.connect_timeout``, or ``.request_timeout``."""
     reconnect_backoff: float = 0.1
-    """The pause between one watch request and the next one."""
+    """The pause between two watch requests, in seconds."""
     inactivity_timeout: float | None = 70.0
-    """How long a watch may send nothing (bookmarks come every minute or so) until it is considered dead."""
+    """The time without data after which a watch counts as dead, in seconds. Bookmarks come each minute or so."""
     chunk_size: int | None = None
-    """How many objects to request in one page of a listing; ``None`` is for 500 at first, and for 2 MiB afterwards."""
+    """The number of objects in one page of a listing; ``None`` is for 500 at first, and for 2 MiB afterwards."""
     initial_streaming: bool = False
-    """Whether to get the initial state as a stream (``sendInitialEvents``) instead of a listing, if the server can."""
+    """Whether to get the initial state as a stream (``sendInitialEvents``) instead of a listing, if possible."""
     label_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Server-side restrictions by labels: the resource's name (``plural.group``) to a label selector."""
+    """Label selectors for the server, by the names of resources (``plural.group``)."""
     field_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Server-side restrictions by fields: the resource's name (``plural.group``) to a field selector."""
+    """Field selectors for the server, by the names of resources (``plural.group``)."""
     shard_selectors: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Server-side sharding (KEP-5866): the resource's name (``plural.group``) to a shard selector."""
+    """Shard selectors for the server (KEP-5866), by the names of resources (``plural.group``)."""
     push_selectors: bool = True
-    """Whether the server selects the objects by what all handlers of a resource agree on: labels, names."""
+    """Whether the server selects objects by the labels and names that all handlers of a resource have in common."""
 
 
 @dataclasses.dataclass
 class QueueingSettings:
-    """How the objects are processed."""
+    """The processing of objects."""
 
     worker_limit: int | None = None
-    """How many objects of one resource may be processed at the same time."""
+    """The maximal number of objects of one resource in simultaneous processing."""
     idle_timeout: float = 5.0
-    """Accepted for compatibility; idle objects cost nothing."""
+    """Only for compatibility, without any effect: idle objects cost nothing."""
     batch_window: float = 0.1
-    """Accepted for compatibility; events are processed at once."""
+    """Only for compatibility, without any effect: Kopf processes events at once."""
     exit_timeout: float = 2.0
-    """How long the objects being processed may continue when the operator exits, until they are cancelled."""
+    """The time until the cancellation of the current processing when the operator exits, in seconds."""
     error_delays: Delays = (1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610)
-    """How long to leave an object alone after the 1st, 2nd, etc error of the framework or the API in a row."""
+    """The pauses of an object after the 1st, 2nd, etc consecutive error of the framework or the API, in seconds."""
 
     @property
     def _batch_window(self) -> float:
-        """The newer name of it in the original framework."""
+        """The newer name of the setting in the original framework."""
         return self.batch_window
 
     @_batch_window.setter
@@ -158,54 +164,56 @@ class QueueingSettings:
 
 @dataclasses.dataclass
 class ScanningSettings:
-    """Discovery of resources and namespaces at runtime."""
+    """The discovery of resources and namespaces at runtime."""
 
     disabled: bool = False
-    """Whether to only scan once at the start, and not to watch the definitions & namespaces."""
+    """Whether to scan only at the start, instead of watching definitions & namespaces."""
 
 
 @dataclasses.dataclass
 class AdmissionSettings:
-    """Admission webhooks."""
+    """The admission webhooks."""
 
     server: WebhookServerProtocol | None = None
-    """Who brings the reviews to the admission handlers: a webhook server or a tunnel, see :class:`WebhookServer`."""
+    """The webhook server or tunnel of the admission handlers, e.g. :class:`kopf.WebhookServer`."""
     managed: str | None = None
     """
-    The name of the webhook configurations that the operator creates and updates, e.g. ``"auto.kopf.dev"``: of at least
-    two parts. The names of the webhooks end with it. If unset, the configurations are not managed.
+    The name of the webhook configurations that the operator creates and updates, with at least two parts, e.g.
+    ``"auto.kopf.dev"``. The names of the webhooks end with it. If unset, Kopf does not manage the configurations.
     """
     show_errors: bool = False
     """
-    Whether those whose changes are denied see the texts of arbitrary errors, which can have secrets in them. Those of
-    :class:`AdmissionError`, :class:`PermanentError`, :class:`TemporaryError` are always shown. For development.
+    Whether denials contain the texts of arbitrary errors, which can have secrets; for development. Denials always
+    contain the texts of :class:`AdmissionError`, :class:`PermanentError`, :class:`TemporaryError`.
     """
 
 
 @dataclasses.dataclass
 class ExecutionSettings:
-    """How handlers are executed."""
+    """The execution of handlers."""
 
     default_backoff: float | ExponentialBackoff = 60
     """
-    The delay before the next attempt after an arbitrary error, unless the handler has its own: seconds, or
-    :func:`kopf.exponential`.
+    The delay before a retry after an arbitrary error, in seconds, or :func:`kopf.exponential`. Handlers can have their
+    own ``backoff``.
     """
     executor: concurrent.futures.Executor = dataclasses.field(default_factory=HandlerThreads)
     """
-    Where synchronous handlers run. If it is replaced, synchronous daemons run there too.
+    The threads of synchronous handlers. If you replace the executor, synchronous daemons use it, too.
 
-    The default one has no threads until it is used.
+    The default executor starts threads on demand.
     """
     _max_workers: int | None = None
 
     @property
     def max_workers(self) -> int | None:
         """
-        How many synchronous handlers may run at the same time.
+        The maximal number of simultaneous synchronous handlers.
 
-        ``None`` is for a few threads (as many as Python usually has), to which more are added, up to a hundred, when
-        the handlers have to wait. It has no effect on a replaced :attr:`executor`, which has a number of its own.
+        With ``None``, there are as many threads as Python uses by default, and more, up to a hundred, if handlers have
+        to wait. It has no effect on a replaced :attr:`executor`, which has its own number of threads.
+
+        Raises :class:`ValueError` for numbers below 1.
         """
         return self._max_workers
 
@@ -220,108 +228,114 @@ class ExecutionSettings:
 
 @dataclasses.dataclass
 class BackgroundSettings:
-    """Daemons and timers."""
+    """The daemons and timers."""
 
     cancellation_polling: float = 60
+    """The time between log lines about a daemon that does not stop, in seconds."""
     instant_exit_timeout: float | None = None
+    """Only for compatibility, without any effect."""
     instant_exit_zero_time_cycles: int | None = 10
+    """Only for compatibility, without any effect."""
 
 
 @dataclasses.dataclass
 class NetworkingSettings:
-    """Requests to the API."""
+    """The requests to the API."""
 
     request_timeout: float | None = 5 * 60
-    """How long a regular request may take (not a watch)."""
+    """The time of a regular request (not a watch), in seconds."""
     connect_timeout: float | None = None
-    """How long the TCP handshake may take."""
+    """The time of the TCP handshake, in seconds."""
     error_backoffs: Delays = (1, 1, 2, 3, 5, 8, 13, 21)
-    """Delays between attempts for network errors, HTTP 5xx and 429; afterwards the error escalates."""
+    """The delays before retries after network errors, HTTP 5xx and 429, in seconds; then, the error escalates."""
     enforce_retry_after: bool = False
-    """Whether the ``Retry-After`` of the server replaces the delay, instead of being the minimum of it."""
+    """Whether the ``Retry-After`` of the server replaces the delay. Otherwise, it is the minimal delay."""
     trust_env: bool = False
-    """Whether proxies from the environment variables are used."""
+    """Whether to use proxies from environment variables."""
     client: str = "direct"
     """
-    What makes the requests: ``direct`` is the framework's own client, ``aiohttp`` is that library, which takes 8 MiB of
-    memory and twice the CPU time, but accepts what some proxies make of HTTP.
+    The HTTP client: ``direct`` is the framework's own client; ``aiohttp`` takes 8 MiB of memory and twice the CPU time,
+    but accepts malformed HTTP of some proxies.
     """
     strict_x509: bool | None = None
     """
-    Whether the certificates of the cluster must follow RFC 5280 to the letter; ``None`` is for the default of Python,
-    which is strict since 3.13. Some older clusters have certificates that do not.
+    Whether the certificates of the cluster must strictly follow RFC 5280; ``None`` is for the default of Python: strict
+    since 3.13. The certificates of some older clusters do not follow it.
     """
 
 
 @dataclasses.dataclass
 class PersistenceSettings:
-    """What is stored on the objects."""
+    """The state that Kopf stores on objects."""
 
     finalizer: str = "kopf.zalando.org/KopfFinalizerMarker"
+    """The finalizer that holds objects until their deletion handlers, daemons, and timers have finished."""
     progress_storage: ProgressStorage = dataclasses.field(default_factory=SmartProgressStorage)
+    """The storage of the progress of handlers."""
     diffbase_storage: DiffBaseStorage = dataclasses.field(default_factory=AnnotationsDiffBaseStorage)
+    """The storage of the last handled configuration of objects."""
     consistency_timeout: float = 5.0
-    """How long to wait for our own change to come back in the watch stream, until the stream is trusted anyway."""
+    """The time to wait until Kopf's own change appears in the watch stream, in seconds; then, Kopf continues."""
 
 
 @dataclasses.dataclass
 class HealthSettings:
-    """What the health of the operator is judged by."""
+    """The health of the operator."""
 
     probe_lifetime: float = 5.0
-    """For how long the results of the probe handlers are reused, however often they are asked for."""
+    """The time for which Kopf reuses results of probes, in seconds."""
     stream_timeout: float | None = 5 * 60
     """
-    How long nothing may come from a watch stream, reconnections included, until it is considered broken; but not less
-    than twice ``watching.inactivity_timeout``, and if that is ``None``, it is never considered so.
+    The time without data from a watch stream, with reconnections, after which the operator is unhealthy, in seconds.
+    The minimum is twice ``watching.inactivity_timeout``; if that is ``None``, this timeout has no effect.
     """
     loop_timeout: float | None = 10.0
-    """How long the event loop may be blocked until the culprit is logged, and until it is considered broken."""
+    """The time of a blocked event loop until Kopf logs the blocking code and becomes unhealthy, in seconds."""
     show_errors: bool = False
     """
-    Whether those who ask see the texts of arbitrary errors, as in :attr:`AdmissionSettings.show_errors`. Anybody who
-    can reach the port can ask.
+    Whether responses contain the texts of arbitrary errors, as in :attr:`AdmissionSettings.show_errors`. All clients
+    that can reach the port can read them.
     """
 
 
 @dataclasses.dataclass
 class ConsoleSettings:
-    """The console: what the operator knows and does, shown to people and to ``kopf explain``."""
+    """The console: the knowledge and the work of the operator, for people and for ``kopf explain``."""
 
     endpoint: str | None = None
-    """Where it is served, e.g. ``http://127.0.0.1:8090``; by default, it is not."""
+    """The address of the console, e.g. ``http://127.0.0.1:8090``; by default, there is no console."""
     token: str | None = None
     """
-    Who knows it may look; 16 characters or more. If unset, it is taken from ``KOPF_CONSOLE_TOKEN``. It is needed where
-    others than the programs of this machine can connect; on the loopback, there may be none.
+    The token for access to the console, with 16 characters or more; by default, from ``KOPF_CONSOLE_TOKEN``. It is
+    mandatory unless only programs of this machine can connect (on the loopback).
     """
 
 
 @dataclasses.dataclass
 class MetricsSettings:
-    """The metrics for Prometheus; they need the extra ``kopf[metrics]``."""
+    """The metrics for Prometheus. They need the extra ``kopf[metrics]``."""
 
     endpoint: str | None = None
-    """Where they are served: ``http://host:port/path``; the port can be the one of the health."""
+    """The address of the metrics: ``http://host:port/path``; the port can be the port of the health."""
     enabled: bool = False
-    """Whether they are there even with no endpoint: for those who serve the registry by themselves."""
+    """Whether to collect metrics without an endpoint: for applications that serve the registry themselves."""
     registry: CollectorRegistry | None = None
-    """Whose metrics are served, and to which those of the operator are added; ``None`` is for the default one."""
+    """The registry to serve, with the metrics of the operator; ``None`` is for the default registry."""
 
 
 @dataclasses.dataclass
 class TracingSettings:
-    """The traces for OpenTelemetry; they need the extra ``kopf[tracing]``."""
+    """The traces for OpenTelemetry. They need the extra ``kopf[tracing]``."""
 
     enabled: bool | None = None
-    """Whether they are made; ``None`` is for yes if OpenTelemetry is configured in this process."""
+    """Whether to make traces; ``None`` is for yes if OpenTelemetry is configured in this process."""
     provider: TracerProvider | None = None
-    """What makes them; ``None`` is for the one of the process."""
+    """The provider of tracers; ``None`` is for the provider of the process."""
 
 
 @dataclasses.dataclass
 class OperatorSettings:
-    """All settings of one operator. Every operator in a process has its own."""
+    """All settings of one operator: the ``settings`` of startup handlers. Each operator in a process has its own."""
 
     process: ProcessSettings = dataclasses.field(default_factory=ProcessSettings)
     posting: PostingSettings = dataclasses.field(default_factory=PostingSettings)
@@ -348,14 +362,14 @@ class OperatorSettings:
 
 
 def copy_settings(settings: OperatorSettings) -> OperatorSettings:
-    """Make settings of one's own, for an operator that must not change those of the caller."""
-    executor = settings.execution.executor  # of all settings, only threads cannot be copied
+    """Copy the settings for an operator that must not change the settings of its caller."""
+    executor = settings.execution.executor  # threads are the only setting that cannot be copied
     own = HandlerThreads(settings.execution.max_workers) if isinstance(executor, HandlerThreads) else executor
     return copy.deepcopy(settings, {id(executor): own})
 
 
 def set_peering(settings: OperatorSettings, *, standalone: bool | None, priority: int | None, name: str | None) -> None:
-    """Set those options of the peering that are given; an object that is named must exist."""
+    """Set the given options of the peering. A named peering object must exist."""
     if standalone is not None:
         settings.peering.standalone = standalone
     if priority is not None:
@@ -366,10 +380,10 @@ def set_peering(settings: OperatorSettings, *, standalone: bool | None, priority
 
 def settle_coordination(settings: OperatorSettings, *, has_replicas: bool = True) -> None:
     """
-    Check the coordination of the replicas when all settings are known; with it, there is no peering by default.
+    Check the final settings of the coordination, and by default, disable the peering if there is a coordination.
 
-    If there can be no replicas, e.g. in a replay, there is no coordination, whatever the settings say. Whoever names a
-    peering object, or has a priority, wants the peering. Raises :class:`OperatorError` with what is wrong.
+    If there can be no replicas, e.g. in a replay, disable the coordination. A named peering object or a priority keeps
+    the peering enabled. Raises :class:`OperatorError` with the problem.
     """
     if not has_replicas:
         settings.coordination.mode = None
@@ -379,5 +393,5 @@ def settle_coordination(settings: OperatorSettings, *, has_replicas: bool = True
 
 
 def iter_delays(delays: Delays) -> Collection[float] | Iterable[float]:
-    """Normalise a setting of delays: one number is a series of one."""
+    """Normalise a setting of delays: one number becomes a series of one."""
     return (delays,) if isinstance(delays, int | float) else delays

@@ -1,8 +1,8 @@
 """
-Threads of synchronous handlers: a pool that grows while the handlers wait for it, and shrinks when it is idle.
+Threads of synchronous handlers: a pool that grows while handlers wait for threads, and shrinks when idle.
 
-It differs from the pool of Python's standard library in what operators need: it can be extended while it works;
-threads that are not needed end; and functions that hang do not hold the exit of the process.
+Unlike the pool of Python's standard library, it can be extended while it works, its idle threads end, and hanging
+functions do not delay the exit of the process.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ELASTIC_LIMIT = 100
-"""How many threads there can be at most if the number is not set by the user."""
+"""The maximal number of threads, if the user does not set it."""
 
 _IDLE_TIMEOUT = 30.0
-"""For how long a thread waits for a next job until it ends, in seconds."""
+"""The time until an idle thread ends, in seconds."""
 
 
 class Job(Protocol):
-    """What is to be done in a thread."""
+    """A job for a thread."""
 
     def run(self) -> None:
-        """Do it. It must not raise: there is nobody to take it."""
+        """Do the job. It must not raise: nothing would catch the error."""
 
     def cancel(self) -> None:
-        """It will never be done, as there are no more threads."""
+        """Cancel the job, as there are no more threads."""
 
 
 class HandlerThreads(concurrent.futures.Executor):
     """
-    The default executor, which belongs to the operator.
+    The default executor of an operator.
 
-    With ``max_workers``, there are no more threads than that. Without it, there are as many as in the executors of
-    Python, and more of them only if they are explicitly added by :meth:`expand`, up to a hundred.
+    ``max_workers`` limits the number of threads. Without it, there are as many threads as in executors of Python;
+    :meth:`expand` adds more of them, up to a hundred.
 
-    Large because all of its counters are changed together, under one lock.
+    Large because all of its counters change together, under one lock.
     """
 
     def __init__(self, max_workers: int | None = None, *, name: str = "kopf-handler") -> None:
         super().__init__()
         self.max_workers = max_workers
-        """The maximal number of threads; it can be changed at any time."""
+        """The maximal number of threads. It can change at any time."""
         self._name = name
         self._numbers = itertools.count()
-        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # much quicker than conditions
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()  # much faster than conditions
         self._lock = threading.Lock()
-        # These are changed together: the jobs in the queue that are not taken yet, and the threads that wait for them.
+        # These change together: the jobs in the queue, and the threads that wait for jobs.
         self._waiting = self._idle = 0
         self._threads: set[threading.Thread] = set()
         self._is_shut_down = False
@@ -66,7 +66,7 @@ class HandlerThreads(concurrent.futures.Executor):
         return future
 
     def start(self, job: Job) -> None:
-        """Run the job in a thread, as soon as there is a free one; what comes of it, is up to the job."""
+        """Run the job in a thread, as soon as there is a free one. The job itself handles its result."""
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("The executor is shutdown, nothing can be submitted anymore.")
@@ -77,7 +77,7 @@ class HandlerThreads(concurrent.futures.Executor):
                 self._put(job)
 
     def expand(self) -> None:
-        """Add one more thread if there are jobs that wait, and if the limit permits."""
+        """Add one more thread if jobs wait, and if the limit permits."""
         with self._lock:
             is_needed = self._waiting > self._idle and not self._is_shut_down
             if is_needed and len(self._threads) < (self.max_workers or ELASTIC_LIMIT):
@@ -106,21 +106,21 @@ class HandlerThreads(concurrent.futures.Executor):
         self._queue.put(job)
 
     def _take_waiting(self) -> Job | None:
-        """Take a job if there is any, at once; it is for those who hold the lock."""
+        """Take a job without waiting, if there is any. The caller must hold the lock."""
         if not self._waiting:
             return None
         try:
             job = self._queue.get_nowait()
-        except queue.Empty:  # it has just been taken by a thread, which waits for the lock to note that
+        except queue.Empty:  # a thread has just taken it, and waits for the lock to note that
             return None
-        if job is None:  # the same, and it is a signal to end for an idle thread
+        if job is None:  # the same, but now there is a signal for an idle thread to end
             self._queue.put(None)
         else:
             self._waiting -= 1
         return job
 
     def _add_thread(self, job: Job) -> None:
-        # Daemonic: the operator waits for the handlers in its own way, and then the process must be free to exit.
+        # Daemonic: the operator waits for handlers in its own way, and then nothing must delay the exit.
         name = f"{self._name}_{next(self._numbers)}"
         first = [job]
         thread = threading.Thread(target=self._work, args=(first,), name=name, daemon=True)
@@ -131,17 +131,17 @@ class HandlerThreads(concurrent.futures.Executor):
             self._threads.discard(thread)
             if not self._threads:
                 raise
-            self._put(job)  # it waits for those threads that are there
+            self._put(job)  # it waits for the existing threads
 
     def _work(self, first: list[Job]) -> None:
-        job: Job | None = first.pop()  # it is in a list, as threads keep their arguments for as long as they live
+        job: Job | None = first.pop()  # from a list, as threads hold their arguments until they end
         while job is not None:
             job.run()
-            job = None  # the arguments & the results are not of this thread anymore
+            job = None  # the thread must not hold the arguments & the results
             job = self._take()
 
     def _take(self) -> Job | None:
-        """Wait for a job; there is none if it is time for the thread to end."""
+        """Wait for a job; ``None`` if the thread must end."""
         with self._lock:
             job = self._take_waiting()
             if job is not None:
@@ -159,7 +159,7 @@ class HandlerThreads(concurrent.futures.Executor):
             if job is not None:
                 self._waiting -= 1
             else:
-                job = self._take_waiting()  # what has come since then
+                job = self._take_waiting()  # it has come since then
             if job is None:
                 self._threads.discard(threading.current_thread())
             return job
@@ -185,5 +185,5 @@ class _FutureJob:
 
 
 def _get_default_size() -> int:
-    """As many as in :class:`concurrent.futures.ThreadPoolExecutor`: enough for the CPUs, and some for the I/O."""
+    """Get the number of :class:`concurrent.futures.ThreadPoolExecutor`: enough for the CPUs, and some for I/O."""
     return min(32, (os.cpu_count() or 1) + 4)

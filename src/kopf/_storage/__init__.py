@@ -1,1 +1,1 @@
-"""Storage: what is persisted on the objects, and in which form."""
+"""Storage: the persisted state on the objects, and its form."""

@@ -1,8 +1,8 @@
 """
-Names of the annotations that keep our state on the objects.
+Names of the annotations that keep the state of Kopf on objects.
 
-A name of an annotation is ``prefix/key``, where the key is up to 63 characters of ``[-A-Za-z0-9_.]`` that begins
-and ends with a letter or digit (Kubernetes: "qualified names"). Ids of handlers know no such limits.
+The name of an annotation is ``prefix/key``. The key has at most 63 characters of ``[-A-Za-z0-9_.]``, and begins and
+ends with a letter or a digit (Kubernetes: "qualified names"). Ids of handlers have no such limits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HASH_LENGTH = 6
 _SAFE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _UNSAFE_CHARS = re.compile(r"[^-A-Za-z0-9_.]+")
 _COPIED = "-ofDRS"
-"""The mark of the keys on objects with copied annotations; as of the original framework."""
+"""The mark of keys on objects with copied annotations, as in the original framework."""
 _OWNERS = ("metadata", "ownerReferences")
 _MARKER = "kopf-managed"
 _SUFFIX = f"/{_MARKER}"
@@ -33,9 +33,12 @@ _UNMARKED_PREFIXES = frozenset({"kopf.zalando.org", "kopf.dev"})
 
 class AnnotationNaming:
     """
-    Forms the names of annotations under one prefix: a part of those storages that keep anything there.
+    The names of annotations with one prefix: a base class of storages that use annotations.
 
-    The names of the methods are what the descendants of the storages in existing operators call and override.
+    Subclasses of storages in existing operators call and override these methods.
+
+    :param prefix: the prefix of all names; ``None`` for names without a prefix.
+    :param v1: whether to use the older form of names, too, for compatibility with older operators.
     """
 
     def __init__(self, *, prefix: str | None, v1: bool = True) -> None:
@@ -44,7 +47,7 @@ class AnnotationNaming:
         self._cache: dict[str, tuple[str, ...]] = {}
 
     def make_keys(self, key: str, *, body: Body | None = None) -> tuple[str, ...]:
-        """All names for the key, the preferred (v2) one first, then the older (v1) one if it differs."""
+        """Make all names for the key: the preferred (v2) one first, then the older (v1) one if it differs."""
         if body is not None:
             key = self.mark_key(key, body=body)
         try:
@@ -55,26 +58,26 @@ class AnnotationNaming:
             return result
 
     def make_all_keys(self, key: str) -> tuple[str, ...]:
-        """All names for the key on objects of any kind."""
+        """Make all names for the key on objects of any kind."""
         return (*self.make_keys(key), *self.make_keys(f"{key}{_COPIED}"))
 
     def mark_key(self, key: str, *, body: Body) -> str:
-        """Tell the state of a ReplicaSet from the one of its Deployment, whose annotations are copied there."""
+        """Mark the key on ReplicaSets: Kubernetes copies the annotations of their Deployments to them."""
         return f"{key}{_COPIED}" if has_copied_annotations(body.object) else key
 
     def make_v2_key(self, key: str, max_length: int = MAX_LENGTH) -> str:
-        """The key is limited alone; what is cut off is replaced by a hash of the key as given."""
+        """Make a name with a limit for the key alone. A hash of the given key replaces the cut part."""
         return self._join(_cut(self.make_safe_key(key), self.make_suffix(key), max_length))
 
     def make_v1_key(self, key: str, max_length: int = MAX_LENGTH) -> str:
-        """The older form: the prefix and its slash count towards the limit too."""
+        """Make a name in the older form, with a limit for the whole name."""
         safe = self.make_safe_key(key)
         return self._join(_cut(safe, self.make_suffix(safe), max_length - self._prefix_length))
 
     @staticmethod
     def make_safe_key(key: str) -> str:
-        """Replace what cannot be in the names of annotations."""
-        # The brackets come from the names of nested functions: `factory.<locals>.fn`.
+        """Replace all characters that names of annotations cannot have."""
+        # Names of nested functions have brackets: `factory.<locals>.fn`.
         dotted = key.replace("/", ".").replace("<", "_").replace(">", "_")
         if _SAFE.fullmatch(dotted):
             return dotted
@@ -82,7 +85,7 @@ class AnnotationNaming:
         return f"{cleaned or 'handler'}-{_hash(key)}"
 
     def make_suffix(self, key: str) -> str:
-        """What the keys end with that are cut."""
+        """Make the end of a cut key."""
         return f"-{_hash(key)}"
 
     @property
@@ -91,7 +94,7 @@ class AnnotationNaming:
 
     @property
     def _has_v1(self) -> bool:
-        """With very long prefixes, the older form had no room even for the hash, so nothing was ever stored so."""
+        """Whether the older form has room for the hash. Without it, nothing was ever stored in this form."""
         return MAX_LENGTH - self._prefix_length > _HASH_LENGTH + 1
 
     def _join(self, key: str) -> str:
@@ -99,8 +102,8 @@ class AnnotationNaming:
 
 
 def has_copied_annotations(obj: KubeObject) -> bool:
-    """Tell if Kubernetes copies the annotations of another object to this one: of a Deployment to its ReplicaSets."""
-    if obj.kind != "ReplicaSet":  # at once: it is asked of every object
+    """Tell if Kubernetes copies the annotations of another object to this one: from a Deployment to its ReplicaSets."""
+    if obj.kind != "ReplicaSet":  # first, for speed: every object gets here
         return False
     return any(owner.get("kind") == "Deployment" for owner in resolve(obj, _OWNERS) or ())
 
@@ -115,7 +118,7 @@ def _hash(text: str) -> str:
 
 
 def mark_prefix(prefix: str | None, *, body: Body, patch: Patch) -> None:
-    """Mark a custom prefix on the object, so that other operators leave its annotations out of their essence."""
+    """Mark a custom prefix on the object, so that other operators ignore its annotations."""
     if prefix is None or prefix in _UNMARKED_PREFIXES:
         return
     marker = f"{prefix}/{_MARKER}"
@@ -124,12 +127,12 @@ def mark_prefix(prefix: str | None, *, body: Body, patch: Patch) -> None:
 
 
 def list_managed_prefixes(annotations: Iterable[str]) -> Collection[str]:
-    """The prefixes of this and other operators of this framework, whose annotations are not essential."""
+    """List the prefixes of all operators with this framework: their annotations are not essential."""
     marked = {name[: -len(_SUFFIX)] for name in annotations if name.endswith(_SUFFIX)}
     return marked | KNOWN_PREFIXES if marked else KNOWN_PREFIXES
 
 
 @functools.lru_cache(maxsize=10_000)  # there are few names on very many objects
 def is_mark(name: str) -> bool:
-    """Tell if the annotation marks the prefix of an operator as managed by the framework."""
+    """Tell if the annotation marks the prefix of an operator."""
     return name.endswith(_SUFFIX)

@@ -1,8 +1,7 @@
 """
-Where the last handled configuration of an object is kept: the base of the diffs.
+Storages of the last handled configuration of objects: the base of the diffs.
 
-It is the essence of the object as of the last time that all of its handlers were done. Objects that have none were
-never handled, i.e. they are new to the operator.
+It is the essence of the object when all of its handlers last finished. Objects without it are new to the operator.
 """
 
 from __future__ import annotations
@@ -24,9 +23,14 @@ logger = logging.getLogger("kopf.persistence")
 
 
 class DiffBaseStorage(EssenceCleaner, abc.ABC):
-    """The interface of all storages of the last handled configuration, and what they all have in common."""
+    """
+    The base class of storages of the last handled configuration, for ``settings.persistence.diffbase_storage``.
+
+    :param ignored_fields: the fields whose changes call no handlers, e.g. ``"spec.field"``.
+    """
 
     ignored_fields: tuple[FieldPath, ...] = ()
+    """The fields whose changes call no handlers."""
 
     def __init__(self, ignored_fields: Iterable[FieldSpec] | None = None) -> None:
         super().__init__()
@@ -34,30 +38,30 @@ class DiffBaseStorage(EssenceCleaner, abc.ABC):
 
     def build(self, *, body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
         """
-        Extract the fields of the object that are compared to find changes.
+        Extract the essence of the object: Kopf compares it to detect changes.
 
-        ``extra_fields`` are included although they are not essential in general (e.g. in the status). The fields in
-        ``ignored_fields`` of the storage are left out.
+        It includes ``extra_fields``, even if they are usually not essential (e.g. in the status), but not the
+        ``ignored_fields`` of the storage.
         """
         return self.clean(build_essence(body, extra_fields))
 
     def clean(self, essence: BodyEssence) -> BodyEssence:
-        """Leave the ignored fields out; those stored before the fields became ignored have them."""
+        """Remove the ignored fields: older stored essences can have them."""
         for path in self.ignored_fields:
             essence = drop_field(essence, path)
         return essence
 
     @abc.abstractmethod
     def fetch(self, *, body: Body) -> BodyEssence | None:
-        """Get the last handled configuration; ``None`` if the object was never handled."""
+        """Read the last handled configuration from the object; ``None`` if the object was never handled."""
 
     @abc.abstractmethod
     def store(self, *, body: Body, patch: Patch, essence: BodyEssence) -> None:
-        """Put the last handled configuration to the patch (or elsewhere)."""
+        """Write the last handled configuration to the patch (or elsewhere)."""
 
 
 class _Parser:
-    """Reads the configurations, and warns of those that are malformed: once, as they are read again and again."""
+    """Parses configurations, and warns about malformed ones; only once, as Kopf reads them again and again."""
 
     def __init__(self) -> None:
         self._warn = functools.lru_cache(maxsize=1000)(_warn)
@@ -74,7 +78,7 @@ class _Parser:
 
 
 def check_essence(essence: object) -> None:
-    """Anybody who can change the object, can put anything there. Raises :class:`ValueError` if it is not an essence."""
+    """Check an essence that users could have modified. Raises :class:`ValueError` if it is malformed."""
     if not isinstance(essence, dict):
         raise ValueError(f"expected an object, got {type(essence).__name__}")
     metadata = essence.get("metadata", {})
@@ -96,7 +100,14 @@ def _warn(namespace: str | None, name: str, uid: str, problem: str) -> None:
 
 
 class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
-    """Keeps the last handled configuration as JSON in an annotation."""
+    """
+    A storage of the last handled configuration as JSON in an annotation. This is the default.
+
+    :param prefix: the prefix of the annotation.
+    :param key: the name of the annotation after the prefix.
+    :param v1: whether to write the older form of the name, too, if it differs.
+    :param ignored_fields: the fields whose changes call no handlers.
+    """
 
     def __init__(
         self,
@@ -110,7 +121,7 @@ class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
         DiffBaseStorage.__init__(self, ignored_fields)
         self.key = key
         self.parse_text = _Parser()
-        """Reads the serialised configuration of an object; ``None`` if it is malformed."""
+        """Parses the serialised configuration of an object; ``None`` if it is malformed."""
 
     def build(self, *, body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
         essence = super().build(body=body, extra_fields=extra_fields)
@@ -124,7 +135,7 @@ class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
         self.store_text(codec.dumps(essence), body=body, patch=patch)
 
     def fetch_text(self, body: Body) -> str | None:
-        """Get the serialised configuration."""
+        """Read the serialised configuration; ``None`` if there is none."""
         if annotations := body.object.head.annotations:
             for name in self.make_keys(self.key, body=body):
                 if name in annotations:
@@ -132,7 +143,7 @@ class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
         return None
 
     def store_text(self, text: str, *, body: Body, patch: Patch) -> None:
-        """Put the serialised configuration to the patch."""
+        """Write the serialised configuration to the patch."""
         annotations = patch.ensure_stanza("metadata", "annotations")
         for name in self.make_keys(self.key, body=body):
             annotations[name] = text + "\n"
@@ -140,7 +151,13 @@ class AnnotationsDiffBaseStorage(AnnotationNaming, DiffBaseStorage):
 
 
 class StatusDiffBaseStorage(DiffBaseStorage):
-    """Keeps the last handled configuration as JSON in a field of the status."""
+    """
+    A storage of the last handled configuration as JSON in a field of the status.
+
+    :param name: the name of the operator, for ``{name}`` in the field.
+    :param field: the path to the field.
+    :param ignored_fields: the fields whose changes call no handlers.
+    """
 
     def __init__(
         self,
@@ -176,7 +193,12 @@ class StatusDiffBaseStorage(DiffBaseStorage):
 
 
 class MultiDiffBaseStorage(DiffBaseStorage):
-    """Keeps the last handled configuration in several storages; the first one that has it is used for reading."""
+    """
+    A storage of the last handled configuration in several storages. Kopf reads the first one that has it.
+
+    :param storages: the storages, in the order of reading.
+    :param ignored_fields: the fields whose changes call no handlers.
+    """
 
     def __init__(
         self, storages: Collection[DiffBaseStorage], *, ignored_fields: Iterable[FieldSpec] | None = None

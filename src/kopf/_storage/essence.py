@@ -1,7 +1,7 @@
 """
-The essence of an object: what is left without the system fields, the status, and the traces of frameworks.
+The essence of an object: all of it except for system fields, the status, and the annotations of frameworks.
 
-Two states of an object with the same essence are the same for the change-detecting handlers.
+Handlers of changes do not distinguish two states of an object with the same essence.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from kopf._values.fields import FieldPath, FieldSpec, ensure, parse_field, resol
 
 _SYSTEM_STANZAS = frozenset({"apiVersion", "kind", "metadata", "status"})
 _FAMILY = ".kopf.zalando.org"
-"""Operators put their state under the subdomains of our own prefix, too."""
+"""Operators also use subdomains of Kopf's own prefix."""
 _SYSTEM_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
 def build_essence(body: Body, extra_fields: Iterable[FieldSpec] | None = None) -> BodyEssence:
     """
-    Extract the essence; nothing is deep-copied.
+    Extract the essence, without deep copies.
 
-    ``extra_fields`` are included even if they are usually not essential, e.g. ``status`` or ``metadata.finalizers``.
+    It includes ``extra_fields``, even if they are usually not essential, e.g. ``status`` or ``metadata.finalizers``.
     """
     obj = body.object
     essence: dict[str, Any] = {key: obj[key] for key in obj if key not in _SYSTEM_STANZAS}
@@ -35,7 +35,7 @@ def build_essence(body: Body, extra_fields: Iterable[FieldSpec] | None = None) -
         meta["annotations"] = annotations
     if meta:
         essence["metadata"] = meta
-    # The outer fields first: with only a part of a field included, the rest of it would seem to be there, too.
+    # The outer fields first: otherwise, a part of a field would look like the whole field.
     for path in sorted(map(parse_field, extra_fields or ()), key=len):
         value = resolve(body, path)
         if path and value is not None and resolve(essence, path) is None:
@@ -44,7 +44,7 @@ def build_essence(body: Body, extra_fields: Iterable[FieldSpec] | None = None) -
 
 
 def _include(essence: dict[str, Any], path: FieldPath, value: Any) -> dict[str, Any]:
-    """Put the value without modifying the stanzas that are shared with the body."""
+    """Add the value without modifying the stanzas that the essence shares with the body."""
     head = path[0]
     if len(path) > 1 and isinstance(essence.get(head), Mapping):
         return {**essence, head: _include(dict(essence[head]), path[1:], value)}
@@ -53,7 +53,7 @@ def _include(essence: dict[str, Any], path: FieldPath, value: Any) -> dict[str, 
 
 
 def drop_managed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Leave only the annotations of users and applications."""
+    """Keep only the annotations of users and applications."""
     prefixes = list_managed_prefixes(annotations)
     has_others = prefixes is not KNOWN_PREFIXES
     return {
@@ -65,13 +65,13 @@ def drop_managed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=10_000)  # there are few names on very many objects
 def is_managed(name: str) -> bool:
-    """Tell if the annotation is of a framework or of a tool for sure, and not of the users' applications."""
+    """Tell if the annotation surely belongs to a framework or a tool, and not to an application."""
     prefix = name.rpartition("/")[0]
     return name in _SYSTEM_ANNOTATIONS or prefix in KNOWN_PREFIXES or prefix.endswith(_FAMILY)
 
 
 def drop_annotations(essence: BodyEssence, *, prefix: str | None = None, names: Collection[str] = ()) -> BodyEssence:
-    """Drop the annotations of the prefix and the named ones; the same essence is returned if there are none."""
+    """Drop the annotations with the prefix and the named ones. Without any, return the same essence."""
     annotations = essence.get("metadata", {}).get("annotations") or {}
     start = f"{prefix}/" if prefix else None
     unwanted = [name for name in annotations if name in names or (start and name.startswith(start))]
@@ -81,14 +81,14 @@ def drop_annotations(essence: BodyEssence, *, prefix: str | None = None, names: 
 
 
 def drop_field(essence: BodyEssence, path: FieldPath) -> BodyEssence:
-    """Drop the field, and the parents it leaves empty; the same essence is returned if there is no such field."""
+    """Drop the field, and its parents that become empty. Without the field, return the same essence."""
     if resolve(essence, path) is None:
         return essence
     return cast(BodyEssence, without(essence, path))
 
 
 class EssenceCleaner:
-    """A part of all storages: what their descendants in existing operators clean the essences with, in place."""
+    """A base class of all storages: subclasses in existing operators clean essences in place by these methods."""
 
     @staticmethod
     def remove_annotations(essence: BodyEssence, keys_to_remove: Collection[str]) -> None:
@@ -99,7 +99,7 @@ class EssenceCleaner:
 
     @staticmethod
     def remove_empty_stanzas(essence: BodyEssence) -> None:
-        """Remove those stanzas from the essence that are the same when they are empty as when they are absent."""
+        """Remove empty stanzas from the essence, if they mean the same as absent ones."""
         whole = cast("dict[str, Any]", essence)
         metadata = whole.get("metadata", {})
         for parent, key in ((metadata, "labels"), (metadata, "annotations"), (whole, "metadata"), (whole, "status")):

@@ -1,7 +1,7 @@
 """
-Where the progress of the handlers is kept: one record a handler, on the object itself by default.
+Storages of the progress of handlers: one record for each handler, by default on the object itself.
 
-The records are independent of each other, so that several operators can keep theirs on the same object.
+The records are independent, so several operators can have their records on one object.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger("kopf.persistence")
 
 
 class ProgressRecord(TypedDict, total=False):
-    """The persisted state of one handler. The times are ISO 8601 with microseconds and a time zone."""
+    """The persisted state of one handler. All times are in ISO 8601, with microseconds and a time zone."""
 
     started: str | None
     stopped: str | None
@@ -38,25 +38,25 @@ class ProgressRecord(TypedDict, total=False):
     message: str | None
     subrefs: Collection[HandlerId] | None
     digest: str | None
-    """Which state of the object (or of the handler's field) the last attempt was for; only for updates & creations."""
+    """The state of the object (or of the handler's field) in the last attempt; only for updates & creations."""
     reentries: int | None
-    """How many of the retries were made only to go on with the sub-handlers; only for those that have them."""
+    """The number of retries that only continued the sub-handlers; only for handlers with sub-handlers."""
     baseline: str | None
-    """The serialised essence as of the beginning of the creation; only in one of the records."""
+    """The serialised essence at the start of the creation; only in one of the records."""
     exception: str | None
-    """The class of the last error; ``message`` is its text, as in the original framework."""
+    """The class of the last error. ``message`` is only its text, as in the original framework."""
 
 
 class ProgressStorage(EssenceCleaner, abc.ABC):
-    """The interface of all storages of the handlers' progress."""
+    """The base class of storages of the progress of handlers, for ``settings.persistence.progress_storage``."""
 
     @abc.abstractmethod
     def fetch(self, *, key: HandlerId, body: Body) -> ProgressRecord | None:
-        """Get the record of the handler; ``None`` if there is none."""
+        """Read the record of the handler; ``None`` if there is none."""
 
     @abc.abstractmethod
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
-        """Put the record of the handler to the patch (or elsewhere)."""
+        """Write the record of the handler to the patch (or elsewhere)."""
 
     @abc.abstractmethod
     def purge(self, *, key: HandlerId, body: Body, patch: Patch) -> None:
@@ -64,32 +64,32 @@ class ProgressStorage(EssenceCleaner, abc.ABC):
 
     @abc.abstractmethod
     def touch(self, *, body: Body, patch: Patch, value: str | None) -> None:
-        """Set or remove (``None``) the dummy field, by which older operators used to wake themselves up."""
+        """Set or remove (``None``) the dummy field, by which older operators woke themselves up."""
 
     @abc.abstractmethod
     def clear(self, *, essence: BodyEssence) -> BodyEssence:
-        """Leave the fields of this storage out of the essence; here, it is a copy that descendants can change."""
+        """Remove the fields of this storage from the essence. This base method makes a copy for subclasses."""
         return copy.deepcopy(essence)
 
     @property
     def own_prefix(self) -> str | None:
         """
-        The prefix (with the slash) of the annotations, if there is nothing else of this storage in the essences.
+        The prefix of the annotations, with the slash, if the essence has nothing else of this storage.
 
-        ``None`` is for those of which it is not known: then, the essences are always passed to :meth:`clear`.
+        If it is ``None``, Kopf passes all essences to :meth:`clear`.
         """
         return None
 
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         """
-        Tell if there could be anything of this storage on the object: a record of these handlers, the dummy field.
+        Tell if the object could have a record of these handlers, or the dummy field.
 
-        It has to be cheap, and says yes if in doubt. If it says no, then nothing is fetched or removed.
+        It must be cheap. In doubt, it returns true. If it returns false, Kopf fetches and removes nothing.
         """
         return True
 
     def flush(self) -> None:  # optional to override
-        """Write what was cached in memory, if the storage does so; called when a handling cycle ends."""
+        """Write records that the storage has cached in memory. Kopf calls it at the end of a handling cycle."""
 
 
 def _compact(record: ProgressRecord) -> ProgressRecord:
@@ -107,7 +107,14 @@ def _warn(annotation: str, namespace: str | None, name: str, uid: str, problem: 
 
 
 class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
-    """Keeps the records as JSON in annotations, one for each handler."""
+    """
+    A storage of the progress as JSON in annotations, one for each handler.
+
+    :param prefix: the prefix of the annotations.
+    :param verbose: whether to write empty fields of records, too.
+    :param touch_key: the name of the dummy annotation after the prefix.
+    :param v1: whether to write the older form of names, too, if it differs.
+    """
 
     def __init__(
         self,
@@ -120,11 +127,11 @@ class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
         super().__init__(prefix=prefix, v1=v1)
         self.verbose = verbose
         self.touch_key = touch_key
-        self._warn = functools.lru_cache(maxsize=1000)(_warn)  # once: they are read again and again
+        self._warn = functools.lru_cache(maxsize=1000)(_warn)  # only once, as Kopf reads them again and again
         self._names: dict[tuple[HandlerId, ...], frozenset[str]] = {}
 
     def list_names(self, keys: tuple[HandlerId, ...]) -> frozenset[str]:
-        """The names of all annotations that there can be for these handlers."""
+        """List the names of all possible annotations for these handlers."""
         if (names := self._names.get(keys)) is None:
             names = frozenset(name for key in (*keys, self.touch_key) for name in self.make_all_keys(key))
             self._names[keys] = names
@@ -132,7 +139,7 @@ class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
 
     @property
     def own_prefix(self) -> str | None:
-        # The descendants can do anything there.
+        # Subclasses can use other annotations.
         return f"{self.prefix}/" if self.prefix and type(self) is AnnotationsProgressStorage else None
 
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
@@ -194,11 +201,14 @@ class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
 
 class StatusProgressStorage(ProgressStorage):
     """
-    Keeps the records in a field of the status, keyed by the ids of the handlers.
+    A storage of the progress in a field of the status, by the ids of the handlers.
 
-    The digests and the like are beside the records: older versions rewrite the records that have anything they do not
-    know, but such a patch changes nothing, and they wait forever for the change to come. What they leave behind is
-    ignored.
+    Newer fields are beside the records: older versions would rewrite records with unknown fields. Such a patch changes
+    nothing, so they would wait forever for the change. Kopf ignores fields that older versions leave behind.
+
+    :param name: the name of the operator, for ``{name}`` in the fields.
+    :param field: the path to the field of the records.
+    :param touch_field: the path to the dummy field.
     """
 
     def __init__(
@@ -215,13 +225,13 @@ class StatusProgressStorage(ProgressStorage):
         self._places = self._list_places()
 
     def _list_places(self) -> tuple[tuple[str, str], ...]:
-        """Where the fields are: the stanzas, and the keys there; any text has an empty one, any object has metadata."""
+        """List the stanzas of the fields, with the keys there. Any object has metadata, any text has the empty key."""
         paths = dict.fromkeys([self._field[:2], self._touch_field[:2]])
         return tuple((path[0] if path else "metadata", path[1] if len(path) > 1 else "") for path in paths)
 
     @property
     def field(self) -> FieldPath:
-        """The path to the field with the records."""
+        """The path to the field of the records."""
         return self._field
 
     @field.setter
@@ -249,7 +259,7 @@ class StatusProgressStorage(ProgressStorage):
         return cast(ProgressRecord, record)
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
-        # Merge-patches keep what is not mentioned, so the absent values of older attempts are to be mentioned.
+        # Merge patches keep absent fields, so this one must remove the values of previous attempts.
         previous = self.fetch(key=key, body=body) or {}
         values = {**dict.fromkeys(previous), **record}
         extras = {name: values.pop(name, None) for name in _EXTRAS}
@@ -274,7 +284,7 @@ class StatusProgressStorage(ProgressStorage):
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         if type(self) is not StatusProgressStorage:
             return True
-        for stanza, key in self._places:  # noqa: SIM110  # it is asked of every object
+        for stanza, key in self._places:  # noqa: SIM110  # for speed: every object gets here
             if obj.could_have(stanza, key):
                 return True
         return False
@@ -284,7 +294,7 @@ class StatusProgressStorage(ProgressStorage):
 
 
 _EXTRAS = ("digest", "reentries", "baseline", "exception")
-"""What older versions do not have in their records."""
+"""The fields that records of older versions do not have."""
 
 
 def _get_digest_key(key: str) -> str:
@@ -292,8 +302,8 @@ def _get_digest_key(key: str) -> str:
 
 
 def _remove(path: FieldPath, *, body: Body, patch: Patch) -> None:
-    """Remove the field from the object, if it is there, and from what is to be patched."""
-    if path[0] not in body and path[0] not in patch:  # the usual case, for several paths of every handler
+    """Remove the field from the object, if it has the field, and from the patch."""
+    if path[0] not in body and path[0] not in patch:  # the usual case for several fields of every handler
         return
     if resolve(body, path) is not None:
         ensure(patch, path, None)
@@ -302,7 +312,11 @@ def _remove(path: FieldPath, *, body: Body, patch: Patch) -> None:
 
 
 class MultiProgressStorage(ProgressStorage):
-    """Keeps the records in several storages; the first one that has a record is used for reading."""
+    """
+    A storage of the progress in several storages. Kopf reads the first one that has the record.
+
+    :param storages: the storages, in the order of reading.
+    """
 
     def __init__(self, storages: Collection[ProgressStorage]) -> None:
         super().__init__()
@@ -336,9 +350,9 @@ class MultiProgressStorage(ProgressStorage):
 
 class SmartProgressStorage(MultiProgressStorage):
     """
-    The default: annotations; records that older versions have left in the status are still read and removed.
+    The default storage of the progress: in annotations, but also reads and removes older records in the status.
 
-    Nothing is written to the status: schemas prune unknown fields of it, and it costs one more API request.
+    It writes nothing to the status, because schemas drop unknown fields there, and it would take one more request.
     """
 
     def __init__(
@@ -369,10 +383,7 @@ class SmartProgressStorage(MultiProgressStorage):
     def could_have(self, keys: tuple[HandlerId, ...], *, obj: KubeObject) -> bool:
         if type(self) is not SmartProgressStorage:
             return True
-        annotations = obj.head.annotations
-        if annotations is not None and not self._annotations.list_names(keys).isdisjoint(annotations):
-            return True
-        return self._status.could_have(keys, obj=obj)
+        return self._annotations.could_have(keys, obj=obj) or self._status.could_have(keys, obj=obj)
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
         self._annotations.store(key=key, record=record, body=body, patch=patch)
@@ -384,4 +395,4 @@ class SmartProgressStorage(MultiProgressStorage):
             self._annotations.touch(body=body, patch=patch, value=value)
 
     def flush(self) -> None:
-        """Nothing is cached here."""
+        """Do nothing: there is no cache."""

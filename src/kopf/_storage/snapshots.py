@@ -1,9 +1,9 @@
 """
-Snapshots: serialised essences, by which it is told whether an object has changed since it was handled.
+Snapshots: serialised essences, by which Kopf finds out whether an object has changed since its handling.
 
-Mostly, nothing has changed, or everything is new. Both can be seen with nothing decoded: the essence is put together
-of the pieces in which the object has arrived, and is compared to the text in the annotation. That is only so with the
-storages of the framework; those of users, and the descendants of ours, get the objects and the essences as they expect.
+Usually, nothing has changed, or the object is new. Both can be found out without decoding: a snapshot consists of the
+parts of the serialised object, and is compared to the text in the annotation. This works only with the storages of the
+framework. Storages of users, and subclasses of the framework's storages, get decoded objects and essences.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from kopf._values.patches import Patch
 
 class Snapshots:
     """
-    Takes the snapshots of the objects of one resource, and finds & stores the last handled ones.
+    Takes snapshots of the objects of one resource, and reads & stores the last handled ones.
 
-    Large because all that can be known of the storages is found out once, and not for every object.
+    Large because it finds out all about the storages once, instead of for every object.
     """
 
     def __init__(
         self, diffbase: DiffBaseStorage, progress: ProgressStorage, extra_fields: Collection[FieldPath] = ()
     ) -> None:
-        """``extra_fields`` are those that matter although they are usually not essential, e.g. in the status."""
+        """``extra_fields`` are essential here although they usually are not, e.g. in the status."""
         self.extra_fields = extra_fields
         self._diffbase = diffbase
         self._progress = progress
@@ -41,7 +41,7 @@ class Snapshots:
         if type(diffbase) is AnnotationsDiffBaseStorage and progress.own_prefix is not None:
             self._plain = None if diffbase.ignored_fields or extra_fields else diffbase
         self.is_plain = self._plain is not None
-        """Whether all that is persisted is known to be in annotations, by the storages of the framework."""
+        """Whether the storages are the framework's own ones, with everything in annotations."""
         self._own_prefix = progress.own_prefix or ""
         self._is_own = functools.lru_cache(maxsize=10_000)(self._find_out_if_own)
         self._is_suspicious = functools.lru_cache(maxsize=10_000)(lambda name: is_mark(name) or self._is_own(name))
@@ -65,8 +65,8 @@ class Snapshots:
 
     def _drop_own(self, annotations: dict[str, str]) -> dict[str, str]:
         if not any(map(self._is_suspicious, annotations)):
-            return annotations  # as they are: new objects mostly have nothing of ours
-        if any(map(is_mark, annotations)):  # then, it depends on all of them together
+            return annotations  # unchanged: new objects usually have no annotations of operators
+        if any(map(is_mark, annotations)):  # then, the result depends on all annotations together
             annotations = drop_managed_annotations(annotations)
         is_own = self._is_own
         return {name: value for name, value in annotations.items() if not is_own(name)}
@@ -76,9 +76,9 @@ class Snapshots:
 
     def compare(self, obj: KubeObject, snapshot: bytes) -> tuple[bool, BodyEssence | None]:
         """
-        Tell if the snapshot is the last handled one for sure; if it is not, get that one to be compared.
+        Tell if the snapshot surely is the last handled one; if not, return the last handled essence for comparison.
 
-        There is none if the object was never handled.
+        The essence is ``None`` if the object was never handled.
         """
         if self._plain is not None:
             text = self._plain.fetch_text(Body(obj))
@@ -96,12 +96,12 @@ class Snapshots:
         return False, self._progress.clear(essence=self._diffbase.clean(essence))
 
     def _could_have_traces(self, essence: BodyEssence) -> bool:
-        """Tell if there can be anything of the storages in the essence: older versions have left that there."""
+        """Tell if the essence can contain fields of the storages, left by older versions."""
         annotations = essence.get("metadata", {}).get("annotations") or ()
         return "status" in essence or any(map(self._is_own, annotations))
 
     def store(self, snapshot: bytes, *, body: Body, patch: Patch) -> None:
-        """Put the snapshot to the patch (or elsewhere) as the last handled one."""
+        """Write the snapshot to the patch (or elsewhere) as the last handled one."""
         if self._plain is not None:
             self._plain.store_text(snapshot.decode(), body=body, patch=patch)
         else:
