@@ -1,1 +1,1 @@
-"""Resources: which ones the cluster serves, and how they are listed, watched, and patched."""
+"""Resources: their discovery in the cluster, and listing, watching, and patching of their objects."""

@@ -1,10 +1,10 @@
 """
-Discovery: which resources the cluster serves, limited to the API groups that are needed.
+Discovery: finds the resources that the cluster serves, limited to the needed API groups.
 
-The whole cluster is scanned only if some selector names no group: by two requests if the server can do that (see the
-aggregated discovery), by one for each version of each group if not. Some groups are served by extensions (e.g.
-``metrics.k8s.io``); if an extension is down or hangs, its group is reported as unavailable, and the others are still
-found, and soon.
+The whole cluster is scanned only if some selector names no group: by two requests if the server supports that (see the
+aggregated discovery), otherwise by one request for each version of each group. Extensions serve some groups, e.g.
+``metrics.k8s.io``. If an extension is down or hangs, its group is reported as unavailable, and the other groups are
+found without delay.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from kopf._values.selectors import Selector
 MAX_PARALLEL_REQUESTS = 10
 
 EXTENSION_BACKOFFS = (1.0,)
-"""Delays between attempts to read one API version: a broken extension must not hold the others for long."""
+"""The delays between attempts to read one API version, in seconds: a broken extension must not delay the others."""
 
 EXTENSION_TIMEOUT = 5.0
-"""How long one attempt may take, in seconds, for the groups that extensions can serve. They have dots in the names."""
+"""The timeout of one attempt for groups that extensions can serve, in seconds. Their names contain dots."""
 
 T = TypeVar("T")
 
@@ -43,9 +43,9 @@ _KIND = "APIGroupDiscoveryList"
 """
 The aggregated discovery: all resources of all groups in two documents, one for the core group and one for the others.
 
-It is of KEP-3352, in every server since Kubernetes 1.27 (``v2beta1``) & 1.30 (``v2``). Servers that cannot do it answer
-with the plain lists of versions and groups, as only the ``Accept`` header is different. The documents are made by the
-API server in the background, so nobody waits for the extensions that are down: these are marked as stale.
+See KEP-3352: all servers have it since Kubernetes 1.27 (``v2beta1``) and 1.30 (``v2``). Older servers respond with the
+plain lists of versions and groups, as only the ``Accept`` header differs. The API server makes the documents in the
+background and marks broken extensions as stale, so nobody waits for them.
 """
 _MEDIA_TYPES = [f"application/json;g=apidiscovery.k8s.io;v={version};as={_KIND}" for version in ("v2", "v2beta1")]
 _HEADERS = {"Accept": ",".join([*_MEDIA_TYPES, "application/json"]), "Accept-Encoding": "gzip"}
@@ -56,12 +56,12 @@ class StaleGroupError(Exception):
 
 
 class MalformedDocumentError(APIError):
-    """The response is not a discovery document: extensions and proxies can answer anything."""
+    """The response is not a discovery document: extensions and proxies can send anything."""
 
 
 @contextlib.contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Turn whatever is wrong with the document from that path to :class:`MalformedDocumentError`."""
+    """Turn any problem with the document from that path into :class:`MalformedDocumentError`."""
     try:
         yield
     except (ValueError, TypeError, KeyError, AttributeError) as exc:
@@ -70,7 +70,7 @@ def _reading(path: str) -> Iterator[None]:
 
 
 def _check_types(resources: list[Resource]) -> list[Resource]:
-    """Give the resources back if their names are texts; raises :class:`TypeError` otherwise."""
+    """Return the resources. Raises :class:`TypeError` if any of their names is not a string."""
     for item in resources:
         names = (item.plural, item.kind, item.singular, *item.shortcuts, *item.categories, *item.verbs)
         if not all(isinstance(name, str) for name in names):
@@ -79,7 +79,7 @@ def _check_types(resources: list[Resource]) -> list[Resource]:
 
 
 class Group(FrozenRecord, frozen=True):
-    """An API group, and its versions, the most preferred ones first."""
+    """An API group with its versions, the most preferred ones first."""
 
     name: str
     versions: tuple[str, ...]
@@ -94,18 +94,16 @@ Found = dict[Version, list[Resource] | Exception]
 
 
 class Discovery(FrozenRecord, frozen=True):
-    """What is found, and what could not be looked at."""
+    """The result of a discovery."""
 
     resources: frozenset[Resource]
     """All resources of the requested groups, regardless of the names in the selectors."""
     unavailable: Mapping[str, Exception]
-    """
-    API versions (as in ``apiVersion``) that the cluster claims to have, but fails to serve at the moment.
-    """
+    """API versions (as in ``apiVersion``) that the cluster lists, but fails to serve at the moment."""
     improper: frozenset[str] = frozenset()
     """
-    The names of resources and of API versions that are not as in Kubernetes: extensions can say anything, also what
-    would change the meaning of the URLs. They are left out.
+    The names of resources and API versions that break the rules of Kubernetes. They are left out, as extensions can
+    send anything, even names that change the meaning of URLs.
     """
 
 
@@ -113,11 +111,10 @@ async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
     """
     Find the resources in the API groups of the selectors; in all groups if any selector has no group.
 
-    Groups that do not exist (yet) are not an error. A resource is marked as preferred in the preferred
-    version of its group, or, if it is absent there, in the first of the others that has it, as in kubectl.
+    Groups that do not exist (yet) are not an error. A resource is preferred in the preferred version of its group, or,
+    if it is absent there, in the first other version that has it, as in kubectl.
 
-    Raises :class:`APIError`, :class:`APINetworkError`, :class:`LoginError` if the API server itself does not
-    respond.
+    Raises :class:`APIError`, :class:`APINetworkError`, :class:`LoginError` if the API server itself does not respond.
     """
     selectors = list(selectors)
     semaphore = asyncio.Semaphore(MAX_PARALLEL_REQUESTS)
@@ -146,7 +143,7 @@ async def discover(api: APIClient, selectors: Iterable[Selector]) -> Discovery:
 
 
 def _leave_out_improper(group: Group, improper: set[str]) -> Group:
-    """Give the group with those of its versions that can be asked for."""
+    """Return the group with the versions that can be requested."""
     is_proper = not group.name or is_proper_name(group.name)
     versions = tuple(version for version in group.versions if is_proper and is_proper_name(version))
     improper.update(_get_api_version(group, version) for version in group.versions if version not in versions)
@@ -156,10 +153,7 @@ def _leave_out_improper(group: Group, improper: set[str]) -> Group:
 def _mark_preferred(
     groups: list[Group], found: Mapping[tuple[Group, str], list[Resource] | Exception]
 ) -> Iterator[Resource]:
-    """
-    Choose the version for each resource; where a version is not known, the less preferred ones are not
-    chosen.
-    """
+    """Select the version of each resource. If a version is unknown, less preferred ones are not selected."""
     for group in groups:
         taken: set[str] = set()
         is_known = True
@@ -177,7 +171,7 @@ def _mark_preferred(
 async def _find_groups(
     api: APIClient, names: set[str | None], semaphore: asyncio.Semaphore
 ) -> tuple[list[Group], Found]:
-    """Find the groups; some of their resources can be known at once."""
+    """Find the groups, and the resources that are known at once."""
     known: Found = {}
     requests = []
     if None in names:
@@ -189,7 +183,7 @@ async def _find_groups(
 
 
 async def _gather(requests: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Make all requests at once; if one of them fails, the others are of no use."""
+    """Make all requests at once. If one fails, cancel the others."""
     tasks = [asyncio.create_task(request) for request in requests]
     try:
         return await asyncio.gather(*tasks)
@@ -213,7 +207,7 @@ async def _read_all_groups(api: APIClient, path: str, known: Found) -> list[Grou
 
 
 def _parse_aggregated(document: Mapping[str, Any]) -> Found:
-    """Get the resources of all versions of all groups, or why they are not known."""
+    """Get the resources of all versions of all groups, or the errors instead of them."""
     result: Found = {}
     for item in document.get("items") or ():
         versions = item["versions"]
@@ -223,7 +217,7 @@ def _parse_aggregated(document: Mapping[str, Any]) -> Found:
 
 
 def _parse_version(group: str, content: Mapping[str, Any]) -> list[Resource] | Exception:
-    """One malformed version of one extension does not hide the others."""
+    """Parse one version. If it is malformed, return an error, so that it does not hide the others."""
     if content.get("freshness") == "Stale":
         return StaleGroupError("the extension does not respond to the API server")
     try:
@@ -248,7 +242,7 @@ def _parse_aggregated_resources(group: str, content: Mapping[str, Any]) -> list[
             verbs=frozenset(entry.get("verbs") or ()),
         )
         for entry in content.get("resources") or ()
-        if (entry.get("responseKind") or {}).get("kind")  # otherwise, only its subresources can be used
+        if (entry.get("responseKind") or {}).get("kind")  # otherwise, only its subresources are usable
     ]
 
 

@@ -1,8 +1,8 @@
 """
 Paged listings (Kubernetes API concepts, "Retrieving large results sets in chunks").
 
-All pages of one listing are of the same snapshot. Each page is handed over as it arrives, and is freed as
-soon as its objects are processed: memory is needed for one page, not for all objects twice.
+All pages of one listing are from the same snapshot. Each page is passed on as it arrives, and freed when its objects
+are processed: this takes memory for one page, not for all objects twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kopf._values.resources import Resource
 logger = logging.getLogger(__name__)
 
 FIRST_PAGE = 500
-"""How many objects are asked for when it is not known yet how large they are."""
+"""The number of objects on the first page, when their size is unknown."""
 
 PAGE_SIZE = 2 * 1024 * 1024
 """
@@ -36,22 +36,20 @@ _HEADERS = {"Accept-Encoding": "gzip"}
 
 
 class EndlessListError(Exception):
-    """A page of the listing has come again: servers that cannot do pages can ignore the tokens and still give them."""
+    """A page has come again: servers without pages can ignore the tokens, but still send them."""
 
 
 class ShardingError(Exception):
-    """The server has ignored the shard selector: all objects would be handled in every shard."""
+    """The server has ignored the shard selector: every shard would handle all objects."""
 
 
 class ListPage(msgspec.Struct, gc=False):
-    """
-    A page of a listing: some objects, and the version of the snapshot, the same for all pages of the listing.
-    """
+    """A page of a listing: some objects, and the version of the snapshot, which all pages of the listing share."""
 
     objects: list[KubeObject]
     version: str
     remaining: int | None = None
-    """How many objects are on the next pages, if the server tells: it does not with selectors."""
+    """The number of objects on the next pages, if the server tells: it does not with selectors."""
 
 
 class _ListMeta(msgspec.Struct, gc=False):
@@ -69,7 +67,7 @@ class _List(msgspec.Struct, gc=False):
 
 
 class _SplitList(msgspec.Struct, gc=False):
-    """The same, but instead of the items, there are lists of one number: their positions in a list apart."""
+    """The same, but each item is replaced by a list of one number: its position in a separate list."""
 
     metadata: dict[str, Any]
     apiVersion: str | None = None
@@ -82,7 +80,7 @@ _decode_split_list = msgspec.json.Decoder(_SplitList).decode
 
 
 def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
-    """Split the listing to its items; one by one if the decoder cannot skip them: they are too deep, or malformed."""
+    """Split the listing into items; one by one if the decoder cannot skip them, as they are malformed or too deep."""
     try:
         listing = _decode_list(content)
     except (RecursionError, ValueError):
@@ -91,29 +89,29 @@ def parse_list(content: bytes) -> tuple[_List, list[bytes]]:
         info = split.metadata.get("shardInfo")
         meta = {**split.metadata, "shardInfo": codec.decode(inner[info[0]]) if isinstance(info, list) else None}
         listing = _List(msgspec.convert(meta, _ListMeta), split.apiVersion, split.kind)
-        # What is not an object, is not taken out.
+        # Items that are not objects are not extracted.
         items = [inner[item[0]] if isinstance(item, list) else codec.encode(item) for item in split.items or ()]
         return listing, items
-    # Copies of raw objects let the page go: otherwise, each of them would keep the whole page in memory.
+    # Without copies, each raw object would keep the whole page in memory.
     return listing, [bytes(raw) for raw in listing.items or ()]
 
 
 _MAX_NAME = 1024
 """
-How long a name can be, in characters; with much longer ones, the URL of the object would be too long for the server.
+The longest name, in characters. With much longer names, the URL of the object would be too long for the server.
 
-It is four times more than most kinds permit: those whose names are only segments of paths, as of RBAC, have no limit.
+It is four times the limit of most kinds. Kinds whose names are only segments of paths, such as RBAC, have no limit.
 Source: Kubernetes documentation, "Object Names and IDs".
 """
 
 _DOTS = frozenset({".", ".."})
-"""They are of another meaning in URLs, quoted or not."""
+"""Names with another meaning in URLs, quoted or not."""
 
 
 def take_item(
     resource: Resource, raw: bytes | msgspec.Raw, *, api_version: str | None = None, kind: str | None = None
 ) -> KubeObject:
-    """Wrap an object of the resource; raises what :meth:`KubeObject.salvage` does, also if it cannot be addressed."""
+    """Wrap an object. Raises the errors of :meth:`KubeObject.salvage`, also for objects without a usable URL."""
     obj = KubeObject.salvage(raw, api_version=api_version, kind=kind)
     if resource.namespaced and not obj.head.namespace:
         raise msgspec.ValidationError("there is no namespace")
@@ -125,7 +123,7 @@ def take_item(
 
 
 class GarbageWarning:
-    """Says once that something among the objects is skipped: it is not an object, or it is unknown which one."""
+    """Warns once that an item is skipped: it is not an object, or it is unknown which one."""
 
     def __init__(self) -> None:
         self._is_said = False
@@ -148,15 +146,15 @@ async def list_pages(
     """
     List all objects of the target, page by page.
 
-    The page is of ``settings.watching.chunk_size`` objects; by default, of as many as take reasonable memory. With
-    ``paged=False``, it is one page. Only the objects that match the server-side selectors are listed, if there are any.
+    A page has ``settings.watching.chunk_size`` objects; by default, as many as take reasonable memory. With
+    ``paged=False``, there is one page. With server-side selectors, only matching objects are listed.
 
-    What has no proper metadata, is not in the page; ``on_garbage`` is called with the problem, at most once a
-    page; by default, it is logged.
+    Items without proper metadata are left out. ``on_garbage`` is called with the problem, at most once a page; by
+    default, it is logged.
 
-    Raises :class:`APIGoneError` if it takes so long (minutes) that the snapshot is not available anymore: the
-    listing must be started anew. Raises other errors as requests do, :class:`ValueError` if the response
-    is not a listing, :class:`EndlessListError` if the pages do not end.
+    Raises :class:`APIGoneError` if the listing takes so long (minutes) that its snapshot is no longer available: then,
+    it must begin anew. Raises the errors of requests, :class:`ValueError` if the response is not a listing, and
+    :class:`EndlessListError` if the pages do not end.
     """
     resource = target.resource
     params = target.get_selectors(settings)

@@ -1,7 +1,7 @@
 """
-Listings of the metadata only (Kubernetes API concepts, "Metadata-only fetches"): to look at all objects at once.
+Listings of metadata only (Kubernetes API concepts, "Metadata-only fetches"), to scan all objects.
 
-They are several times cheaper than the objects; and cheaper again if only those are needed that mention something.
+They are several times cheaper than full listings, and even cheaper if only objects that mention some text are needed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kopf._settings.settings import OperatorSettings
 from kopf._values.objects import KubeObject, ObjectMeta
 
 _PAGE = 500
-"""How many objects are asked for at once: the pages are small, as nobody needs to hurry."""
+"""The number of objects on a page: pages are small, as nothing needs to hurry."""
 
 _HEADERS = {
     "Accept-Encoding": "gzip",
-    # Those who cannot do it, send the whole objects.
+    # Servers that cannot do it send full objects.
     "Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
 }
 
@@ -58,10 +58,11 @@ async def list_metadata(
     """
     List the metadata of all objects of the target, page by page.
 
-    Pages where no object has the text ``mentioning`` are skipped: the text must be one that is serialised as it is.
+    Pages without the text ``mentioning`` are skipped. The text must be serialised unchanged in JSON, except for
+    slashes.
 
-    Objects with malformed metadata are skipped if they have no name. Raises what requests do, and :class:`ValueError`
-    if the response is not a listing.
+    Objects with malformed metadata are skipped if they have no name. Raises the errors of requests, and
+    :class:`ValueError` if the response is not a listing.
     """
     params = {**target.get_selectors(settings), "limit": str(_PAGE)}
     # Slashes can be escaped.
@@ -80,7 +81,7 @@ def _parse(content: bytes, *, is_needed: bool) -> tuple[list[ObjectMeta], str | 
     try:
         listing = (_decode_list if is_needed else _decode_head)(content)
         return [item.metadata for item in listing.items or ()], listing.metadata.continue_
-    except (ValueError, RecursionError):  # not all of them are as they must be: one by one, then
+    except (ValueError, RecursionError):  # some items are malformed: parse them one by one
         head, items = parse_list(content)
         metas: list[ObjectMeta] = []
         for raw in items:

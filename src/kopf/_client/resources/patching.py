@@ -1,4 +1,4 @@
-"""Patching: the desired changes of an object, sent by the fewest API requests."""
+"""Patching: sends the desired changes of an object by the fewest API requests."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
 
 _IDENTITY_MISMATCH = "UID in precondition"
-"""How the API says that the object is not the expected one; the status & reason are the same for all conflicts."""
+"""The text in the error if the object is another one; the status and the reason are those of all conflicts."""
 
 _UNACCEPTABLE = frozenset({400, 413, 422})
-"""The statuses of patches that are wrong in themselves, or make the object so."""
+"""The statuses for patches that are wrong, or would make the object wrong."""
 
 _MAX_CONFLICTS = 5
-"""How many times an exclusive patch is tried at once if the object keeps changing."""
+"""The number of immediate attempts of an exclusive patch while the object keeps changing."""
 
 
 class PatchConflict(Exception):
-    """A guarded patch was refused: most probably, the object has changed meanwhile. The cause is the API's error."""
+    """A guarded patch was refused: most probably, the object has changed. The cause is the error of the API."""
 
 
 class PatchSuperseded(Exception):
-    """An exclusive patch is not worth applying anymore; ``obj`` is the object as it was when that was noticed."""
+    """An exclusive patch no longer makes sense; ``obj`` is the fresh state of the object, which shows that."""
 
     def __init__(self, obj: KubeObject) -> None:
         super().__init__()
@@ -43,20 +43,20 @@ class PatchSuperseded(Exception):
 
 
 class PatchOptions(NamedTuple):
-    """What is to be done besides the patch itself, and how."""
+    """Additional tasks of a patch, and the way to apply it."""
 
     finalizer: str = ""
     """The name of our finalizer."""
     change: FinalizerChange | None = None
-    """What to do with it, if anything."""
+    """The change of the finalizer, if any."""
     is_superseded: Callable[[KubeObject], bool] | None = None
     """
-    With it, the patch is exclusive if its status goes separately: it is applied to the very state it was made for, and
-    nobody comes in between of its requests. If the object has changed, its fresh state is passed there to decide:
-    either the patch is applied to that one, or :class:`PatchSuperseded` is raised.
+    With this function, a patch with a separate status is exclusive: it applies only to the state for which it was made,
+    and nobody can change the object between its requests. If the object has changed, this function gets the fresh state
+    and decides: either the patch is applied to that state, or :class:`PatchSuperseded` is raised.
     """
     on_saved: Callable[[PatchRequest, KubeObject], None] | None = None
-    """It is called for each request that has succeeded, with the state of the object after it."""
+    """A function to call after each successful request, with the new state of the object."""
 
 
 _NO_OPTIONS = PatchOptions()
@@ -74,8 +74,8 @@ def patch_object(
     """
     Apply the patch to the object, and add or remove the finalizer if requested.
 
-    Returns the new state of the object (the same one if there was nothing to change), or ``None`` if it is gone.
-    Raises :class:`PatchConflict` if the patch was based on an outdated state, or :class:`APIError`.
+    Returns the new state of the object (the same one if nothing had to change), or ``None`` if it is gone. Raises
+    :class:`PatchConflict` if the patch was based on an outdated state, and :class:`APIError`.
     """
     finalizer, change, is_superseded, on_saved = options or _NO_OPTIONS
     has_status = "status" in resource.subresources
@@ -84,7 +84,7 @@ def patch_object(
     requests = compose(patch, obj, finalizer=finalizer, change=change, status_subresource=has_status)
     _warn_of_foreign_values(api, obj, requests, patch, logger=logger)
     if not obj.head.uid and obj.head.resourceVersion:
-        requests = [request.guard() for request in requests]  # otherwise, it could go to another object of that name
+        requests = [request.guard() for request in requests]  # another object could have that name by now
     sending = _Sending(api, resource, patch, on_saved, logger)
     is_split = any(item.subresource for item in requests) and not any(item.guarded for item in requests)
     if is_superseded is not None and has_status and is_split:
@@ -96,9 +96,9 @@ def _warn_of_foreign_values(
     api: APIClient, obj: KubeObject, requests: Iterable[PatchRequest], patch: Patch, *, logger: AnyLogger
 ) -> None:
     authorship = patch.authorship
-    if authorship is None:  # it is all our own
+    if authorship is None:  # all changes are our own
         return
-    if patch.fns:  # nobody knows what they have changed
+    if patch.fns:  # their changes have no authors
         found = [value for request in requests for value in find_in_patch(request.changes)]
     else:
         found = authorship.find_foreign_values()
@@ -116,7 +116,7 @@ async def _send_exclusively(
     logger: AnyLogger,
 ) -> KubeObject | None:
     requests = [request.guard() for request in requests]
-    # An empty patch is a way to read that needs no other permissions than to write.
+    # An empty patch is a way to read with the permissions to write.
     reading = PatchRequest(requests[0].subresource, requests[0].content_type, {})
     for _ in range(_MAX_CONFLICTS - 1):
         try:
@@ -165,7 +165,7 @@ class _Sending(NamedTuple):
         return obj
 
     async def _request(self, obj: KubeObject, request: PatchRequest) -> bytes:
-        """Make the request; note what becomes of the changes by the functions of the patch, if there are any."""
+        """Make the request. Note whether it delivers the changes by functions of the patch, if there are any."""
         head, changes = obj.head, request.changes
         sending = self.api.patch(
             self.resource.get_url(namespace=head.namespace, name=head.name, subresource=request.subresource),
@@ -188,7 +188,7 @@ class _Sending(NamedTuple):
         return response
 
     def _blame(self, error: APIError) -> None:
-        """Say whose changes are refused, if it is for what they are."""
+        """Name the authors of refused changes, if the changes themselves are the reason."""
         if error.status in _UNACCEPTABLE and self.patch.authorship is not None:
             error.authors = self.patch.authorship.find_authors(self.patch, error.fields)
 

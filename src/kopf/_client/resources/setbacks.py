@@ -1,7 +1,7 @@
 """
-Setbacks of one watcher: how many in a row, how long to wait after them, and when it makes no sense to go on as before.
+Setbacks of one watcher: counts them, decides on the pauses after them, and tells when to list everything anew.
 
-No I/O, no waiting.
+It does no I/O and never waits.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ MIN_BACKOFF = 0.1
 """The shortest pause after a failure, in seconds, even if the configured one is shorter."""
 
 MAX_BROKEN_STREAMS = 3
-"""How many streams in a row may break at the same version until everything is listed anew."""
+"""The number of streams in a row that may break at the same version; then, everything is listed anew."""
 
 
 _QUIET_PART = 0.9
-"""After which part of the longest silence a server that sends no bookmarks is to end the stream."""
+"""The share of the longest silence after which a server without bookmarks must end the stream."""
 
 
 class BrokenStreamError(Exception):
-    """The stream has something unusable, e.g. a garbled line or an error: it is to be reopened."""
+    """The stream contains something unusable, e.g. a garbled line or an error, and must be reopened."""
 
 
 class Setbacks:
@@ -38,22 +38,22 @@ class Setbacks:
         self._failures = 0
         self._broken_streams = 0
         self._is_quiet = False
-        """Whether the server is not known to send bookmarks."""
+        """Whether the server seems to send no bookmarks."""
         self.is_productive = False
-        """Whether the current attempt has brought anything: then, it is not a failure, however it ends."""
+        """Whether the current attempt has brought anything. Then it is no failure, regardless of its end."""
 
     def begin(self) -> None:
         """Begin another attempt to list or to watch."""
         self.is_productive = False
 
     def note_progress(self) -> None:
-        """The version has moved: something has come from the stream."""
+        """Note that the version has changed: something has come from the stream."""
         self.is_productive = True
         self._broken_streams = 0
         self._is_quiet = False
 
     def accept_end(self) -> float:
-        """Get over the normal end of a stream, as servers do every several minutes. Give the pause."""
+        """Accept the normal end of a stream, which happens every few minutes. Return the pause, in seconds."""
         if self.is_productive:
             self._failures = 0
             return self._settings.watching.reconnect_backoff
@@ -61,7 +61,7 @@ class Setbacks:
         return self._get_backoff()
 
     def accept_failure(self, error: Exception) -> float:
-        """Get over a failure. Give the pause, as the server asks for it if it does."""
+        """Accept a failure. Return the pause, in seconds, also as the server demands it."""
         self._failures = 0 if self.is_productive else self._failures + 1
         delay = self._get_backoff()
         if isinstance(error, APIError | APINetworkError):
@@ -70,16 +70,16 @@ class Setbacks:
         return delay
 
     def accept_silence(self) -> bool:
-        """Tell if it is no trouble that nothing has come for long: maybe there is nothing to say."""
+        """Accept a long silence. Return whether it can be normal: perhaps, nothing has happened."""
         was_quiet, self._is_quiet = self._is_quiet, True
         return not was_quiet
 
     @property
     def server_timeout(self) -> float | None:
         """
-        When the server is to end the stream in order, if that is to be asked for.
+        The time after which the server must end the stream in order, in seconds; ``None`` if it is not requested.
 
-        By that, quiet streams are told from broken ones, and cheaply: the next one goes on by the same connection.
+        This distinguishes quiet streams from broken ones. It is cheap: the next stream uses the same connection.
         """
         asked, limit = self._settings.watching.server_timeout, self._settings.watching.inactivity_timeout
         if not self._is_quiet or limit is None:
@@ -88,7 +88,7 @@ class Setbacks:
         return quiet if asked is None else min(asked, quiet)
 
     def is_final(self, error: Exception) -> bool:
-        """Tell if there is nothing to be watched from the same version after the failure of a stream; count it."""
+        """Count the failure of a stream. Return whether watching cannot continue from the same version."""
         self._broken_streams += isinstance(error, BrokenStreamError)
         if isinstance(error, APIGoneError) or self._broken_streams >= MAX_BROKEN_STREAMS:
             self._broken_streams = 0
@@ -96,7 +96,7 @@ class Setbacks:
         return False
 
     def _get_backoff(self) -> float:
-        """Make the pauses longer with every failure in a row, and different for different watchers."""
+        """Get a pause that grows with every failure in a row, and differs between watchers."""
         base = max(self._settings.watching.reconnect_backoff, MIN_BACKOFF)
         delay = min(base * 2.0 ** min(self._failures, 16), max(base, MAX_BACKOFF))
         return round(delay * random.uniform(0.9, 1.1), 3)

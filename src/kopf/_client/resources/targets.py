@@ -1,4 +1,4 @@
-"""Targets: what is listed or watched by one request, i.e. the objects of one resource in one scope."""
+"""Targets of listings and watches: the objects of one resource in one scope."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from kopf._values.records import FrozenRecord
 from kopf._values.resources import Resource
 
 Scope = str | None
-"""A namespace, or the whole cluster."""
+"""A namespace, or ``None`` for the whole cluster."""
 
 
 class Target(FrozenRecord, frozen=True):
-    """The objects of one resource in one namespace (in the whole cluster if ``None``), or only some of those."""
+    """The objects of one resource in one namespace or in the whole cluster, or a selection of them."""
 
     resource: Resource
     scope: Scope = None
     selectors: Mapping[str, str] | None = None
     """
-    Server-side restrictions, as the parameters of requests: ``labelSelector``, ``fieldSelector``, ``shardSelector``.
-    By default, those of ``settings.watching``.
+    The server-side selectors, as parameters of requests: ``labelSelector``, ``fieldSelector``, ``shardSelector``. By
+    default, those of ``settings.watching``.
     """
     shard: Callable[[], str] | None = None
-    """Which part of that is wanted at the moment, as a ``shardSelector``; empty for everything."""
+    """A function that returns the current ``shardSelector``; empty for all objects."""
 
     @property
     def path(self) -> str:
@@ -32,11 +32,11 @@ class Target(FrozenRecord, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where it is, for humans."""
+        """The scope, for people."""
         return "in the whole cluster" if self.scope is None else f"in the namespace {self.scope!r}"
 
     def get_selectors(self, settings: OperatorSettings) -> dict[str, str]:
-        """Get the server-side restrictions as the parameters of requests."""
+        """Get the current server-side selectors as parameters of requests."""
         selectors = self._get_lasting_selectors(settings)
         if self.shard is not None and (text := self.shard()):
             selectors["shardSelector"] = text

@@ -1,29 +1,27 @@
 """
-The watcher's state machine: what is known of the objects, and what an arrival means. No I/O, no waiting, no
-clocks.
+The state machine of a watcher: knows the objects, and turns arrivals into events. No I/O, no waiting, no clocks.
 
 ::
 
     EMPTY ──begin_listing──▶ LISTING ──finish_listing──▶ WATCHING ──expire──▶ EXPIRED ──begin_listing──▶ …
                              │     ▲
-                             └─────┘ begin_listing: again, as the listing has failed half-way
+                             └─────┘ begin_listing: again, after a failure half-way
 
-Guarantees to those who consume the events:
+Guarantees to the consumers of the events:
 
-* Every object that exists is reported at least once, every change of it that the server reports is reported
-  once.
-* An object that vanishes is always reported as ``DELETED``, even if it happened while nobody was watching:
-  what was known before a repeated listing and is absent in it, gets a synthetic ``DELETED`` event, with the
-  identity of the object only, and with those labels & annotations that somebody filters by.
-* An object recreated under the same name is reported as ``DELETED`` (the old one), then as a new one.
-* What has come already, comes once more (a server, or a proxy before it, repeats old events): it is ignored, if the
-  versions of the server can be compared. Otherwise, only the repetition of the latest state of an object is.
-* A repeated listing reports only what is new (``ADDED``) or has changed (``MODIFIED``). The type ``None`` is
-  only for the initial listing. Every listing ends with a :data:`LISTED` event.
+* Every existing object is reported at least once. Every change from the server is reported once.
+* An object that vanishes is always reported as ``DELETED``, even if nobody was watching then: a known object that is
+  absent in a repeated listing gets a synthetic ``DELETED`` event. This event contains only the identity of the object,
+  with the labels and annotations that are used in filters.
+* An object that is recreated under the same name is reported as ``DELETED`` (the old one), then as a new one.
+* Repeated old events (of a server, or of a proxy before it) are ignored if the versions of the server can be compared.
+  Otherwise, only repetitions of the latest state of an object are ignored.
+* A repeated listing reports only new (``ADDED``) and changed (``MODIFIED``) objects. Only the initial listing has the
+  type ``None``. Every listing ends with a :data:`LISTED` event.
 * When objects are taken over from another replica, the next listing is the initial one for them: all are reported with
-  ``None``, even if they are known; those that are absent, with a :class:`ForeignEvent`.
+  ``None``, even known ones. Those that are absent get a :class:`ForeignEvent`.
 
-The memory is spared: for every object, only its name and one string with its identity & version are kept.
+To save memory, it keeps only the name of each object, and one string with its identity and version.
 """
 
 from __future__ import annotations
@@ -53,12 +51,12 @@ class KnownObjects:
         self._annotations = frozenset(annotations)
         self.identities: dict[str, str] = {}
         """
-        The keys are "namespace/name", the values are "uid version": strings are invisible for the garbage collector.
-        If any labels or annotations are to be remembered, their JSON follows after one more space.
+        The keys are "namespace/name", the values are "uid version": the garbage collector ignores strings. The JSON of
+        remembered labels and annotations, if any, follows after one more space.
         """
 
     def identify(self, head: ObjectMeta) -> str:
-        """Make what is to be kept for the object in this state."""
+        """Make the string to keep for the object in this state."""
         identity = f"{head.uid} {head.resourceVersion}"
         return identity + self._remember(head) if self._labels or self._annotations else identity
 
@@ -71,7 +69,7 @@ class KnownObjects:
         return f" {codec.encode(present).decode()}" if present else ""
 
     def forget(self, key: str) -> KubeObject:
-        """Drop the object; make one of all that was known of it: little more than the identity."""
+        """Drop the object. Return an object with its known fields: little more than the identity."""
         namespace, _, name = key.partition("/")
         uid, version, *remembered = self.identities.pop(key).split(" ", 2)
         identity = {"name": name, "namespace": namespace, "uid": uid, "resourceVersion": version}
@@ -82,20 +80,20 @@ class KnownObjects:
         return KubeObject.from_dict(content)
 
     def renew(self, slots: Slots) -> None:
-        """Forget the versions of the objects in these slots: whatever they are now, is news."""
+        """Forget the versions of the objects in these slots: their next states are news."""
         for key, identity in self.identities.items():
             uid, _, *remembered = identity.split(" ", 2)
             if get_slot(uid or key) in slots:
                 self.identities[key] = " ".join((uid, "", *remembered))
 
     def is_renewed(self, key: str) -> bool:
-        """Tell if nothing has come of the object since then; or ever."""
+        """Tell if no state of the object has come since then, or ever."""
         identity = self.identities.get(key)
         return identity is None or identity.split(" ", 2)[1] == ""
 
 
 class State(enum.Enum):
-    """What the watcher should do next."""
+    """The next task of the watcher."""
 
     EMPTY = "nothing is known yet: list"
     LISTING = "the listing is in progress"
@@ -105,9 +103,9 @@ class State(enum.Enum):
 
 class WatchEvent(msgspec.Struct, gc=False):
     """
-    Something that has happened to an object.
+    An event of an object.
 
-    The type is ``None`` for the objects of the initial listing, as they existed before.
+    The type is ``None`` for objects of the initial listing, as they existed before.
     """
 
     type: RawEventType
@@ -115,11 +113,11 @@ class WatchEvent(msgspec.Struct, gc=False):
 
 
 class ForeignEvent(WatchEvent, gc=False):
-    """The same, but of an object that was handled by another replica then: it is only for those who see everything."""
+    """An event from the time when another replica handled the object: only for consumers of all events."""
 
 
 def disown(events: Iterable[WatchEvent], slots: Slots) -> list[WatchEvent]:
-    """Of the objects in these slots, make the events foreign."""
+    """Make the events of the objects in these slots foreign."""
     return [ForeignEvent(event.type, event.object) if _is_in(slots, event) else event for event in events]
 
 
@@ -128,18 +126,16 @@ def _is_in(slots: Slots, event: WatchEvent) -> bool:
 
 
 LISTED = WatchEvent(None, KubeObject.from_dict({}))
-"""
-The mark that the initial listing or a repeated one is complete; of no object. It is to be compared by ``is``.
-"""
+"""The mark of a complete listing, initial or repeated, without an object. Compare it by ``is``."""
 
 
 class WatchMachine:
     """
-    The state of watching over one resource in one namespace or in the cluster.
+    The state of watching one resource in one namespace or in the cluster.
 
-    Methods that take something in append the resulting events to the list passed: in the order they came.
+    The ``take…`` methods append the resulting events to the passed list, in their order.
 
-    Large because listings, streams, and moves between replicas meet in what is known of each object.
+    Large because listings, streams, and moves between replicas change the same knowledge of each object.
     """
 
     __slots__ = (
@@ -164,27 +160,27 @@ class WatchMachine:
         is_foreign: Callable[[str], bool] | None = None,
     ) -> None:
         """
-        The ``labels`` & ``annotations`` are the names of those to be remembered for the synthetic deletions. With
-        ``comparable_versions``, the server guarantees that all versions of one resource can be compared.
-        ``is_foreign`` tells by the key of an object if it is of another replica: nothing is kept of it, or reported.
+        ``labels`` & ``annotations`` are the names to remember for synthetic deletions. With ``comparable_versions``,
+        the server guarantees that all versions of one resource can be compared. ``is_foreign`` tells by the key of an
+        object whether it belongs to another replica: such objects are neither kept nor reported.
         """
         self._has_comparable_versions = comparable_versions
         self.state = State.EMPTY
         self.version: str | None = None
-        """The version up to which everything is known: where to watch from."""
+        """The version up to which everything is known, and from which watching continues."""
         self._known = KnownObjects(resource, labels, annotations)
         self._unseen: set[str] = set()
         self._listed_version: str | None = None
         self._is_initial = True
         self._is_foreign = is_foreign
         self.gained: Slots = frozenset()
-        """The slots whose objects are to be reported as in the initial listing."""
+        """The slots whose objects are reported as in the initial listing."""
 
     def __len__(self) -> int:
         return len(self._known.identities)
 
     def begin_listing(self) -> None:
-        """Start the initial listing, or a repeated one, or the same again after a failure half-way."""
+        """Begin an initial or repeated listing, also again after a failure half-way."""
         self._expect(State.EMPTY, State.EXPIRED, State.LISTING)
         self.state = State.LISTING
         self._unseen = set(self._known.identities)
@@ -204,9 +200,9 @@ class WatchMachine:
 
     def finish_listing(self, events: list[WatchEvent], version: str | None = None) -> None:
         """
-        Conclude that the listing is complete: what was not in it, is not there anymore.
+        Finish the listing: known objects that were not in it are gone.
 
-        The version is that of the listing, unless specified: streams tell it in the end.
+        ``version`` is for streams, which tell it at the end; by default, it is that of the listing.
         """
         self._expect(State.LISTING)
         events.extend(self._forget(key) for key in sorted(self._unseen))
@@ -218,7 +214,7 @@ class WatchMachine:
         events.append(LISTED)
 
     def take_object(self, type_: RawEventType, obj: KubeObject, events: list[WatchEvent]) -> None:
-        """Take an event of the watch stream; of a streamed listing, only the deletions."""
+        """Take an event of the watch stream; during a streamed listing, only deletions."""
         self._expect(State.WATCHING, State.LISTING)
         head = obj.head
         if self._has_comparable_versions and self._is_old(head.resourceVersion):
@@ -236,33 +232,33 @@ class WatchMachine:
         self.version = head.resourceVersion or self.version
 
     def _is_old(self, version: str) -> bool:
-        """Tell if everything up to this version has come already: streams go from the older to the newer."""
+        """Tell if everything up to this version has come already: streams are ordered by versions."""
         known = self.version or ""
         return version.isdecimal() and known.isdecimal() and not is_newer(version, known)
 
     def take_bookmark(self, version: str) -> None:
-        """Take a bookmark: nothing has happened, but the version has moved."""
+        """Take a bookmark: nothing has happened, but the version has changed."""
         self._expect(State.WATCHING)
         self.version = version or self.version
 
     def expire(self) -> None:
-        """Accept that watching cannot be continued from the last version; what is known remains known."""
+        """Accept that watching cannot continue from the last version. Known objects stay known."""
         self._expect(State.WATCHING, State.EXPIRED)
         self.state = State.EXPIRED
         self.version = None
 
     def interrupt(self) -> None:
-        """Accept that nobody watches for a while: whatever the state is, it goes on with a listing."""
+        """Accept an interruption of watching, which continues with a listing."""
         if self.state is State.WATCHING:
             self.expire()
 
     def gain(self, slots: Slots) -> None:
-        """The objects in these slots are ours from now on. To be called when it is interrupted."""
+        """Take over the objects in these slots. Call it during an interruption."""
         self.gained |= slots
         self._known.renew(slots)
 
     def lose(self, slots: Slots) -> None:
-        """The objects in these slots are of another replica from now on."""
+        """Leave the objects in these slots to another replica."""
         self.gained -= slots
         if self._is_foreign is not None:
             identities = self._known.identities
@@ -289,7 +285,7 @@ class WatchMachine:
         identity = self._known.identify(obj.head)
         known = self._known.identities.get(key)
         if known == identity and obj.head.resourceVersion:
-            return  # the same state of the same object again: e.g. unchanged since the previous listing
+            return  # the same state again, e.g. unchanged since the previous listing
         if known is not None and not known.startswith(f"{obj.head.uid} "):
             events.append(self._forget(key))
             known = None

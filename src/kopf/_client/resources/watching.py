@@ -1,12 +1,12 @@
 """
-The watcher: everything that happens to the objects of one resource, forever, in spite of the network.
+The watcher: reports everything that happens to the objects of one resource, forever, despite network failures.
 
-It is a loop around the state machine, which knows what to do next: list or watch. The failures that pass by
-themselves are waited out here with growing pauses: a watcher never dies of a broken network or an overloaded
-server.
+It is a loop around the state machine, which knows the next step: to list or to watch. After temporary failures, the
+watcher waits with growing pauses: it never dies of a broken network or an overloaded server.
 
-If it is asked for, and the server can do it (KEP-3157, Kubernetes 1.32 and newer), the listing is the beginning of the
-stream: all objects come as if they were added, then a bookmark with a special annotation, and then the changes.
+With ``settings.watching.initial_streaming``, if the server supports it (KEP-3157, Kubernetes 1.32 and newer), the
+listing is the beginning of the stream: all objects come as if they were added, then a bookmark with a special
+annotation, and then the changes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from kopf._values.objects import KubeObject
 logger = logging.getLogger(__name__)
 
 SHORT_STREAM = 1.0
-"""A stream that brings nothing and ends sooner than this, in seconds, is considered a failure."""
+"""A stream that brings nothing and ends sooner than this, in seconds, is a failure."""
 
 
 _INITIAL_END = "k8s.io/initial-events-end"
@@ -65,18 +65,18 @@ _TEMPORARY_ERRORS = (
 
 
 STEP = 5000
-"""From how many objects on a listing is long, and after how many objects more it is mentioned again."""
+"""A listing of so many objects is long, and is mentioned again after so many more objects."""
 
 
 class Line(msgspec.Struct, gc=False):
-    """One event, as it arrived; the object is not decoded."""
+    """One event as it arrived, with its object not decoded."""
 
     type: str
     object: msgspec.Raw
 
 
 class _SplitLine(msgspec.Struct, gc=False):
-    """The same, but instead of the object, there is a list of one number: its position in a list apart."""
+    """The same, but the object is replaced by a list of one number: its position in a separate list."""
 
     type: str
     object: tuple[int]
@@ -88,9 +88,9 @@ _decode_split_line = msgspec.json.Decoder(_SplitLine).decode
 
 def parse_line(raw: bytes) -> Line:
     """
-    Split the line to its type and object, even if the decoder cannot skip the object: it is too deep, or malformed.
+    Split the line into its type and object, even if the decoder cannot skip the object, as it is malformed or too deep.
 
-    Raises :class:`msgspec.DecodeError` if it makes no sense.
+    Raises :class:`msgspec.DecodeError` if that is impossible.
     """
     try:
         return _decode_line(raw)
@@ -101,7 +101,7 @@ def parse_line(raw: bytes) -> Line:
 
 
 def make_line_error(body: bytes, *, path: str) -> Exception:
-    """Make an error of an event about an error: instead of HTTP, there is only the ``Status`` object."""
+    """Turn an error event into an exception: instead of an HTTP response, there is only the ``Status`` object."""
     content = codec.decode_answer(body)
     code = content.get("code") if isinstance(content, dict) else None
     status = code if isinstance(code, int) and code >= 400 else 500
@@ -110,7 +110,7 @@ def make_line_error(body: bytes, *, path: str) -> Exception:
 
 
 class ListingProgress:
-    """Counts the objects of one listing; short listings are not mentioned."""
+    """Counts the objects of one listing, and logs the progress of long ones."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -118,7 +118,7 @@ class ListingProgress:
         self._said = 0
 
     def add(self, count: int, remaining: int | None = None) -> None:
-        """So many objects are taken in now; so many are to come, if that is known."""
+        """Count new objects; ``remaining`` ones are still to come, if that is known."""
         self._count += count
         is_long = self._count + (remaining or 0) >= STEP
         if remaining != 0 and is_long and (not self._said or self._count - self._said >= STEP):
@@ -127,7 +127,7 @@ class ListingProgress:
             self._say(f"{self._count:,}{total} objects by now")
 
     def finish(self) -> None:
-        """Everything is listed."""
+        """Note the end of the listing."""
         if self._said:
             self._say(f"all {self._count:,} objects are there")
 
@@ -136,7 +136,7 @@ class ListingProgress:
 
 
 class _Listing(enum.Enum):
-    """How to list."""
+    """The ways to list."""
 
     STREAMED = "as the beginning of the stream"
     PAGED = "page by page"
@@ -154,18 +154,17 @@ def watch_batches(
     """
     List and then watch the objects of the target, forever.
 
-    The events come in batches, as many as have arrived at once; what they guarantee is said in the state
-    machine. The next page of a listing or the next chunk of a stream is only read when the consumer asks for
-    the next batch.
+    The events come in batches, as many as have arrived at once. For their guarantees, see the state machine. The next
+    page of a listing or the next chunk of a stream is read only when the consumer asks for the next batch.
 
-    With a ``machine``, what it already knows is not reported again, and what vanished meanwhile is: it remains with
-    the caller, and so the watching can be interrupted and continued.
+    With a ``machine``, its known objects are not reported again, unless they have vanished meanwhile. The caller keeps
+    the machine, and so can interrupt the watching and continue it later.
 
-    ``on_activity`` is called whenever anything comes from the server, even if it makes no events (e.g. bookmarks).
+    ``on_activity`` is called whenever anything comes from the server, even without events (e.g. bookmarks).
 
-    Network errors, HTTP 5xx & 429, expired versions, broken and silent streams are overcome here. Raises
-    other :class:`APIError`, such as 403 or 404 (:class:`APIForbiddenError`, :class:`APINotFoundError`), and
-    :class:`LoginError`: these do not pass by themselves.
+    The watcher overcomes network errors, HTTP 5xx and 429, expired versions, broken and silent streams. Raises
+    :class:`LoginError` and other errors of the class :class:`APIError`, such as :class:`APIForbiddenError` (403) and
+    :class:`APINotFoundError` (404): these do not pass by themselves.
     """
     machine = machine if machine is not None else WatchMachine(target.resource)
     return _Watcher(api, settings, target, machine, on_activity).run()
@@ -187,7 +186,7 @@ class _Watcher:
         self._target = target
         self._machine = machine
         self._on_activity = on_activity
-        # Only listings tell if the shards are respected.
+        # Only listings tell if the server respects shards.
         can_stream = settings.watching.initial_streaming and "shardSelector" not in target.get_selectors(settings)
         self._listing = _Listing.STREAMED if can_stream else _Listing.PAGED
         self._setbacks = Setbacks(settings)
@@ -195,11 +194,11 @@ class _Watcher:
 
     @property
     def scope(self) -> str:
-        """Where it watches, for humans."""
+        """The scope, for people."""
         return "cluster-wide" if self._target.scope is None else f"in {self._target.scope!r}"
 
     async def run(self) -> AsyncGenerator[list[WatchEvent], None]:
-        """Do what the state machine needs, step by step."""
+        """Do the next steps of the state machine, forever."""
         logger.debug("Starting the watch-stream for %r %s.", self._target.resource, self.scope)
         try:
             while True:
@@ -227,7 +226,7 @@ class _Watcher:
         return self._list_by_stream() if self._listing is _Listing.STREAMED else self._list()
 
     async def _list_by_stream(self) -> AsyncGenerator[list[WatchEvent], None]:
-        """List and go on watching. If the server cannot do it, the next step is to list in the usual way."""
+        """List and continue with watching. If the server cannot do it, the next step lists by pages."""
         self._machine.begin_listing()
         batches = self._watch()
         try:
@@ -303,7 +302,7 @@ class _Watcher:
         return params
 
     def _take_lines(self, lines: list[bytes], events: list[WatchEvent]) -> None:
-        """Decode the lines and advance the state machine, as far as the lines make sense."""
+        """Decode the lines and advance the state machine, up to the first broken line."""
         machine = self._machine
         version = machine.version
         try:
@@ -330,7 +329,7 @@ class _Watcher:
                 self._setbacks.note_progress()
 
     def _take_initial(self, line: Line, events: list[WatchEvent]) -> None:
-        """Take what is there already, or the mark that this is all."""
+        """Take an existing object, or the mark after the last one."""
         if line.type != "BOOKMARK":
             if (item := self._salvage(line)) is not None:
                 self._machine.take_page([item], item.head.resourceVersion, events)
@@ -339,11 +338,11 @@ class _Watcher:
         version = obj.head.resourceVersion
         if (obj.head.annotations or {}).get(_INITIAL_END) == "true":
             self._machine.finish_listing(events, version)
-        else:  # unknown parameters are ignored by older servers
+        else:  # older servers ignore unknown parameters
             raise BrokenStreamError("the server does not know of initial events")
 
     def _salvage(self, line: Line) -> KubeObject | None:
-        """Get the object of the line; it is skipped if it is unknown which object that is."""
+        """Get the object of the line; ``None`` if it is unknown which object it is."""
         try:
             return take_item(self._target.resource, line.object)
         except msgspec.ValidationError as e:
@@ -351,7 +350,7 @@ class _Watcher:
             return None
 
     def _accept_failure(self, error: Exception) -> float:
-        """Get over a failure, decide what to do next. Give the pause in seconds."""
+        """Accept a failure and decide on the next step. Return the pause, in seconds."""
         is_listing = self._machine.state is not State.WATCHING
         delay = self._setbacks.accept_failure(error)
         is_quiet = not is_listing and isinstance(error, APISilenceError) and self._setbacks.accept_silence()
@@ -370,7 +369,7 @@ class _Watcher:
             error,
         )
         if is_listing:
-            # If listing by pages takes longer than their snapshot lives, only listing at once can succeed.
+            # If a listing by pages outlasts its snapshot, only a listing at once can succeed.
             if self._listing is _Listing.PAGED and isinstance(error, APIGoneError | EndlessListError):
                 self._listing = _Listing.WHOLE
         elif self._setbacks.is_final(error):
