@@ -9,6 +9,7 @@ long as a single replica is well; every change is handled. There are few stories
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import Counter, defaultdict
 from typing import Any, Literal
@@ -243,3 +244,22 @@ def test_an_update_from_one_operator_alone() -> None:
         simulation.patch("kopfexamples", "obj7", {"spec": {"version": 2}})
         simulation.expect("kopfexamples", "obj7", field="status.seen", value=2)
         alone.assert_one_owner()
+
+
+def test_a_leader_that_was_frozen_stands_by_again(caplog: pytest.LogCaptureFixture) -> None:
+    """It is not said to be fenced, i.e. not to be ready, until it leads again."""
+    caplog.set_level(logging.INFO, logger="kopf._coordination")
+    life = Life("leader")
+    with SyncSimulation(registry=life.registry, crds=CRD, operator=False) as simulation:
+        replicas = simulation.replicas(2, "leader")
+        simulation.advance(seconds=20)
+        leader = next(replica for replica in replicas if f"Leading as {replica.name}" in caplog.text)
+        leader.freeze()
+        simulation.advance(seconds=20)
+        caplog.clear()
+        leader.thaw()
+        simulation.advance(seconds=5)
+        assert [message for message in caplog.messages if "Fenced" in message or "Standing by" in message] == [
+            "Fenced: the lease kopf could not be renewed in 10 s; everything is stopped.",
+            f"Standing by: kopf is led by {({*(r.name for r in replicas)} - {leader.name}).pop()}.",
+        ]

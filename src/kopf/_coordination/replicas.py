@@ -230,6 +230,8 @@ class Replicas:
 
     async def _take_events(self, events: Collection[WatchEvent]) -> None:
         now = self._fence.now()
+        if self._terms.mode == LEADER:
+            self._is_fenced = False  # a standby makes no requests by which it could notice that the server answers
         for event in events:
             if event is LISTED:
                 continue
