@@ -1,4 +1,4 @@
-"""Error texts: what is said of an error that has stopped the work on an object, and whose traceback goes with that."""
+"""Error texts: descriptions of errors that have stopped the work on an object, with the useful tracebacks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kopf._handlers.handler_errors import name_error
 from kopf._values.user_functions import CallbackError
 
 _API_ERRORS = (APIError, APINetworkError, PatchConflict)
-"""They say it all; any other errors are of the users' code, or ours, and are shown with their tracebacks."""
+"""Their texts are enough; other errors come from the users' or our code, and need their tracebacks."""
 
 
 def describe_error(error: BaseException) -> tuple[str, BaseException | None]:
-    """Say what is wrong; also give the error whose traceback is to be shown, if that says more."""
+    """Describe the error; also return the error whose traceback to show, if it tells more."""
     if isinstance(error, CallbackError):
         return str(error), error.__cause__
     if isinstance(error, _API_ERRORS):

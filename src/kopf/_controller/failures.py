@@ -1,7 +1,7 @@
 """
-Failures: what to say when an object could not be handled.
+Failures: log lines about objects that could not be handled.
 
-The same is told once: for an object, if it is of the object; for a namespace, if it is a missing permission.
+Each error is logged once: per object, or per namespace for missing permissions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 _FULL_ANNOTATIONS = re.compile(r"metadata\.annotations: Too long", re.IGNORECASE)
 _FULL_OBJECT = re.compile(r"request is too large|larger than max|limit is \d+", re.IGNORECASE)
-"""The words of the API server for its own limit, of etcd, and of the connection to it (some come as HTTP 500)."""
+"""The wordings of the API server for its own limit, of etcd, and of their connection (some come as HTTP 500)."""
 
 _OTHERS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
@@ -37,10 +37,10 @@ def report_failure(
     is_unsaved: bool,
 ) -> None:
     """
-    Say it once: the same error of the object again is not worth more than a debug message.
+    Log the failure: the first time as an error, the same error again as a debug message.
 
-    Without the ``delay`` (in seconds), it is a conflict, and is not a trouble. If what the handlers have done
-    ``is_unsaved``, it is said what follows from that.
+    ``delay`` is the time until the next pass, in seconds; ``None`` is for a conflict, which is no error. If results of
+    the handlers are unsaved (``is_unsaved``), the message explains the consequences.
     """
     settings = scope.runtime.settings
     object_logger = ObjectLogger(body=obj, settings=settings)
@@ -53,7 +53,7 @@ def report_failure(
     is_lost = is_unsaved and isinstance(error, APIError) and _is_lasting(error)
     if isinstance(error, APIForbiddenError):
         _explain_denial(scope, error, obj.head.namespace)
-        is_new = False  # it is the same for all objects
+        is_new = False  # the same for all objects
     if isinstance(error, APINetworkError) and error.is_told:
         is_new = False
     object_logger.log(
@@ -66,7 +66,7 @@ def report_failure(
 
 
 def _explain_denial(scope: ReconciliationScope, error: APIForbiddenError, namespace: str | None) -> None:
-    """Say once per namespace what is to be permitted, as it concerns all objects there."""
+    """Log once per namespace which permission is missing, since this concerns all objects there."""
     verb, resource = error.method.lower(), scope.resource
     subresource = "status" if error.path.endswith("/status") else None
     if scope.runtime.warnings.is_new((resource, verb, subresource, namespace)):
@@ -82,12 +82,12 @@ def _explain_denial(scope: ReconciliationScope, error: APIForbiddenError, namesp
 
 
 def _is_lasting(error: APIError) -> bool:
-    """Tell if the same changes can never be written, as long as the object & the handlers are what they are."""
+    """Tell if the same changes can never be written, unless the object or the handlers change."""
     return error.status in (400, 413, 422) or _FULL_OBJECT.search(str(error)) is not None
 
 
 def _explain_loss(text: str, obj: KubeObject, persistence: PersistenceSettings) -> str:
-    """Say what comes of it if it can never be noted on the object what its handlers have done, and what the cure is."""
+    """Explain the consequences and the cure if the results of the handlers can never be saved on the object."""
     if _FULL_ANNOTATIONS.search(text):
         cure = _explain_full_annotations(obj, persistence)
     elif _FULL_OBJECT.search(text) or ": 413 " in text:
@@ -101,7 +101,7 @@ def _explain_loss(text: str, obj: KubeObject, persistence: PersistenceSettings) 
 
 
 def _explain_full_annotations(obj: KubeObject, persistence: PersistenceSettings) -> str:
-    """Say which storage takes the place, with which field of the object, and what can be done about it."""
+    """Explain which storage occupies the space, with which field of the object, and the possible cures."""
     storage = type(persistence.diffbase_storage).__name__
     size, field = _find_largest_field(obj)
     return (
@@ -114,7 +114,7 @@ def _explain_full_annotations(obj: KubeObject, persistence: PersistenceSettings)
 
 
 def _find_largest_field(obj: KubeObject) -> tuple[int, str]:
-    """Give the size in bytes and the name; of the essential fields, and of the annotations of others."""
+    """Return the size in bytes and the name of the largest essential field, or of the annotations of others."""
     spec = obj.get("spec")
     fields = {key: value for key, value in obj.items() if key not in _OTHERS and key != "spec"}
     fields |= {f"spec.{key}": value for key, value in spec.items()} if isinstance(spec, dict) else {"spec": spec}

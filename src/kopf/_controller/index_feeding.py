@@ -1,7 +1,7 @@
 """
-Feeding the indices: which indexing functions are called for an event, and what becomes of their results.
+Feeding the indices: the calls of indexing functions for events, and their results.
 
-It is done before anything else is done with the objects, and holds no workers.
+It comes before everything else with the objects, and occupies no workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _QUIETLY = Surroundings(is_quiet=True)
 
 
 class IndexingCalls(FrozenRecord, frozen=True):
-    """The functions to be called for an object."""
+    """The functions to call for an object."""
 
     cause: ResourceCause
     owner: ObjectKey
@@ -45,12 +45,12 @@ class IndexFeeder:
             self._groups.setdefault(handler.id, []).append(handler)
 
     def plan(self, event: WatchEvent) -> IndexingCalls | None:
-        """Do at once what takes no calls; what does is to be passed to :meth:`call`, unless there is nothing."""
+        """Update the indices where this needs no calls; otherwise, return the calls for :meth:`call`."""
         owner, indexers = (self._resource, event.object.head.key), self._runtime.indexers
         if event.type == "DELETED":
             for id in self._groups:
                 indexers[id].forget(owner)
-        elif event.object.pruned:  # it cannot be decoded, so it is unknown what it has
+        elif event.object.pruned:  # it cannot be decoded, so its values are unknown
             for id in self._groups:
                 indexers[id].discard(owner)
         else:
@@ -88,7 +88,7 @@ class IndexFeeder:
         return None
 
     async def call(self, calls: IndexingCalls) -> None:
-        """Call the functions one by one. The results are in the indices at once, so the next function sees them."""
+        """Call the functions one by one. The results go to the indices at once, so the next function sees them."""
         runtime, cause = self._runtime, calls.cause
         try:
             for handler in calls.handlers:

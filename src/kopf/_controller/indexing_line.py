@@ -1,9 +1,10 @@
 """
-The line of events that go through the indexing to the handling: no event is handled before its object is indexed.
+The line of events from the stream through the indexing to the handling: no event is handled before its object is
+indexed.
 
-The events of an object keep their order, whatever happens. So do those of different objects as long as the indexing
-functions are quick: who is called for an object, finds in the indices what the stream has brought before. A function
-that takes longer holds only its own object: all others overtake it.
+The events of an object always keep their order. So do the events of different objects while the indexing functions are
+quick: a handler finds everything in the indices that the stream has brought before. A slow function delays only its own
+object: all others overtake it.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ _PATIENCE = 1.0
 """How long an object may be indexed, in seconds, until others overtake it."""
 
 _WORKERS = 50
-"""How many objects are indexed at once, so that their functions go to threads together; the overtaken do not count."""
+"""
+How many objects are indexed at once, so that their functions run in threads together; overtaken ones do not count.
+"""
 
 _TURN = 200
-"""How many objects are indexed until others have their turn in the event loop: mostly in about 20 ms."""
+"""How many objects are indexed in one cycle of the event loop: mostly in about 20 ms."""
 
 _CAPACITY = 1000
-"""How many events there can be until no more are taken in: so many objects are listed at once, and more."""
+"""The number of waiting events at which the stream waits; a page of a listing can exceed it."""
 
 
 class _Place:
@@ -45,20 +48,20 @@ class _Place:
         self.is_indexed = False
         self.is_overtaken = False
         self.since = 0.0
-        """When the indexing of its object has begun."""
+        """The beginning of the indexing of its object, by the clock of the event loop."""
 
 
 class _Entrance:
-    """Lets so many events in, in each turn of the event loop: functions that wait for nothing would hold it."""
+    """Limits the events per cycle of the event loop: functions that never wait would block it."""
 
     def __init__(self) -> None:
         self.line: deque[_Place] = deque()
-        """Those that wait to be indexed."""
+        """The events that wait for the indexing."""
         self._count = 0
 
     async def take(self) -> _Place | None:
-        """Let the next event in; there is none if others were faster."""
-        while self._count == _TURN:  # noqa: ASYNC110  # it is for one turn of the event loop
+        """Return the next event; ``None`` if other workers were faster."""
+        while self._count == _TURN:  # noqa: ASYNC110  # it is for one cycle of the event loop
             await asyncio.sleep(0)
         if not self.line:
             return None
@@ -72,21 +75,21 @@ class _Entrance:
 
 
 class _Exit:
-    """Lets the events go on in the order of the line, and the overtaken ones as soon as they are indexed."""
+    """Passes the events on in the order of the line, and overtaken ones as soon as they are indexed."""
 
     def __init__(self, accept: Callable[[Iterable[WatchEvent]], None]) -> None:
         self.accept = accept
-        """Who takes the events next."""
+        """Accepts the indexed events."""
         self.line: deque[_Place] = deque()
-        """Those who leave in this order."""
+        """The events in the order of leaving."""
         self.awaited: dict[Callable[[], None], set[_Place]] = {}
-        """What is called when all of these events are indexed."""
+        """Callbacks, and the events that must be indexed before."""
         self._count = 0
         self._has_room = asyncio.Event()
 
     @property
     def is_full(self) -> bool:
-        """Whether too many wait there."""
+        """Whether too many events wait."""
         return self._count >= _CAPACITY
 
     async def wait_for_room(self) -> None:
@@ -96,12 +99,12 @@ class _Exit:
             await self._has_room.wait()
 
     def add(self, places: Collection[_Place]) -> None:
-        """Have them leave after those that are there."""
+        """Append the events to the line."""
         self._count += len(places)
         self.line.extend(places)
 
     def leave(self, place: _Place) -> None:
-        """Let the indexed event go on, and those that have waited for it."""
+        """Pass on the indexed event, and the events that have waited for it."""
         if place.is_overtaken:
             self._pass_on([place.event])
         else:
@@ -113,7 +116,7 @@ class _Exit:
                 callback()
 
     def advance(self) -> None:
-        """Let those go on who wait for nobody."""
+        """Pass on the events that wait for no others."""
         ready: list[WatchEvent] = []
         while self.line and (self.line[0].is_indexed or self.line[0].is_overtaken):
             place = self.line.popleft()
@@ -131,11 +134,11 @@ class _Exit:
 
 class IndexingLine:
     """
-    The events of one resource on their way. If nothing is indexed, it is no way at all.
+    The line of events of one resource. If nothing is indexed, it passes them on at once.
 
-    ``accept`` is who takes the events when they are indexed.
+    ``accept`` is called with the indexed events.
 
-    Large because it has both ends of the line, and what is in between.
+    Large because it has both ends of the line, and the workers in between.
     """
 
     def __init__(
@@ -157,7 +160,7 @@ class IndexingLine:
         self._timer: asyncio.TimerHandle | None = None
 
     def take(self, events: Iterable[WatchEvent]) -> None:
-        """Take the events in: from now on, they are never lost, nor come twice."""
+        """Accept events: from now on, they are neither lost nor doubled."""
         if not self._is_needed:
             self._exit.accept(events)
             return
@@ -169,12 +172,12 @@ class IndexingLine:
     def _add_workers(self) -> None:
         limit = _WORKERS + sum(places[0].is_overtaken for places in self._begun.values())
         for _ in range(min(limit - len(self._workers), len(self._entrance.line))):
-            # In the context of the start, as other workers: it is not to see what others have set.
+            # In a copy of the context of the start, like other workers: it must not see variables set by others.
             loop, context = asyncio.get_running_loop(), self._context.copy()
             self._workers.add(loop.create_task(self._work(), name=self._name, context=context))
 
     async def _work(self) -> None:
-        """Index one object after another, as long as there are any, and others do not do it instead."""
+        """Index one object after another, until there are no more, or others overtake this worker."""
         is_overtaken = False
         try:
             while not is_overtaken and (place := await self._entrance.take()) is not None:
@@ -187,10 +190,10 @@ class IndexingLine:
         finally:
             task = asyncio.current_task()
             assert task is not None
-            self._workers.discard(task)  # at once: another one may be needed at once
+            self._workers.discard(task)  # at once: another worker can be needed at once
 
     async def _follow(self, key: str, place: _Place) -> bool:
-        """Index one event of the object after another, as long as there are any; tell if others overtake it."""
+        """Index one event of the object after another, until there are no more; return whether others overtake it."""
         places = self._begun[key] = [place]
         while places:
             place = places[0]
@@ -215,7 +218,7 @@ class IndexingLine:
         place.is_indexed = True
 
     def _look(self) -> None:
-        """See if any object is being indexed for too long."""
+        """Check if the indexing of any object takes too long."""
         self._timer = None
         waited = [places for places in self._begun.values() if not places[0].is_overtaken]
         if not waited:
@@ -227,7 +230,7 @@ class IndexingLine:
             self._overtake(waited)
 
     def _overtake(self, waited: list[list[_Place]]) -> None:
-        """Wait for none of those who have begun: if it was for a few of them, events of one object could overtake."""
+        """Overtake all objects under way: with only some of them, events of one object could overtake each other."""
         for places in waited:
             for place in places:
                 place.is_overtaken = True
@@ -235,13 +238,13 @@ class IndexingLine:
         self._add_workers()
 
     def disown(self, slots: Slots) -> None:
-        """What has come of those objects by now, came when others have handled them."""
+        """Mark the waiting events of these slots: they came when other replicas handled the objects."""
         begun = (place for places in self._begun.values() for place in places)
         for place in {*self._exit.line, *self._entrance.line, *begun}:
             [place.event] = disown([place.event], slots)
 
     def call_when_indexed(self, callback: Callable[[], None]) -> None:
-        """Call it when all events that are there now, are indexed: at once, if there are none."""
+        """Call the callback when all current events are indexed: at once, if there are none."""
         places = {*self._entrance.line, *(place for places in self._begun.values() for place in places)}
         if places:
             self._exit.awaited[callback] = places
@@ -249,7 +252,7 @@ class IndexingLine:
             callback()
 
     async def stop(self) -> None:
-        """Forget everything that is not indexed yet. The threads of those functions that hang are left alone."""
+        """Forget everything that is not indexed yet. Functions that hang in threads are left alone."""
         if self._timer is not None:
             self._timer.cancel()
         self._entrance.line.clear()

@@ -1,12 +1,12 @@
 """
-The informer: everything that happens to the objects of one resource in one scope, for those who need to know.
+The informer: everything that happens to the objects of one resource in one scope.
 
-It lists and watches for as long as the operator runs. Beyond what the watcher does by itself, it survives what does not
-pass by itself: what is not permitted or does not exist is tried again once a minute, and said once. It gives signs of
-life, and restarts if it fails.
+It lists and watches as long as the operator runs. Beyond the errors that the watcher survives, it also survives lasting
+ones: if something is not permitted or does not exist, it logs this once, and tries again once a minute. It gives signs
+of life, and restarts if it fails.
 
 Guarantees to the consumer, besides those of the state machine of the watcher: the batches come one by one; a batch that
-was not taken to its end (an error, an interruption) comes again, as it will not come from the server.
+was not consumed to its end (an error, an interruption) comes again, since the server will not send it again.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from kopf._values.slots import Slots
 logger = logging.getLogger(__name__)
 
 RETRYING_INTERVAL = 60.0
-"""How often to check if it is permitted now, or exists now, in seconds. That is not something that changes often."""
+"""How often to check if the target is permitted or exists by now, in seconds; this changes rarely."""
 
 _ABSENCE = "absence"
 
 Take = Callable[[list[WatchEvent]], Awaitable[None]]
-"""Who takes the events in, batch by batch."""
+"""Consumes the events, batch by batch."""
 
 
 class Informer:
     """
-    Lists and watches one target. It can be interrupted and run again: it reports what has changed meanwhile.
+    Lists and watches one target. It can be interrupted and run again; then it reports the changes meanwhile.
 
-    ``explain`` gets the verb (``list`` or ``watch``) that is denied, and the error: once, until it is permitted again.
-    Where only the listing is permitted, everything is listed again and again. ``on_obstacle`` is called every time when
-    the objects cannot be looked at; it gets true if the resource is absent, and false if it is denied. A ``machine`` is
-    needed if more than the identities is to be remembered of the objects, or if they are shared with other replicas.
+    ``explain`` gets the denied verb (``list`` or ``watch``) and the error: once, until it is permitted again. If only
+    listing is permitted, it lists repeatedly. ``on_obstacle`` is called each time when the objects cannot be read; it
+    gets true if the resource is absent, and false if it is denied. A ``machine`` is for consumers that need to remember
+    more than the identities of the objects, or share the objects with other replicas.
 
-    Large because it is asked about all that can be in the way of watching.
+    Large because it answers questions about all obstacles of watching.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Informer:
 
     @property
     def resource(self) -> Resource:
-        """Whose objects these are."""
+        """The resource of the objects."""
         return self._target.resource
 
     def run(self, take: Take) -> Coroutine[Any, Any, None]:
-        """Pass the events to the consumer, forever, whatever happens. Raises :class:`LoginError`."""
+        """Pass the events to the consumer forever, despite all errors. Raises :class:`LoginError`."""
         return keep_running(
             f"watcher of {self._target.resource!r}",
             lambda: self._run(take),
@@ -155,27 +155,27 @@ class Informer:
             self._obstacles -= {_ABSENCE, "list" if self.is_listing(events) else "watch"}
 
     def is_listing(self, events: Collection[WatchEvent]) -> bool:
-        """Tell if the events are of a listing, rather than of a stream of changes."""
+        """Tell if the events are from a listing, and not from a stream of changes."""
         return self._machine.state is not State.WATCHING or any(event is LISTED for event in events)
 
     def is_denied(self, verb: str) -> bool:
-        """Tell if it was denied to list or to watch when it was tried last."""
+        """Tell if the last attempt to list or to watch was denied."""
         return verb in self._obstacles
 
     def retry(self) -> None:
-        """If it waits because the target was denied or absent, do not wait: something has changed."""
+        """Retry at once if it waits because the target was denied or absent: something has changed."""
         self._retrying.set()
 
     def keep_place(self) -> None:
-        """It is interrupted for a moment only: go on from where it is, and list nothing anew."""
+        """Accept a short interruption: go on from the current place, without a new listing."""
         self._is_place_kept = True
 
     def disown(self, slots: Slots) -> None:
-        """What is not taken yet of these objects, came when others have handled them."""
+        """Mark unconsumed events of these slots: they came when other replicas handled the objects."""
         self._untaken = disown(self._untaken, slots)
 
     def drain(self) -> list[WatchEvent]:
-        """Let all objects go, as if they are deleted: the scope is not served anymore. To be called when it is over."""
+        """Report the deletion of all objects, since the scope is not served anymore. Call it after the end."""
         self._machine.interrupt()
         events = self._untaken
         self._machine.begin_listing()

@@ -1,7 +1,7 @@
 """
-Instruments: what an operator is made with by those who record it, replay it, or simulate it.
+Instruments: the replaced parts of an operator that is recorded, replayed, or simulated.
 
-There are none by default, and then nothing is in the way of requests and handlers.
+By default, there are none, and nothing stands between the operator and its requests and handlers.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from kopf._values.records import FrozenRecord
 Execute = Callable[[Handler, Cause, Attempt, Surroundings], Awaitable[Outcome]]
 """Makes an attempt; see :meth:`HandlerExecutor.execute`."""
 Interceptor = Callable[[Execute, Handler, Cause, Attempt, Surroundings], Awaitable[Outcome]]
-"""Makes an attempt by what it is given for that; before and after that, it does what it is for."""
+"""Makes an attempt by the function that it gets, with its own actions before and after."""
 
 
 class Instruments(FrozenRecord, frozen=True, kw_only=True):
-    """What surrounds the client and the executor of an operator."""
+    """The replaced parts of an operator."""
 
     make_client: Callable[[Vault, OperatorSettings, Observer], APIClient] = APIClient
     interceptors: Sequence[Interceptor] = ()
-    """What is around every attempt; the last one is the outermost."""
+    """The wrappers of every attempt; the last one is the outermost."""
     has_webhooks: bool = True
-    """Whether the webhooks are served and published, if there are any."""
+    """Whether to serve and publish the webhooks, if there are any."""
     has_replicas: bool = True
-    """Whether it shares its objects with its other replicas, if the settings say so; otherwise, it is alone."""
+    """Whether to coordinate with other replicas, if the settings say so."""
     on_start: Callable[[datetime.datetime], object] = lambda now: None
-    """It is told when the operator starts, and of the time by its clock."""
+    """Called when the operator starts, with the time by its clock."""
     on_stop: Callable[[], object] = lambda: None
-    """It is told when the operator begins to stop."""
+    """Called when the operator begins to stop."""
 
     def make_executor(self, settings: ExecutionSettings, observer: Observer) -> HandlerExecutor:
-        """Make what makes all attempts of the operator."""
+        """Make the executor of all attempts of the operator."""
         if not self.interceptors:
             return HandlerExecutor(settings, observer)
         return InterceptedExecutor(settings, observer, self.interceptors)

@@ -1,8 +1,8 @@
 """
-Ownership: when an object has changed, those that own it are handled, if any of their handlers asks for that.
+Ownership: when an object changes, its owners are handled, if any of their handlers react to owned objects.
 
-Who owns an object, is in its ``metadata.ownerReferences``: they are in the same namespace, or in none; see "Owners and
-Dependents" of the Kubernetes documentation. Who owned it before the change, has to know, too.
+The owners of an object are in its ``metadata.ownerReferences``: they are in the same namespace, or cluster-scoped; see
+"Owners and Dependents" of the Kubernetes documentation. Its owners before the change are handled, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_GONE = 100
 
 
 class _Child(FrozenRecord, frozen=True, gc=False):
-    """As small as possible: there can be many of them."""
+    """An owned object; as small as possible, because there can be many."""
 
     owners: tuple[str, ...]
     version: str
@@ -32,9 +32,9 @@ class _Child(FrozenRecord, frozen=True, gc=False):
 
 class Ownership:
     """
-    The objects of one resource that are owned by those who have to know of their changes.
+    The objects of one resource whose owners react to their changes.
 
-    Their latest states are kept serialised, for those who bring them in line with what they should be.
+    Their latest states are kept serialised, for reconcilers.
     """
 
     def __init__(self, controllers: Controllers, owners: Owners, *, comparable_versions: bool) -> None:
@@ -46,15 +46,15 @@ class Ownership:
         self._names: dict[str | None, dict[str, str]] = {}
         self._owned: dict[str, list[str]] = {}
         self._gone: deque[str] = deque(maxlen=_MAX_GONE)
-        """Those whose end was seen lately: the response to what was written before can come after that."""
+        """The objects deleted lately: the responses to earlier writes can come after the deletion."""
 
     def accept(self, event: WatchEvent) -> None:
-        """Take in what has happened to an object, and tell its owners."""
+        """Accept an event of an object, and wake its owners."""
         obj = event.object
         known = self._children.get(obj.head.key)
         is_gone = event.type == "DELETED"
         if known is not None and not is_gone and self._is_known(known, obj):
-            return  # it was written by the owner itself, or before that
+            return  # the owner itself has written it, or it is older
         before = () if known is None else known.owners
         now = () if is_gone else list_owner_uids(obj, self._kinds, unreadable=before)
         if now:
@@ -75,21 +75,21 @@ class Ownership:
                 self._controllers.enqueue(resource, uid, handlers)
 
     def find(self, namespace: str | None, name: str) -> KubeObject | None:
-        """Get the latest state of an object, if it is owned by anybody who matters here."""
+        """Return the latest state of an owned object, if it is known."""
         uid = self._names.get(namespace, {}).get(name)
         return None if uid is None else self.get(uid)
 
     def get(self, uid: str) -> KubeObject | None:
-        """Get the latest state of an owned object, if it is known."""
+        """Return the latest state of an owned object by its UID, if it is known."""
         child = self._children.get(uid)
         return None if child is None else KubeObject.salvage(child.raw)
 
     def list_of(self, owner: str) -> Collection[str]:
-        """Get the uids of all objects that are owned by this one."""
+        """List the UIDs of all objects with this owner."""
         return tuple(self._owned.get(owner, ()))
 
     def note(self, obj: KubeObject, author: str | None) -> None:
-        """Take in the state of an object that was just written for this owner, before it comes by the stream."""
+        """Accept the state of an object that its owner has just written, before it comes by the stream."""
         known = self._children.get(obj.head.key)
         if self._is_known(known, obj) if known is not None else obj.head.key in self._gone:
             return
@@ -111,7 +111,7 @@ class Ownership:
     def _forget(self, head: ObjectMeta) -> None:
         self._unlink(head.key, self._children.pop(head.key).owners)
         names = self._names[head.namespace]
-        if names.get(head.name) == head.key:  # otherwise, there is another one of that name
+        if names.get(head.name) == head.key:  # otherwise, there is another object of that name
             del names[head.name]
 
     def _unlink(self, key: str, owners: Iterable[str]) -> None:

@@ -1,11 +1,12 @@
 """
-Pushed selectors: what all handlers of a resource agree on, so that the server can select the objects.
+Pushed selectors: the common filters of all handlers of a resource, so that the server can select the objects.
 
-Only what both sides understand in the same way is pushed: equal labels, their presence and absence, and the name and
-namespace. Callbacks are never pushed. If handlers want different values of a label, any of these values is selected.
+Only filters with the same meaning on both sides are pushed: equality, presence, and absence of labels, the name, and
+the namespace. Callbacks are never pushed. If handlers want different values of a label, any of these values is
+selected.
 
 Handlers that block the deletion of objects push nothing: an object that has lost its label while the operator was down
-would be blocked for as long as nobody looks at it.
+would stay blocked.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from kopf._values.records import FrozenRecord, field
 from kopf._values.resources import Resource
 
 _MAX_VALUES = 50
-"""How many values of one label are listed in a selector: it is a part of the URL, which servers limit."""
+"""The maximum of values of one label in a selector: it is a part of the URL, and servers limit those."""
 
 # See "Labels and Selectors: Syntax and character set" of the Kubernetes documentation.
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _LABEL_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}")
 _LABEL_VALUE = re.compile(rf"({_NAME})?")
 _FIELD_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.:]{0,251}[A-Za-z0-9])?")
-"""The names of some kinds, e.g. of the roles, have colons; there is nothing in it that would have to be escaped."""
+"""The names of some kinds, e.g. roles, have colons; no character here needs escaping."""
 
 _FIELDS: Mapping[FieldPath, str] = {
     ("metadata", "name"): "metadata.name",
@@ -39,11 +40,11 @@ _FIELDS: Mapping[FieldPath, str] = {
 }
 
 Requirement = frozenset[str] | MetaFilterToken
-"""Which values of a label are selected: any of these, any at all, or none."""
+"""The selected values of a label: any of these, any at all, or the absence of the label."""
 
 
 class PushedSelectors(FrozenRecord, frozen=True):
-    """The restrictions for the objects of one resource. If there are none, it is false."""
+    """The selectors for the objects of one resource; false if there are none."""
 
     labels: Mapping[str, Requirement] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +56,7 @@ class PushedSelectors(FrozenRecord, frozen=True):
         return ", ".join(f"{name}={value!r}" for name, value in self.add_to({}).items())
 
     def add_to(self, selectors: Mapping[str, str]) -> dict[str, str]:
-        """Combine the restrictions with other ones, which are the parameters of requests: all must be satisfied."""
+        """Combine the selectors with other ones, which are parameters of requests: all must match."""
         labels = ",".join(_format_label(key, requirement) for key, requirement in sorted(self.labels.items()))
         fields = ",".join(f"{key}={value}" for key, value in sorted(self.fields.items()))
         added = {"labelSelector": labels, "fieldSelector": fields}
@@ -75,7 +76,7 @@ class PushedSelectors(FrozenRecord, frozen=True):
 
 
 def find_common(handlers: HandlersOfResource, resource: Resource, settings: WatchingSettings) -> PushedSelectors:
-    """Find what all handlers of the resource agree on; nothing if that is not to be pushed."""
+    """Find the common filters of all handlers of the resource; none if they must not be pushed."""
     everyone = [*handlers.indexing, *handlers.watching, *handlers.spawning, *handlers.changing]
     is_blocking = any(
         handler.requires_finalizer for handler in everyone if isinstance(handler, ChangingHandler | SpawningHandler)
@@ -89,7 +90,7 @@ def find_common(handlers: HandlersOfResource, resource: Resource, settings: Watc
 
 
 def _unite(filters: Collection[object]) -> Requirement | None:
-    """Find what satisfies any of the filters of one label; ``None`` if it cannot be told to the server."""
+    """Unite the filters of one label; ``None`` if the server cannot select by the result."""
     if all(item is ABSENT for item in filters):
         return ABSENT
     values = frozenset(item for item in filters if isinstance(item, str))

@@ -1,7 +1,7 @@
 """
-The reconciler: has an object of one resource handled in its pending state, and notes what has come out of that.
+The reconciler: makes a pass over the pending state of an object, and notes its result or failure.
 
-One pass is made by :mod:`kopf._controller.changes`; its result, or its failure, says what is next for the object.
+:mod:`kopf._controller.changes` makes the pass; its result or failure determines the next action for the object.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Reconciler:
         self._observer = scope.runtime.observer
 
     async def reconcile(self, tracked: TrackedObject, state: ObjectState) -> None:
-        """Handle what is pending. All errors are reported, and lead to a delay."""
+        """Handle the pending state. All errors are reported, and delay the next pass."""
         before = state.on_start()
         obj: KubeObject | None = before
         error: BaseException | None = None
@@ -66,17 +66,17 @@ class Reconciler:
                 delay = self._postpone(tracked, state, obj, error)
         finally:
             observer.pass_ended(resource, tracked.key, obj, error, delay, started)
-            error = None  # it holds this frame by its traceback: they must not hold each other
+            error = None  # its traceback refers to this frame: avoid a circle of references
 
     async def _make_pass(self, tracked: TrackedObject, state: ObjectState, obj: KubeObject) -> Result:
         """
-        Do what is to be done for the object in this state. Raises the errors of the API and of the framework.
+        Make the pass over the object in this state. Raises the errors of the API and of the framework.
 
-        What is not finished or not saved, is left in the memory of the state, to be passed to the next pass.
+        Unfinished and unsaved results stay in the memory of the state, for the next pass.
         """
         problem, memory = obj.pruned, state.memory
         if not problem:
-            # A copy: what comes on the stream meanwhile belongs to the next pass.
+            # A copy: changes by the stream belong to the next pass.
             reconciliation = Reconciliation(self._scope, obj, replace(memory), tracked.memory)
             tracked.reconciliation = reconciliation
             memory.saved = None
@@ -87,7 +87,7 @@ class Reconciler:
                 memory.baseline = reconciliation.baseline
                 if not isinstance(e, UnreadableError):
                     raise
-                problem = str(e)  # it was not decoded until somebody has looked
+                problem = str(e)  # it is decoded only when it is first read
             else:
                 memory.unsaved = reconciliation.correction
                 memory.baseline = None if result.resumed else reconciliation.baseline
@@ -98,7 +98,7 @@ class Reconciler:
         return await release_unreadable(self._scope, tracked, obj, problem)
 
     def _follow(self, tracked: TrackedObject, state: ObjectState, before: KubeObject, after: KubeObject) -> None:
-        """We have changed the object. Unless something even newer has come, that is what it is now."""
+        """Accept the new state after our own write, unless an even newer one has come."""
         is_latest = state.on_response(before, after, asyncio.get_running_loop().time())
         if is_latest:
             self._objects.refresh(tracked, after)
@@ -106,7 +106,7 @@ class Reconciler:
     def _postpone(
         self, tracked: TrackedObject, state: ObjectState, obj: KubeObject, error: BaseException
     ) -> float | None:
-        """Leave the object alone for some time after an error of ours or of the API; get that time in seconds."""
+        """Delay the next pass after an error of the framework or of the API; return the delay in seconds."""
         now = asyncio.get_running_loop().time()
         delay = state.on_failure(obj, now, is_conflict=isinstance(error, PatchConflict))
         is_unsaved = state.memory.unsaved is not None
@@ -114,13 +114,13 @@ class Reconciler:
         return delay
 
     def log_gone(self, obj: KubeObject) -> None:
-        """Log that the object exists no more, if it was handled."""
+        """Log that the object does not exist anymore, if it was handled."""
         scope = self._scope
         logger = ObjectLogger(body=obj, settings=scope.runtime.settings)
         if logger.isEnabledFor(logging.DEBUG) and could_match(scope.candidates.changing, obj.head):
             try:
                 Reconciliation(scope, obj, Carried(), ObjectMemory()).log_gone()
-            except NestingError:  # it could be read before, with fewer calls on the stack
+            except NestingError:  # it could be decoded before, with fewer calls on the stack
                 logger.debug("Deleted, but it is nested too deeply to tell if any handlers were for it.")
             except Exception:  # of the filters
                 logger.exception("The deletion could not be handled.")

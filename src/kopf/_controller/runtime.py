@@ -1,4 +1,4 @@
-"""What the handling of objects needs of the operator; made once when the operator starts, and passed explicitly."""
+"""The runtime: the parts of the operator that the handling of objects needs; made at the start, passed explicitly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kopf._values.resources import Resource
 
 
 class Runtime(FrozenRecord, frozen=True, kw_only=True):
-    """One running operator, from the point of view of the objects."""
+    """One running operator, for the handling of objects."""
 
     settings: OperatorSettings
     api: APIClient
@@ -37,23 +37,23 @@ class Runtime(FrozenRecord, frozen=True, kw_only=True):
     indices: Mapping[str, Any]
     indexers: Indexers
     index_readiness: IndexReadiness
-    """Closed until the indices are filled with what existed before the operator started."""
+    """Closed until the indices have the objects that existed before the start."""
     controllers: Controllers = field(default_factory=Controllers)
-    """The running ones, for each other."""
+    """The running controllers, for each other."""
     pause: Pause = field(default_factory=Pause)
     """On while other operators have the priority."""
     share: Share = field(default_factory=Share)
-    """Which objects are handled here, and which by other replicas."""
+    """The objects of this replica."""
     liveness: Liveness = field(default_factory=Liveness)
     """Signs of life of all parts."""
     warnings: Once = field(default_factory=Once)
-    """What was already warned of, so that it is not repeated for every object."""
+    """The warnings that were already logged, so that they are not repeated for every object."""
     told_permissions: set[tuple[str, str, str]] = field(default_factory=set)
-    """Which ones are known to be missing, and were named all at once: the group, the resource, and the verb."""
+    """The missing permissions that were named at the start: the group, the resource, and the verb."""
     observer: Observer = field(default_factory=Observer)
-    """Who is told of all that happens."""
+    """The observer of everything that happens."""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
-    """The context variables as of the start; tasks begin with a copy, so that none sees what others have set."""
+    """The context variables as of the start; tasks begin with a copy, so that they do not see each other's changes."""
     comparable_versions: bool
     """Whether the server guarantees that resource versions can be compared (Kubernetes 1.35 and up)."""
 
@@ -66,7 +66,7 @@ class Runtime(FrozenRecord, frozen=True, kw_only=True):
         namespace: str | None = None,
         subresource: str | None = None,
     ) -> str:
-        """Say which rule to add to the roles for what is denied (a verb), unless it was said at the start."""
+        """Name the rule to add to the roles for the ``denied`` verb, unless it was named at the start."""
         name = f"{resource.plural}/{subresource}" if subresource else resource.plural
         if (resource.group, name, denied) in self.told_permissions:
             return "The rule is among those that were named at the start."

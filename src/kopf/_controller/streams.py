@@ -1,8 +1,8 @@
 """
 Streams: the objects of one resource, from the API to their handling, namespace by namespace.
 
-What the streams have seen is remembered when they are interrupted (paused, denied, broken): when they go on, everything
-is listed again and compared, so that no change and no deletion is lost, and nothing is seen as new for the second time.
+Interrupted streams (paused, denied, broken) remember the objects that they have seen. When they go on, everything is
+listed again and compared, so that no change and no deletion is lost, and no object is new for the second time.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ Clearance = Callable[[Scope], Awaitable[None]]
 
 
 class Service(FrozenRecord, frozen=True, kw_only=True):
-    """How one resource is served: what all of its streams have in common."""
+    """The service of one resource: the common parts of all its streams."""
 
     runtime: Runtime
     resource: Resource
     handlers: HandlersOfResource
     controller: Controller
     line: IndexingLine
-    """Through which the events go to the controller."""
+    """The line through which the events go to the controller."""
     group: asyncio.TaskGroup
-    """Who owns the tasks."""
+    """The owner of the tasks."""
     known: set[int]
-    """The slots of the objects that were served before, by a watcher with other handlers."""
+    """The slots of the objects that a former watcher with other handlers has served."""
     clearance: Clearance
 
 
@@ -91,7 +91,7 @@ class ResourceWatcher:
 
     @property
     def controller(self) -> Controller:
-        """Who handles the objects."""
+        """The controller of the objects."""
         return self._service.controller
 
     @property
@@ -110,19 +110,19 @@ class ResourceWatcher:
 
     @property
     def _is_watching(self) -> bool:
-        """Whether there is anything to look at now."""
+        """Whether there is anything to watch now."""
         is_needed = self.handlers.is_seen_whole or not self._service.runtime.share.is_empty
         return is_needed and not self._is_paused
 
     def _leave(self, scope: Scope) -> None:
-        """Stop serving a namespace that is gone, together with everything in it."""
+        """Stop serving a namespace that is gone with everything in it."""
         stream = self._streams.pop(scope)
         closing = self._service.group.create_task(stream.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
 
     def retry(self) -> None:
-        """If the streams wait because the resource was denied or absent, do not wait: something has changed."""
+        """Retry at once if the streams wait because the resource was denied or absent: something has changed."""
         for stream in self._streams.values():
             stream.retry()
 
@@ -135,7 +135,7 @@ class ResourceWatcher:
             stream.interrupt()
 
     def resume(self) -> None:
-        """Go on: look at what has changed meanwhile, and only then handle that, and what was left unhandled."""
+        """Go on: first list the changes since the pause, then handle them, and everything that was left unhandled."""
         self._is_paused = False
         self._awaited = set(self._streams) if self._is_watching else set()
         for stream in self._streams.values() if self._awaited else ():  # in the order of their namespaces
@@ -144,7 +144,7 @@ class ResourceWatcher:
             self._service.controller.resume()
 
     def _accept_listed(self, scope: Scope) -> None:
-        """Everything is known of that namespace, or it is known that it cannot be."""
+        """Accept that the namespace is listed, or cannot be listed."""
         self._service.runtime.index_readiness.done((self._service.resource, scope))
         if scope in self._awaited:
             self._awaited.discard(scope)
@@ -153,11 +153,11 @@ class ResourceWatcher:
 
     @property
     def unlisted(self) -> Slots:
-        """The slots that are taken over, but not listed yet: their objects are not known to the handlers."""
+        """The slots taken over but not listed yet: their objects are unknown to the handlers."""
         return Slots().union(*(stream.unlisted for stream in self._streams.values()))
 
     def take_over(self, slots: Slots) -> None:
-        """Handle the objects of these slots, too: look at everything anew."""
+        """Handle the objects of these slots, too: list everything anew."""
         self._service.known.difference_update(slots)
         self._service.line.disown(slots)
         for stream in self._streams.values():
@@ -166,7 +166,7 @@ class ResourceWatcher:
                 stream.start()
 
     def hand_over(self, slots: Slots) -> None:
-        """Forget the objects of these slots: they are of other replicas now."""
+        """Forget the objects of these slots, which belong to other replicas now."""
         self._service.controller.hand_over(slots)
         for stream in self._streams.values():
             stream.hand_over(slots)
@@ -179,7 +179,7 @@ class ResourceWatcher:
             self._service.controller.resume()
 
     async def settle(self, timeout: float) -> None:
-        """Start no handlers anymore, and wait until the running ones have ended, for that many seconds at most."""
+        """Start no handlers anymore, and wait until the running ones end, for so many seconds at most."""
         self._service.controller.pause()
         await self._service.controller.workers.settle(timeout)
 
@@ -195,7 +195,7 @@ class ResourceWatcher:
         await self._service.controller.stop()
 
     def release(self) -> None:
-        """Let nobody wait for the indexing of what is not served anymore."""
+        """Let nothing wait for the indexing of namespaces that are not served anymore."""
         for scope in self._streams:
             self._service.runtime.index_readiness.done((self._service.resource, scope))
 
@@ -204,7 +204,7 @@ class Stream:
     """
     One resource in one namespace, or in the whole cluster.
 
-    Large because it is told of all that happens to the watcher.
+    Large because it takes part in everything that happens to the watcher.
     """
 
     def __init__(self, service: Service, scope: Scope, *, on_listed: Callable[[Scope], None]) -> None:
@@ -259,7 +259,7 @@ class Stream:
             await self._informer.run(self._take)
 
     async def _follow(self, deselected: DeselectedObjects) -> None:
-        """Look at the objects of which the stream tells nothing."""
+        """Follow the objects that the stream does not report."""
         while True:
             await deselected.wait()
             try:
@@ -270,7 +270,7 @@ class Stream:
                 await asyncio.sleep(RETRYING_INTERVAL)
 
     def retry(self) -> None:
-        """If it waits because the resource was denied or absent, do not wait: something has changed."""
+        """Retry at once if it waits because the resource was denied or absent: something has changed."""
         self._informer.retry()
 
     def interrupt(self) -> None:
@@ -279,19 +279,19 @@ class Stream:
         self._machine.interrupt()
 
     def _cancel(self) -> None:
-        """Stop for now. The tasks are not kept: a cancelled one remembers all that it had at hand, e.g. the objects."""
+        """Stop for now. Do not keep the tasks: a cancelled task holds all of its objects in memory."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        self._tasks = []  # a new one: by that, it is known that it was interrupted
+        self._tasks = []  # a new list marks the interruption
 
     @property
     def unlisted(self) -> Slots:
-        """The slots that are taken over, but not listed yet."""
+        """The slots taken over but not listed yet."""
         return self._machine.gained
 
     def take_over(self, slots: Slots) -> None:
-        """Interrupt it; when it goes on, those objects are seen as for the first time."""
+        """Interrupt it; when it goes on, the objects of these slots are new."""
         self.interrupt()
         self._machine.gain(slots)
         self._informer.disown(slots)
@@ -299,12 +299,12 @@ class Stream:
             self._deselected.take_over(slots)
 
     def hand_over(self, slots: Slots) -> None:
-        """Forget those objects."""
+        """Forget the objects of these slots."""
         self._machine.lose(slots)
         self._informer.disown(slots)
 
     def narrow(self) -> None:
-        """If the server selects our objects, let it select no more than that."""
+        """If the server selects our objects, update the selector."""
         is_running = not all(task.done() for task in self._tasks)
         if is_running and self._is_selected and self._service.runtime.share.is_selected_by_server:
             self._cancel()
@@ -317,7 +317,7 @@ class Stream:
             pass
 
     async def close(self) -> None:
-        """Stop forever, as nothing of that exists anymore; those who are left of the objects are let go."""
+        """Stop forever, because the namespace is gone; report the deletion of the remaining objects."""
         self.interrupt()
         await self.wait()
         deselected = [] if self._deselected is None else self._deselected.drain()
@@ -329,7 +329,7 @@ class Stream:
         await self._service.line.wait_for_room()
         if events and events[0].type is None:
             await self._service.controller.workers.catch_up()
-        # Listings expire if they are not taken soon.
+        # Listings expire if they are not read soon.
         if raw_events.is_full and any(event.type is not None for event in events):
             await raw_events.wait_for_room()
         if self._deselected is None:
@@ -346,7 +346,7 @@ class Stream:
         self._service.line.take(_as_known(events, known) if known else events)
 
     def _report_listed(self, tasks: list[asyncio.Task[None]]) -> None:
-        if tasks is self._tasks:  # otherwise, it was interrupted, and everything is listed again
+        if tasks is self._tasks:  # otherwise, it was interrupted, and lists everything again
             self._on_listed(self._target.scope)
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
@@ -367,7 +367,7 @@ class Stream:
 
 
 def _make_machine(service: Service) -> WatchMachine:
-    """Remember of the objects what the handlers of raw events filter by: deletions can be seen with that only."""
+    """Make the memory of the objects, with the metadata that event handlers filter by: deletions need them."""
     handlers, share = service.handlers.watching, service.runtime.share
     return WatchMachine(
         service.resource,
@@ -379,7 +379,7 @@ def _make_machine(service: Service) -> WatchMachine:
 
 
 def _as_known(events: list[WatchEvent], slots: Container[int]) -> list[WatchEvent]:
-    """A restarted watcher lists all objects anew, but they are not new to the operator: do not resume them again."""
+    """Do not resume the objects again that a former watcher has served, though a new one lists them anew."""
     return [
         event
         if event is LISTED or event.type or get_slot(event.object.head.key) not in slots

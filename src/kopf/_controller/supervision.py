@@ -1,4 +1,4 @@
-"""Supervision: every task has an owner, who restarts it when it fails, or goes down with it."""
+"""Supervision: every task has an owner, which restarts it when it fails, or fails with it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kopf._health.liveness import Liveness
 logger = logging.getLogger(__name__)
 
 _BACKOFFS = (1, 2, 5, 10, 30)
-"""Delays before the restarts, in seconds; when they are over, the operator is considered broken if that is vital."""
+"""The delays before restarts, in seconds; after the last one, the failure of a vital task ends the operator."""
 
 _STABLE_AFTER = 60.0
-"""After how many seconds of work a task is considered healthy again."""
+"""How long a task must work until it counts as healthy again, in seconds."""
 
 
 async def keep_running(
@@ -27,11 +27,11 @@ async def keep_running(
     is_vital: bool = True,
 ) -> None:
     """
-    Run the routine; restart it if it fails, with growing delays; to end is a failure, too.
+    Run the routine; restart it with growing delays if it fails; an end is a failure, too.
 
-    ``fatal`` errors go through at once, all other ones when the task fails again and again. Before that, it is noted
-    in the liveness, so that the operator is reported as unhealthy. If the task is not vital, it is restarted forever:
-    what is wrong with one resource must not end the work for all others.
+    ``fatal`` errors are raised at once, all others when a vital task fails repeatedly. Before that, the failure goes to
+    ``liveness``, so that the operator is unhealthy. A task that is not vital restarts forever: a problem with one
+    resource must not end the work for all others.
     """
     loop = asyncio.get_running_loop()
     failures = 0
@@ -39,7 +39,7 @@ async def keep_running(
         while True:
             started = loop.time()
             try:
-                # All in one coroutine: each one more between the event loop and the work is passed by every event.
+                # All in one coroutine: each event passes through all coroutines between the event loop and the work.
                 with _noting_stability(name, liveness):
                     await start()
                 raise RuntimeError("it has ended, while it must run as long as the operator does")
@@ -59,7 +59,7 @@ async def keep_running(
 
 @contextlib.contextmanager
 def _noting_stability(name: str, liveness: Liveness) -> Iterator[None]:
-    """Note that the task works well if the block lasts for long."""
+    """Note that the task is healthy if the block lasts for long."""
     stability = asyncio.get_running_loop().call_later(_STABLE_AFTER, liveness.note_recovery, name)
     try:
         yield

@@ -1,7 +1,7 @@
 """
-Objects that cannot be decoded: e.g. those that are nested too deeply can be created by anybody, and must hurt nobody.
+Objects that cannot be decoded, e.g. because of deep nesting: anybody can create them, and they must harm nobody.
 
-They are not handled until they change, and it is said once for each of them. Their deletion is not blocked by us.
+They are not handled until they change, with one warning for each of them. Kopf does not block their deletion.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kopf._values.patches import FinalizerChange, Patch
 
 
 def report_unreadable(tracked: TrackedObject, obj: KubeObject, problem: str, *, settings: OperatorSettings) -> None:
-    """Remember what is known of the object, and warn of it, once, with the problem in words."""
+    """Keep the readable part of the object, and warn once about the problem."""
     is_new = tracked.stub is None
     stub = tracked.stub = obj.make_stub(problem)
     if is_new:
@@ -31,7 +31,7 @@ def report_unreadable(tracked: TrackedObject, obj: KubeObject, problem: str, *, 
 async def release_unreadable(
     scope: ReconciliationScope, tracked: TrackedObject, obj: KubeObject, problem: str
 ) -> Result:
-    """Do all that can be done for the object: let it go, if it is deleted. Raises the errors of the API."""
+    """Release the object if it is being deleted; nothing else can be done. Raises the errors of the API."""
     settings, background = scope.runtime.settings, tracked.memory.background
     report_unreadable(tracked, obj, problem, settings=settings)
     blocking = Blocking.of(obj, scope.finalizer)

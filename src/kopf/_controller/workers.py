@@ -1,8 +1,8 @@
 """
 Workers: tasks that exist only while there is something to do, as many as the settings permit.
 
-Objects whose coroutines wait for something in the users' code do not count, unless the limit is set explicitly; neither
-do those whose functions have been running in their threads for a while.
+Objects whose coroutines wait in the users' code do not count, unless the limit is set explicitly; neither do objects
+whose functions have been running in threads for a while.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from kopf._values.resources import Resource
 logger = logging.getLogger(__name__)
 
 _SOFT_LIMIT = 50
-"""How many objects are handled at once if there is no limit in the settings, not counting those in the users' code."""
+"""How many objects are handled at once without a limit in the settings, besides those in the users' code."""
 
 _FEW = 1000
-"""How many objects can wait for the workers while more of them are listed."""
+"""How many objects can wait for workers while more are listed."""
 
 _CATCHING_UP = 1.0
-"""For how long a page of a listing can wait for the workers, in seconds: listings expire if they are not taken soon."""
+"""How long a page of a listing can wait for workers, in seconds: listings expire if they are not read soon."""
 
 _CYCLES = 3
-"""In how many cycles of the event loop the workers get on at least if they do not wait for anything themselves."""
+"""The number of cycles of the event loop in which workers certainly proceed, unless they wait for anything."""
 
 _SAVING_EXIT_TIMEOUT = 5.0
-"""How long it may take to save what the handlers have done when the operator exits, in seconds."""
+"""How long the saving of results may take when the operator exits, in seconds."""
 
 
 def has_room(runtime: Runtime, active: int, in_user_code: int) -> bool:
-    """Tell if one more object of a resource can be handled right now, besides so many."""
+    """Tell if one more object of a resource can be handled now, besides so many."""
     limit = runtime.settings.queueing.worker_limit
     if limit is not None:
         return active + in_user_code < limit
@@ -45,7 +45,7 @@ def has_room(runtime: Runtime, active: int, in_user_code: int) -> bool:
 
 
 def get_limit(runtime: Runtime) -> int:
-    """Tell how many objects of a resource can be handled at once, for those who want a number."""
+    """Return how many objects of a resource can be handled at once, as one number."""
     limit = runtime.settings.queueing.worker_limit
     return _SOFT_LIMIT if limit is None else limit
 
@@ -64,7 +64,7 @@ class Workers:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_waiting_for_indices = False
         self.user_code = UserCode(queue, self.wake)
-        """For the time when a coroutine of a user is executed."""
+        """Surrounds the execution of a user's coroutine."""
         runtime.executor.threads.usage.subscribe(self.wake)
 
     def wake(self) -> None:
@@ -99,9 +99,9 @@ class Workers:
 
     async def catch_up(self) -> None:
         """
-        Let the workers go on before more objects are listed, as long as they do not wait for anything.
+        Let the workers proceed before more objects are listed, as long as they do not wait for anything.
 
-        There is nothing to be done for most of the listed objects. Otherwise, all of them would be in memory at once.
+        Most listed objects need nothing. Without this, all of them would be in memory at once.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _CATCHING_UP
@@ -113,14 +113,14 @@ class Workers:
                 return
 
     async def settle(self, timeout: float, covers: Covers = lambda key: True) -> None:
-        """Wait until the workers have ended that work now (on those keys); for that many seconds at most."""
+        """Wait until the current workers (of the covered keys) end; for so many seconds at most."""
         await _wait([task for key, task in self._tasks.items() if covers(key)], timeout)
 
     async def stop(self, *, is_saving: Callable[[str], bool]) -> None:
         """
-        Wait for the workers in a reasonable time, then cancel them.
+        Wait for the workers for a reasonable time, then cancel them.
 
-        Those who save what was done are waited for a bit longer: otherwise, it would be done again.
+        Workers that save results get more time: otherwise, the handlers would be called again.
         """
         timeout = self._runtime.settings.queueing.exit_timeout
         self._runtime.executor.threads.usage.unsubscribe(self.wake)
@@ -129,9 +129,10 @@ class Workers:
 
     async def leave(self, covers: Covers, timeout: float, *, is_saving: Callable[[str], bool] | None) -> None:
         """
-        Do the same for some of the keys; wait for that many seconds at most until they are cancelled.
+        Do the same for some keys; wait for so many seconds at most until they are cancelled.
 
-        Those who wait for functions in threads, which cannot be cancelled, go on; if nothing is saved, they do not.
+        Workers that wait for functions in threads, which cannot be cancelled, go on. With no ``is_saving``, nothing is
+        saved, and these are cancelled, too.
         """
         tasks = {key: task for key, task in self._tasks.items() if covers(key)}
         await _wait(tasks.values(), timeout)
@@ -156,9 +157,9 @@ class Workers:
 
 class UserCode(AbstractContextManager[None]):
     """
-    The users' code: those who wait there for something, make room for others, unless the limit is set explicitly.
+    A context of the users' code: objects that wait in it make room for others, unless the limit is set explicitly.
 
-    There is one for all of them: they can be in there at the same time.
+    All workers of a queue share it, also at the same time.
     """
 
     __slots__ = ("_queue", "_wake")

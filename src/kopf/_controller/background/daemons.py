@@ -1,8 +1,8 @@
 """
 Daemons: functions that run once and for long, as tasks or threads, until their object is gone.
 
-A daemon is stopped in stages: it is asked to exit; then, if it is a coroutine and may be cancelled, it is cancelled;
-then, if it still runs and may be abandoned, it is left to itself. Otherwise, it is waited for as long as it takes.
+A daemon stops in stages: Kopf asks it to exit; then cancels it, if it is a coroutine and has a cancellation timeout;
+then abandons it, if it still runs after the timeout. Without a timeout, Kopf waits as long as it takes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
         self._guard: asyncio.Task[None] | None = None
         self._next_call: float | None = None
         self._change: asyncio.Event | None = None
-        """What it waits for, as the object does not fit its model."""
+        """Set by the next change, while the object does not fit the model of the daemon."""
 
     @property
     def next_call(self) -> float | None:
@@ -48,7 +48,7 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
             self._change.set()
 
     async def _run(self, delay: float) -> None:
-        """Call the function, again and again if it fails temporarily, unless it is asked to stop meanwhile."""
+        """Call the function, repeatedly if it fails temporarily, unless it must stop meanwhile."""
         logger = self._background.logger
         try:
             while not await self._sleep(delay):
@@ -73,19 +73,19 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
             self._exit()
 
     async def _sleep(self, delay: float) -> bool:
-        """Wait for the time of the next attempt; tell if there must be none."""
+        """Wait for the time of the next attempt; return whether there must be none."""
         if delay > 0 and not self.stopper.is_set:
             self._next_call = asyncio.get_running_loop().time() + delay
             await AsyncDaemonStopperChecker(self.stopper).wait(delay)
             self._next_call = None
         else:
-            await asyncio.sleep(0)  # let the others work, even if it is restarted instantly again and again
+            await asyncio.sleep(0)  # let others work, even if it restarts instantly and repeatedly
         return self.stopper.is_set
 
     async def _see_off(self) -> None:
         """Go through the stages of the stopping, until the daemon has exited or is abandoned."""
         handler, logger = self.handler, self._background.logger
-        # The stages that do not exist leave no flags: there, the reason is equal to what has begun the stopping.
+        # Stages that do not exist leave no flags: then the reason is only that of the stop itself.
         if handler.cancellation_backoff is not None:
             self.stopper.set(DaemonStoppingReason.DAEMON_SIGNALLED)
         polling = handler.cancellation_polling or self._background.runtime.settings.background.cancellation_polling
@@ -103,7 +103,7 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
             self._abandon()
 
     async def _wait(self, timeout: float) -> bool:
-        """Wait for the exit of the daemon; tell if it has exited."""
+        """Wait for the exit of the daemon; return whether it has exited."""
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task], timeout=timeout)
         return self._task is None or self._task.done() or not self.is_running
@@ -117,7 +117,7 @@ class DaemonRun(BackgroundRun[DaemonHandler]):
             orphans[self._task] = self._background.body.object.head.key
             self._task.add_done_callback(lambda task: orphans.pop(task, None))
         warnings.warn(message, ResourceWarning, stacklevel=1)
-        if self.is_running:  # for all others, it is over; but it is not done, so it is not marked so
+        if self.is_running:  # it ends for everybody else; but it is not marked as done
             self.is_running = False
             self._background.exit()
 

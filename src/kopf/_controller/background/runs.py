@@ -48,9 +48,9 @@ class ObjectBackground:
     """
     The background of one object: its daemons & timers, and all that they share.
 
-    Its ``on_exit`` is called whenever any of them has exited.
+    ``on_exit`` is called whenever one of them has exited.
 
-    Large because there can be one for each object of the cluster: several smaller ones would take more memory.
+    Large because there can be one for each object of the cluster, and several smaller ones would take more memory.
     """
 
     __slots__ = (
@@ -96,40 +96,40 @@ class ObjectBackground:
 
     @property
     def name(self) -> str:
-        """The name of the object for the debugging."""
+        """The name of the object for debugging."""
         head = self.body.object.head
         return f"{head.namespace}/{head.name}" if head.namespace else head.name
 
     def call_early(self, handlers: Collection[HandlerId]) -> None:
-        """Call those of the handlers that are timers as soon as possible, though it is not their time yet."""
+        """Call the timers among the handlers as soon as possible, before their time."""
         for handler in handlers:
             if (run := self.runs.get(handler)) is not None:
                 run.call_early()
 
     def exit(self) -> None:
-        """One of the runs has exited."""
+        """Accept that a run has exited."""
         self.on_exit(self)
 
     def has_running(self, *, blocking: bool = False) -> bool:
-        """Whether any of them has not exited yet; if ``blocking``, of those that are not optional only."""
+        """Tell if any of them has not exited yet; with ``blocking``, any that is not optional."""
         return any(run.is_running and (not blocking or run.handler.requires_finalizer) for run in self.runs.values())
 
     @property
     def is_to_go_on(self) -> bool:
-        """Whether anything has exited that is to be started again."""
+        """Whether any of them has exited and must start again."""
         return any(run.is_to_be_restarted for run in self.runs.values())
 
     def is_over(self, handler: SpawningHandler) -> bool:
-        """Whether the handler has run for the object, and will not run again until the operator restarts."""
+        """Tell if the handler has run for the object, and will not run again until the operator restarts."""
         run = self.runs.get(handler.id)
         return run is not None and not run.is_running and not run.is_to_be_restarted
 
     def stop_as_deleted(self) -> None:
-        """Ask all of them to exit, as the object is being deleted, or is gone."""
+        """Ask all of them to exit, because the object is being deleted, or is gone."""
         self.stop(DaemonStoppingReason.RESOURCE_DELETED)
 
     def stop_as_handed_over(self) -> None:
-        """Ask all of them to exit, as the object is going to be handled by another replica."""
+        """Ask all of them to exit, because another replica will handle the object."""
         self.stop(DaemonStoppingReason.RESOURCE_HANDED_OVER)
 
     def stop(self, reason: DaemonStoppingReason) -> None:
@@ -140,9 +140,9 @@ class ObjectBackground:
 
     def let_go(self) -> bool:
         """
-        Drop the runs if all of them have exited, as the object is gone; tell if they have.
+        Drop the runs of a gone object if all of them have exited; return whether they have.
 
-        They refer to us. Let everything be freed now: the garbage is collected rarely, if ever.
+        They refer to this object. Free the memory now: garbage collection is rare.
         """
         if self.has_running():
             return False
@@ -152,9 +152,9 @@ class ObjectBackground:
 
 class BackgroundRun(abc.ABC, Generic[H]):
     """
-    One daemon or timer of one object. The descendants know when to call the function.
+    One daemon or timer of one object. The subclasses know when to call the function.
 
-    Large because it is the face of both for those who start, stop, wake, and describe them.
+    Large because it is the common interface of both, to start, stop, wake, and describe them.
     """
 
     __slots__ = ("_background", "_task", "handler", "is_running", "retries", "stopper")
@@ -164,51 +164,51 @@ class BackgroundRun(abc.ABC, Generic[H]):
         self._task: asyncio.Task[None] | None = None
         self.handler = handler
         self.retries = Retries()
-        """The attempts that have failed in a row."""
+        """The failed attempts in a row."""
         self.stopper = DaemonStopper()
         self.is_running = True
 
     @property
     def is_to_be_restarted(self) -> bool:
-        """Whether it has exited only because the object did not match, or the operator was paused, for some time."""
+        """Whether it has exited for a passing reason: the filters, a pause, or a move to another replica."""
         reason = self.stopper.reason
         return not self.is_running and reason is not None and bool(reason & _PASSING_REASONS)
 
     @property
     def is_in_thread(self) -> bool:
-        """Whether its function runs in a thread right now; known only if the objects are shared with other replicas."""
+        """Whether its function runs in a thread now; known only if the operator has replicas."""
         return self._task is not None and self._background.runtime.executor.threads.is_occupied_by(self._task)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is not called right now, and will be; of daemons, that is not known."""
+        """Whether it waits for its next call; unknown for daemons."""
         return False
 
     @property
     @abc.abstractmethod
     def next_call(self) -> float | None:
-        """When the function is called next, by the clock of the event loop; ``None`` if it runs, or that is unknown."""
+        """The time of the next call, by the clock of the event loop; ``None`` if it runs, or this is unknown."""
 
     @abc.abstractmethod
     def start(self, delay: float) -> None:
-        """Begin in so many seconds."""
+        """Start in so many seconds."""
 
     @abc.abstractmethod
     def stop(self, reason: DaemonStoppingReason) -> None:
-        """Ask it to stop, and see to it that it does."""
+        """Ask it to stop, and make sure that it does."""
 
     def call_early(self) -> None:
-        """If it is a timer, call it as soon as possible; if it is being called right now, once more after that."""
+        """Call a timer as soon as possible; if it is running, once more afterwards."""
 
-    def notice_change(self) -> None:  # daemons do not care: they see the live body
-        """The object has changed."""
+    def notice_change(self) -> None:  # daemons see the live body
+        """Accept that the object has changed."""
 
     @abc.abstractmethod
     def cancel(self) -> Collection[asyncio.Task[None]]:
-        """Cancel whatever is left of it, as the operator itself cannot wait any longer; give what was cancelled."""
+        """Cancel all of its tasks, because the operator cannot wait any longer; return these tasks."""
 
     async def _attempt(self) -> Outcome:
-        """Call the function once, and bring its patch & result to the object."""
+        """Call the function once, and deliver its patch and result to the object."""
         runtime, cause = self._background.runtime, self._make_cause()
         attempt = self.retries.begin(runtime.clock.now())
         outcome = await runtime.executor.execute(self.handler, cause, attempt)
@@ -268,7 +268,7 @@ class BackgroundRun(abc.ABC, Generic[H]):
         )
 
     def _exit(self) -> None:
-        """Note that it does not run anymore."""
+        """Note that it has exited."""
         if self.is_running:
             self.is_running = False
             self.stopper.set(DaemonStoppingReason.DONE)

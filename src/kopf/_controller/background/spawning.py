@@ -1,8 +1,8 @@
 """
-Spawning: which daemons & timers run for which objects of a resource, and when they begin and end.
+Spawning: which daemons and timers run for which objects of a resource, and when they begin and end.
 
-They are kept for every object by the ids of the handlers. A function that has exited on its own or has failed for good
-is remembered, so that it is not started again, until the operator restarts.
+Each object keeps them by the ids of their handlers. It remembers functions that have exited on their own or have failed
+for good, so that they do not start again until the operator restarts.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Background:
         self._resource = resource
         self._on_exit = on_exit
         self.objects: dict[ObjectBackground, None] = {}
-        """The backgrounds of the objects that exist, and of those that are gone, while anything of them still runs."""
+        """The backgrounds of existing objects, and of gone objects with anything still running."""
         self._orphans: dict[asyncio.Task[None], str] = {}
         self._exits = asyncio.Event()
 
     def begin(self, obj: KubeObject) -> ObjectBackground:
-        """Begin with an object that has no daemons & timers yet."""
+        """Make the background of an object that has none yet."""
         background = ObjectBackground(self._runtime, self._resource, obj, self._handle_exit, self._orphans)
         self.objects[background] = None
         return background
@@ -61,9 +61,9 @@ class Background:
         unknown: Collection[str] = (),
     ) -> None:
         """
-        Start those of the matching handlers that were not started yet; stop those that do not match anymore.
+        Start matching handlers that have not started yet; stop handlers that do not match anymore.
 
-        Those whose ids are ``unknown`` are neither started nor stopped.
+        The ``unknown`` ids are of handlers with failed filters: they neither start nor stop.
         """
         matching = {handler.id for handler in handlers}
         for key, run in background.runs.items():
@@ -72,24 +72,24 @@ class Background:
         for handler in handlers:
             previous = background.runs.get(handler.id)
             if previous is None or previous.is_to_be_restarted:
-                delay = _get_delay(handler, cause)  # it is the users' code, and can fail
+                delay = _get_delay(handler, cause)  # the users' code can fail
                 run = background.runs[handler.id] = _make_run(background, handler)
                 run.start(delay)
 
     def pause(self) -> None:
-        """Stop everything; nothing is started then, as the objects are not looked at."""
+        """Stop everything; nothing starts during the pause, because there are no passes."""
         for background in [*self.objects]:
             if not background.is_gone:
                 background.stop(DaemonStoppingReason.OPERATOR_PAUSING)
 
     def resume(self) -> None:
-        """Look at all those objects again: what was stopped by the pause, is to be started anew."""
+        """Request a pass over each object, to start again everything that the pause has stopped."""
         for background in [*self.objects]:
             if not background.is_gone:
                 self._on_exit(background.body.object.for_users())
 
     def forget(self, background: ObjectBackground) -> None:
-        """Stop all that accompanies an object that exists no more."""
+        """Stop everything of an object that does not exist anymore."""
         background.is_gone = True
         background.stop_as_deleted()
         if background.let_go():
@@ -103,7 +103,7 @@ class Background:
             self.objects.pop(background, None)
 
     async def stop(self, timeout: float) -> None:
-        """The operator exits: stop everything, and wait for it; after the timeout (in seconds), cancel what is left."""
+        """Stop everything at the exit, and wait; after the timeout (in seconds), cancel the rest."""
         objects = [*self.objects]
         self.objects.clear()
         for background in objects:
@@ -112,9 +112,9 @@ class Background:
 
     async def leave(self, covers: Covers, timeout: float, *, is_urgent: bool) -> None:
         """
-        The same for some of the objects, which are handed over, and are asked to stop by now.
+        Wait for the covered objects, which are handed over and already stopping; after the timeout, cancel the rest.
 
-        Functions in threads, which cannot be cancelled, are left alone unless it is urgent.
+        Unless it is urgent, functions in threads go on, since they cannot be cancelled.
         """
         objects = [item for item in self.objects if covers(item.body.object.head.key)]
         orphans = [task for task, key in self._orphans.items() if covers(key)]
@@ -122,12 +122,12 @@ class Background:
         await self._see_off(objects, orphans, timeout, text, spares_threads=not is_urgent)
 
     def list_running(self) -> list[str]:
-        """Get the keys of those objects of which anything still runs."""
+        """List the keys of the objects with anything still running."""
         keys = [item.body.object.head.key for item in self.objects if item.has_running()]
         return [*keys, *self._orphans.values()]
 
     def let_go(self, background: ObjectBackground) -> None:
-        """The object is of another replica now."""
+        """Forget an object that belongs to another replica now."""
         background.is_gone = True
         self.objects.pop(background, None)
 
@@ -178,7 +178,7 @@ def _get_delay(handler: SpawningHandler, cause: ResourceCause) -> float:
             kwargs = cause.kwargs_for(handler)
             try:
                 cause.decode(handler, handler.initial_delay, kwargs)
-            except ModelMismatchError:  # it waits until the object fits, with nothing to be delayed
+            except ModelMismatchError:  # it waits until the object fits, without a delay
                 return 0.0
             return float(handler.initial_delay(**kwargs) or 0)
     return handler.initial_delay or 0.0

@@ -1,8 +1,8 @@
 """
-Timers: functions that run again and again on a schedule, as long as their object exists.
+Timers: functions that run repeatedly on a schedule, as long as their object exists.
 
-Between the runs, a timer is an entry in the timers of the event loop: neither a task nor a thread. It never overlaps
-with itself: the next run is scheduled when the previous one is over.
+Between the runs, a timer is only an entry in the event loop: neither a task nor a thread. It never overlaps with
+itself: the next run is scheduled after the previous one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class TimerRun(BackgroundRun[TimerHandler]):
         self._tick: asyncio.Handle | None = None
         self._is_waiting_for_change = False
         self._is_changed = False
-        """Whether the object has changed since the latest run has begun; even if no time has passed."""
+        """Whether the object has changed since the beginning of the latest run, even if no time has passed."""
         self._planned = 0.0
         """
-        When the current run was planned to begin, or the next one is, by the clock of the event loop.
+        The planned time of the current or the next run, by the clock of the event loop.
 
-        Not all event loops can tell it: the calls of ``uvloop`` are at whole milliseconds, or at no time at all.
+        Not all event loops keep it: the calls of ``uvloop`` are at whole milliseconds, or have no time at all.
         """
 
     @property
@@ -44,7 +44,7 @@ class TimerRun(BackgroundRun[TimerHandler]):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is not called right now, and will be."""
+        """Whether it waits for its next call."""
         return self.is_running and self._task is None
 
     def stop(self, reason: DaemonStoppingReason) -> None:
@@ -70,14 +70,14 @@ class TimerRun(BackgroundRun[TimerHandler]):
     def start(self, delay: float) -> None:
         loop = asyncio.get_running_loop()
         if self.handler.idle is not None:
-            # The idle time is counted since the last change; it can be shifted again until then.
+            # The idle time begins with the last change; later changes can still move it.
             delay = max(delay, self._background.changed_at + self.handler.idle - loop.time())
         self._planned = loop.time() + delay
-        # Not in the context of the previous run: it would be kept in memory for as long as the timer waits.
+        # Not in the context of the previous run: it would stay in memory while the timer waits.
         context = self._background.runtime.context
         if delay > 0:
             self._tick = loop.call_at(self._planned, self._begin, context=context)
-        else:  # as it is for each object at the start: not through the heap of all the others
+        else:  # as at the start for each object: avoid the heap of all timers
             self._tick = loop.call_soon(self._begin, context=context)
 
     def _begin(self) -> None:
@@ -109,7 +109,7 @@ class TimerRun(BackgroundRun[TimerHandler]):
         del outcome  # see the executor on errors and frames
 
     def _plan_next(self, outcome: Outcome) -> None:
-        """Decide when to run again: by the error if there was any, by the schedule of the timer otherwise."""
+        """Decide when to run again: by the error, if any; otherwise, by the schedule of the timer."""
         if self.stopper.is_set or (outcome.final and outcome.exception is not None):
             self._exit()
         elif outcome.is_unfit:
@@ -121,14 +121,14 @@ class TimerRun(BackgroundRun[TimerHandler]):
         elif self.handler.interval is None:
             self._wait_for_change()
         else:
-            # Sharp timers are counted from the plan, not from the actual beginning, which is a bit late; or even early
-            # in event loops that round the time: less than nothing has passed, and the same plan is not made again.
+            # Sharp timers count from the plan, not from the actual beginning, which is a bit late; or even early in
+            # event loops that round the time: then the elapsed time is negative, and the same plan is not made again.
             elapsed = asyncio.get_running_loop().time() - self._planned if self.handler.sharp else 0
             interval = self.handler.interval
             self.start(interval - math.fmod(elapsed, interval) if interval else 0)
 
     def _wait_for_change(self) -> None:
-        """If it is idling with no interval, it runs once for each time that the object has calmed down."""
+        """Wait for a change: idle timers without an interval run once each time when the object calms down."""
         if self._is_changed:
             self.start(0)
         else:

@@ -1,7 +1,7 @@
 """
 The state of one handler within the handling of one change, and the persisted form of it.
 
-What is persisted can be of another version of the framework, or of anybody who can change the object.
+The persisted form can be from another version of the framework, or from anybody who can change the object.
 """
 
 from __future__ import annotations
@@ -16,62 +16,62 @@ from kopf._values.ids import HandlerId
 from kopf._values.records import FrozenRecord
 
 _MAX_MESSAGE_LENGTH = 10_000
-"""How much of the last error is stored, in characters: all annotations of an object share 256 KiB."""
+"""The maximal length of a stored error, in characters: all annotations of an object share 256 KiB."""
 
 MAX_DELAY = datetime.timedelta(days=30)
 """The longest delay of a retry. Without a limit, one forged record would block the deletion of the object for good."""
 
 _CLOCK_SKEW = datetime.timedelta(days=1)
-"""By how much the clock of who has made the record can be ahead, at most."""
+"""How far the clock of the record's writer can be ahead, at most."""
 
 
 class HandlerState(FrozenRecord, frozen=True):
-    """The state of one handler within the current handling cycle."""
+    """The state of one handler within the handling of one change."""
 
     started: datetime.datetime
     stopped: datetime.datetime | None = None
     delayed: datetime.datetime | None = None
-    """When to try again; ``None`` is for at once."""
+    """The time of the next attempt; ``None`` is for at once."""
     purpose: str | None = None
     retries: int = 0
-    """How many times the handler was called."""
+    """The number of calls."""
     reentries: int = 0
-    """How many of those calls were only to go on with its sub-handlers; they do not count for the limits."""
+    """The number of calls that only continued its sub-handlers; they do not count for the limits."""
     success: bool = False
     failure: bool = False
     message: str | None = None
     exception: str | None = None
-    """The class of the last error; waiting for sub-handlers is none."""
+    """The class of the last error; waiting for sub-handlers is no error."""
     digest: str | None = None
-    """Which state of the object the handler has seen, with the own changes of this cycle; see :meth:`is_overtaken`."""
+    """The digest of the state that the handler has seen, with our own changes; see :meth:`is_overtaken`."""
     baseline: str | None = None
-    """The serialised state as of the beginning of the creation: one of the handlers keeps it for all of them."""
+    """The serialised state as of the beginning of the creation: one handler keeps it for all of them."""
     subrefs: tuple[HandlerId, ...] = ()
-    """The sub-handlers (on all levels) that were ever seen under this handler."""
+    """All sub-handlers (on all levels) that this handler has ever had."""
 
     @property
     def finished(self) -> bool:
-        """Whether the handler is done, for good or bad."""
+        """Whether the handler has succeeded or failed."""
         return self.success or self.failure
 
     def is_overtaken(self, digest: str | None) -> bool:
         """
-        Tell if the object has changed since the handler was done, so that the handler has to see it again.
+        Tell if the object has changed since the handler has finished, so that the handler must see it again.
 
-        If it is not done, it will see the object as it is at the next attempt anyway.
+        An unfinished handler will see the current state of the object at its next attempt anyway.
         """
         return self.finished and self.digest is not None and digest is not None and self.digest != digest
 
     def get_delay(self, now: datetime.datetime) -> float:
-        """How many seconds are left until the next attempt."""
+        """Return the delay until the next attempt, in seconds."""
         return 0 if self.delayed is None else max(0.0, (self.delayed - now).total_seconds())
 
     def get_attempt(self, now: datetime.datetime) -> Attempt:
-        """Describe the attempt that is about to be made."""
+        """Describe the next attempt."""
         return Attempt(retry=self.retries, started=self.started, runtime=now - self.started, reentries=self.reentries)
 
     def with_outcome(self, outcome: Outcome, now: datetime.datetime, subrefs: Iterable[HandlerId]) -> HandlerState:
-        """Note how the attempt has ended."""
+        """Return the state after the attempt."""
         error = outcome.exception
         delay = None if outcome.final else outcome.delay
         return HandlerState(
@@ -91,7 +91,7 @@ class HandlerState(FrozenRecord, frozen=True):
         )
 
     def as_record(self) -> ProgressRecord:
-        """Make the persisted form of it."""
+        """Make the persisted form."""
         return ProgressRecord(
             started=_format_time(self.started),
             stopped=_format_time(self.stopped),
@@ -110,7 +110,7 @@ class HandlerState(FrozenRecord, frozen=True):
 
     @classmethod
     def from_record(cls, record: ProgressRecord, *, now: datetime.datetime) -> HandlerState:
-        """Restore from the persisted form; what is missing or malformed there is as if it has just begun."""
+        """Restore from the persisted form; missing or malformed values are as if it has just begun."""
         delayed = _parse_time(record.get("delayed"))
         return cls(
             started=_parse_time(record.get("started")) or now,

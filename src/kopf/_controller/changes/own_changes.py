@@ -1,8 +1,8 @@
 """
-Own changes: what the patches of the handlers make of the object they handle.
+Own changes: the effects of the handlers' patches on the object that they handle.
 
-Handlers know what they do: their own changes are not something that they have to see again, neither as an update in the
-middle of the handling nor after it. In a creation, they become a part of what is created.
+Handlers know their own changes: they need not see them again, neither as an update in the middle of the handling nor
+after it. In a creation, they become a part of the created state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kopf._values.patches import Patch, merge, thaw
 
 
 class OwnChanges:
-    """The changes by the handlers of one cycle."""
+    """The changes by the handlers of one pass."""
 
     def __init__(self, snapshots: Snapshots, obj: KubeObject, seen: SeenStates, *, snapshot: bytes) -> None:
         self._snapshots = snapshots
@@ -30,11 +30,11 @@ class OwnChanges:
         self._snapshot = snapshot
 
     def is_essential(self, patch: Patch) -> bool:
-        """Tell if the patch changes anything that is compared to find changes."""
+        """Tell if the patch changes the essence, by which changes are detected."""
         return bool(patch.fns or patch.keys() - {"status"} or (patch and self._snapshots.extra_fields))
 
     def expect(self, patch: Patch, progress: Progress) -> tuple[Progress, bytes | None]:
-        """Get the progress as it is to be when the patch is on the object, and the snapshot of the object then."""
+        """Return the progress and the snapshot of the object as they will be with the patch applied."""
         if not self.is_essential(patch):
             return progress, None
         expected = self._snapshots.take(KubeObject.from_dict(patch.apply_to(self._obj)))
@@ -44,9 +44,9 @@ class OwnChanges:
 
     def compare(self, expected: bytes, obj: KubeObject, progress: Progress) -> bytes:
         """
-        Get what the expected changes have become on the object: the API can drop or normalise them.
+        Return the snapshot with the expected changes as they really are on the object: the API can alter them.
 
-        The progress is corrected accordingly: then, some of its states are not saved anymore.
+        This corrects the progress accordingly; then some of its states are unsaved.
         """
         before, after = codec.decode(self._snapshot), codec.decode(self._snapshots.take(obj))
         state = take_over(before, codec.decode(expected), after)
@@ -58,7 +58,7 @@ class OwnChanges:
         return actual
 
     def carry_over(self, baseline: bytes | None, expected: bytes | None) -> bytes | None:
-        """Make the changes by the handlers in the state as of the beginning of a creation, too."""
+        """Make the changes by the handlers also in the state as of the beginning of a creation."""
         if expected is None or baseline is None:
             return baseline
         if baseline == self._snapshot:
@@ -68,7 +68,7 @@ class OwnChanges:
 
 
 def carry_over(state: BodyEssence, before: BodyEssence, after: BodyEssence) -> BodyEssence:
-    """Make the same changes in the state as there are between the two other ones."""
+    """Make the changes between the two other states in this state, too."""
     if state == before:
         return after
     result = thaw(state)
@@ -81,7 +81,7 @@ def carry_over(state: BodyEssence, before: BodyEssence, after: BodyEssence) -> B
 
 
 def take_over(before: BodyEssence, expected: BodyEssence, seen: BodyEssence) -> BodyEssence:
-    """Make the expected changes of the state, but with those values that are really seen afterwards."""
+    """Make the expected changes of the state, but with the values that are really there afterwards."""
     result = thaw(before)
     for item in diff(before, expected):
         value = resolve(seen, item.field)
@@ -94,10 +94,9 @@ def take_over(before: BodyEssence, expected: BodyEssence, seen: BodyEssence) -> 
 
 def has_only_traces(before: KubeObject, after: KubeObject, patch: Patch) -> bool:
     """
-    Tell if the object is as before, plus the annotations & the status from the patch.
+    Tell if the object is as before, plus the annotations and the status from the patch.
 
-    It is much cheaper than to detect that there are no changes. If in doubt, it says no, and the object is looked at as
-    always.
+    It is much cheaper than the detection of changes. If in doubt, it is false, and the object gets a regular pass.
     """
     old, new = before.head, after.head
     if new.deletionTimestamp is not None or new.labels != old.labels or new.finalizers != old.finalizers:

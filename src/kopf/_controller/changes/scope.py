@@ -1,4 +1,4 @@
-"""The scope: what all looks at the objects of one resource have in common, made once when they are first watched."""
+"""The scope: the common parts of all passes over the objects of one resource, made once when it is first watched."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _NO_USER_CODE = contextlib.nullcontext()
 
 class ReconciliationScope:
     """
-    What all looks at the objects of one resource have in common; the setting of their observations.
+    The common parts of all passes over the objects of one resource; the setting of their observations.
 
-    Large because it has no behaviour, only what the others need, always together.
+    Large because it has no behaviour, only parts that others always need together.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ReconciliationScope:
         self.handled = handled if handled is not None else HandledStates()
         self.rivals = Rivals(runtime, resource)
         self.get_fresher: Callable[[str], KubeObject | None] = lambda key: None
-        """What has come by the key of an object while it is being handled, if anything has."""
+        """Returns the state of an object that has come during its current pass, if any, by its key."""
         self.user_code = user_code
         self.persistence = persistence
         self.finalizer = persistence.finalizer
@@ -62,5 +62,5 @@ class ReconciliationScope:
         self.snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, handlers.extra_fields)
 
     def make_logger(self, body: Body) -> ObjectLogger:
-        """Make the logger of an object, which posts what is logged as the events of the object."""
+        """Make the logger of an object, which posts log records as events of the object."""
         return ObjectLogger(body=body, settings=self.runtime.settings)

@@ -1,8 +1,8 @@
 """
-SeenStates: which states of an object its handlers have seen, so that changes in the middle of the handling are noticed.
+SeenStates: which states of an object its handlers have seen, so that they see changes in the middle of the handling.
 
-The progress of every handler has a digest of what it was called for. When the handling is not over yet and the object
-changes again, the handlers that are done by then would never know. See ``docs/decisions/concurrent-changes.md``.
+The progress of every handler has a digest of the state that it was called for. Without it, finished handlers would
+never know about changes before the end of the handling. See ``docs/decisions/concurrent-changes.md``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kopf._values.records import Record
 
 
 def make_digest(value: object) -> str:
-    """Identify a state: of the whole object, or of a field; the order of the keys does not matter."""
+    """Make an identifier of a state, of the whole object or of a field, regardless of the order of keys."""
     return hashlib.blake2b(codec.encode_sorted(value), digest_size=6).hexdigest()
 
 
@@ -30,13 +30,13 @@ class SeenStates(Record, eq=False):
     reason: Reason
     _snapshot: bytes | None
     whole: str | None = None
-    """The digest of the whole object, if it is known or was needed."""
+    """The digest of the whole object, if already known."""
     _essence: BodyEssence | None = None
     _digests: dict[FieldPath, str] | None = None
 
     def get(self, handler: ChangingHandler) -> str | None:
         """
-        Identify what the handler reacts to: if that is not what it has seen, it has to see it.
+        Return the digest of the state that the handler reacts to: if it has seen another one, it must be called.
 
         Creations, deletions, and resumings happen once, whatever the object is like.
         """
@@ -46,28 +46,28 @@ class SeenStates(Record, eq=False):
 
     def get_seen(self, handler: ChangingHandler) -> str | None:
         """
-        Identify what the handler sees when it is called now.
+        Return the digest of the state that the handler sees if it is called now.
 
         For creations, it is the whole object: to know after a restart if it has changed in the middle of the creation.
         """
         return self.get_whole() if self.reason is Reason.CREATE else self.get(handler)
 
     def get_noted(self, handler: ChangingHandler, *, is_final: bool) -> str | None:
-        """Identify what is to be noted after a call: unfinished creations will see the object as it becomes."""
+        """Return the digest to note after a call; unfinished creations will see later states anyway."""
         is_needed = is_final or self.reason is not Reason.CREATE or isinstance(handler, ReconcilingHandler)
         return self.get_seen(handler) if is_needed else None
 
     def get_whole(self) -> str:
-        """Identify the whole object."""
+        """Return the digest of the whole object."""
         if self.whole is None:
             self.whole = self._make(())
         return self.whole
 
     def compare(self, other: SeenStates) -> Iterator[tuple[str, str]]:
         """
-        Get the digests of both states: of the whole objects, and of all their changed parts.
+        Yield the digests of both states: of the whole objects, and of all their changed parts.
 
-        Single values are not compared: the same one can be in many fields, and would be taken for another one.
+        Single values are left out: the same value can be in many fields, and would be confused.
         """
         changed = [item.field for item in diff(self._get_essence(), other._get_essence())]
         for field in dict.fromkeys(path[:length] for path in changed for length in range(len(path))):

@@ -1,4 +1,4 @@
-"""Readiness of the indices: nothing is handled until all that existed before the operator is indexed."""
+"""Readiness of the indices: nothing is handled until all objects from before the start are indexed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 
 
 class IndexReadiness:
-    """Holds the handling back until all that must be known before it is known."""
+    """Delays the handling until all namespaces of the indexed resources are listed and indexed."""
 
     def __init__(self) -> None:
         self.is_open = True
@@ -15,12 +15,12 @@ class IndexReadiness:
         self._listeners: list[Callable[[], None]] = []
 
     def close_for(self, keys: Iterable[Hashable]) -> None:
-        """Be not ready until all these are done."""
+        """Wait until all these keys are done."""
         self._awaited.update(keys)
         self.is_open = not self._awaited
 
     def done(self, key: Hashable) -> None:
-        """One of the awaited is done: for good or bad, it is not to be waited for anymore."""
+        """Wait no longer for this key: it is done, or has failed."""
         if key in self._awaited:
             self._awaited.discard(key)
             self.is_open = not self._awaited
@@ -30,5 +30,5 @@ class IndexReadiness:
                     listener()
 
     def call_when_open(self, listener: Callable[[], None]) -> None:
-        """Call it once when all is ready."""
+        """Call the listener once when everything is ready."""
         self._listeners.append(listener)
