@@ -136,7 +136,7 @@ class Webhooks:
         return await self._admission.review(request, webhook=webhook, headers=headers, sslpeer=sslpeer)
 
     async def publish(self) -> None:
-        """Keep the managed configurations up to date, forever, if they are to be managed."""
+        """Keep the managed configurations, if there are any, up to date, forever."""
         if self._publication is None:
             await asyncio.Event().wait()  # until cancelled
         else:

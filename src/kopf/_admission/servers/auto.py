@@ -1,6 +1,4 @@
-"""
-Automatic choice: a server or a tunnel for whatever cluster it happens to be.
-"""
+"""The automatic choice of a server or a tunnel for the current cluster."""
 
 from __future__ import annotations
 
@@ -15,10 +13,10 @@ from kopf._values.reviews import WebhookClientConfig, WebhookFn
 
 class WebhookAutoServer(ClusterDetector, WebhookServer):
     """
-    A local server that guesses by which host name the cluster can reach it: of K3d/K3s, Minikube, Docker Desktop.
+    A local server that guesses the host name by which the cluster can reach it: in K3d/K3s, Minikube, Docker Desktop.
 
-    For all other clusters, it is the same as :class:`kopf.WebhookServer`; see there for the options. Nothing is
-    guessed if ``host`` is specified. It never opens tunnels; :class:`kopf.WebhookAutoTunnel` does.
+    For all other clusters, it is the same as :class:`kopf.WebhookServer`; see there for the options. It guesses nothing
+    if ``host`` is specified. It never opens tunnels, unlike :class:`kopf.WebhookAutoTunnel`.
     """
 
     async def _serve(self, fn: WebhookFn) -> AsyncGenerator[WebhookClientConfig, None]:
@@ -33,8 +31,8 @@ class WebhookAutoTunnel(ClusterDetector, WebhookContextManager):
     """
     The same as :class:`kopf.WebhookAutoServer` for the known local clusters, and a tunnel (ngrok) for all others.
 
-    ``addr``, ``port``, ``path`` are where to listen locally. There are no other options, as they depend on what is
-    chosen.
+    ``addr``, ``port``, ``path`` are for the local server, as in :class:`kopf.WebhookServer`. There are no other
+    options, as they would depend on the choice.
     """
 
     def __init__(self, *, addr: str | None = None, port: int | None = None, path: str | None = None) -> None:

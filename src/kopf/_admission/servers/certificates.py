@@ -1,7 +1,7 @@
 """
-Certificates: self-signed ones, made in no time and trusted by nobody but those who are told to.
+Self-signed certificates: each one is an authority of its own, which clients must be told to trust.
 
-Each certificate is an authority of its own. It is imported only when needed, as it needs the ``cryptography`` library.
+This module is imported only on demand, as it needs the ``cryptography`` library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_COMMON_NAME = 64  # RFC 5280, Appendix A: ub-common-name
 
 def issue(names: Iterable[str], *, lifetime: datetime.timedelta, password: str | None = None) -> Certificate:
     """
-    Make a certificate for host names and IP addresses, valid for the lifetime from now on.
+    Make a certificate for host names and IP addresses, valid from now on for the lifetime.
 
     The password, if any, encrypts the private key. Raises :class:`ValueError` if there are no names.
     """
@@ -31,7 +31,7 @@ def issue(names: Iterable[str], *, lifetime: datetime.timedelta, password: str |
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _choose_common_name(alternatives))])
     key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    # The key ids are there to tell the old certificate from the new one: both have the same name in the bundle.
+    # The key ids distinguish the old certificate from the new one: both have the same name in the bundle.
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -59,7 +59,7 @@ def issue(names: Iterable[str], *, lifetime: datetime.timedelta, password: str |
 
 
 def read(certificate: bytes, key: bytes) -> Certificate:
-    """Read what was once made by :func:`issue`. Raises :class:`ValueError` if it is not a certificate."""
+    """Read a certificate of :func:`issue`. Raises :class:`ValueError` if it is not a certificate."""
     parsed = x509.load_pem_x509_certificate(certificate)
     return Certificate(
         certificate=certificate,
@@ -71,7 +71,7 @@ def read(certificate: bytes, key: bytes) -> Certificate:
 
 
 def normalize(names: Iterable[str]) -> tuple[str, ...]:
-    """Give the names as they would be in the certificate."""
+    """Get the names as they would be in the certificate."""
     return tuple(str(name.value) for name in _parse_names(names))
 
 
@@ -89,7 +89,7 @@ _KEY_USAGE = x509.KeyUsage(
 
 
 def _parse_names(names: Iterable[str]) -> Collection[x509.DNSName | x509.IPAddress]:
-    """Tell addresses from names, in their normal forms; leave out addresses like 0.0.0.0, as they mean any address."""
+    """Parse names and addresses into their normal forms. Leave out addresses like 0.0.0.0, which mean any address."""
     parsed: dict[x509.DNSName | x509.IPAddress, None] = {}
     for name in names:
         try:
@@ -105,7 +105,7 @@ def _parse_names(names: Iterable[str]) -> Collection[x509.DNSName | x509.IPAddre
 
 
 def _choose_common_name(alternatives: Iterable[x509.DNSName | x509.IPAddress]) -> str:
-    """The first name; if there are only addresses, the first address. The real check is by the alternative names."""
+    """Get the first name, or the first address if there are no names. Clients check only the alternative names."""
     ordered = sorted(alternatives, key=lambda name: isinstance(name, x509.IPAddress))
     return next((str(name.value) for name in ordered if len(str(name.value)) <= _MAX_COMMON_NAME), "kopf")
 

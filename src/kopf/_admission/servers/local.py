@@ -1,8 +1,8 @@
 """
-Local clusters: those that run on the same machine as the operator, in containers or in virtual machines.
+Servers for local clusters, which run on the same machine as the operator, in containers or virtual machines.
 
-All of them have a host name for the machine that runs them, and forward the traffic there by themselves. Which kind of
-a cluster it is, is detected by what it tells about itself.
+All these clusters have a host name for their machine, and forward the traffic there. The kind of the cluster is
+detected by its version and its nodes.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class WebhookDockerDesktopServer(WebhookServer):
 
 
 class ClusterDetector:
-    """Knows how the machine of the operator is called in local clusters of several kinds."""
+    """Detects the kind of a local cluster, and so the host name of the machine in it."""
 
     @staticmethod
     async def guess_host() -> str | None:
         """
-        Give the host name by which the cluster can reach this machine; ``None`` if it is another kind of a cluster.
+        Get the host name by which the cluster can reach this machine; ``None`` for other kinds of clusters.
 
-        It works inside of a running operator, and raises :class:`LookupError` elsewhere.
+        It works only inside of a running operator; elsewhere, it raises :class:`LookupError`.
         """
         api = get_current_api()
         try:

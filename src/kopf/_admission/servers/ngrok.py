@@ -1,6 +1,4 @@
-"""
-Ngrok: a tunnel through the public Internet to a local server, for clusters that cannot reach this machine.
-"""
+"""The tunnel by ngrok: through the public Internet to a local server, for clusters that cannot reach this machine."""
 
 from __future__ import annotations
 
@@ -26,20 +24,21 @@ class WebhookNgrokTunnel(WebhookContextManager):
     """
     A tunnel by `ngrok <https://ngrok.com/>`_ from a public URL to a local server.
 
-    - ``addr``, ``port``, ``path`` are where to listen locally, as in :class:`kopf.WebhookServer`.
-    - ``token`` is of an account; without it, the limits of the service are tight.
-    - ``region`` is where the tunnel is to be; the nearest one by default.
+    - ``addr``, ``port``, ``path`` are for the local server, as in :class:`kopf.WebhookServer`.
+    - ``token`` is the token of an account; without it, the limits of the service are tight.
+    - ``region`` is the region of the tunnel; the nearest one by default.
     - ``binary`` is the path of the ngrok program; by default, the library downloads it, which is not recommended.
 
-    HTTPS is terminated by the service, with a certificate that is trusted by everybody: it sees all the reviews. The
-    local part is in HTTP. The URL is random but public: whoever knows it, can send requests to the handlers.
+    The service terminates HTTPS with a public certificate, and sees all reviews. The local part is in HTTP. The URL is
+    random but public: everybody who knows it can send requests to the handlers.
 
-    It needs the ``pyngrok`` library, and raises an error with the instructions if there is none. If ngrok exits,
-    so does the tunnel, with :class:`RuntimeError`.
+    It needs the ``pyngrok`` library; without it, an error contains the instructions. If ngrok exits, the tunnel ends
+    with
+    :class:`RuntimeError`.
     """
 
     CHECK_INTERVAL = 1.0
-    """How often to check if ngrok is still alive, in seconds."""
+    """The pause between checks that ngrok is still alive, in seconds."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class WebhookNgrokTunnel(WebhookContextManager):
 
 @contextlib.asynccontextmanager
 async def _opening_tunnel(address: str, config: PyngrokConfig) -> AsyncIterator[str]:
-    """Start ngrok, open a tunnel to the address, and give its public URL."""
+    """Start ngrok, open a tunnel to the address, and yield its public URL."""
     from pyngrok import ngrok
 
     try:

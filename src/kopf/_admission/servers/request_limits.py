@@ -1,12 +1,12 @@
 """
-Limits of requests: what their bodies take as they come, and what the reviews take when they are decoded.
+Limits of memory for requests: for their bodies as they arrive, and for decoded reviews.
 
-The bytes are counted as they arrive, not as they are promised, and until the review is answered. If there are too many,
-the oldest incomplete body has to go: whoever sends slowly does not hold the others.
+Bytes count when they arrive, not when they are announced, and until the review has its response. If there are too many,
+the oldest incomplete body is dropped, so that slow clients do not block the others.
 
-For decoded reviews, there is so much memory at once, and the next ones wait until others end. There are two lanes:
-whoever sends large reviews, makes only large reviews wait. And of those, only so many bytes wait: they have arrived
-already, and those that are still arriving need memory, too.
+Decoded reviews share a budget of memory. When it is spent, the next reviews wait. There are two lanes, so that large
+reviews delay only large ones. The bytes of waiting large reviews are limited, too, as the bodies that are still
+arriving also need memory.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import AsyncIterator, Mapping
 from aiohttp import web
 
 _SMALL_SHARE = 32
-"""Which part of the budget a review can take to be a small one: about 2 MiB by default."""
+"""The part of the budget up to which a review is small: about 2 MiB by default."""
 
 
 class Refusal(Exception):
-    """The request is not going to be handled; the response is of this HTTP status and with this text."""
+    """The request is refused, with this HTTP status and text."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class Refusal(Exception):
 
 
 class _Body:
-    """One body, maybe not the whole of it yet."""
+    """One body, complete or not."""
 
     def __init__(self, request: web.BaseRequest) -> None:
         self.request = request
@@ -40,7 +40,7 @@ class _Body:
 
 
 class Bodies:
-    """Reads the bodies for one server. Sizes are in bytes, times are in seconds."""
+    """Reads the bodies for one server. Sizes are in bytes, times in seconds."""
 
     def __init__(self, *, max_body: int, max_total: int, timeout: float) -> None:
         self._max_body = max_body
@@ -51,7 +51,7 @@ class Bodies:
 
     @contextlib.asynccontextmanager
     async def reading(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
-        """Give the whole body; it counts as long as the block lasts. Raises :class:`Refusal` if there cannot be one."""
+        """Yield the whole body, which counts during the block. Raises :class:`Refusal` if it cannot be read."""
         if (request.content_length or 0) > self._max_body:
             raise self._make_refusal()
         body = _Body(request)
@@ -69,7 +69,7 @@ class Bodies:
         request = body.request
         try:
             async with asyncio.timeout(self._timeout):
-                if request.headers.get("Expect", "").lower() == "100-continue":  # curl asks so for large ones
+                if request.headers.get("Expect", "").lower() == "100-continue":  # curl does so for large bodies
                     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                     request.writer.output_size = 0
                 while chunk := await request.content.readany():
@@ -94,7 +94,7 @@ class Bodies:
             self._check(body)
 
     def _check(self, body: _Body) -> None:
-        """Raise :class:`Refusal` if it had to go: its last bytes could have come meanwhile."""
+        """Raise :class:`Refusal` if the body was dropped: its last bytes can have come since then."""
         if body not in self._incomplete:
             raise Refusal(503, "There are too many requests at once.", {"Retry-After": "1"})
 
@@ -109,12 +109,12 @@ class Bodies:
 
 
 class DecodingBudget:
-    """All sizes are in bytes."""
+    """The memory for decoded reviews. Sizes are in bytes."""
 
     def __init__(self, max_size: int, *, max_waiting: int, timeout: float) -> None:
-        """``max_size`` is of decoded reviews, ``max_waiting`` of encoded ones; ``timeout`` is in seconds."""
+        """``max_size`` limits decoded reviews, ``max_waiting`` limits encoded ones; ``timeout`` is in seconds."""
         self.max_size = max_size
-        """The largest review, and all large ones at once. All small ones at once take a half of that."""
+        """The limit of one review, and of all large ones together. All small ones together get a half."""
         self._max_waiting = max_waiting
         self._timeout = timeout
         self._large = _Lane(max_size)
@@ -122,7 +122,7 @@ class DecodingBudget:
 
     @contextlib.asynccontextmanager
     async def taking(self, size: int, encoded_size: int) -> AsyncIterator[None]:
-        """Have so much memory during the block. Raises :class:`Refusal` if it cannot be had."""
+        """Reserve the memory during the block. Raises :class:`Refusal` if it is not available in time."""
         if size > self.max_size:
             raise Refusal(413, f"The review takes more than {self.max_size} bytes when it is decoded.")
         lane = self._small if size <= self.max_size // _SMALL_SHARE else self._large
@@ -140,14 +140,14 @@ class DecodingBudget:
 
 
 class _Lane:
-    """Those who share some memory; they come in their order."""
+    """A share of the memory. Reviews get it in the order of their arrival."""
 
     def __init__(self, size: int) -> None:
         self._free = size
         self._turn = asyncio.Lock()
         self._room = asyncio.Event()
         self.waiting = 0
-        """The encoded sizes of those who wait."""
+        """The encoded size of all waiting reviews."""
 
     async def take(self, size: int, encoded_size: int) -> None:
         self.waiting += encoded_size

@@ -1,11 +1,11 @@
 """
-The server of reviews: takes the reviews out of HTTP requests, and puts the responses into HTTP responses.
+The server of reviews: takes reviews from HTTP requests, and puts their responses into HTTP responses.
 
-It is open to everybody who can reach it, so it limits everything that a client can exhaust: connections (by the HTTP
-server), bytes (by the bodies), and the time of handling. Whatever comes, the client gets a response, and the log gets a
-line with no contents of the request: there can be secrets in it. After a refusal, the connection is closed.
+It is open to any client, so it limits everything that a client can exhaust: connections (by the HTTP server), bytes (of
+the bodies), and the time of handling. Every request gets a response, and every refusal is logged, without the content
+of the request, which can be secret. After a refusal, the connection is closed.
 
-It is not enough to limit the bytes: decoded, they can take 25 times more memory. So that is limited, too.
+Limits of bytes are not enough, as decoded reviews can take 25 times more memory. So this memory is limited, too.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from kopf._values.reviews import EncodedReview, ReviewError, WebhookFn
 logger = logging.getLogger(__name__)
 
 MAX_BODY = 7 * 1024 * 1024
-"""In bytes. A review has up to two objects; Kubernetes accepts up to 3 MiB of each."""
+"""The largest body, in bytes. A review has up to two objects; Kubernetes accepts up to 3 MiB of each."""
 
 _OBJECT_SHARE = 3 / 7
-"""How much of a review one object can be."""
+"""The largest share of one object in a review."""
 
 _GROWTH = 9
-"""How many times more memory than bytes the largest review may take when decoded: usual objects take 2 to 8 times."""
+"""The largest ratio of memory to bytes for decoded reviews: usual objects take 2 to 8 times more."""
 
 MAX_TOTAL = 32 * 1024 * 1024
-"""In bytes: of all reviews that are being received and handled at the same time."""
+"""The largest size of all reviews that are received and handled at the same time, in bytes."""
 
 MAX_CONNECTIONS = 4096
-"""An API server has one for each of the reviews that it waits for at the same time."""
+"""The largest number of connections. An API server has one for each review that it waits for."""
 
 BODY_TIMEOUT = 10.0
-"""How long the body may take, in seconds."""
+"""The longest time for a body, in seconds."""
 
 IDLE_TIMEOUT = 180.0
-"""How long an idle connection is kept, in seconds. API servers keep them for 90 seconds: it must be them who close."""
+"""The lifetime of idle connections, in seconds. API servers keep them for 90 seconds, and must close them first."""
 
 _LINGERING_TIMEOUT = 1.0
 _MAX_MESSAGES = 20  # of the same kind, in a minute
@@ -64,22 +64,22 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much the clients can take: sizes are in bytes, times are in seconds."""
+    """The limits for clients: sizes in bytes, times in seconds."""
 
     max_body: int | None = None
-    """``None`` is for ``MAX_BODY``."""
+    """``None`` means ``MAX_BODY``."""
     max_total: int = MAX_TOTAL
     max_connections: int | None = None
-    """``None`` is for ``MAX_CONNECTIONS``, or a quarter of the files that may be open, if that is less."""
+    """``None`` means ``MAX_CONNECTIONS``, or a quarter of the files that may be open, if that is less."""
     opening_timeout: float = OPENING_TIMEOUT
     body_timeout: float = BODY_TIMEOUT
 
 
 class ReviewServer:
-    """One address where reviews are accepted, under one path."""
+    """The server of reviews at one address, under one path."""
 
     def __init__(self, fn: WebhookFn, *, path: str = "", limits: Limits | None = None) -> None:
-        """Serve the paths that begin with ``path``, which has a slash in the beginning and none in the end."""
+        """Serve the paths that begin with ``path``, which has a slash at the beginning and none at the end."""
         limits = limits if limits is not None else Limits()
         self._fn = fn
         self._path = path
@@ -102,15 +102,15 @@ class ReviewServer:
 
     def listen(self, sockets: Sequence[socket.socket], context: ssl.SSLContext | None) -> None:
         """
-        Accept connections from the sockets, with TLS if there is a context for it.
+        Accept connections from the sockets, with TLS if there is a context.
 
-        It can be called again with another context: then new connections use it. None of them is refused meanwhile,
-        and nothing changes for the current connections.
+        After another call with another context, new connections use that one. Meanwhile, no connection is refused, and
+        nothing changes for the current connections.
         """
         self._http.listen(sockets, context)
 
     async def close(self, timeout: float) -> None:
-        """Stop accepting connections and requests, let the current ones finish for some time (seconds)."""
+        """Stop accepting connections and requests. Let the current ones finish until the timeout, in seconds."""
         self._closing = True
         await self._http.close(timeout)
 
@@ -159,7 +159,7 @@ class ReviewServer:
             raise Refusal(504, f"The admission review was not handled in {timeout:g} seconds.") from None
 
     def _find_webhook(self, request: web.BaseRequest) -> str | None:
-        """Get the id of the webhook out of the path. None of the webhooks if there is only the root path."""
+        """Get the path of the webhook; ``None`` for the root path."""
         path = request.path
         if path != self._path and not path.startswith(f"{self._path}/"):
             raise Refusal(404, "There are no webhooks at this path.")
@@ -167,7 +167,7 @@ class ReviewServer:
 
 
 def _parse_timeout(text: str | None) -> float | None:
-    """Parse the time that the API server is going to wait, in seconds. There is no limit if others do not tell it."""
+    """Parse the time for which the API server waits, in seconds; ``None`` if the client does not tell it."""
     match = _DURATION.fullmatch(text) if text else None
     if match is None or not any(match.groups()):
         return None

@@ -1,7 +1,7 @@
 """
-Contexts: the server's side of TLS, made of the identity of the server and of what to demand of its clients.
+TLS contexts of the server, made from its identity and the rules for client certificates.
 
-A context is never modified once it is in use: when something is renewed, another context is made.
+A context that is in use never changes: after a renewal, another context is made.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from kopf._admission.servers.identities import Identity
 from kopf._client.auth.credentials import exposing
 from kopf._serving.limited_logs import RateLimitedLogger
 
-logger = RateLimitedLogger(logging.getLogger(__name__), burst=20)  # it is anybody who can begin a handshake
+logger = RateLimitedLogger(logging.getLogger(__name__), burst=20)  # any client can begin a handshake
 
 Path = str | os.PathLike[str]
 
 
 @dataclasses.dataclass(frozen=True)
 class ClientVerification:
-    """What to demand of the clients, and whom to trust for that; see :class:`ssl.SSLContext`."""
+    """The rules for client certificates, and the trusted authorities; see :class:`ssl.SSLContext`."""
 
     mode: ssl.VerifyMode | None = None
-    """``None`` means that certificates are optional if there is anybody to trust, and are not asked for otherwise."""
+    """``None``: with authorities, certificates are optional; without authorities, they are not requested."""
     authorities: tuple[str | bytes, ...] = ()
-    """The trusted certificates: either PEM (texts) or DER (bytes)."""
+    """The trusted certificates: PEM (texts) or DER (bytes)."""
     directory: Path | None = None
-    """A directory with more of them, in files named by their hashes; it is read when needed."""
+    """A directory with more trusted certificates, in files named by their hashes. It is read on demand."""
 
     def apply(self, context: ssl.SSLContext) -> None:
-        """Configure the context. Raises :class:`ValueError` if it makes no sense."""
+        """Configure the context. Raises :class:`ValueError` if the rules make no sense."""
         is_anybody_trusted = bool(self.authorities or self.directory)
         if self.mode == ssl.CERT_REQUIRED and not is_anybody_trusted:
             raise ValueError(
@@ -54,24 +54,24 @@ class ClientVerification:
 
 class _TellingSSLObject(ssl.SSLObject):
     """
-    One connection, which tells why there is no connection.
+    A connection that logs why its handshake has failed.
 
-    Nobody else does, unless in the debug mode of asyncio. And it is the most frequent problem of webhooks that the
-    clients do not trust the server: the wrong CA bundle, the wrong host name.
+    Nothing else logs it, except for the debug mode of asyncio. And the most frequent problem of webhooks is that
+    clients do not trust the server: because of the wrong CA bundle or the wrong host name.
     """
 
     def do_handshake(self) -> None:
         try:
             super().do_handshake()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError):
-            raise  # they are to be continued, or have just left
+            raise  # the handshake continues, or the client has left
         except ssl.SSLError as e:
             logger.warning("The TLS handshake of the webhook server with a client has failed: %s", e.reason or e)
             raise
 
 
 def make_context() -> ssl.SSLContext:
-    """Make a context of a server, with nothing in it yet."""
+    """Make an empty context of a server."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.sslobject_class = _TellingSSLObject
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -81,13 +81,13 @@ def make_context() -> ssl.SSLContext:
 
 def load_identity(context: ssl.SSLContext, identity: Identity, *, password: str | None = None) -> None:
     """
-    Let the server use this identity. The password is for the private key.
+    Load the identity into the context. The password is for the private key.
 
-    Raises :class:`ValueError` if the certificate, the key, and the password do not fit together.
+    Raises :class:`ValueError` if the certificate, the key, and the password do not match.
     """
     with exposing(identity.key.strip() + b"\n" + identity.certificate) as path:
         try:
-            # Without a password, a callback prevents the question in the terminal of whoever runs the operator.
+            # Without a password, the callback prevents OpenSSL from asking for it in the terminal.
             context.load_cert_chain(path, password=password or _refuse_to_ask)
         except ssl.SSLError as e:
             raise ValueError(
@@ -97,14 +97,14 @@ def load_identity(context: ssl.SSLContext, identity: Identity, *, password: str 
 
 
 def check_bundle(bundle: bytes) -> None:
-    """Check that clients can trust it: it is one or more certificates in PEM. Raises :class:`ValueError` if not."""
+    """Check that the bundle is one or more certificates in PEM. Raises :class:`ValueError` if it is not."""
     try:
         text = bundle.decode("ascii", errors="replace")
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError) as e:
         raise ValueError(f"The CA bundle of the webhook server cannot be used: {e}") from e
     if text.count("-----BEGIN CERTIFICATE") != text.count("-----END CERTIFICATE"):
-        raise ValueError("The CA bundle of the webhook server is incomplete.")  # maybe it is just being written
+        raise ValueError("The CA bundle of the webhook server is incomplete.")  # perhaps, it is just being written
 
 
 def _refuse_to_ask() -> str:

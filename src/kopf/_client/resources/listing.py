@@ -27,7 +27,7 @@ FIRST_PAGE = 500
 
 PAGE_SIZE = 2 * 1024 * 1024
 """
-How large the next pages are, in bytes: small objects come by thousands, large ones do not fill the memory.
+The size of the next pages, in bytes: small objects come by thousands, large ones do not fill the memory.
 
 The peak of memory of a start is that of a few pages. With pages of 16 MiB, 50,000 objects took 128 MiB instead of 64.
 """
