@@ -112,10 +112,6 @@ def _count_ready(wanted: int, status: Obj, *fields: str) -> bool:
     return status.get("observedGeneration") is not None and all(status.get(field, 0) >= wanted for field in fields)
 
 
-def _is_job_ready(spec: Obj, status: Obj) -> bool:
-    return _get_conditions(status).get("Complete") == "True"
-
-
 def _is_pod_ready(spec: Obj, status: Obj) -> bool:
     return status.get("phase") == "Succeeded" or _get_conditions(status).get("Ready") == "True"
 
@@ -126,21 +122,19 @@ def _is_service_ready(spec: Obj, status: Obj) -> bool:
     return spec.get("type") == "ExternalName" or bool(spec.get("clusterIP"))
 
 
-def _is_definition_ready(spec: Obj, status: Obj) -> bool:
-    return _get_conditions(status).get("Established") == "True"
-
-
 _RULES: Mapping[tuple[str, str], Callable[[Obj, Obj], bool]] = {
     ("apps", "Deployment"): _is_deployment_ready,
     ("apps", "ReplicaSet"): _is_replica_set_ready,
     ("apps", "StatefulSet"): _is_stateful_set_ready,
     ("apps", "DaemonSet"): _is_daemon_set_ready,
-    ("batch", "Job"): _is_job_ready,
+    ("batch", "Job"): lambda spec, status: _get_conditions(status).get("Complete") == "True",
     ("", "Pod"): _is_pod_ready,
     ("", "Service"): _is_service_ready,
     ("", "PersistentVolumeClaim"): lambda spec, status: status.get("phase") == "Bound",
     ("", "Namespace"): lambda spec, status: status.get("phase") == "Active",
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _is_definition_ready,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): lambda spec, status: (
+        _get_conditions(status).get("Established") == "True"
+    ),
 }
 
 

@@ -8,14 +8,12 @@ an operator would provide: threads, the event loop, the recorder of Kubernetes e
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kopf._controller.memos import Memo
-from kopf._events.recorder import EventSink, current_recorder
 from kopf._handlers.causes import Cause
 from kopf._handlers.executor import NOTHING, HandlerExecutor, Surroundings
 from kopf._handlers.handlers import Handler, ResourceHandler
@@ -209,13 +207,3 @@ def _describe(outcome: Outcome) -> dict[str, Any]:
         "exception": outcome.ignored if outcome.exception is None else outcome.exception,
         "delay": None if outcome.final else outcome.delay or 0,
     }
-
-
-@contextlib.contextmanager
-def taking_events(sink: EventSink) -> Iterator[None]:
-    """Let the events of this context go there."""
-    token = current_recorder.set(sink)
-    try:
-        yield
-    finally:
-        current_recorder.reset(token)

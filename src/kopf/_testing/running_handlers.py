@@ -12,6 +12,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from kopf._admission.verdicts import judge
+from kopf._events.recorder import current_recorder
 from kopf._handlers.causes import ActivityCause, WebhookCause
 from kopf._handlers.handlers import (
     ActivityHandler,
@@ -24,7 +25,7 @@ from kopf._handlers.handlers import (
 from kopf._handlers.matching import matches_operation
 from kopf._handlers.registry import get_default_registry
 from kopf._handlers.signatures import check_handlers
-from kopf._testing.call_context import CallContext, LoopIsRunningError, Loops, taking_events
+from kopf._testing.call_context import CallContext, LoopIsRunningError, Loops
 from kopf._testing.calling_options import (
     CallingOptions,
     GivenObject,
@@ -91,8 +92,11 @@ async def _run(fn: HandlerFn, body: GivenObject | None, options: CallingOptions,
     )
     check_handlers(handlers, options.get("indices", {}).keys())
     context = CallContext(handlers, body, options, loops)
-    with taking_events(context.sink):
+    token = current_recorder.set(context.sink)
+    try:
         return await _call(context, handlers)
+    finally:
+        current_recorder.reset(token)
 
 
 async def _call(context: CallContext, handlers: Sequence[Handler]) -> HandlerRun:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import kopf_cluster
 from kopf._controller.instruments import NO_INSTRUMENTS
-from kopf._testing.ownership import Ownership
+from kopf._testing.one_owner_check import OneOwnerCheck
 from kopf._testing.simulated_process import ProcessOptions, SimulatedProcess
 from kopf._testing.simulated_replicas import Replicas
 from kopf._testing.simulation_core import SimulationCore
@@ -129,7 +129,7 @@ class SimulatedOperator(SimulationCore):
         self._birth: ProcessOptions | None = None
         self._process: SimulatedProcess | None = None
         self._replicas: list[Replicas] = []
-        self._ownership = Ownership(self.journal)
+        self._one_owner = OneOwnerCheck(self.journal)
 
     @property
     def writes(self) -> int:

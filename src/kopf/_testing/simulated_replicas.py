@@ -1,6 +1,6 @@
 """
-Several replicas of an operator in one simulation, each a process of its own: they are killed, frozen, cut off, one by
-one, and their number is changed.
+Several replicas of an operator in one simulation, each a process of its own. Tests can kill, freeze, or cut off each
+of them, and change their number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from kopf._controller.instruments import Instruments
 from kopf._handlers.time_source import time_source
 from kopf._settings.settings import OperatorSettings
-from kopf._testing.ownership import Ownership
+from kopf._testing.one_owner_check import OneOwnerCheck
 from kopf._testing.simulated_process import ProcessOptions, SimulatedProcess
 from kopf._testing.simulation_core import SimulationCore
 from kopf._virtual_time.patience import SimulationError
@@ -25,19 +25,19 @@ Configure = Callable[[OperatorSettings], object]
 
 class Replica:
     """
-    One of the replicas. Each time it starts, it is a new process of the same name, as in a stateful set.
+    A replica of the operator. Each start is a new process with the same name, as in a stateful set.
 
-    Whatever needs no waiting, happens at this very moment, so that it can be planned: ``simulation.when(write=3,
+    Methods that are not coroutines take effect immediately, so that they can be scheduled: ``simulation.when(write=3,
     do=replica.freeze)``.
 
     Large because so much can happen to a replica.
     """
 
-    def __init__(self, simulation: SimulationCore, options: ProcessOptions, ownership: Ownership) -> None:
+    def __init__(self, simulation: SimulationCore, options: ProcessOptions, one_owner: OneOwnerCheck) -> None:
         self.name = options.name
-        """How it is called: in the journal and the logs, among the replicas, and as a user of the cluster."""
+        """Its name in the journal, in the logs, among the replicas, and as a user of the cluster."""
         self._simulation = simulation
-        self._ownership = ownership
+        self._one_owner = one_owner
         self._clock = SkewedClock(options.context[time_source])
         context = options.context.copy()
         context.run(time_source.set, self._clock)
@@ -47,7 +47,7 @@ class Replica:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process, be it frozen or cut off."""
+        """Whether it has a process, even if that is frozen or cut off."""
         return self._process is not None and self._process.is_running
 
     @property
@@ -60,49 +60,49 @@ class Replica:
         await self._simulation.wait(self.start_now())
 
     async def stop(self) -> None:
-        """Let it exit in order, as on SIGTERM, and wait for that. Its error is raised if it has failed."""
+        """Let it exit gracefully, as on SIGTERM, and wait for that. Raises its error if it has failed."""
         await self._simulation.wait(self.stop_now())
 
     def kill(self) -> None:
-        """Let it die as on SIGKILL."""
+        """Kill it, as with SIGKILL."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
-            self._ownership.end(self.name)
+            self._one_owner.end(self.name)
             self._note("is killed")
             self._burial = self._options.loop.create_task(process.clean_up(), name=f"end of {self.name}")
 
     def freeze(self) -> None:
-        """Let nothing of it run, as on SIGSTOP, while all the clocks go on; its connections remain."""
+        """Freeze it, as with SIGSTOP: nothing of it runs, but all clocks go on, and its connections remain."""
         if self._process is not None:
             self._process.freeze()
-            self._ownership.freeze(self.name)
+            self._one_owner.freeze(self.name)
             self._note("is frozen")
 
     def thaw(self) -> None:
-        """Let it go on, as on SIGCONT."""
+        """Let it go on, as with SIGCONT."""
         if self._process is not None:
             self._note("thaws")
-            self._ownership.thaw(self.name)
+            self._one_owner.thaw(self.name)
             self._process.thaw()
 
     def partition(self) -> None:
-        """Let nothing through between it and the cluster, with nobody told; what is sent, comes when it is healed."""
+        """Cut it off from the cluster: nothing gets through or fails; what is sent arrives when it is healed."""
         if self._process is not None:
             self._process.network.cut()
             self._note("is cut off")
 
     def heal(self) -> None:
-        """Let everything through again."""
+        """Connect it to the cluster again."""
         if self._process is not None:
             self._process.network.mend()
             self._note("is connected again")
 
     def skew_clock(self, seconds: float) -> None:
         """
-        Move its wall clock, forward or backward if negative, also for its next processes; delays are not affected.
+        Move its wall clock forward, or backward if negative. It lasts over restarts; delays are not affected.
 
-        It is the clock of the framework: ``datetime.now()`` in handlers tells the time of the simulation.
+        Only the framework uses this clock: ``datetime.now()`` in handlers gives the time of the simulation.
         """
         self._clock.skew += seconds
         self._note(f"has a clock that is off by {self._clock.skew:g}s")
@@ -110,7 +110,7 @@ class Replica:
     async def start_now(self) -> None:
         if self._process is not None:
             raise SimulationError(f"{self.name} runs already.")
-        instruments = Instruments(interceptors=[self._ownership.intercept])
+        instruments = Instruments(interceptors=[self._one_owner.intercept])
         process = self._process = SimulatedProcess(self._options, instruments)
         self._note("starts")
         try:
@@ -129,7 +129,7 @@ class Replica:
                 self._note("exits")
 
     async def end(self) -> None:
-        """Leave nothing behind: if it cannot exit in order, it is killed."""
+        """Stop it, or kill it if it cannot exit gracefully, and wait until nothing of it is left."""
         if self.is_stuck:
             self.kill()
         await self.stop_now()
@@ -137,7 +137,7 @@ class Replica:
             await self._burial
 
     def raise_failure(self) -> None:
-        """Raise the error with which it has ended by itself, once."""
+        """Raise the error that has ended it, if any; only once."""
         process = self._process
         if process is not None and not process.is_running and not process.is_stopping:
             self._process = None
@@ -149,19 +149,19 @@ class Replica:
 
 
 class Replicas:
-    """All the replicas, by their numbers or names; those too that do not run."""
+    """All replicas, including those that do not run, by their numbers or names."""
 
     def __init__(
         self,
         simulation: SimulationCore,
         make_options: Callable[[str], ProcessOptions],
         prefix: str,
-        ownership: Ownership,
+        one_owner: OneOwnerCheck,
     ) -> None:
         self._simulation = simulation
         self._make_options = make_options
         self._prefix = prefix
-        self._ownership = ownership
+        self._one_owner = one_owner
         self._replicas: list[Replica] = []
 
     def __iter__(self) -> Iterator[Replica]:
@@ -175,25 +175,25 @@ class Replicas:
         return self._replicas[names.index(key) if isinstance(key, str) else key]
 
     async def scale(self, count: int) -> None:
-        """Start those of the first so many replicas that do not run, and stop the others in order; wait for that."""
+        """Let exactly the first ``count`` replicas run: start them, stop the others gracefully, and wait for that."""
         await self._simulation.wait(self.scale_now(count))
 
     async def stop(self) -> None:
-        """Stop all of them in order, at once."""
+        """Stop all replicas gracefully, at the same time."""
         await self.scale(0)
 
     def assert_one_owner(self) -> None:
         """
-        Raise :class:`AssertionError` if any two replicas of the simulation were in handlers of the same object at once.
+        Raise :class:`AssertionError` if two replicas ran handlers of the same object at the same time.
 
-        Or if one has written to an object its progress or finalizers while another one was in a handler of it.
+        The same if a replica has written the progress or finalizers of an object while another one ran a handler of it.
         """
-        self._ownership.check()
+        self._one_owner.check()
 
     async def scale_now(self, count: int) -> None:
         while len(self._replicas) < count:
             options = self._make_options(f"{self._prefix}-{len(self._replicas)}")
-            self._replicas.append(Replica(self._simulation, options, self._ownership))
+            self._replicas.append(Replica(self._simulation, options, self._one_owner))
         starting = [replica.start_now() for replica in self._replicas[:count] if not replica.is_running]
         await _do_all([*starting, *(replica.stop_now() for replica in self._replicas[count:])])
 
@@ -206,7 +206,7 @@ class Replicas:
 
 
 async def _do_all(coros: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Do all of it at once, to the end; then raise an error if there is any."""
+    """Await all of them at the same time, to the end; then raise the first error, if any."""
     results = await asyncio.gather(*coros, return_exceptions=True)
     if errors := [result for result in results if isinstance(result, BaseException)]:
         raise errors[0]

@@ -159,7 +159,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self._stack.enter_context(self.logs.taking())
         self._loop.on_busy, self._loop.overlaps = self._note_busyness, self.journal.overlaps
         self.cluster.observe(self._note_change)
-        self.cluster.observe(self._ownership.note_change)
+        self.cluster.observe(self._one_owner.note_change)
         self.cluster.faults.advisers += [self._actions.advise]
         self.cluster.add_token("simulated-operator", self.user, self._groups)
         self._birth = ProcessOptions(
@@ -224,7 +224,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
                 token=f"simulated-{replica}",
             )
 
-        group = Replicas(self, make_options, name, self._ownership)
+        group = Replicas(self, make_options, name, self._one_owner)
         self._replicas.append(group)
         await group.scale(count)
         return group

@@ -1,8 +1,9 @@
 """
-One owner: which replica has which object in hand, from the beginning of each attempt of a handler to its end.
+The check that each object has one owner: no two replicas may run handlers of the same object at the same time.
 
-A frozen or killed replica holds nothing. A replica that thaws in the middle of an attempt may end it at that very
-moment: it cannot know better before its first step.
+A replica holds an object from the beginning of a handler's attempt to its end. A frozen or killed replica holds
+nothing. A replica that thaws in the middle of an attempt may end it at that very moment: it cannot know better before
+its first step.
 """
 
 from __future__ import annotations
@@ -23,35 +24,35 @@ from kopf._testing.simulated_process import current_process
 from kopf._virtual_time.journal import Journal, describe_changes, describe_place
 
 _SHARED = ("index", "webhook")
-"""What every replica does for every object."""
+"""The reasons for which every replica calls handlers of every object."""
 _PROGRESS = re.compile(r"[+-]?metadata\.(finalizers|annotations.*kopf\.zalando\.org/)")
 
 
 @dataclasses.dataclass(eq=False)
 class Hold:
-    """One attempt of a handler for an object."""
+    """An attempt of a handler in progress: the replica holds the object until it ends."""
 
     replica: str
     handler: str
     uid: str
     place: str
     idle_until: float = -math.inf
-    """Until when nothing can have been done in it, as the replica was frozen."""
+    """Until when the replica was frozen, so that the handler could do nothing."""
 
 
-class Ownership:
-    """Watches over the attempts and the writes of all replicas."""
+class OneOwnerCheck:
+    """Watches the attempts and the writes of all replicas for violations."""
 
     def __init__(self, journal: Journal) -> None:
         self.violations: dict[str, None] = {}
-        """What must not have happened, in its order."""
+        """Descriptions of the violations, in the order in which they happened."""
         self._journal = journal
         self._holds: dict[Hold, None] = {}
 
     async def intercept(
         self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
     ) -> Outcome:
-        """Make the attempt."""
+        """Make the attempt, and hold the object meanwhile."""
         process = current_process.get()
         uid = cause.body.object.head.uid if isinstance(cause, ResourceCause) else None
         if process is None or process.is_dead or uid is None or name_reason(handler, cause) in _SHARED:
@@ -66,26 +67,26 @@ class Ownership:
             self._holds.pop(hold, None)
 
     def freeze(self, replica: str) -> None:
-        """Nothing is done by the replica from now on."""
+        """Note that the replica is frozen: it does nothing from now on."""
         self._idle(replica, math.inf)
 
     def thaw(self, replica: str) -> None:
-        """The replica goes on."""
+        """Note that the replica goes on."""
         self._idle(replica, self._journal.now)
 
     def end(self, replica: str) -> None:
-        """The replica is dead."""
+        """Note that the replica is dead: it holds nothing."""
         self._holds = {hold: None for hold in self._holds if hold.replica != replica}
 
     def check(self) -> None:
-        """Raise :class:`AssertionError` if an object was in two hands."""
+        """Raise :class:`AssertionError` if two replicas held the same object at the same time."""
         for hold in [*self._holds]:
             self._check(hold)
         if self.violations:
             raise AssertionError("\n".join(["Objects were in two hands:", *self.violations]))
 
     def note_change(self, seen: kopf_cluster.Observation) -> None:
-        """Look at a change of an object: nobody writes the progress of what is in another hand."""
+        """Check a change of an object: no replica may write the progress of an object that another one holds."""
         if not self._holds or seen.type != "MODIFIED" or seen.before is None:
             return
         for other in self._list_rivals(seen.user, seen.before["metadata"]["uid"]):
