@@ -17,6 +17,7 @@ from aiohttp import web
 
 from kopf_cluster import LocalCluster
 
+MIB = 2**20
 _MARKS = re.compile(rb'"@(deep|list|text):(\d+)@"')
 
 
@@ -33,6 +34,15 @@ def deep_list(levels: int) -> str:
 def custom(number: int) -> str:
     """The mark of one of the texts of the proxy."""
     return f"@text:{number}@"
+
+
+def fill(item: str, size: int) -> bytes:
+    """Make a list of so many bytes with nothing but that item."""
+    return f"[{','.join([item] * (size // (len(item) + 1)))}]".encode()
+
+
+LARGE = fill("{}", 3 * MIB)
+"""It becomes about 80 MiB."""
 
 
 def expand(data: bytes, texts: Sequence[bytes]) -> bytes:

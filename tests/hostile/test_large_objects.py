@@ -1,34 +1,19 @@
-"""Objects that are small as bytes, and large as Python objects: they are skipped, and all others are handled."""
+"""Objects that are small as bytes, and large as Python objects: they are not decoded."""
 
 from __future__ import annotations
 
 import json
-import logging
 import tracemalloc
 from typing import Any
 
 import msgspec
 import pytest
 
-import kopf
 from kopf._client.errors import make_error
 from kopf._client.resources.listing import parse_list
 from kopf._values import codec
 from kopf._values.objects import KubeObject
-from tests.behaviour.objects import Objects
-from tests.behaviour.running import Calls, Logs, Operator
-from tests.hostile.spoiling import SpoilingProxy, custom
-
-TOO_LARGE = "The object cannot be decoded: it would take .* MiB of memory.*It is not handled until.*"
-MIB = 2**20
-
-
-def fill(item: str, size: int) -> bytes:
-    return f"[{','.join([item] * (size // (len(item) + 1)))}]".encode()
-
-
-LARGE = fill("{}", 3 * MIB)
-"""It becomes about 80 MiB."""
+from tests.hostile.spoiling import LARGE, MIB, fill
 
 
 def make(place: str, content: bytes) -> bytes:
@@ -41,54 +26,6 @@ def make(place: str, content: bytes) -> bytes:
     where = {"metadata": obj["metadata"], "spec": obj.setdefault("spec", {}), "status": obj.setdefault("status", {})}
     where.get(place, obj)["managedFields" if place == "metadata" else "x"] = "HERE"
     return json.dumps(obj).encode().replace(b'"HERE"', content)
-
-
-@pytest.fixture(autouse=True)
-def _handlers(calls: Calls) -> None:
-    @kopf.on.create("kopfexamples")
-    @kopf.on.update("kopfexamples")
-    @kopf.on.delete("kopfexamples")
-    async def fn(name: str, reason: str, **_: Any) -> None:
-        calls.append((reason, name))
-
-
-@pytest.fixture
-def large(proxy: SpoilingProxy) -> str:
-    """The mark of what is too large."""
-    proxy.texts.append(LARGE)
-    return custom(0)
-
-
-async def test_others_are_handled(operator: Operator, kex: Objects, logs: Logs, calls: Calls, large: str) -> None:
-    await kex.create("large1", spec={"x": large})
-    await kex.create("small1")
-    await operator.start()
-    await kex.create("large2", spec={"x": large})
-    await kex.create("small2")
-    await kex.wait_handled("small1")
-    await kex.wait_handled("small2")
-    await logs.wait(TOO_LARGE, times=2)
-    await kex.merge({"spec": {"b": 1}}, "large1")
-    await kex.change_and_wait("small1", b=1)
-    assert sorted(calls) == [("create", "small1"), ("create", "small2"), ("update", "small1")]
-    assert len(logs.get_messages(level=logging.WARNING)) == 2  # once for each, not for every event
-
-
-async def test_it_is_handled_once_it_is_smaller(operator: Operator, kex: Objects, logs: Logs, large: str) -> None:
-    await kex.create(spec={"x": large})
-    await operator.start()
-    await logs.wait(TOO_LARGE)
-    await kex.change_and_wait(x="small")
-
-
-async def test_it_can_be_deleted(operator: Operator, kex: Objects, logs: Logs, calls: Calls, large: str) -> None:
-    await operator.start()
-    await kex.create_and_wait()
-    await kex.merge({"spec": {"x": large}})
-    await logs.wait(TOO_LARGE)
-    await kex.delete()
-    await kex.wait_gone()
-    assert calls == [("create", "obj")]
 
 
 def get_peak(content: bytes) -> int:
