@@ -37,6 +37,7 @@ async def open_account(name: str, passwords: kopf.Index[str, bool], **_: Any) ->
 @explore(registry=accounts, observe=_look)
 async def late(simulation: Simulation) -> None:
     outside.clear()
+    await simulation.advance(seconds=1)  # not in the midst of the first listings
     await simulation.apply(_make("Secret", "jane"))
     await simulation.advance(seconds=10)
     await simulation.apply(_make("ConfigMap", "jane"))
