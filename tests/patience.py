@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import pathlib
+from collections.abc import Callable
 
 PATIENCE = 120.0
 """In seconds; less than the time for a whole test, so that it is said what was waited for."""
+
+
+async def wait_until(condition: Callable[[], object]) -> None:
+    """Wait until it is true, and look at it often."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 def get_starvation(process: int | None = None) -> float:

@@ -14,7 +14,7 @@ import kopf
 from tests.admission.configurations import NAME, OWNER
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Refused
 from tests.behaviour.running import Logs, Operator
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 pytestmark = pytest.mark.fastforward("exit")
 
@@ -245,9 +245,7 @@ async def test_an_operator_that_is_down_and_comes_back(start: Start, api: API, o
     kopf.on.event("widgets.v1.example.com")(lambda spec, **_: sizes.append(spec["size"]))
     await start(make_definition("v1beta1", "v1", stored="v1beta1"))
     await api.request("POST", url("v1beta1"), make(5))
-    async with asyncio.timeout(PATIENCE):
-        while sizes != ["5G"]:
-            await asyncio.sleep(0.05)
+    await wait_until(lambda: sizes == ["5G"])
     before = await api.request("GET", f"{CRDS}/{WIDGETS}")
     await operator.stop()
     after = await api.request("GET", f"{CRDS}/{WIDGETS}")
@@ -260,9 +258,7 @@ async def test_an_operator_that_is_down_and_comes_back(start: Start, api: API, o
     await start()
     await wait_definition(api, lambda obj: obj["spec"]["conversion"] != before["spec"]["conversion"])
     assert (await api.request("GET", url("v1", "two")))["spec"] == {"size": "6G"}
-    async with asyncio.timeout(PATIENCE):
-        while sorted(sizes) != ["5G", "5G", "6G"]:  # in threads, for two objects
-            await asyncio.sleep(0.05)
+    await wait_until(lambda: sorted(sizes) == ["5G", "5G", "6G"])  # in threads, for two objects
 
 
 async def test_definitions_that_come_later_or_anew(start: Start, api: API, operator: Operator) -> None:

@@ -12,7 +12,7 @@ import kopf
 from tests.admission.configurations import NAME, Configurations
 from tests.behaviour.objects import API, Objects
 from tests.behaviour.running import Operator
-from tests.patience import PATIENCE
+from tests.patience import wait_until
 
 IN_FLIGHT = 8
 
@@ -53,9 +53,7 @@ async def loading(kex: Objects) -> AsyncIterator[list[bool]]:
 async def wait_more(reviewed: list[bool], count: int) -> None:
     """Wait until that many objects more are reviewed."""
     goal = reviewed.count(True) + count
-    async with asyncio.timeout(PATIENCE):
-        while reviewed.count(True) < goal:
-            await asyncio.sleep(0.05)
+    await wait_until(lambda: reviewed.count(True) >= goal)
 
 
 async def test_restarts(operator: Operator, registry: kopf.OperatorRegistry, api: API, kex: Objects) -> None:

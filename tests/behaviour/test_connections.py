@@ -14,7 +14,7 @@ import kopf
 from kopf._client.http.api import LANE_WIDTH
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Operator
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 pytestmark = pytest.mark.usefixtures("by_network")
 
@@ -87,7 +87,5 @@ async def test_other_resources_do_not_wait(
     await operator.start()
     before = psutil.Process().num_fds()
     await kex.create_all(f"obj-{number}" for number in range(COUNT))
-    async with asyncio.timeout(PATIENCE):
-        while (psutil.Process().num_fds() - before) // 2 < LANE_WIDTH - 10:
-            await asyncio.sleep(0.05)
+    await wait_until(lambda: (psutil.Process().num_fds() - before) // 2 >= LANE_WIDTH - 10)
     await sub.create_and_wait()

@@ -15,7 +15,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Operator
-from tests.patience import PATIENCE
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.usefixtures("by_network")
 
@@ -135,7 +135,5 @@ async def test_nothing_waits_for_the_collector(
         await kex.delete(name)
         await kex.wait_gone(name)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE):
-            while any(ref() is not None for ref in seen):
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: not any(ref() is not None for ref in seen))
     assert [ref() for ref in seen if ref() is not None] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Operator
-from tests.patience import PATIENCE
+from tests.patience import wait_until
 
 Content = dict[Any, list[Any]]
 
@@ -323,9 +322,7 @@ async def test_one_index_of_several_functions_and_resources(
     await kex.create("x", labels={"kind": "a"})
     await kex.create("y", labels={"kind": "b"})
     await sync(kex, calls)
-    async with asyncio.timeout(PATIENCE):
-        while len(peek.content["all"]) < 3:  # the other stream
-            await asyncio.sleep(0.001)
+    await wait_until(lambda: len(peek.content["all"]) >= 3)  # the other stream
     assert peek.content == {"all": ["a:x", "b:y", "other:x"]}
     await kex.merge({"metadata": {"labels": {"kind": "b"}}}, "x")
     await kex.delete("y")

@@ -13,7 +13,7 @@ from kopf_cluster import LocalCluster
 from tests.behaviour.objects import API, FINALIZER, Refused, get_finalizers, get_patience
 from tests.behaviour.resources import create_in, define_namespaces
 from tests.behaviour.running import Calls, Logs, Operator
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 
 class Namespaces:
@@ -206,9 +206,7 @@ async def test_nothing_is_left_of_the_namespaces_that_are_gone(
         await namespaces.delete("ns1")
         await calls.wait_length(3 + 2 * round)
         await namespaces.wait_gone("ns1")
-        async with asyncio.timeout(PATIENCE):
-            while list(indices[0].get(None, [])) != ["ns2"]:
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: list(indices[0].get(None, [])) == ["ns2"])
         await logs.wait("Stopping the watch-stream for kopfexamples.v1.kopf.dev in 'ns1'.", times=round + 1)
         if round == 0:
             namespaces.create("ns1")

@@ -17,7 +17,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 import psutil
@@ -26,7 +26,7 @@ from kopf.testing import LocalCluster
 from tests.admission.reviewing import make_review
 from tests.behaviour.conftest import make_crd
 from tests.cli.processes import Process
-from tests.patience import PATIENCE, get_starvation
+from tests.patience import get_starvation, wait_until
 from tests.ports import find_free_port
 
 logger = logging.getLogger(__name__)
@@ -122,9 +122,7 @@ class Victim:
         self.cluster.apply(
             {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": name, "namespace": "default"}}
         )
-        async with asyncio.timeout(PATIENCE):
-            while f"[default/{name}] Handler 'create' succeeded" not in self.process.output:
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: f"[default/{name}] Handler 'create' succeeded" in self.process.output)
         return self.read_clock() - started
 
 
@@ -203,12 +201,6 @@ def measuring(url: str, log: pathlib.Path, *arguments: str, body: bytes = b"", p
             yield Answers(log)
         finally:
             client.terminate()
-
-
-async def wait_until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.05)
 
 
 async def _wait_for(process: Process, pattern: str) -> None:

@@ -6,7 +6,6 @@ So they come from JSON in annotations and specs through handlers to logs, errors
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from typing import Any
@@ -18,7 +17,6 @@ from kopf._values import codec
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy, custom, find_objects
-from tests.patience import PATIENCE
 
 
 def _do(how: str, text: str, body: kopf.Body, patch: kopf.Patch, logger: kopf.Logger) -> Any:
@@ -61,11 +59,10 @@ async def test_broken_texts_of_handlers(operator: Operator, kex: Objects, logs: 
     logs.expected.append(".*said.*")
     operator.set("posting.enabled", True)
     await operator.start()
-    async with asyncio.timeout(PATIENCE):
-        await kex.create("bad", spec={"json": '"said \\ud800"'})
-        await kex.wait_handled("bad")
-        await kex.create("other")
-        await kex.wait_handled("other")
+    await kex.create("bad", spec={"json": '"said \\ud800"'})
+    await kex.wait_handled("bad")
+    await kex.create("other")
+    await kex.wait_handled("other")
     assert operator.is_running
     assert len(logs.get_messages(level=logging.WARNING)) <= 1
 
@@ -89,8 +86,7 @@ async def test_malformed_answers_to_events(operator: Operator, proxy: SpoilingPr
     await kex.create("first")
     await logs.wait("Failed to post an event.*")
     await kex.create("other")
-    async with asyncio.timeout(PATIENCE):
-        await kex.wait_handled("other")
+    await kex.wait_handled("other")
     assert operator.is_running
 
 
@@ -146,15 +142,14 @@ async def test_malformed_values(
     await kex.create("crafted")
     await kex.create("other")
     await operator.start()
-    async with asyncio.timeout(PATIENCE):
-        await kex.wait_handled("other")
-        await kex.create("later")
-        await kex.wait_handled("later")
-        await kex.merge({"spec": {"field": "spoil"}}, "later")
-        await kex.delete("later")
-        await kex.wait_gone("later")
-        await kex.create("last")
-        await kex.wait_handled("last")
+    await kex.wait_handled("other")
+    await kex.create("later")
+    await kex.wait_handled("later")
+    await kex.merge({"spec": {"field": "spoil"}}, "later")
+    await kex.delete("later")
+    await kex.wait_gone("later")
+    await kex.create("last")
+    await kex.wait_handled("last")
     assert operator.is_running
     assert len(logs.find(UNREADABLE)) <= 2
     assert len(logs.get_messages(level=logging.WARNING)) <= 8

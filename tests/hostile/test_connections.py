@@ -30,8 +30,8 @@ from tests.hostile.sieges import (
     get_size,
     living,
     measuring,
-    wait_until,
 )
+from tests.patience import wait_until
 
 logger = logging.getLogger(__name__)
 

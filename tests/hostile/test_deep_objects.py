@@ -40,9 +40,8 @@ async def test_others_are_handled(operator: Operator, kex: Objects, logs: Logs, 
     await operator.start()
     await kex.create("deep2", spec={"a": mark})
     await kex.create("flat2")
-    async with asyncio.timeout(PATIENCE):
-        await kex.wait_handled("flat1")
-        await kex.wait_handled("flat2")
+    await kex.wait_handled("flat1")
+    await kex.wait_handled("flat2")
     await logs.wait(UNREADABLE, times=2)
     await kex.merge({"spec": {"b": 1}}, "deep1")
     await kex.change_and_wait("flat1", b=1)
@@ -189,7 +188,6 @@ async def test_unreadable_records_of_peers_are_ignored(
     await peering.create(status={"bad" * 10_000: record})
     await operator.start(peering_name="default", standalone=False)
     await kex.create("flat")
-    async with asyncio.timeout(PATIENCE):
-        await kex.wait_handled("flat")
+    await kex.wait_handled("flat")
     assert operator.is_running
     assert sum(map(len, logs.get_messages(level=logging.INFO))) < 10_000

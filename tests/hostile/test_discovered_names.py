@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from kopf._controller import supervision
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
 from tests.hostile.spoiling import SpoilingProxy
-from tests.patience import PATIENCE
 
 NAMES = ["vic tims", "a?watch=", "b#c", "..", ".", "%2e%2e", "a/../b", "-a", "a\nb", "É", "A", "", "x" * 300]
 
@@ -58,8 +56,7 @@ async def test_improper_names_are_skipped(
     logs.expected.append(".*is skipped: it is no proper name of a resource or of an API version.*")
     await operator.launch()
     await kex.create("obj")
-    async with asyncio.timeout(PATIENCE):
-        await calls.wait(lambda items: "obj" in items)
+    await calls.wait(lambda items: "obj" in items)
     warnings = [text for text in logs.get_messages() if "is no proper name" in text]
     assert len(warnings) >= 10
     assert max(map(len, warnings)) < 300
@@ -85,6 +82,5 @@ async def test_a_watcher_never_ends_the_process(
     await operator.launch()
     await logs.wait("The watcher of configmaps.v1 has failed.*", times=10)
     await kex.create("obj")
-    async with asyncio.timeout(PATIENCE):
-        await calls.wait(lambda items: "obj" in items)
+    await calls.wait(lambda items: "obj" in items)
     assert operator.is_running

@@ -20,8 +20,9 @@ import aiohttp
 from kopf._admission.servers.review_server import MAX_BODY
 from tests.admission.reviewing import make_review
 from tests.hostile.oracle import PROMPTNESS
-from tests.hostile.sieges import Answers, Victim, living, measuring, wait_until
-from tests.patience import get_starvation
+from tests.hostile.sieges import Answers, Victim, living, measuring
+from tests.hostile.spoiling import fill
+from tests.patience import get_starvation, wait_until
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +33,6 @@ MAX_MEMORY = 200_000_000
 
 BODY = MAX_BODY - 100_000
 """Within the limits of bytes."""
-
-
-def fill(item: str, size: int) -> str:
-    return f"[{','.join([item] * (size // (len(item) + 1)))}]"
 
 
 def make_large(place: str, item: str, size: int) -> bytes:
@@ -55,7 +52,7 @@ def make_large(place: str, item: str, size: int) -> bytes:
         case "members":
             members = ",".join(f'"{number:x}":0' for number in range(size // 8))
             return f"{{{members},{json.dumps(review)[1:]}".encode()
-    return json.dumps(review).replace('"HERE"', fill(item, size)).encode()
+    return json.dumps(review).encode().replace(b'"HERE"', fill(item, size))
 
 
 async def attack(url: str, context: ssl.SSLContext, body: bytes) -> list[int]:

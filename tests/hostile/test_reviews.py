@@ -19,8 +19,8 @@ import pytest
 from tests.admission.reviewing import make_review
 from tests.hostile.inputs import COUNT, get_documents
 from tests.hostile.oracle import PROMPTNESS
-from tests.hostile.sieges import living, wait_until
-from tests.patience import PATIENCE
+from tests.hostile.sieges import living
+from tests.patience import PATIENCE, wait_until
 
 PATHS = ["/check", "/", "/unknown", "/check?timeout=0s", "/check?timeout=999999999999999999999h", "/%00%0a", "//x"]
 TYPES = [*["application/json"] * 8, "text/plain", "application/x-json"]

@@ -23,7 +23,7 @@ from kopf._serving.limited_logs import RateLimitedLogger
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import EncodedReview, MalformedReviewError, parse_review
 from tests.admission.reviewing import make_review
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 from tests.ports import find_free_port
 
 HEADERS = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -105,12 +105,6 @@ async def serve(fn: Any, **limits: Any) -> AsyncIterator[Served]:
             sock.close()
 
 
-async def wait_until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def test_the_oldest_silent_connection_goes_first() -> None:
     async with serve(Reviewer(), max_connections=3) as served:
         silent = [await served.connect() for _ in range(3)]
@@ -147,7 +141,7 @@ async def test_the_regular_clients_are_not_pushed_out_by_strangers() -> None:
             strangers = [await served.connect() for _ in range(20)]
             for stranger in strangers:
                 stranger.send(beginning)
-            await wait_until(lambda strangers=strangers: sum(client.is_closed for client in strangers) >= 14)
+            await wait_until(lambda: sum(client.is_closed for client in strangers) >= 14)  # noqa: B023
         regular.send_review()
         assert await regular.read_status() == 200
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 import kopf
 from tests.behaviour.objects import Objects
 from tests.behaviour.running import Calls, Logs, Operator
-from tests.patience import PATIENCE
 
 RECORD: dict[str, Any] = {"started": 5, "stopped": {}, "delayed": [], "retries": "x", "success": "yes", "subrefs": 5}
 
@@ -56,10 +54,9 @@ async def test_progress_records(
     await kex.create("crafted", status=crafted)
     await kex.create("other")
     await operator.start()
-    async with asyncio.timeout(PATIENCE):
-        await kex.wait_handled("other")
-        await kex.wait_handled("crafted")
-        for name in ("crafted", "other"):
-            await kex.delete(name)
-            await kex.wait_gone(name)
+    await kex.wait_handled("other")
+    await kex.wait_handled("crafted")
+    for name in ("crafted", "other"):
+        await kex.delete(name)
+        await kex.wait_gone(name)
     assert {name for _, name in calls} == {"crafted", "other"}

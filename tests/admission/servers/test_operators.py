@@ -15,7 +15,7 @@ from kopf_cluster import LocalCluster
 from tests.admission.servers.serving import ImpatientServer, get_bundle, wait_until_served
 from tests.behaviour.objects import API, Refused
 from tests.behaviour.running import Calls, Operator
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 from tests.ports import find_free_port
 
 pytestmark = pytest.mark.fastforward("exit")
@@ -149,9 +149,7 @@ async def test_rolling_restarts_lose_nothing(
 
 async def wait_for_more_creations(cluster: LocalCluster) -> None:
     goal = count_creations(cluster).get(201, 0) + 20
-    async with asyncio.timeout(PATIENCE):
-        while count_creations(cluster).get(201, 0) < goal:
-            await asyncio.sleep(0.01)
+    await wait_until(lambda: count_creations(cluster).get(201, 0) >= goal)
 
 
 # --- users' own servers and tunnels ---

@@ -30,7 +30,7 @@ from tests.admission.servers.serving import (
     trust,
 )
 from tests.authorities import Authority, Files
-from tests.patience import PATIENCE
+from tests.patience import wait_until
 from tests.ports import find_free_port
 
 LOCAL_SERVERS = {
@@ -266,9 +266,7 @@ async def test_failed_handshakes_are_told_of(caplog: pytest.LogCaptureFixture) -
     async with serving(kopf.WebhookServer(port=0)) as running:
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.to_thread(connect_untrustingly, get_port(running.configs[0]))
-        async with asyncio.timeout(PATIENCE):
-            while "The TLS handshake of the webhook server with a client has failed: " not in caplog.text:
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: "The TLS handshake of the webhook server with a client has failed: " in caplog.text)
         assert "UNKNOWN_CA" in caplog.text
         with pytest.raises(aiohttp.ClientError):  # HTTP where there is only HTTPS
             await send({"url": f"http://localhost:{get_port(running.configs[0])}"})

@@ -6,7 +6,6 @@ import asyncio
 import datetime
 import pathlib
 import ssl
-from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -26,7 +25,7 @@ from tests.admission.servers.serving import (
     trust,
 )
 from tests.authorities import Authority, Files
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 
 class ShortLivedServer(ImpatientServer):
@@ -45,12 +44,6 @@ async def get_served_certificate(config: WebhookClientConfig) -> str:
     writer.close()
     await writer.wait_closed()
     return ssl.DER_cert_to_PEM_cert(der)
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def wait_for_certificate(config: WebhookClientConfig, expected: bytes) -> None:
@@ -117,7 +110,7 @@ async def test_generated_certificates_are_renewed_under_load(tmp_path: pathlib.P
         assert first not in bundles[2]
         assert last in bundles[2]
         assert len({config["url"] for config in running.configs}) == 1
-        await wait_for(lambda: (tmp_path / "ca.pem").read_text() == bundles[2])
+        await wait_until(lambda: (tmp_path / "ca.pem").read_text() == bundles[2])
 
 
 # --- files ---
@@ -163,7 +156,7 @@ async def test_the_authority_is_replaced_under_load(files: Files, tmp_path: path
         for name in ["ca", "key", "certificate"]:
             getattr(new_files, name).replace(getattr(files, name))
         await running.wait_for_configs(3)
-        await wait_for(lambda: load.count > 10)
+        await wait_until(lambda: load.count > 10)
         await load.stop()
         new = files.ca.read_text()
         assert [get_bundle(config) for config in running.configs] == [old, old + new, new]
@@ -175,7 +168,7 @@ async def test_only_the_bundle_is_changed(files: Files, tmp_path: pathlib.Path) 
         content = files.ca.read_bytes() + Authority("other").pem
         (tmp_path / "new.pem").write_bytes(content)
         (tmp_path / "new.pem").replace(files.ca)
-        await wait_for(lambda: get_bundle(running.configs[-1]).encode() == content)
+        await wait_until(lambda: get_bundle(running.configs[-1]).encode() == content)
 
 
 async def test_broken_files_are_not_used(
@@ -188,10 +181,10 @@ async def test_broken_files_are_not_used(
         before = await get_served_certificate(running.configs[0])
         certificate, key = authority.sign("localhost")
         files.certificate.write_bytes(certificate)  # the key is not replaced yet
-        await wait_for(lambda: "do not fit together" in caplog.text)
+        await wait_until(lambda: "do not fit together" in caplog.text)
         assert await get_served_certificate(running.configs[0]) == before
         files.certificate.unlink()
-        await wait_for(lambda: "No such file" in caplog.text)
+        await wait_until(lambda: "No such file" in caplog.text)
         assert (await send(running.configs[0]))[0] == 200
         files.certificate.write_bytes(certificate)
         files.key.write_bytes(key)
@@ -211,10 +204,10 @@ async def test_dumps_that_fail_do_no_harm(
         new = tmp_path / "new.pem"
         new.write_bytes(files.ca.read_bytes() + Authority("other").pem)
         new.replace(files.ca)
-        await wait_for(lambda: "No such file" in caplog.text)
+        await wait_until(lambda: "No such file" in caplog.text)
         assert (await send(running.configs[-1]))[0] == 200
         (tmp_path / "dumps").mkdir()
-        await wait_for(lambda: (tmp_path / "dumps" / "ca.pem").exists())
+        await wait_until(lambda: (tmp_path / "dumps" / "ca.pem").exists())
 
 
 async def test_dumps_that_fail_at_the_start(files: Files, tmp_path: pathlib.Path) -> None:
@@ -228,7 +221,7 @@ async def test_broken_bundles_are_not_published(content: str, files: Files, capl
     async with serving(make_server(files)) as running:
         good = files.ca.read_text()
         files.ca.write_text(good + good[:100] if content == "half" else content)
-        await wait_for(lambda: "The CA bundle of the webhook server" in caplog.text)
+        await wait_until(lambda: "The CA bundle of the webhook server" in caplog.text)
         assert (await send(running.configs[0]))[0] == 200
     assert len(running.configs) == 1
 
@@ -237,7 +230,7 @@ async def test_the_same_trouble_is_told_of_once(files: Files, caplog: pytest.Log
     async with serving(make_server(files)):
         files.key.unlink()
         failures = READS.errors
-        await wait_for(lambda: READS.errors > failures + 2)
+        await wait_until(lambda: READS.errors > failures + 2)
     assert caplog.text.count("No such file") == 1
 
 

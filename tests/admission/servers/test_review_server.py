@@ -22,7 +22,7 @@ from kopf._admission.servers.tls_contexts import load_identity, make_context
 from kopf._serving.listening import open_sockets
 from kopf._values.reviews import MalformedReviewError, UnknownWebhookError, WebhookClientConfig, WebhookFn
 from tests.admission.servers.serving import Reviewer, connect, make_review, send
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 SECRET = "very-secret-value"
 
@@ -168,9 +168,7 @@ async def test_thousands_of_parallel_reviews(served: Served, reviewer: Reviewer)
     reviewer.allowed_to_finish.clear()
     async with connect() as session:
         tasks = [asyncio.create_task(send(served.config, make_review(str(n)), session=session)) for n in range(2000)]
-        async with asyncio.timeout(PATIENCE):
-            while len(reviewer.calls) < len(tasks):
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: len(reviewer.calls) >= len(tasks))
         reviewer.allowed_to_finish.set()
         outcomes = await asyncio.gather(*tasks)
     assert [(status, response["response"]["uid"]) for status, response in outcomes] == [
@@ -437,9 +435,7 @@ async def test_current_reviews_are_answered_before_the_end(served: Served, revie
     reviewer.allowed_to_finish.clear()
     async with connect() as session:
         sending = [asyncio.create_task(send(served.config, make_review(str(n)), session=session)) for n in range(10)]
-        async with asyncio.timeout(PATIENCE):
-            while len(reviewer.calls) < len(sending):
-                await asyncio.sleep(0.01)
+        await wait_until(lambda: len(reviewer.calls) >= len(sending))
         closing = asyncio.create_task(served.server.close(30))
         await asyncio.sleep(10)
         assert not closing.done()

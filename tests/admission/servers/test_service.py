@@ -24,7 +24,7 @@ from kopf_cluster import LocalCluster
 from tests.admission.servers.inside import inside_operator
 from tests.admission.servers.serving import Reviewer, Serving, get_bundle, send, serving
 from tests.authorities import Authority
-from tests.patience import PATIENCE
+from tests.patience import wait_until
 from tests.ports import find_free_port
 
 SECRETS = "/api/v1/namespaces/default/secrets"
@@ -238,9 +238,7 @@ async def test_replicas_renew_the_certificate_together_and_lose_nothing(cluster:
         load = asyncio.create_task(create_objects(cluster, api, [server.port or 0 for server in servers]))
         try:
             await asyncio.gather(*(one.wait_for_configs(3) for one in running))
-            async with asyncio.timeout(PATIENCE):
-                while len({get_bundle(one.configs[-1]) for one in running}) > 1:
-                    await asyncio.sleep(0.05)
+            await wait_until(lambda: len({get_bundle(one.configs[-1]) for one in running}) <= 1)
             secret = await read_secret(api)
             assert get_bundle(running[0].configs[-1]).encode() == decode(secret, "ca.crt")
             for server in servers:
@@ -384,9 +382,7 @@ async def test_outages_of_the_api_do_no_harm(cluster: LocalCluster, caplog: pyte
     server = make_server()
     async with inside_operator(cluster), serving(server) as running:
         cluster.faults.inject(500, resource="secrets")
-        async with asyncio.timeout(PATIENCE):
-            while "uses the previous ones" not in caplog.text:
-                await asyncio.sleep(0.05)
+        await wait_until(lambda: "uses the previous ones" in caplog.text)
         assert await call(running.configs[0], server) == 200
     assert len(running.configs) == 1
 
