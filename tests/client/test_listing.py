@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from kopf._client.errors import APIGoneError
+from kopf._client.errors import APIGoneError, APIServerError
 from kopf._client.http.api import APIClient
 from kopf._client.resources.listing import ListPage, ShardingError, list_pages
 from kopf._client.resources.targets import Target
@@ -110,8 +110,29 @@ async def test_server_side_selectors(server: ScriptedServer, api: APIClient, set
 async def test_servers_that_ignore_shards(server: ScriptedServer, api: APIClient, settings: OperatorSettings) -> None:
     """Every shard would handle all objects."""
     settings.watching.shard_selectors = {"kopfexamples.kopf.dev": "shardRange(object.metadata.uid, '0x0', '0x8')"}
-    server.on(f"GET {PATH}", reply(listing(10, obj("a", 1))))
+    server.on(f"GET {PATH}", reply(listing(10, obj("a", 1))), reply(listing(10, obj("a", 1))))
     with pytest.raises(ShardingError, match="ignores settings.watching.shard_selectors for 'kopfexamples.kopf.dev'"):
+        await collect(api, settings)
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_servers_that_select_but_do_not_tell(
+    server: ScriptedServer, api: APIClient, settings: OperatorSettings, status: int
+) -> None:
+    """Custom resources have no ``shardInfo``; a wrong selector is refused nevertheless."""
+    settings.watching.shard_selectors = {"kopfexamples.kopf.dev": "shardRange(object.metadata.uid, '0x0', '0x8')"}
+    pages = [reply(listing(10, obj("a", 1), token="one")), reply(listing(10, obj("b", 1)))]
+    server.on(f"GET {PATH}", pages[0], refuse(status, "BadRequest", "invalid shard selector: none"), pages[1])
+    assert names(await collect(api, settings)) == [["a"], ["b"]]
+    assert dict(server.requests[1].query) == {"limit": "1", "shardSelector": "none"}
+
+
+async def test_shards_are_not_doubted_if_the_server_fails(
+    server: ScriptedServer, api: APIClient, settings: OperatorSettings
+) -> None:
+    settings.watching.shard_selectors = {"kopfexamples.kopf.dev": "shardRange(object.metadata.uid, '0x0', '0x8')"}
+    server.on(f"GET {PATH}", reply(listing(10)), refuse(500, "InternalError", "etcd is away"))
+    with pytest.raises(APIServerError, match="etcd is away"):
         await collect(api, settings)
 
 

@@ -90,7 +90,7 @@ class Reader:
                 raise statuses.expired(_EXPIRED_TOKEN) from None
             raise statuses.expired(f"too old resource version: {revision} ({error.oldest})") from None
         metadata: Obj = {"resourceVersion": str(revision)}
-        if selection.shards is not None:
+        if selection.shards is not None and not kind.custom:  # custom resources are filtered, too, but it is not told
             metadata["shardInfo"] = {"selector": str(selection.shards)}
         if limit and len(records) > limit:
             records = records[:limit]
