@@ -1,8 +1,8 @@
 """
 Kopf: a framework to write Kubernetes operators in Python.
 
-The names are imported when they are used for the first time: an operator does not pay, in its memory and in the time
-of its start, for what it does not use, e.g. for the webhook servers.
+Kopf imports each name on its first use. So, unused parts, e.g. webhook servers, take no memory and no time at the start
+of an operator.
 """
 
 from __future__ import annotations
@@ -365,17 +365,17 @@ _HOMES = {
     "kopf._values.version": "__version__ __version_tuple__",
     "kopf.on": "convert daemon index reconcile register subhandler timer",
 }
-"""Where the names are, by the modules; the same as the imports above, which are for type checkers and editors."""
+"""The names by their modules: the same as the imports above, which are for type checkers and editors."""
 
 _MODULES = {"on": "kopf.on", "lifecycles": "kopf._handlers.lifecycles"}
-"""The names that are modules themselves."""
+"""The names of modules."""
 
 _LEGACY = ("_cogs", "_core")
-"""Private packages of the original framework, which are there without being imported."""
+"""Private packages of the original framework, which are available without an import."""
 
 
 class _FormerModules:
-    """Finds the private modules of the original framework, if there are no others with such names; until 3.0."""
+    """Finds private modules of the original framework, if no other modules have their names; until 3.0."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
@@ -390,10 +390,10 @@ sys.meta_path.append(_FormerModules)
 _HOMES_BY_NAMES = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 
-if not typing.TYPE_CHECKING:  # type checkers know all the names, and must complain of all others
+if not typing.TYPE_CHECKING:  # type checkers know all the names, and must complain about all others
 
     def __getattr__(name: str) -> object:
-        """Import what is used for the first time; from then on, Python finds it by itself."""
+        """Import a name on its first use; after that, Python finds it by itself."""
         if name in _HOMES_BY_NAMES:
             value = getattr(importlib.import_module(_HOMES_BY_NAMES[name]), name)
         elif name in _MODULES:

@@ -1,4 +1,4 @@
-"""``python -m kopf`` is the same as ``kopf``, but in a specific interpreter."""
+"""The command ``python -m kopf``: the same as ``kopf``, but in a specific interpreter."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-Tools to test operators: :class:`KopfRunner` to run them in the background, :class:`LocalCluster` to run them on;
-:class:`Simulation` for both in virtual time, with crashes and trouble on demand.
+Tools to test operators: :class:`KopfRunner` runs an operator in the background, :class:`LocalCluster` is its cluster;
+:class:`Simulation` is both in virtual time, with crashes and faults on demand.
 
-Both are regular context managers, and need neither a cluster nor any special test framework::
+They are context managers, and need neither a real cluster nor a special test framework::
 
     from kopf.testing import KopfRunner, LocalCluster
 
@@ -14,7 +14,7 @@ Both are regular context managers, and need neither a cluster nor any special te
         assert runner.exit_code == 0
         assert 'Hello' in runner.output
 
-With :func:`run_handler`, there is no operator at all: a handler is called once with one state of an object::
+:func:`run_handler` needs no operator: it calls a handler once with one state of an object::
 
     from kopf.testing import run_handler
 
@@ -102,12 +102,12 @@ _OF_CLUSTER = {
     "simulate": "kopf._testing.facade",
     "walk_schema": "kopf._testing.exploring.decorating",
 }
-"""Where to find what needs the local cluster, or is not needed in every test."""
+"""The modules of names that need the local cluster, or that not all tests need."""
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import the local cluster when it is asked for: the runner works without it, and without its libraries."""
+        """Import a name on its first use: the runner works without the local cluster and its libraries."""
         if name not in _OF_CLUSTER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         try:

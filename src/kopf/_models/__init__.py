@@ -1,1 +1,1 @@
-"""Models of custom resources: their types as schemas for the cluster, and as decoded arguments for handlers."""
+"""Models of custom resources: types as schemas for the cluster, and as decoded arguments of handlers."""

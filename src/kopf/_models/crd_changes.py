@@ -1,7 +1,7 @@
 """
-Changes of definitions: those that break the objects and the clients that are there, and those that are harmless.
+Changes of definitions: either harmless, or breaking for existing objects and clients.
 
-Whatever was accepted before, must be accepted as before and mean the same; all else is breaking.
+A harmless change accepts all previously accepted objects, with the same meaning. All other changes are breaking.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ class CRDChange(NamedTuple):
 
     is_breaking: bool
     path: str
-    """What it is of, e.g. ``webapps.example.com/v1: spec.replicas``."""
+    """The place, e.g. ``webapps.example.com/v1: spec.replicas``."""
     text: str
 
 
 _LOWER_BOUNDS = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _UPPER_BOUNDS = ("maximum", "maxLength", "maxItems", "maxProperties")
 _RESTRICTIONS = ("pattern", "format", "multipleOf", "exclusiveMaximum", "x-kubernetes-embedded-resource")
-"""Whatever they are, it is less with them."""
+"""With any of these, the schema accepts fewer values."""
 _MEANINGS = ("default", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type")
 _WIDER_TYPES = {("integer", "number"), ("integer", "int-or-string"), ("string", "int-or-string")}
 _FLAGS = ("nullable", "x-kubernetes-preserve-unknown-fields")
 
 
 def compare(old: Iterable[JSON], new: Iterable[JSON]) -> list[CRDChange]:
-    """List the changes between the definitions; how they are converted is none of it."""
+    """List the changes between the definitions, except for their conversions."""
     before, after = ({item["metadata"]["name"]: item for item in items} for items in (old, new))
     changes = [CRDChange(True, name, "the definition is removed") for name in before if name not in after]
     changes += [CRDChange(False, name, "the definition is added") for name in after if name not in before]
@@ -109,7 +109,7 @@ def _get_type(schema: JSON) -> str:
 
 
 def _compare_values(old: JSON, new: JSON) -> Iterator[tuple[bool, str]]:
-    """Compare all in the schema of one value but what is inside."""
+    """Compare the schemas of one value, without its inner values."""
     rules = [[*map(str, item.get("x-kubernetes-validations") or ())] for item in (old, new)]
     if rules[0] != rules[1]:
         yield not {*rules[1]} <= {*rules[0]}, "the validation rules are changed"

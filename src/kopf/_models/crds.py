@@ -1,4 +1,4 @@
-"""Definitions of custom resources: what is made of the models of all versions of a kind."""
+"""Definitions of custom resources, made from the models of all versions of a kind."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 from kopf._handlers.declarations import DeclarationError, find_class_place, put_place
 from kopf._handlers.registry import OperatorRegistry
 from kopf._models.custom_resources import CustomResource
-from kopf._models.resource_descriptions import ResourceDescription
 from kopf._models.structural import JSON
-from kopf._models.versions import make_version
+from kopf._models.versions import ResourceDescription, make_version
 
 Model = type[CustomResource[Any, Any]]
 
 _SHARED = ("group", "kind", "plural", "singular", "scope", "short_names", "categories")
-"""What is the same in all versions of a kind."""
+"""The fields that all versions of a kind have in common."""
 
 
 def list_models(registry: OperatorRegistry) -> list[Model]:
-    """Give the models that are declared, and those that the handlers are for; each once."""
+    """List all declared models, and the models of handlers; each once."""
     named = (selector.model for selector in registry.get_selectors())
     found: dict[object, None] = dict.fromkeys((*registry.models, *named))
     return [model for model in found if isinstance(model, type) and issubclass(model, CustomResource)]
@@ -28,9 +27,9 @@ def list_models(registry: OperatorRegistry) -> list[Model]:
 
 def make_definitions(models: Iterable[Model]) -> list[JSON]:
     """
-    Make the CustomResourceDefinitions, sorted by their names; of several versions of one kind, it is one definition.
+    Make the CustomResourceDefinitions, sorted by their names: one definition for all versions of a kind.
 
-    Raises :class:`kopf.DeclarationError` if the versions do not go together.
+    Raises :class:`kopf.DeclarationError` if the versions contradict each other.
     """
     groups: dict[str, list[ResourceDescription]] = {}
     for model in dict.fromkeys(models):
@@ -62,7 +61,7 @@ def _find_clashes(group: list[ResourceDescription]) -> list[str]:
 
 
 def _find_clashes_of_kinds(firsts: list[ResourceDescription]) -> list[str]:
-    """Different definitions in one group cannot have the same names."""
+    """Find different definitions with the same name in one group."""
     seen: dict[tuple[str, str], ResourceDescription] = {}
     problems = []
     for item in firsts:
@@ -97,6 +96,6 @@ def _make_definition(group: list[ResourceDescription]) -> JSON:
 
 
 def _get_priority(version: str) -> tuple[int, int, int]:
-    """From the newest one, as in the discovery of Kubernetes."""
+    """Get the sorting key of a version: the newest one first, as in the discovery of Kubernetes."""
     major, stage, minor = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version).groups()  # type: ignore[union-attr]
     return {None: 0, "beta": 1, "alpha": 2}[stage], -int(major), -int(minor or 0)

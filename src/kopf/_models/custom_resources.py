@@ -1,4 +1,4 @@
-"""Custom resources as classes: what the kind is called in the cluster, and of which types its parts are."""
+"""Custom resources as classes: the names of the kind in the cluster, and the types of its parts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from kopf._handlers.declarations import DeclarationError, find_class_place, find
 from kopf._handlers.registry import get_default_registry
 from kopf._models.decoding import decode, find_field, find_strangers, is_wanted, name_classes, read_annotations
 from kopf._models.markers import ConditionItem, Rule
-from kopf._models.resource_descriptions import ResourceDescription
 from kopf._models.structural import SchemaError
 from kopf._models.typed_fields import strip_optional
-from kopf._models.versions import make_version
+from kopf._models.versions import ResourceDescription, make_version
 from kopf._values.bodies import Meta
 from kopf._values.fields import FieldPath
 from kopf._values.model_mismatch import ModelMismatchError
@@ -30,26 +29,31 @@ _TYPED = ("spec", "status", "old", "new")
 
 class CustomResource(Generic[SpecT, StatusT]):
     """
-    A kind of objects, declared by a class: ``class WebApp(kopf.CustomResource[WebAppSpec, WebAppStatus], group=…)``.
+    The base class of models, which declare a kind of objects by types.
 
-    The class stands for the resource in all decorators, and its definition is printed by ``kopf crd``. The types of
-    the spec and the status are data classes, :class:`msgspec.Struct`, typed dicts, or models of pydantic; or
-    ``dict[str, Any]`` if they can be anything.
+    Declare a model with ``class WebApp(kopf.CustomResource[WebAppSpec, WebAppStatus], group="example.com",
+    version="v1")``. It stands for the resource in all decorators; ``kopf crd`` prints its definition. The types of the
+    spec and the status are data classes, :class:`msgspec.Struct`, typed dicts, or models of pydantic; or
+    ``dict[str, Any]`` for any content.
 
-    An instance is an object with its parts decoded: ``WebApp(body).spec``. Raises :class:`kopf.ModelMismatchError` if
-    the object does not fit.
+    An instance is an object with decoded parts: ``WebApp(body).spec``.
+
+    :param body: the object, e.g. ``body`` of a handler.
+    :raises kopf.ModelMismatchError: if the object does not fit the types.
     """
 
     resource: ClassVar[ResourceDescription]
-    """What was said of the kind."""
+    """The description of the kind."""
     has_conditions: ClassVar[bool]
-    """Whether the status has ``conditions`` of the type :data:`kopf.ConditionList`."""
+    """Whether the status has the field ``conditions`` with the type :data:`kopf.ConditionList`."""
     _decoders: ClassVar[dict[str, Decoder]]
 
     metadata: Meta
-    """The metadata of the object; read-only."""
+    """The read-only metadata of the object."""
     spec: SpecT
+    """The decoded spec."""
     status: StatusT
+    """The decoded status."""
 
     def __init__(self, body: Mapping[str, Any], /) -> None:
         self.metadata = Meta(body)
@@ -81,15 +85,25 @@ class CustomResource(Generic[SpecT, StatusT]):
         """
         Declare the kind.
 
-        ``kind`` is the name of the class by default, ``plural`` & ``singular`` are made of it. ``columns`` are paths by
-        the titles, for ``kubectl get``; or mappings with a ``jsonPath``, and whatever else a column has. ``scale`` are
-        the paths of the wanted and of the actual replicas, and maybe of the label selector. ``selectable`` are the
-        paths for ``--field-selector``. Of several versions, one has ``storage=True``. ``deprecated`` can be the
-        warning itself.
+        :param group: the API group: a domain, e.g. ``"example.com"``.
+        :param version: the API version, e.g. ``"v1"``.
+        :param kind: the kind; by default, the name of the class.
+        :param plural: the plural name; by default, made from the kind.
+        :param singular: the singular name; by default, the kind in lowercase.
+        :param scope: ``"Namespaced"`` or ``"Cluster"``.
+        :param short_names: the short names for ``kubectl``.
+        :param categories: the categories for ``kubectl``, e.g. ``"all"``.
+        :param columns: the columns of ``kubectl get``: paths by titles, e.g. ``{"Size": ".spec.size"}``; or mappings
+            with a ``jsonPath`` and other fields of a column.
+        :param scale: the paths of the desired and the actual number of replicas, and optionally of the label selector.
+        :param selectable: the paths for ``--field-selector``.
+        :param rules: the validation rules for whole objects.
+        :param storage: whether etcd stores this version; exactly one version of a kind has ``True``.
+        :param served: whether the API serves this version.
+        :param deprecated: whether this version is deprecated; a string is the warning for its users.
+        :raises kopf.DeclarationError: if the declaration cannot work.
 
-        Raises :class:`kopf.DeclarationError` if that cannot be.
-
-        Large because it is all that can be said of a kind.
+        Large because it takes all properties of a kind.
         """
         super().__init_subclass__()
         kind = kind or cls.__name__
@@ -116,7 +130,7 @@ class CustomResource(Generic[SpecT, StatusT]):
             cls=cls,
         )
         try:
-            make_version(cls.resource)  # what is wrong with it, is to be known before anything runs
+            make_version(cls.resource)  # to find all problems before anything runs
         except SchemaError as e:
             raise DeclarationError(put_place(find_class_place(e.cls), str(e))) from None
         except ValueError as e:
@@ -126,12 +140,12 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     @classmethod
     def get_resource_names(cls) -> tuple[str, str, str]:
-        """The group, the version, and the plural name."""
+        """Return the group, the version, and the plural name."""
         return cls.resource.group, cls.resource.version, cls.resource.plural
 
     @classmethod
     def fits(cls, body: Mapping[str, Any], stanza: str) -> bool:
-        """Tell if the spec or the status of an object is of its type."""
+        """Tell if the stanza (``spec`` or ``status``) of an object fits its type."""
         try:
             cls._decode_stanza(body, stanza)
         except ModelMismatchError:
@@ -145,10 +159,10 @@ class CustomResource(Generic[SpecT, StatusT]):
     @classmethod
     def find_decoders(cls, fn: Callable[..., Any], field: tuple[str, ...]) -> Mapping[str, Decoder]:
         """
-        Find the arguments that the function wants to be decoded, by its annotations; with how to decode them.
+        Find the decoders of the function's arguments by their annotations.
 
-        The old and the new values are of the ``field``, if it is not empty. Raises :class:`kopf.DeclarationError` if
-        the annotations are not of this model, or are of nothing.
+        If ``field`` is not empty, the old and the new values are values of this field. Raises
+        :class:`kopf.DeclarationError` if the annotations are of another model, or cannot be resolved.
         """
         if not any(name in _TYPED for name in getattr(fn, "__annotations__", _TYPED)):
             return {}
@@ -178,7 +192,7 @@ class CustomResource(Generic[SpecT, StatusT]):
 
     @classmethod
     def _get_decoder(cls, name: str, field: FieldPath) -> Decoder:
-        """Get the same one for all functions, so that what was decoded for one of them, is there for all."""
+        """Get the decoder: the same one for all functions, so that they can share the decoded value."""
         hint = cls._get_hint(name, field)
         if hint is cls:
             whole: Decoder = cls
@@ -201,7 +215,7 @@ def _get_types(cls: type[Any]) -> tuple[Any, Any]:
 
 
 def pluralise(noun: str) -> str:
-    """Make the plural as Kubernetes does."""
+    """Make the plural in the way of Kubernetes."""
     if re.search(r"(s|x|z|ch|sh)$", noun):
         return f"{noun}es"
     return f"{noun[:-1]}ies" if re.search(r"[^aeiou]y$", noun) else f"{noun}s"

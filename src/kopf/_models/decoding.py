@@ -1,4 +1,4 @@
-"""Decoding: typed values of JSON values; and which arguments of which functions want to be decoded."""
+"""Decoding of JSON values into typed values, and the search for arguments that functions want decoded."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _UNTYPED = (str, int, float, bool, list, dict, dict[str, Any], Any, object)
 
 def decode(hint: Any, value: Any, *, name: str, kind: str) -> Any:
     """
-    Make a value of the type; ``name`` is the field of the object that it is of, ``kind`` is that of the object.
+    Decode the value into the type. Raises :class:`ModelMismatchError` if it does not fit.
 
-    Raises :class:`ModelMismatchError`.
+    ``name`` is the field of the object, and ``kind`` is its kind, for messages.
     """
     try:
         plain = dict(value) if isinstance(value, Mapping) else value
@@ -48,7 +48,7 @@ def decode(hint: Any, value: Any, *, name: str, kind: str) -> Any:
     except msgspec.ValidationError as e:
         text, _, path = str(e).partition(" - at `$")
         raise ModelMismatchError(kind, f"{name}{path.rstrip('`')}", text) from e
-    except ValueError as e:  # of pydantic, which is not imported here
+    except ValueError as e:  # from pydantic, which is not imported here
         if type(e).__name__ != "ValidationError":
             raise
         first = getattr(e, "errors")()[0]  # noqa: B009
@@ -64,13 +64,13 @@ def _decode_own(hint: type[Any], value: Any) -> Any:
 
 @functools.lru_cache(maxsize=100)
 def _make_adapter(hint: Any) -> Any:
-    import pydantic  # it is there already, as the class is
+    import pydantic  # the class has already imported it
 
     return pydantic.TypeAdapter(hint)
 
 
 def find_field(hint: Any, path: FieldPath) -> Any:
-    """Find the type of a field inside of this one; ``Any`` if there is no telling."""
+    """Find the type of a field inside of this type; ``Any`` if it is unknown."""
     for name in path:
         fields = list_fields(strip_optional(hint)) if is_class(strip_optional(hint)) else []
         hint = next((item.hint for item in fields if item.name == name), Any)
@@ -78,19 +78,19 @@ def find_field(hint: Any, path: FieldPath) -> Any:
 
 
 def is_wanted(annotation: Any, hint: Any) -> bool:
-    """Tell if the annotation of an argument is that type, or can be that type."""
+    """Tell if the annotation of an argument is this type, or a union with it."""
     plain = strip_optional(hint)
     return plain not in _UNTYPED and any(unwrap(item).hint == plain for item in list_members(annotation))
 
 
 def find_strangers(annotation: Any) -> list[str]:
-    """Give the names of the classes in the annotation of an argument that could only be decoded."""
+    """List the names of classes in the annotation of an argument that are possible only for decoded values."""
     classes = [item for item in map(strip_optional, list_members(annotation)) if is_class(item)]
-    return [item.__name__ for item in classes if not item.__module__.startswith("kopf.")]  # such as of bodies
+    return [item.__name__ for item in classes if not item.__module__.startswith("kopf.")]  # such as those of bodies
 
 
 def name_classes(hint: Any) -> dict[str, Any]:
-    """Give the classes with fields that the type consists of, by their names."""
+    """Find the classes with fields inside of the type, by their names."""
     if is_class(hint):
         return {hint.__name__: hint}
     return {name: item for arg in typing.get_args(hint) for name, item in name_classes(arg).items()}
@@ -98,10 +98,10 @@ def name_classes(hint: Any) -> dict[str, Any]:
 
 def read_annotations(fn: Callable[..., Any], wanted: Collection[str], names: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Get the annotations of those arguments, with these names known in any case.
+    Resolve the annotations of the ``wanted`` arguments; ``names`` are always known.
 
-    Types can be local, be defined later, or be imported for type checkers only; they are ``Any`` then. Raises
-    :class:`kopf.DeclarationError` if a name is nowhere in the file, or if anything else is wrong.
+    Types can be local, defined later, or imported for type checkers only: then they become ``Any``. Raises
+    :class:`kopf.DeclarationError` if a name is absent in the file, or if an annotation is wrong in another way.
     """
     function = inspect.unwrap(get_function(fn))
     given = getattr(function, "__annotations__", {})
@@ -126,7 +126,7 @@ def _resolve(name: str, annotation: Any, function: Any, names: Mapping[str, Any]
 
 
 def _find_names(function: Any) -> dict[str, str] | None:
-    """Find what is named anywhere in the file of the function, and how it is called where it comes from."""
+    """Find all names in the file of the function, with their original names before the import."""
     code = getattr(function, "__code__", None)
     linecache.checkcache(code.co_filename if code else None)
     lines = linecache.getlines(code.co_filename, function.__globals__) if code else []
@@ -138,7 +138,7 @@ def _list_names(source: str) -> dict[str, str] | None:
     found: dict[str, str] = {}
     try:
         tree = ast.parse(source)
-    except SyntaxError:  # somebody has edited the file since it was loaded
+    except SyntaxError:  # the file has been edited since it was loaded
         return None
     for node in ast.walk(tree):
         if isinstance(node, ast.alias):
@@ -151,7 +151,7 @@ def _list_names(source: str) -> dict[str, str] | None:
 
 
 def _make_unknown(name: str, names: Mapping[str, Any]) -> type[Any]:
-    """Make what stands for a type or a module that is not there; the model is known there, too."""
+    """Make a stand-in for an absent type or module; it contains the model, too."""
     return type(name, (), {**names, "__class_getitem__": classmethod(lambda cls, _: cls)})
 
 

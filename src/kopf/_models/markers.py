@@ -1,4 +1,4 @@
-"""What Kubernetes adds to JSON schemas: its rules and list types, as marks on the types of the fields."""
+"""Markers for the types of fields: the additions of Kubernetes to JSON schemas, such as rules and list types."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """
-    A validation rule in CEL: ``kopf.Rule("self.min <= self.max", message="…")``. Those of a resource see it as a whole.
+    A validation rule in CEL: ``kopf.Rule("self.min <= self.max", message="…")``. Rules of a resource see whole objects.
 
-    ``message`` is for those whose objects are refused; ``message_expression`` makes it in CEL. ``field_path`` is what
-    they are told to be wrong, e.g. ``".spec.min"``. ``reason`` is ``"FieldValueInvalid"`` by default.
-    ``optional_old_self`` lets a rule with ``oldSelf`` be checked for new objects, too.
+    :param rule: the expression in CEL.
+    :param message: the message for users when the rule refuses their object.
+    :param message_expression: an expression in CEL that makes this message.
+    :param reason: the reason of the refusal; the default in Kubernetes is ``"FieldValueInvalid"``.
+    :param field_path: the wrong field for the message, e.g. ``".spec.min"``.
+    :param optional_old_self: whether to check a rule with ``oldSelf`` for new objects, too.
     """
 
     rule: str
@@ -26,7 +29,7 @@ class Rule:
     optional_old_self: bool | None = dataclasses.field(default=None, kw_only=True)
 
     def render(self) -> dict[str, Any]:
-        """Give the item of ``x-kubernetes-validations``."""
+        """Make the item of ``x-kubernetes-validations``."""
         values = {
             "rule": self.rule,
             "message": self.message,
@@ -41,12 +44,16 @@ class Rule:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Schema:
     """
-    What Kubernetes is told of a field besides its type: ``Annotated[list[Port], kopf.Schema(list_type="map", …)]``.
+    The schema of a field besides its type: ``Annotated[list[Port], kopf.Schema(list_type="map", …)]``.
 
-    ``list_type`` & ``list_map_keys`` say how lists are merged by the server-side apply, and what is unique in them;
-    ``map_type`` does it for objects. ``int_or_string`` accepts both. ``preserve_unknown`` keeps the fields that the
-    type does not have. ``embedded`` is for whole Kubernetes objects. An ``immutable`` value cannot be changed. The
-    ``rules`` see the value as ``self``.
+    :param list_type: the way of the server-side apply to merge lists: ``"atomic"``, ``"set"``, or ``"map"``.
+    :param list_map_keys: the keys that identify the items of a list with the type ``"map"``.
+    :param map_type: the way of the server-side apply to merge objects: ``"atomic"`` or ``"granular"``.
+    :param int_or_string: whether the field accepts integers and strings.
+    :param preserve_unknown: whether the field keeps subfields that its type does not have.
+    :param embedded: whether the field is a whole Kubernetes object.
+    :param immutable: whether the value can never change.
+    :param rules: the validation rules; they see the value as ``self``.
     """
 
     list_type: Literal["atomic", "set", "map"] | None = None
@@ -59,7 +66,7 @@ class Schema:
     rules: Sequence[Rule] = ()
 
     def render(self) -> dict[str, Any]:
-        """Give the fields of the schema."""
+        """Make the fields of the schema."""
         rules = [*self.rules, *([_IMMUTABLE] if self.immutable else [])]
         values = {
             "x-kubernetes-list-type": self.list_type,
@@ -77,7 +84,7 @@ _IMMUTABLE = Rule("self == oldSelf", message="It is immutable.")
 
 
 class ConditionItem(TypedDict):
-    """One of the conditions in the status of an object."""
+    """One condition in the status of an object."""
 
     type: str
     status: Literal["True", "False", "Unknown"]

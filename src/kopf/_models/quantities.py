@@ -1,4 +1,4 @@
-"""Texts with a value: the quantities and the durations of Kubernetes. They are written back as they were given."""
+"""Strings with a value: the quantities and the durations of Kubernetes. They keep their original form."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0
 
 
 class _Text(str):
-    """A text of some form. Raises :class:`ValueError` if it has another one."""
+    """A string of one form. Raises :class:`ValueError` for any other form."""
 
     __slots__ = ()
     PATTERN: ClassVar[str]
     SCHEMA: ClassVar[dict[str, Any]]
 
     def __new__(cls, value: object) -> Self:
-        """Take a text, or a whole number if that is a form of it, too."""
+        """Take a string, or a whole number if the form permits it."""
         self = super().__new__(cls, value)
         if type(value) is bool or not isinstance(value, str | int) or not re.fullmatch(cls.PATTERN, self):
             raise ValueError(f"{value!r} is not a {cls.__name__.lower()}")
@@ -28,7 +28,7 @@ class _Text(str):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema  # whoever calls this, has it
+        from pydantic_core import core_schema  # only pydantic calls this method
 
         return core_schema.no_info_plain_validator_function(
             cls,
@@ -41,7 +41,8 @@ class Quantity(_Text):
     """
     An amount, as in the resources of containers: ``kopf.Quantity("500m").value == Decimal("0.5")``.
 
-    It is the text as it was given; in objects, it can also be a whole number.
+    It is a string in its original form. Objects can also have a whole number. Raises :class:`ValueError` for any other
+    form.
     """
 
     __slots__ = ()
@@ -50,7 +51,7 @@ class Quantity(_Text):
 
     @property
     def value(self) -> decimal.Decimal:
-        """The amount."""
+        """The amount as a number."""
         number = self.rstrip("".join(_UNITS))
         if number and self[len(number) :] in _UNITS:
             return decimal.Decimal(number) * decimal.Decimal(_UNITS[self[len(number) :]])
@@ -59,9 +60,9 @@ class Quantity(_Text):
 
 class Duration(_Text):
     """
-    How long something takes, as in Kubernetes: ``kopf.Duration("1h30m").value == timedelta(minutes=90)``.
+    A duration, as in Kubernetes: ``kopf.Duration("1h30m").value == timedelta(minutes=90)``.
 
-    It is the text as it was given.
+    It is a string in its original form. Raises :class:`ValueError` for any other form.
     """
 
     __slots__ = ()
@@ -70,7 +71,7 @@ class Duration(_Text):
 
     @property
     def value(self) -> datetime.timedelta:
-        """The time that passes."""
+        """The duration as a time delta."""
         parts = re.findall(r"([0-9.]+)(ns|us|µs|ms|s|m|h)", self)
         seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
         return datetime.timedelta(seconds=-seconds if self.startswith("-") else seconds)

@@ -1,8 +1,8 @@
 """
-Structural schemas of typed classes, as the definitions of custom resources have them.
+Structural schemas of typed classes, as in the definitions of custom resources.
 
-The libraries that the types are for, say what their constraints are in JSON Schema. It is put together here: with
-nothing referred to, with what Kubernetes does not know left out, and with what only Kubernetes knows.
+The libraries of the types convert their constraints to JSON Schema. This module combines them: without references,
+without keywords that Kubernetes does not know, and with the keywords that only Kubernetes knows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
 class SchemaError(Exception):
-    """A type has no structural schema; it is said which one, and what to use instead."""
+    """A type has no structural schema. The text names the type, and a type to use instead."""
 
     def __init__(self, cls: type[Any], path: str, text: str) -> None:
         super().__init__(f"{cls.__name__}.{path}: {text}" if path else f"{cls.__name__}: {text}")
@@ -81,9 +81,9 @@ class SchemaError(Exception):
 
 def make_schema(hint: Any, owner: type[Any]) -> JSON:
     """
-    Make the schema of a type that is used in the class ``owner``.
+    Make the schema of a type in the class ``owner``.
 
-    Raises :class:`SchemaError` if there is none.
+    Raises :class:`SchemaError` if the type has no schema.
     """
     return _Maker((owner,), "").make(hint)
 
@@ -93,12 +93,12 @@ class _Maker:
 
     def __init__(self, within: tuple[type[Any], ...], path: str) -> None:
         self._within = within
-        """The classes that it is a part of, the innermost one is the last."""
+        """The classes around the type; the innermost one is the last."""
         self._path = path
-        """In the last one of these."""
+        """The path in the innermost class."""
 
     def make(self, hint: Any) -> JSON:
-        """Make it."""
+        """Make the schema of the type."""
         plain, metadata = unwrap(hint)
         members = list_members(plain)
         rest = [item for item in members if item not in (types.NoneType, msgspec.UnsetType)]
@@ -106,11 +106,11 @@ class _Maker:
             schema = self.make(annotate(rest[0], metadata))
             if types.NoneType not in members:
                 return schema
-            allowed = (
-                {"enum": [*schema["enum"], None]} if "enum" in schema else {}
-            )  # API servers look there for nulls, too
+            # API servers look for nulls in the enumeration, too.
+            allowed = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
             return {**schema, **allowed, "nullable": True}
-        if plain is bytes and is_of_pydantic(self._within[-1]) and not any(map(_is_encoding, metadata)):
+        is_encoded = any(type(item).__name__ == "EncodedBytes" for item in metadata)
+        if plain is bytes and is_of_pydantic(self._within[-1]) and not is_encoded:
             raise self._fail("pydantic takes the text for the bytes, but it is in base64; use pydantic.Base64Bytes.")
         schema = self._make(plain, rest)
         schema |= self._constrain(plain, metadata, schema)
@@ -200,12 +200,13 @@ class _Maker:
                 raise self._fail(f"the default value is wrong by its own type: {e}") from None
             if problem := _find_problem_of_default(field.default, schema):
                 raise self._fail(problem)
-        if field.attribute in descriptions and not _is_described(field.hint):
+        is_described = any(getattr(item, "description", None) for item in unwrap(field.hint).metadata)
+        if field.attribute in descriptions and not is_described:
             schema = {**schema, "description": descriptions[field.attribute]}
         return schema if field.default is MISSING else {**schema, "default": field.default}
 
     def _constrain(self, plain: Any, metadata: tuple[Any, ...], schema: JSON) -> JSON:
-        """Let the library of the innermost class say what the metadata mean for a value of this kind."""
+        """Let the library of the innermost class convert the metadata for a value of this kind."""
         others = tuple(item for item in metadata if not isinstance(item, Schema))
         if not others:
             return {}
@@ -236,7 +237,7 @@ class _Maker:
 
 
 def _find_problem(marker: Schema, schema: JSON) -> str | None:
-    """Tell why the mark makes no sense there."""
+    """Find the problem of the marker at this type."""
     if marker.list_type and schema.get("type") != "array":
         return "list_type= is for lists only."
     if marker.list_type == "map" and not marker.list_map_keys:
@@ -252,7 +253,7 @@ def _find_problem(marker: Schema, schema: JSON) -> str | None:
 
 
 def _find_problem_of_default(default: Any, schema: JSON) -> str | None:
-    """Tell what of the value the cluster does not accept, though it is of the type."""
+    """Find the problem of a default value that fits the type, but that the cluster refuses."""
     if schema.get("format") == "byte" and default == "":
         return "the default value is empty, which API servers refuse for bytes; use bytes | None = None."
     if schema.get("format") == "date-time" and not re.search(r"(Z|[+-]\d\d:\d\d)$", str(default)):
@@ -260,18 +261,10 @@ def _find_problem_of_default(default: Any, schema: JSON) -> str | None:
     return None
 
 
-def _is_encoding(item: Any) -> bool:
-    return type(item).__name__ == "EncodedBytes"
-
-
 def _suggest(plain: Any, members: list[Any]) -> str:
     if len(members) > 1:
         return "one type, or one class with optional fields (and a kopf.Rule), or Any"
     return _CURES.get(plain, "a dataclass, a msgspec.Struct, a TypedDict, or Any")
-
-
-def _is_described(hint: Any) -> bool:
-    return any(getattr(item, "description", None) for item in unwrap(hint).metadata)
 
 
 def _name_json_type(hint: Any) -> str:

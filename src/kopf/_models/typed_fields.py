@@ -1,4 +1,4 @@
-"""The classes that describe the parts of objects: which fields they have, whichever library they are of."""
+"""The fields of classes that describe parts of objects, for all supported libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple, TypeGuard
 import msgspec
 
 MISSING: Any = dataclasses.MISSING
-"""The default value of a field that has none which is known in advance."""
+"""The default value of a field without a default value that is known in advance."""
 
 _NO_DEFAULTS = {"_MISSING_TYPE", "NoDefaultType", "UnsetType", "PydanticUndefinedType"}
 _CONTAINERS = (list, tuple, set, frozenset, dict)
@@ -36,11 +36,11 @@ class TypedField(NamedTuple):
 
 
 class Unwrapped(NamedTuple):
-    """A type without what is around it."""
+    """A type without annotations and aliases."""
 
     hint: Any
     metadata: tuple[Any, ...] = ()
-    """What it was annotated with."""
+    """The annotations of the type."""
 
 
 def is_class(hint: Any) -> TypeGuard[type[Any]]:
@@ -54,12 +54,12 @@ def is_class(hint: Any) -> TypeGuard[type[Any]]:
 
 
 def is_of_pydantic(cls: Any) -> bool:
-    """Tell if it is pydantic that decodes the class: its models, its data classes."""
+    """Tell if pydantic decodes the class: its models, its data classes."""
     return "pydantic" in sys.modules and hasattr(cls, "__pydantic_validator__")
 
 
 def unwrap(hint: Any) -> Unwrapped:
-    """Take what is annotated, named, or aliased for what it is."""
+    """Resolve annotated, new, and aliased types."""
     metadata: tuple[Any, ...] = ()
     while True:
         if typing.get_origin(hint) is Annotated:
@@ -76,18 +76,18 @@ def unwrap(hint: Any) -> Unwrapped:
 
 
 def _expand(item: Any) -> tuple[Any, ...]:
-    """The fields of pydantic have metadata in them."""
+    """Add the metadata of a field of pydantic."""
     return (item, *item.metadata) if type(item).__name__ == "FieldInfo" else (item,)
 
 
 def annotate(hint: Any, metadata: tuple[Any, ...]) -> Any:
-    """Annotate the type, if there is what to annotate it with."""
+    """Annotate the type, if there are any metadata."""
     return Annotated.__class_getitem__((hint, *metadata)) if metadata else hint  # type: ignore[attr-defined]
 
 
 def ask_pydantic(hint: Any, metadata: tuple[Any, ...]) -> dict[str, Any]:
     """Get the JSON schema of the type with the metadata."""
-    import pydantic  # it is there already, as one of its classes is
+    import pydantic  # one of its classes has already imported it
 
     fields = [item for item in metadata if isinstance(item, pydantic.fields.FieldInfo)]
     others = tuple(item for item in metadata if item not in fields)
@@ -99,19 +99,19 @@ def ask_pydantic(hint: Any, metadata: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def list_members(hint: Any) -> tuple[Any, ...]:
-    """Give the members of a union; of any other type, it is the type alone."""
+    """List the members of a union, or the only type if it is not a union."""
     hint = unwrap(hint).hint
     return typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
 
 
 def strip_optional(hint: Any) -> Any:
-    """Give what it is if it is not null; a union if it can be several things."""
+    """Get the type without ``None``; a union if there are several others."""
     rest = [unwrap(item).hint for item in list_members(hint) if item not in (types.NoneType, msgspec.UnsetType)]
     return rest[0] if len(rest) == 1 else unwrap(hint).hint
 
 
 def list_fields(cls: type[Any]) -> list[TypedField]:
-    """List the fields. Raises :class:`NameError` if the type of any of them is not defined."""
+    """List the fields. Raises :class:`NameError` if any of their types is not defined."""
     if is_of_pydantic(cls):
         return [_convert_pydantic(name, field) for name, field in vars(cls)["__pydantic_fields__"].items()]
     if issubclass(cls, msgspec.Struct):
@@ -124,7 +124,7 @@ def list_fields(cls: type[Any]) -> list[TypedField]:
     hints = typing.get_type_hints(cls, include_extras=True)
     if typing.is_typeddict(cls):
         required: frozenset[str] = getattr(cls, "__required_keys__", frozenset())
-        # If annotations are postponed (PEP 563), the class does not know of the marks of single fields.
+        # If annotations are postponed (PEP 563), the class does not know the marks of single fields.
         marks = {typing.Required: True, typing.NotRequired: False}
         return [
             TypedField(name, name, hint, marks.get(typing.get_origin(hint), name in required))
@@ -155,7 +155,7 @@ def _convert_pydantic(name: str, field: Any) -> TypedField:
 
 
 def _get_default(field: Any, factory: Any) -> Any:
-    """Get the value as JSON: it is shown in the schema. What other functions make, can be another value each time."""
+    """Get the default as JSON, for the schema. The value of an arbitrary factory is unknown."""
     if factory in _CONTAINERS:
         return {} if factory is dict else []
     if is_class(factory):
@@ -170,14 +170,14 @@ def _encode(value: Any) -> Any:
 
 
 def describe_class(cls: type[Any]) -> str | None:
-    """Give its docstring, if it is its own one."""
+    """Get the docstring of the class, if it is not generated or inherited."""
     text = vars(cls).get("__doc__")
     is_generated = dataclasses.is_dataclass(cls) and (text or "").startswith(f"{cls.__name__}(")
     return None if not text or is_generated else inspect.cleandoc(text)
 
 
 def describe_fields(cls: type[Any]) -> Mapping[str, str]:
-    """Give the docstrings after the fields, by the attributes, as far as the source is there."""
+    """Get the docstrings after the fields, by the attributes, if the source is available."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
         with contextlib.suppress(OSError, TypeError, SyntaxError):

@@ -1,12 +1,13 @@
-"""One version of a custom resource, as its definition has it: the schema, the columns, the subresources."""
+"""One version of a custom resource in its definition: the schema, the columns, the subresources."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kopf._models.resource_descriptions import ResourceDescription
+from kopf._models.markers import Rule
 from kopf._models.structural import JSON, SchemaError, make_schema
 from kopf._models.typed_fields import describe_class
 from kopf._values.similar_names import find_similar_names
@@ -14,11 +15,45 @@ from kopf._values.similar_names import find_similar_names
 _DATE_PATHS = frozenset({".metadata.creationTimestamp", ".metadata.deletionTimestamp"})
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResourceDescription:
+    """The declaration of a kind in one version: see the keywords of :class:`kopf.CustomResource`."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    scope: str
+    short_names: tuple[str, ...]
+    categories: tuple[str, ...]
+    columns: Mapping[str, str | Mapping[str, Any]]
+    scale: tuple[str, ...] | None
+    selectable: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    storage: bool
+    served: bool
+    deprecated: bool | str
+    spec: Any
+    status: Any
+    cls: type[Any]
+
+    @property
+    def title(self) -> str:
+        """The name of the kind in messages."""
+        return f"{self.kind} of {self.group}/{self.version}"
+
+    @property
+    def name(self) -> str:
+        """The name of its definition."""
+        return f"{self.plural}.{self.group}"
+
+
 def make_version(resource: ResourceDescription) -> JSON:
     """
     Make the item of ``versions``.
 
-    Raises :class:`SchemaError` if a type has no schema, and :class:`ValueError` if the rest makes no sense.
+    Raises :class:`SchemaError` if a type has no schema, and :class:`ValueError` if anything else is wrong.
     """
     _check_names(resource)
     schema = _make_schema(resource)
@@ -88,7 +123,7 @@ def _make_scale(paths: tuple[str, ...], schema: JSON) -> JSON:
 
 
 def _check_path(path: str, schema: JSON) -> tuple[str, str]:
-    """Complete a path, and tell the type of what is there. Raises :class:`ValueError` if there can be nothing."""
+    """Complete a path, and find the type of its column. Raises :class:`ValueError` if there is no such field."""
     path = f".{path.removeprefix('.')}"
     if path in _DATE_PATHS:
         return path, "date"
@@ -109,7 +144,7 @@ def _check_path(path: str, schema: JSON) -> tuple[str, str]:
 
 
 def _split(path: str) -> Iterator[str]:
-    """Give the names up to where an item of a list is chosen."""
+    """Split the path into names, up to an item of a list."""
     return iter(path.partition("[")[0].strip(".").split("."))
 
 
