@@ -1,7 +1,7 @@
 """
-Announcing: our own record in one peering object, renewed until the operator has finished its work, and then withdrawn.
+Announcing: the record of this operator in one peering object, renewed until the operator ends, and then withdrawn.
 
-The records of the dead are removed on that occasion.
+Each renewal also removes the records of dead operators.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from kopf._values.resources import Resource
 logger = logging.getLogger(__name__)
 
 _SOON = 10.0
-"""How soon to renew the record if that has failed, in seconds."""
+"""The delay until the next renewal after a failure, in seconds."""
 
 _SOONEST = 1.0
 """The shortest pause between keep-alives out of turn, in seconds."""
 
 _LEAVING_TIMEOUT = 5.0
-"""How long the withdrawal of our record may hold the exit, in seconds; others will see that we are dead anyway."""
+"""How long the withdrawal of the record may delay the exit, in seconds; others notice the end anyway."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AnnouncementCallbacks:
-    """Those who decide by what comes of the announcements; the announcer itself knows nothing of that."""
+    """The consumers of the results of announcements."""
 
     accept_response: Callable[[KubeObject | None], None]
-    """It gets the peering object as it is after an announcement; ``None`` if there is no such object."""
+    """Gets the peering object after an announcement; ``None`` if it does not exist."""
     accept_denial: Callable[[APIForbiddenError], None]
-    """It gets the error if the announcement is not permitted."""
+    """Gets the error if the announcement is not permitted."""
     can_wait: Callable[[], bool]
-    """Tells if the appearance of the absent object would be noticed."""
+    """Tells if the operator would notice the appearance of the absent object."""
 
 
 @dataclasses.dataclass
 class _RecordState:
-    """What is known of our record after the last attempt to put it."""
+    """The state of our record after the last attempt to write it."""
 
     is_announced: bool = False
     is_denied: bool = False
     is_failing: bool = False
-    """Whether the last attempt has come to nothing, i.e. the rest is of an earlier one."""
+    """Whether the last attempt has failed, so that the other fields are of an earlier one."""
     can_be_there: bool = False
-    """Whether there can be something to withdraw: also that of an attempt with an unknown outcome."""
+    """Whether the record possibly exists, also after an attempt with an unknown outcome."""
 
 
 class Announcer:
@@ -70,7 +70,7 @@ class Announcer:
         self._tried_at = 0.0
         self._hurry = asyncio.Event()
         self.tried = asyncio.Event()
-        """Set when the first attempt is made: since then, we can be seen."""
+        """Set after the first attempt: since then, others can see this operator."""
 
     @property
     def is_announced(self) -> bool:
@@ -79,7 +79,7 @@ class Announcer:
 
     @property
     def is_denied(self) -> bool:
-        """Whether it is not permitted to put the record."""
+        """Whether the server denies writing the record."""
         return self._state.is_denied
 
     async def run(self) -> None:
@@ -94,15 +94,15 @@ class Announcer:
                 await asyncio.sleep(self._tried_at + _SOONEST - asyncio.get_running_loop().time())
 
     def hurry(self) -> None:
-        """Renew the record, and get the fresh state of the others, out of turn."""
+        """Renew the record, and read the fresh state of the others, out of turn."""
         self._hurry.set()
 
     def note_absence(self) -> None:
-        """The peering object is not there, and so is not our record."""
+        """Accept that the peering object does not exist, nor does our record."""
         self._state.is_announced = False
 
     def _get_interval(self) -> float | None:
-        """How long until the next keep-alive: safely before we seem dead, and not at the same time as the others."""
+        """Return the delay until the next keep-alive: safely within our lifetime, and not in step with the others."""
         if self._state.is_denied:
             return RETRYING_INTERVAL
         if self._state.is_failing:
@@ -113,7 +113,7 @@ class Announcer:
         return max(_SOONEST / 2, lifetime / 2, lifetime - 10 + random.uniform(0, 5))
 
     async def _keep_alive(self) -> None:
-        """Renew our record, remove those of the dead, and look at the others on that occasion."""
+        """Renew our record, remove the records of the dead, and read those of the others."""
         self._tried_at = asyncio.get_running_loop().time()
         records: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self._peers.get_remains(time=self._tried_at))
         records[self._site.identity] = self._site.describe_us().make_record()
@@ -152,7 +152,7 @@ class Announcer:
             logger.debug("Keep-alive in %s: %s.", self._site.place, outcome)
 
     def _check_schema(self) -> None:
-        """Warn if nobody can see our record because the API silently drops it."""
+        """Warn if the API silently drops our record, so that nobody sees it."""
         if not self._peers.has_us and self._site.runtime.warnings.is_new((self._resource, "dropped")):
             logger.warning(
                 "The records of the peering %s are dropped by the API, as the schema of %r does not know them, so the "
@@ -162,7 +162,7 @@ class Announcer:
             )
 
     async def withdraw(self) -> None:
-        """Remove the record, if it could be there."""
+        """Remove the record, if it possibly exists."""
         if not self._state.can_be_there:
             return
         try:

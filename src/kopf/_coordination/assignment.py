@@ -1,9 +1,9 @@
 """
 The assignment: which replica owns which slot, and where the slots move. No I/O, no clocks.
 
-A slot moves from its owner to another one only through its owner: the coordinator names the target, the owner reports
-that it has seen this and does not hold the slot anymore, and only then the target becomes the owner. The slots of
-those that are gone for sure are free; free slots get owners at once.
+A slot moves only with the consent of its owner: the coordinator names the target, the owner reports that it has seen
+this and does not hold the slot anymore, and only then the target becomes the owner. The slots of replicas that are
+certainly gone are free; free slots get owners at once.
 
 The generation of an assignment grows with every change, also if the assignment was lost and is made anew: it is never
 less than the resource version of the Lease that it is written to. The generation in which an owner has got a slot is
@@ -31,39 +31,39 @@ def _naming_problems() -> Iterator[None]:
 
 
 class Place(NamedTuple):
-    """Where a slot is, by the names of replicas; they are empty if there is none."""
+    """The place of a slot, by the names of replicas; empty names are for none."""
 
     owner: str = ""
     token: int = 0
     """The generation in which the owner has got it."""
     target: str = ""
-    """To whom it moves."""
+    """The replica that it moves to."""
     since: int = 0
-    """The generation in which this was decided."""
+    """The generation of the decision about this move."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """What a replica says of itself in its Lease."""
+    """The report of a replica in its Lease."""
 
     mode: str = ""
-    """``leader`` or ``shards``; empty if it is not ours."""
+    """``leader`` or ``shards``; empty for a stranger's Lease."""
     beat: int = 0
-    """The number of the write, to find out which one has reached the server."""
+    """The number of the write, to find out which write has reached the server."""
     held: Slots = frozenset()
-    """What it handles, can begin to handle, or does not handle anymore but has not finished with."""
+    """The slots that it handles, can begin to handle, or has not finished leaving."""
     seen: int = 0
-    """The newest generation that it knows, and that is obeyed in ``held``."""
+    """The newest generation that it knows; ``held`` follows it."""
     is_leaving: bool = False
     former: str = ""
-    """The replica that had the same Lease before, and is gone for sure."""
+    """The replica that had this Lease before, and is certainly gone."""
     version: str = ""
-    """Of the operator, for humans."""
+    """The version of the operator, for humans."""
     handlers: str = ""
     """The fingerprint of the handlers."""
 
     def dump(self) -> str:
-        """Write it as JSON, without what is usual."""
+        """Serialise it as JSON, without default values."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values = {name: value for name, value in values.items() if value} | {"held": describe_slots(self.held)}
         return codec.encode(values).decode()
@@ -82,25 +82,25 @@ NO_REPORT = Report()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assignment:
-    """What the coordinator has decided."""
+    """The decisions of the coordinator."""
 
     generation: int
     places: Mapping[int, Place]
-    """Of all slots."""
+    """The places of all slots."""
     born: int = 0
-    """The generation in which it was made anew, until it is sure that nobody acts by an earlier one; then, 0."""
+    """The generation in which it was made anew, until certainly nobody acts by an earlier one; then 0."""
 
     def get_slots(self, owner: str) -> Slots:
-        """Tell what the replica is to handle: what it owns and what does not move away."""
+        """Return the slots that the replica must handle: those that it owns and that do not move away."""
         return frozenset(slot for slot, place in self.places.items() if place.owner == owner and not place.target)
 
     def get_token(self, slot: int, owner: str) -> int:
-        """Get the fencing token of the slot if the replica owns it; otherwise, 0."""
+        """Return the fencing token of the slot if the replica owns it; otherwise, 0."""
         place = self.places[slot]
         return place.token if place.owner == owner else 0
 
     def dump(self) -> str:
-        """Write it as compact JSON: the names once, and equal places together."""
+        """Serialise it as compact JSON: each name once, and equal places together."""
         together: dict[Place, list[int]] = {}
         for slot, place in self.places.items():
             together.setdefault(place, []).append(slot)
@@ -129,25 +129,25 @@ class Assignment:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Situation:
-    """What the coordinator knows of the replicas."""
+    """The coordinator's knowledge about the replicas."""
 
     members: Sequence[str]
-    """Who can get slots."""
+    """The replicas that can get slots."""
     reports: Mapping[str, Report]
-    """Of all that can have slots, also if they are not to get more."""
+    """The reports of all replicas that can have slots, even if they get no more."""
     gone: Collection[str]
-    """Who does not act for sure."""
+    """The replicas that certainly do not act."""
     can_fill: bool = True
-    """Whether it is sure of the free slots that they are free."""
+    """Whether free slots are certainly free."""
     can_move: bool = True
-    """Whether slots are taken from the living for the balance."""
+    """Whether to move slots between live replicas for balance."""
 
 
 def plan(old: Assignment, situation: Situation, generation: int) -> Assignment:
-    """Decide on the next assignment; give the old one if there is nothing to change."""
+    """Decide on the next assignment; return the old one if nothing changes."""
     places = {slot: _release(slot, place, situation) for slot, place in old.places.items()}
     destinations = _balance(places, situation)
-    # If an assignment is made anew, a free slot can be one that was taken, but not reported yet; it is drained then.
+    # In an assignment made anew, a free slot can be taken but not reported yet; it must be drained first.
     held = frozenset[int]().union(*(report.held for report in situation.reports.values()))
     for slot, place in places.items():
         destination = destinations.get(slot, "")
@@ -176,7 +176,7 @@ def _release(slot: int, place: Place, situation: Situation) -> Place:
 
 
 def _balance(places: Mapping[int, Place], situation: Situation) -> Mapping[int, str]:
-    """Choose where each slot is to be in the end: as it is, as far as the shares are equal within one slot."""
+    """Choose the final owner of each slot: the current one, as far as the shares are equal within one slot."""
     members = situation.members
     if not members:
         return {}
@@ -203,7 +203,7 @@ def _balance(places: Mapping[int, Place], situation: Situation) -> Mapping[int, 
 
 
 def _choose_surplus(name: str, places: Mapping[int, Place], chosen: Mapping[int, str], count: int) -> Iterator[int]:
-    """Choose what the replica does not get or does not keep: first, what it does not have yet; then, the last ones."""
+    """Choose the surplus slots of a replica: first those that it does not have yet, then the last ones."""
     slots = [slot for slot, destination in chosen.items() if destination == name]
     slots.sort(key=lambda slot: (places[slot].owner == name, -slot))
     yield from slots[: max(0, count)]

@@ -1,4 +1,4 @@
-"""The coordinator: what the replica that has been elected decides about the slots of all. No I/O, no clocks."""
+"""The coordinator: the decisions of the elected replica about the slots of all replicas. No I/O, no clocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kopf._values.slots import ALL_SLOTS
 
 
 class Coordinator:
-    """Plans assignments by what is seen of the replicas."""
+    """Plans assignments by the observed Leases of the replicas."""
 
     def __init__(self, terms: Terms, observed: LeaseObservations) -> None:
         self._terms = terms
@@ -21,9 +21,10 @@ class Coordinator:
 
     def plan(self, lease: Lease, name: str, newest: int, now: float, is_leaving: bool) -> Assignment:
         """
-        Decide who gets what: replace the assignment in the Lease of the coordinator, which has the name.
+        Plan the next assignment, instead of the one in the Lease of the coordinator.
 
-        ``newest`` is the newest generation that it knows. All Leases must have been looked at since it was elected.
+        ``name`` is the coordinator itself; ``newest`` is the newest generation that it knows. It must have listed all
+        Leases since its election.
         """
         reports = {holder: seen.lease.report for holder, seen in self._observed.replicas.items()}
         generation = max(newest + 1, int(lease.version) if lease.version.isdecimal() else 0)
@@ -45,7 +46,7 @@ class Coordinator:
         return plan(old, situation, generation)
 
     def _choose_members(self, name: str, now: float, is_leaving: bool) -> Sequence[str]:
-        """Choose who can get slots."""
+        """Choose the replicas that can get slots."""
         if self._terms.mode == LEADER:
             return [] if is_leaving else [name]
         alive = {holder: seen.lease.report for holder, seen in self._observed.replicas.items() if now < seen.expiry}
@@ -53,7 +54,7 @@ class Coordinator:
 
 
 def _begin_anew(reports: dict[str, Report], generation: int) -> Assignment:
-    """Make an assignment where there is none, or not anymore: of what is not held, it is unsure."""
+    """Make a first assignment, or replace a lost one: slots that are not held are uncertain."""
     held = {slot: holder for holder, report in reports.items() for slot in report.held}
     places = {slot: Place(held[slot], generation) if slot in held else Place() for slot in sorted(ALL_SLOTS)}
     return Assignment(generation=generation, places=places, born=generation)

@@ -1,4 +1,4 @@
-"""Requests about Leases: each one is made once, and soon comes to an end, as the time of Leases is short."""
+"""Requests about Leases: without retries, and with short timeouts, because Leases expire soon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kopf._values.objects import KubeObject
 from kopf._values.resources import LEASES
 
 _ATTEMPTS = 4
-"""How many requests fit in the time until a replica that cannot renew its Lease must stop."""
+"""How many requests fit in the time in which a replica must renew its Lease."""
 
 
 class LeaseClient:
@@ -33,7 +33,7 @@ class LeaseClient:
         self.target = Target(LEASES, namespace, {"labelSelector": f"{GROUP_LABEL}={terms.name}"})
 
     async def write(self, lease: Lease) -> Lease | None:
-        """Write the Lease; give what has come of it, or nothing if it has changed meanwhile."""
+        """Write the Lease; return its new state, or ``None`` if it has changed meanwhile."""
         payload = lease.make_patch(self._terms.name, self._get_time())
         if lease.version:
             path = self._get_path(lease.name)
@@ -50,7 +50,7 @@ class LeaseClient:
             raise  # there is no such namespace
 
     async def read(self, name: str) -> Lease | None:
-        """Read the Lease, if there is one."""
+        """Read the Lease; ``None`` if it does not exist."""
         try:
             sending = self._api.get(self._get_path(name), timeout=self._timeout, backoffs=())
             return Lease.parse(KubeObject.from_json(await self._send(sending)))
@@ -68,5 +68,5 @@ class LeaseClient:
         return LEASES.get_url(namespace=self.target.scope, name=name)
 
     async def _send(self, sending: Sending) -> bytes:
-        async with asyncio.timeout(self._timeout):  # also if there are no credentials, or the server is too busy
+        async with asyncio.timeout(self._timeout):  # also while there are no credentials, or the server is too busy
             return await sending

@@ -1,8 +1,8 @@
 """
-Membership: the operator's part in one peering object, i.e. its own record, and what it makes of the others' ones.
+Membership: the operator's part in one peering object: its own record, and its reaction to the records of others.
 
-A member announces itself before it looks at the others, so of two operators that start at once, at least one notices
-the other.
+A member announces itself before it reads the other records, so of two operators that start together, at least one
+notices the other.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ class Membership:
         self._informer: Informer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._version: str | None = _UNKNOWN
-        """The version of the peering object as of the last look."""
+        """The version of the peering object when it was last read."""
         self.decided = asyncio.Event()
-        """Whether it is known if the operator can work there."""
+        """Set when it is known if the operator can work there."""
 
     def hold(self) -> None:
         """Pause the operator until that is decided."""
         self._pause.await_check()
 
     def start(self, group: asyncio.TaskGroup, resource: Resource | None) -> None:
-        """Begin with the kind of peering that is found, or knowing that there is none."""
+        """Begin with the found kind of peering objects, or with none."""
         self._announcer = self._informer = None
         if resource is None:
             self._accept(None)
             return
         explain = functools.partial(_explain_denial, self._site, resource)
-        # Only the one object: so it is also possible with permissions for this one object.
+        # Only the one object, so that permissions for this object are enough.
         selectors = {"fieldSelector": f"metadata.name={self._site.settings.name}"}
         target = Target(resource, self._site.scope, selectors)
         informer = Informer(self._site.runtime, target, explain=explain, on_obstacle=self._accept_obstacle)
@@ -98,14 +98,14 @@ class Membership:
         self._tasks = [group.create_task(announcing, name=name), group.create_task(watch(), name=f"watcher of {name}")]
 
     def interrupt(self) -> None:
-        """Stop for now: the operator remains as it is."""
+        """Stop for now; the operator stays paused or not."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
         self._pause.stop_timer()
 
     def stop(self) -> None:
-        """Take no part anymore; the operator is not held because of this."""
+        """Stop taking part; this does not pause the operator anymore."""
         self.interrupt()
         self._pause.go_on()
         self.decided.set()
@@ -130,7 +130,7 @@ class Membership:
                 self._accept(None if event.type == "DELETED" else event.object)
 
     def _accept(self, obj: KubeObject | None) -> None:
-        """Look at the peering object, or at the absence of it."""
+        """Accept the peering object, or its absence."""
         peers, runtime = self._pause.peers, self._site.runtime
         was_present, was_there = bool(self._version), peers.has_us
         records = None if obj is None else get_records(obj)
@@ -154,7 +154,7 @@ class Membership:
             self._decide()
 
     def _check_death(self) -> None:
-        """Somebody seems to be dead. It can be our stream that is, so take a fresh look before taking over."""
+        """Check a peer that seems dead: our stream can be dead instead, so read fresh records before going on."""
         if self._announcer is None or self._announcer.is_denied:
             self._decide()
         else:
@@ -163,7 +163,7 @@ class Membership:
     # ------------------------------------------------------------------ deciding
 
     def _decide(self) -> None:
-        """Pause or resume by what is known now."""
+        """Pause or resume the operator by the current knowledge."""
         part = choose_part(
             is_present=None if self._version is _UNKNOWN else self._version != _ABSENT,
             is_mandatory=self._site.settings.mandatory,
@@ -188,12 +188,12 @@ class Membership:
 
 
 def _is_stale(version: str, known: str) -> bool:
-    """The responses to our keep-alives can be ahead of the stream: it must not bring back what is over."""
+    """Tell if the stream is behind the responses to our keep-alives: it must not restore old records."""
     return version.isdecimal() and known.isdecimal() and is_newer(known, version)
 
 
 def _report(problems: Mapping[str, str], place: str) -> None:
-    """Say which records have turned unreadable, and why."""
+    """Log which records have become unreadable, and why."""
     for identity, problem in itertools.islice(problems.items(), _MAX_PROBLEMS):
         logger.warning("The record of %.300r in the peering %s is ignored: %s", identity, place, problem)
     if len(problems) > _MAX_PROBLEMS:
@@ -211,7 +211,7 @@ def _explain_absence(site: Site, resource: Resource | None) -> str:
 
 
 def _explain_denial(site: Site, resource: Resource, verb: str, error: APIForbiddenError) -> None:
-    """Say once what is not permitted, and what comes of it."""
+    """Log once what is not permitted, and the consequences."""
     if site.runtime.warnings.is_new((resource, "denied")):
         subresource = get_subresource(resource) if verb == "patch" else None
         advice = format_advice(resource, ("list", "watch", "patch"), namespace=site.scope)

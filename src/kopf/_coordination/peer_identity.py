@@ -1,4 +1,4 @@
-"""Identity: by which name the operator is known to the others."""
+"""Identity: the name of this operator for its peers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import string
 
 def make_identity(*, manual: bool = False) -> str:
     """
-    Decide how to call ourselves: as the pod if it is known, or by the user, the host, the time, and some randomness.
+    Make the identity: the name of the pod, if known, or the user, the host, the time, and some randomness.
 
-    Those who act by hand (``manual``) are only known by the user & host, so that they can undo what they have done.
+    With ``manual``, for commands, it is only the user and the host, so that a later command can undo an earlier one.
     """
     pod = os.environ.get("POD_ID")
-    if pod and not manual:  # it can be the same pod by hand, and it is in use by the operator itself
+    if pod and not manual:  # a command can run in the pod of the operator, which uses this identity
         return pod
     try:
         user = getpass.getuser()

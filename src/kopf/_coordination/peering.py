@@ -1,7 +1,7 @@
 """
-Peering: with whom the operator shares its work, and whether it is its turn.
+Peering: which other operators there are, and whether this one may work.
 
-There is one membership per served namespace, or one for the whole cluster; any of them can pause the whole operator.
+There is one membership per served namespace, or one for the whole cluster; each of them can pause the whole operator.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _RESCANNING_INTERVAL = 10.0
-"""How often to look for the kind of the mandatory peering, or to try again to discover it, in seconds."""
+"""How often to look for the kind of a mandatory peering, or to retry its discovery, in seconds."""
 
 
 PEERING_GROUPS = ("kopf.dev", "zalando.org")
-"""The API groups of the peering kinds, the preferred one first; the second one is of the earliest versions of Kopf."""
+"""
+The API groups of the peering kinds, the preferred one first; the second one is from the earliest versions of Kopf.
+"""
 
 
 async def find_peering_resource(api: APIClient, *, clusterwide: bool) -> Resource | None:
-    """Find the kind of the peering objects for the scope, if it is defined in the cluster; of the preferred group."""
+    """Find the kind of peering objects for the scope; ``None`` if the cluster does not define it."""
     plural = "clusterkopfpeerings" if clusterwide else "kopfpeerings"
     selectors = [Selector(group=group, plural=plural) for group in PEERING_GROUPS]
     found = [resource for resource in (await discover(api, selectors)).resources if resource.plural == plural]
@@ -45,7 +47,7 @@ async def find_peering_resource(api: APIClient, *, clusterwide: bool) -> Resourc
 
 
 class Peering:
-    """All memberships of the operator, and their effect on it. There are none in the standalone mode."""
+    """All memberships of the operator; none in the standalone mode."""
 
     def __init__(self, runtime: Runtime, identity: str | None) -> None:
         self._runtime = runtime
@@ -67,10 +69,10 @@ class Peering:
         return self._resource is not None
 
     def serve(self, scopes: Collection[Scope]) -> None:
-        """Bring the memberships in line with the namespaces that are served now."""
+        """Bring the memberships in line with the served namespaces."""
         if self._settings.standalone:
             return
-        # Standalone operators have nothing of that in their memory.
+        # Standalone operators do not load these modules.
         from kopf._coordination.membership import Membership
         from kopf._coordination.peer_identity import make_identity
         from kopf._coordination.records import Site
@@ -90,25 +92,25 @@ class Peering:
                 membership.start(self._group, self._resource)
 
     async def clear(self, scope: Scope) -> None:
-        """Wait until it is known if that namespace can be served."""
+        """Wait until it is known if the namespace can be served."""
         membership = self._memberships.get(scope) or self._memberships.get(None)
         if membership is not None:
             await membership.decided.wait()
 
     async def settle(self) -> None:
-        """Wait until it is known of all namespaces if they can be served."""
+        """Wait until it is known for all namespaces if they can be served."""
         for membership in list(self._memberships.values()):
             await membership.decided.wait()
 
     async def run(self) -> None:
-        """Take part in the peering, forever."""
+        """Take part in the peering forever."""
         if self._settings.standalone:
             await asyncio.Event().wait()
         async with asyncio.TaskGroup() as self._group:
             while True:
                 await self._look_for_kind(self._group)
                 if self.is_defined:
-                    self._rescanning.clear()  # what was noticed meanwhile, is probably what is found
+                    self._rescanning.clear()  # the changes meanwhile are probably those that were found
                 is_urgent = not self.is_defined and self._settings.mandatory
                 with contextlib.suppress(TimeoutError):
                     timeout = _RESCANNING_INTERVAL if is_urgent or not self._is_found else None
@@ -129,11 +131,11 @@ class Peering:
                 membership.start(group, resource)
 
     def rescan(self) -> None:
-        """Look again if the kinds of peering exist: something has changed about them."""
+        """Look for the kinds of peering again: something has changed."""
         self._rescanning.set()
 
     def fall_back(self) -> None:
-        """Say (once) that there is nobody to look at."""
+        """Log once that there is no peering object."""
         if not self._is_said:
             self._is_said = True
             name = self._settings.name
@@ -141,12 +143,12 @@ class Peering:
             logger.log(get_internal_level(), "%s is not found, falling back to the standalone mode.", what)
 
     def describe(self) -> str:
-        """Say with whom the operator shares its work."""
+        """Describe the peering for humans."""
         if self._settings.standalone or self._is_said:
             return "standalone"
         state = " (paused)" if self._runtime.pause.is_on else ""
         return f"in the peering {self._settings.name!r} as {self._identity}{state}"
 
     async def leave(self) -> None:
-        """Withdraw from everywhere, so that others can start at once instead of waiting until we seem dead."""
+        """Withdraw all records, so that others can start at once instead of waiting for their expiry."""
         await asyncio.gather(*(membership.leave() for membership in self._memberships.values()))

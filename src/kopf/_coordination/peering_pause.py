@@ -1,4 +1,4 @@
-"""The pause because of one peering object: whether it is our turn to work, as far as that object is concerned."""
+"""The pause because of one peering object: whether the operator may work, by this object alone."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kopf._health.liveness import Senior
 logger = logging.getLogger(__name__)
 
 _MAX_SHOWN = 10
-"""How many of those in whose favour the operator is paused are shown in the health."""
+"""How many peers with priority are shown in the health."""
 
 
 class PeeringPause:
     """
-    Holds and releases the pause of the operator because of one peering object, and says so.
+    Holds and releases the pause of the operator because of one peering object, and logs this.
 
-    ``on_death`` is called when somebody of the others seems to be dead by now.
+    ``on_death`` is called when one of the others seems to be dead.
     """
 
     def __init__(self, site: Site, *, on_death: Callable[[], None]) -> None:
@@ -30,14 +30,14 @@ class PeeringPause:
         self._death: asyncio.TimerHandle | None = None
         self._is_said = False
         self.peers = Peers(site.identity, site.group)
-        """The others, as they were seen last."""
+        """The other operators, as they were last seen."""
 
     def await_check(self) -> None:
-        """Pause the operator until it is known if it is our turn."""
+        """Pause the operator until it is known if it may work."""
         self._site.runtime.pause.hold(self, f"the peering {self._site.place} is not checked yet")
 
     def compare(self) -> None:
-        """Pause or go on by who else is there, and look again when one of them is to be considered dead."""
+        """Pause or go on by the other records, and check again when one of them expires."""
         loop = asyncio.get_running_loop()
         standing = self.peers.get_standing(self._site.settings.priority, time=loop.time())
         if standing.identities != self._standing.identities and standing.is_paused:
@@ -66,13 +66,13 @@ class PeeringPause:
             )
 
     def _note_seniors(self, peers: Sequence[Peer]) -> None:
-        """Let the health tell for how long this can last."""
+        """Let the health report show how long this can last."""
         get = self.peers.get_deadline
         seniors = [Senior(p.identity, p.priority, p.lifetime, p.is_limited, get(p)) for p in peers[:_MAX_SHOWN]]
         self._site.runtime.liveness.note_seniors(self._site.place, seniors)
 
     def hold(self, reason: str) -> None:
-        """Pause as the mandatory peering is not as it must be."""
+        """Pause because of a problem with the mandatory peering."""
         if not self._is_said:
             logger.warning("Pausing operations: the peering %s is mandatory, and it is %s.", self._site.place, reason)
         self._is_said = True
@@ -81,7 +81,7 @@ class PeeringPause:
         self._site.runtime.pause.hold(self, f"the peering {self._site.place} is mandatory, and it is {reason}")
 
     def go_on(self) -> None:
-        """Let the operator go on, as far as this peering object is concerned."""
+        """Let the operator go on, by this peering object alone."""
         pause = self._site.runtime.pause
         was_on = pause.is_on
         pause.release(self)
@@ -92,6 +92,6 @@ class PeeringPause:
         self._is_said = False
 
     def stop_timer(self) -> None:
-        """Do not wait for anybody's death anymore."""
+        """Stop waiting for the expiry of records."""
         if self._death is not None:
             self._death.cancel()

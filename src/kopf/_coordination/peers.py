@@ -1,12 +1,12 @@
 """
-Peering: what the operators know of each other, and what they make of it. No I/O, no clocks.
+Peers: what operators know about each other, and their decisions. No I/O, no clocks.
 
-Every operator keeps a record of itself in a common object: its priority, when it was last seen, and for how long it is
-to be considered alive since then. The alive operator with the highest priority works, all others are paused. If there
-are several of those, all of them are paused, since nobody can know which one is meant to work.
+Every operator keeps a record in a common object: its priority, the time when it was last seen, and its lifetime since
+then. The live operator with the highest priority works, all others pause. If several have the highest priority, all of
+them pause, since nobody can know which one should work.
 
-The clocks of operators can differ, so they are only trusted for the records that were there before us. Once a record
-changes or appears in front of our eyes, its operator is alive for its lifetime since that moment, by our own clock.
+The clocks of operators can differ, so they are trusted only for records from before the start of this operator. When a
+record changes or appears later, its operator is alive for its lifetime since that moment, by our own clock.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from typing import Any
 from kopf._settings.settings import MAX_PRIORITY
 
 _DEFAULT_LIFETIME = 60
-"""How long an operator is considered alive if it does not say that, in seconds."""
+"""The lifetime of records without one, in seconds."""
 
 MAX_LIFETIME = 7 * 24 * 3600
-"""How long an operator is considered alive at most, whatever it says, in seconds: others would be paused forever."""
+"""The maximal lifetime, in seconds: longer ones could pause others forever."""
 
 _MAX_MESSAGE_LENGTH = 1000
 _MAX_IDENTITY_LENGTH = 300
-"""What is longer, is cut where it is shown."""
+"""The maximal lengths of shown texts, in characters."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Peer:
-    """An operator as it is recorded."""
+    """The record of an operator."""
 
     identity: str
     priority: int
     lifetime: float
-    """For how long it is alive since it was seen, in seconds."""
+    """How long it is alive after ``lastseen``, in seconds."""
     lastseen: datetime.datetime
     message: str = ""
-    """What it wants to say to the humans on the other side."""
+    """A text for humans."""
     is_limited: bool = dataclasses.field(default=False, compare=False)
-    """Whether it wanted to be considered alive for longer than it may."""
+    """Whether the record has a longer lifetime than the maximum."""
     group: str = ""
     """The namespace and the name of the Lease if it is one of several replicas, which are one peer for the others."""
 
@@ -59,7 +59,7 @@ class Peer:
 
     @classmethod
     def parse(cls, identity: str, record: object) -> Peer:
-        """Read the record. Raises :class:`ValueError` if it makes no sense."""
+        """Parse the record. Raises :class:`ValueError` if it makes no sense."""
         if not isinstance(record, Mapping):
             raise ValueError(f"expected an object, got {type(record).__name__}")
         try:
@@ -77,7 +77,7 @@ class Peer:
             raise ValueError(f"{type(e).__name__}: {str(e)[:_MAX_MESSAGE_LENGTH]}") from e
 
     def make_record(self) -> dict[str, Any]:
-        """Write the record."""
+        """Make the record."""
         lifetime = int(self.lifetime) if self.lifetime == int(self.lifetime) else self.lifetime
         record = {"priority": self.priority, "lifetime": lifetime, "lastseen": self.lastseen.isoformat()}
         optional = {"message": self.message, "group": self.group}
@@ -89,9 +89,9 @@ _MAX_SHOWN = 10
 
 def show_peers(peers: Sequence[Peer]) -> str:
     """
-    Describe the peers as in the logs, where the original framework has them like that, and others search for them.
+    Describe the peers for the logs, in the form of the original framework, which log searches rely on.
 
-    Not more than several of them: anybody who may write the records can make many.
+    Only the first ones: anybody who may write records can make many.
     """
     return repr(list(peers[:_MAX_SHOWN])) + _count_rest(peers)
 
@@ -102,7 +102,7 @@ def _name_peer(peer: Peer) -> str:
 
 
 def name_peers(peers: Sequence[Peer]) -> str:
-    """Describe the peers in words, not more than several of them."""
+    """Describe the first peers in words."""
     names = [_name_peer(peer) for peer in peers[:_MAX_SHOWN]]
     return ", ".join(names) + _count_rest(peers)
 
@@ -113,12 +113,12 @@ def _count_rest(peers: Sequence[Peer]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """How an operator stands among the alive ones."""
+    """The rank of an operator among the live ones."""
 
     seniors: tuple[Peer, ...] = ()
-    """Those with higher priorities, in favour of which it pauses."""
+    """The peers with higher priorities, in favour of which it pauses."""
     rivals: tuple[Peer, ...] = ()
-    """Those with the same priority, with which it conflicts."""
+    """The peers with the same priority, which conflict with it."""
 
     @property
     def is_paused(self) -> bool:
@@ -127,26 +127,26 @@ class Standing:
 
     @property
     def identities(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Who is concerned, regardless of when they were seen."""
+        """The identities of both, regardless of their times."""
         seniors, rivals = (frozenset(peer.identity for peer in peers) for peers in (self.seniors, self.rivals))
         return seniors, rivals
 
 
 class Part(enum.Enum):
-    """Which part the operator takes in the work, by the state of one peering object."""
+    """The part of the operator in the work, by the state of one peering object."""
 
-    UNDECIDED = "it is not known yet"
-    COMPARED = "it works or is paused by who else is there"
-    DENIED = "it is paused, as it must take part, and is not permitted to"
-    ABSENT = "it is paused, as there must be such an object, and there is none"
-    ALONE = "it works, as there is nobody to look at"
+    UNDECIDED = "not known yet"
+    COMPARED = "it works or pauses by the other records"
+    DENIED = "it pauses, because it must take part, but is not permitted to"
+    ABSENT = "it pauses, because the mandatory object does not exist"
+    ALONE = "it works, because there is no peering object"
 
 
 def choose_part(*, is_present: bool | None, is_mandatory: bool, is_denied: bool, is_invisible: bool) -> Part:
     """
-    Decide by whether there is such an object (``None`` if it is not known yet), and whether there must be one.
+    Decide by whether the object exists (``None`` if it is not known yet), and whether it is mandatory.
 
-    ``is_denied`` is for those who may not put their records there, ``is_invisible`` for those who may not look at it.
+    ``is_denied``: the operator may not write its record; ``is_invisible``: it may not read the object.
     """
     if is_mandatory and is_denied:
         return Part.DENIED
@@ -161,12 +161,12 @@ def choose_part(*, is_present: bool | None, is_mandatory: bool, is_denied: bool,
 class _Sighting:
     peer: Peer
     since: float
-    """When this record was seen for the first time."""
+    """When this record was first seen."""
     deadline: float
 
 
 class Peers:
-    """All other operators in one peering object. The times are of the event loop, in seconds."""
+    """All other operators in one peering object. Times are those of the event loop, in seconds."""
 
     def __init__(self, identity: str, group: str = "") -> None:
         self._identity = identity
@@ -175,10 +175,10 @@ class Peers:
         self._broken: dict[str, str] = {}
         self._is_looked_at = False
         self.has_us = False
-        """Whether our own record is there, whatever it contains."""
+        """Whether our own record exists, with any content."""
 
     def take(self, status: object, *, now: datetime.datetime, time: float) -> Mapping[str, str]:
-        """Look at the records as they are now. Give the problems of those that have just turned unreadable."""
+        """Accept the current records. Return the problems of those that have just become unreadable."""
         records = status if isinstance(status, Mapping) else {}
         self.has_us = self._identity in records
         sightings: dict[str, _Sighting] = {}
@@ -216,18 +216,18 @@ class Peers:
         )
 
     def get_deadline(self, peer: Peer) -> float:
-        """When the peer is to be considered dead, unless it is seen again."""
+        """Return the time when the peer expires, unless it is seen again."""
         return self._sightings[peer.identity].deadline
 
     def get_next_death(self, *, time: float) -> float | None:
-        """When the next of those who are alive is to be considered dead, unless it is seen again."""
+        """Return the time when the next live peer expires, unless it is seen again."""
         return min((item.deadline for item in self._sightings.values() if item.deadline > time), default=None)
 
     def get_remains(self, *, time: float) -> Iterable[str]:
         """
-        Who is dead for sure, so that its record can be removed.
+        List the peers that are certainly dead, so that their records can be removed.
 
-        If the clocks differ, an alive one can look dead at the first sight, so it gets one more lifetime to show up.
+        If the clocks differ, a live peer can look dead at first sight, so it gets one more lifetime to show up.
         """
         return [
             key

@@ -1,4 +1,4 @@
-"""Records of the operators in the peering objects: how they are read and written."""
+"""Records of operators in the peering objects: reading and writing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BACKOFFS = (1, 2)
 """Delays between the attempts of one keep-alive, in seconds: the next one comes soon anyway."""
 
 _TIMEOUT = 5.0
-"""How long one attempt may take, in seconds: it must not hang until others consider us dead."""
+"""How long one attempt may take, in seconds: much less than the lifetime of the record."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """Where the operator meets the others, and who it is there."""
+    """The place where the operator meets others, and its identity there."""
 
     runtime: Runtime
     identity: str
@@ -32,12 +32,12 @@ class Site:
 
     @property
     def settings(self) -> PeeringSettings:
-        """How to take part."""
+        """The settings of the peering."""
         return self.runtime.settings.peering
 
     @property
     def place(self) -> str:
-        """Where it is, for humans."""
+        """The place, for humans."""
         where = "cluster-wide" if self.scope is None else f"in {self.scope!r}"
         return f"{self.settings.name!r} {where}"
 
@@ -48,7 +48,7 @@ class Site:
         return "" if coordination.mode is None else f"{coordination.namespace}/{coordination.name}"
 
     def describe_us(self) -> Peer:
-        """Describe the operator as the others are to see it now."""
+        """Make the current record of this operator."""
         settings, now = self.settings, self.runtime.clock.now()
         return Peer(self.identity, settings.priority, settings.lifetime, now, group=self.group)
 
@@ -61,9 +61,9 @@ async def patch_records(
     records: Mapping[str, Mapping[str, Any] | None],
 ) -> KubeObject:
     """
-    Put the records into the peering object; remove those that are ``None``.
+    Put the records into the peering object; remove records that are ``None``.
 
-    Raises :class:`APIError`, :class:`APINetworkError`, :class:`LoginError`, rather soon.
+    Raises :class:`APIError`, :class:`APINetworkError`, :class:`LoginError`, after few retries.
     """
     path = resource.get_url(namespace=scope, name=name, subresource=get_subresource(resource))
     content = await api.patch(path, payload={"status": records}, timeout=_TIMEOUT, backoffs=_BACKOFFS)
@@ -71,12 +71,12 @@ async def patch_records(
 
 
 def get_subresource(resource: Resource) -> str | None:
-    """Tell through which subresource the records are to be written; ``None`` for the object itself."""
+    """Return the subresource for writing the records; ``None`` for the object itself."""
     return "status" if "status" in resource.subresources else None
 
 
 def get_records(obj: KubeObject) -> object:
-    """Get the records as far as they can be decoded: what cannot be, is nothing that an operator has written."""
+    """Return the readable part of the records: no operator has written the rest."""
     try:
         return obj.get("status")
     except UnreadableError:

@@ -1,4 +1,4 @@
-"""Replicas: how this one is called, and in which namespace they know of each other."""
+"""The name of this replica, and the namespace of the Leases."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MAX_NAME = 63
 
 def get_replica_name(settings: CoordinationSettings) -> str:
     """
-    Decide how this replica is called: by the settings, or by its pod, or by the host and the process.
+    Return the name of this replica: from the settings, its pod, or its host and process.
 
-    It is fit to be a part of the names of objects: of lowercase letters, digits, dashes; 63 of them at most.
+    The name fits in names of objects: at most 63 lowercase letters, digits, and dashes.
     """
     pod = os.environ.get("POD_NAME") or os.environ.get("POD_ID")
     if pod is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -30,9 +30,9 @@ def get_replica_name(settings: CoordinationSettings) -> str:
 
 def get_lease_namespace(settings: CoordinationSettings, default_namespace: str | None) -> str:
     """
-    Decide in which namespace the Leases are: by the settings, that of the pod, or that of the credentials.
+    Return the namespace of the Leases: from the settings, the pod, or the credentials.
 
-    ``default_namespace`` is of the credentials, i.e. of the current context of the kubeconfig.
+    ``default_namespace`` is that of the credentials, i.e. of the current context of the kubeconfig.
     """
     path = pathlib.Path(SERVICE_ACCOUNT_PATH, "namespace")
     mounted = path.read_text(encoding="utf-8").strip() if path.exists() else None
@@ -40,7 +40,7 @@ def get_lease_namespace(settings: CoordinationSettings, default_namespace: str |
 
 
 async def settle_lease_namespace(settings: CoordinationSettings, vault: Vault) -> None:
-    """Set the namespace of the Leases once and for all who look, by the credentials that are used now."""
+    """Set the namespace of the Leases in the settings, by the current credentials."""
     connection = await vault.acquire()
     vault.release(connection)
     settings.namespace = get_lease_namespace(settings, connection.credentials.default_namespace)
