@@ -1,5 +1,5 @@
 """
-Timestamps of objects, and ages as ``kubectl get`` shows them.
+Timestamps of objects, and ages in the form of ``kubectl get``.
 """
 
 from __future__ import annotations
@@ -17,45 +17,41 @@ class Clock:
 
     def __init__(self) -> None:
         self.offset = 0.0
-        """How far it is ahead of the real time, in seconds; behind if negative."""
-        self.tell: Callable[[], datetime.datetime] = _tell_real_time
-        """What is the real time for it, with the time zone; simulations have another one."""
+        """The difference to the real time, in seconds; negative for a clock that is behind."""
+        self.tell: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
+        """Returns the real time with its time zone; simulations replace it."""
 
     def use(self) -> None:
-        """Let everything in the current context, and whatever is started from it, live by this clock."""
+        """Use this clock in the current context, and in all contexts that are copied from it."""
         _clock.set(self)
-
-
-def _tell_real_time() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 _clock: contextvars.ContextVar[Clock] = contextvars.ContextVar("clock", default=Clock())  # noqa: B039
 
 
 def moment() -> datetime.datetime:
-    """Give the current wall-clock time."""
+    """Return the current wall-clock time."""
     clock = _clock.get()
     return clock.tell() + datetime.timedelta(seconds=clock.offset)
 
 
 def now() -> str:
-    """Give the current wall-clock time as Kubernetes timestamps have it: whole seconds, UTC."""
+    """Return the current wall-clock time as a Kubernetes timestamp: whole seconds, UTC."""
     return stamp(moment())
 
 
 def stamp(time: datetime.datetime) -> str:
-    """Write a time down so."""
+    """Format a time as a Kubernetes timestamp."""
     return f"{time.isoformat(timespec='seconds')[:19]}Z"  # three times faster than strftime
 
 
 def micro_now() -> str:
-    """The same to a microsecond, as in leases and events."""
+    """Return the current wall-clock time with microseconds, as in Leases and events."""
     return moment().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def age(timestamp: Any) -> str:
-    """Tell how long ago the timestamp was, e.g. ``5m10s``, or ``<unknown>`` if it is not a timestamp."""
+    """Return the age of the timestamp, e.g. ``5m10s``, or ``<unknown>`` if it is not a timestamp."""
     if not isinstance(timestamp, str):
         return _UNKNOWN
     try:
@@ -68,7 +64,7 @@ def age(timestamp: Any) -> str:
 
 
 def human_duration(seconds: int) -> str:
-    """Shorten a duration as Kubernetes does: the longer it is, the less precise."""
+    """Format a duration, in seconds, as Kubernetes does: the longer it is, the less precise."""
     if seconds < -1:
         return "<invalid>"
     seconds = max(seconds, 0)

@@ -318,5 +318,5 @@ _LEFT_OUT: Final = frozenset({"metadata", "status"})
 
 def _validate(plural: str, new: Obj, old: Obj | None) -> Iterable[FieldError]:
     """Return all errors in a new state; the old one is there if the object is changed."""
-    is_same = old is not None and all(new.get(name) == old.get(name) for name in {*new, *old} if name not in _LEFT_OUT)
+    is_same = old is not None and codec.same_fields(new, old, _LEFT_OUT)
     return () if is_same or plural not in _VALIDATORS else _VALIDATORS[plural](new, old)

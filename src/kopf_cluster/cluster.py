@@ -33,7 +33,7 @@ from kopf_cluster.clients.client import Client, UserClient
 from kopf_cluster.clients.operations import Door, find_kind
 from kopf_cluster.control.simulation import Extent
 from kopf_cluster.faults.faults import Faults
-from kopf_cluster.http.client_connections import PlainPort
+from kopf_cluster.http.client_connections import LOOPBACK, Listener, make_plain_kubeconfig
 from kopf_cluster.http.memory import MemoryNetwork
 from kopf_cluster.http.server import Orders
 from kopf_cluster.requests import ADMINISTRATOR
@@ -123,7 +123,7 @@ class LocalCluster(Client):
         self._credentials: Credentials | None = None
         self._kubeconfigs = Kubeconfigs(pathlib.Path(kubeconfig) if kubeconfig is not None else None)
         self._used_port = port
-        self._plain_port: PlainPort | None = None
+        self._plain_listener: Listener | None = None
         self._server: ClusterServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -311,8 +311,8 @@ class LocalCluster(Client):
         if self._restarting is not None:
             await asyncio.wait([self._restarting])
         server, self._server, self._loop = self._server, None, None
-        if self._plain_port is not None:
-            await self._plain_port.close()
+        if self._plain_listener is not None:
+            await self._plain_listener.close()
         try:
             if server is not None:
                 await server.stop()
@@ -388,9 +388,9 @@ class LocalCluster(Client):
         """Listen without TLS, too, for faster connections; return the path of a kubeconfig for the user."""
         token = secrets.token_urlsafe(24)
         self.add_token(token, user, groups)
-        self._plain_port = PlainPort(self._accept)
-        self._plain_port.open()
-        return self._kubeconfigs.write_another(self._plain_port.make_kubeconfig(token))
+        self._plain_listener = Listener(self._accept)  # it remains when the server is restarted
+        port = self._plain_listener.open(LOOPBACK, 0)
+        return self._kubeconfigs.write_another(make_plain_kubeconfig(port, token))
 
     def resolve_kind(self, kind: str) -> tuple[str, str, bool]:
         """Return two full names of the kind, e.g. ``deployments.apps``, and whether it is namespaced.

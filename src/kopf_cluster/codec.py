@@ -4,6 +4,7 @@ JSON in one place: the fast encoder and decoder that all other files use, the eq
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -48,6 +49,11 @@ def _same_types(one: Any, two: Any) -> bool:
     if isinstance(one, list):
         return all(map(_same_types, one, two))
     return isinstance(one, bool) == isinstance(two, bool)
+
+
+def same_fields(one: dict[str, Any], two: dict[str, Any], ignored: Collection[str]) -> bool:
+    """Whether two objects have the same fields, except for the ignored ones; absent fields are nulls."""
+    return all(one.get(name) == two.get(name) for name in {*one, *two} if name not in ignored)
 
 
 def type_name(value: Any) -> str:

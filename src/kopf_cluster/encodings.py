@@ -132,8 +132,3 @@ def wants_indents(raw_path: str, agent: str) -> bool:
     if "pretty" in query and (values := urllib.parse.parse_qs(query).get("pretty")):
         return values[0] in _TRUE
     return path == "/version" or agent.startswith(_PEOPLE)
-
-
-def indent(body: bytes) -> bytes:
-    """Give the same JSON with every field and item in a line of its own."""
-    return msgspec.json.format(body, indent=2)

@@ -26,7 +26,7 @@ def find_repeated(text: bytes) -> list[str]:
         pairs = json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
         return []
-    return limit(_REPEATED.format(_show(path)) for path, repeated in _walk(pairs) if repeated)
+    return limit(_REPEATED.format(show_path(path)) for path, repeated in _walk(pairs) if repeated)
 
 
 def describe_unknown(paths: Iterable[str]) -> list[str]:
@@ -42,7 +42,7 @@ def sort(text: bytes, repeated: Collection[str], unknown: Collection[str]) -> li
     strange = "."  # the latest unknown field
     for path, again in _walk(json.loads(text, object_pairs_hook=_Pairs)):
         if path[-1] in names:
-            shown = _show(path)
+            shown = show_path(path)
             if _UNKNOWN.format(shown) in notes:
                 strange = shown
                 ordered[_UNKNOWN.format(shown)] = None
@@ -90,6 +90,9 @@ def _enter(value: Any) -> Iterator[tuple[str | int, Any, bool]]:
             yield index, item, False
 
 
-def _show(path: list[str | int]) -> str:
-    shown = "".join(f"[{name}]" if isinstance(name, int) else f".{name}" for name in path)
+def show_path(path: Iterable[str | int | tuple[str]]) -> str:
+    """Show a path as the server does in its warnings: ``spec.containers[0].color``; keys of maps can be in tuples."""
+    shown = "".join(
+        f"[{name}]" if isinstance(name, int) else f".{name[0] if isinstance(name, tuple) else name}" for name in path
+    )
     return shown.removeprefix(".")

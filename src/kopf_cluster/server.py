@@ -22,7 +22,7 @@ from kopf_cluster.admission.configurations import Configurations
 from kopf_cluster.admission.reviewing import AdmissionCall, Gate, Reviewer
 from kopf_cluster.admission.webhook_calls import Caller, Services
 from kopf_cluster.api.api import API
-from kopf_cluster.api.discovery import Metrics
+from kopf_cluster.api.discovery import answer_metrics
 from kopf_cluster.audit import Audit
 from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.clients.operations import AGENT, Desk, Operation
@@ -122,7 +122,7 @@ class ClusterServer:
         self._http = HTTPServer(
             self, faults, audit, credentials.make_ssl_context(), compact=self._store.compact, orders=orders
         )
-        self._api.pages.append(Metrics(self._store, self.registry, lambda: self.counters).answer)
+        self._api.pages.append(lambda request: answer_metrics(request, self._store, self.registry, self.counters))
 
     def observe(self, observer: Observer) -> None:
         """Call the observer for all changes from now on."""

@@ -1,15 +1,15 @@
 """
-Who may do what: roles and bindings evaluated for a user and a request, as of "Using RBAC Authorization".
+Authorization by roles and bindings, see "Using RBAC Authorization".
 
-A `Policy` is made of all roles and bindings at once, and is made anew when any of them changes. The rules are sorted
-by their subjects then, so a request costs as much as there are rules for this very user and their groups.
+A `Policy` is made from all roles and bindings at once, and made anew when any of them changes. It keeps the rules by
+subjects, so that a request costs only as much as the rules of its user and their groups.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kopf_cluster import statuses
 from kopf_cluster.kinds.selectors import matches
@@ -19,12 +19,12 @@ Obj: TypeAlias = Mapping[str, Any]
 
 GROUP: Final = "rbac.authorization.k8s.io"
 
-_SERVICE_ACCOUNT: Final = "system:serviceaccount:{namespace}:{name}"
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attributes:
-    """What is asked: a verb on a resource, or on a path (then with nothing else)."""
+    """The attributes of a request: a verb on a resource, or on a path (then with nothing else)."""
 
     verb: str
     group: str = ""
@@ -96,16 +96,16 @@ def _covers_path(pattern: str, path: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Grant:
-    """What one binding gives to one subject."""
+    """The grant of one binding to one subject."""
 
     namespace: str | None
-    """Where the rules hold: in a namespace, or everywhere."""
+    """The namespace of the rules; none for all namespaces."""
     rules: tuple[Rule, ...]
     reason: str
 
 
 class Policy:
-    """All that is granted to anybody. Immutable."""
+    """All grants. Immutable."""
 
     def __init__(
         self,
@@ -118,8 +118,7 @@ class Policy:
         self._cluster_roles = {role["metadata"]["name"]: role for role in cluster_roles}
         self._roles = {(role["metadata"]["namespace"], role["metadata"]["name"]): role for role in roles}
         self._rules: dict[tuple[str, str], tuple[Rule, ...] | None] = {}
-        self._users: dict[str, list[Grant]] = {}
-        self._groups: dict[str, list[Grant]] = {}
+        self._grants: dict[str, list[Grant]] = {}
         self._broken: dict[str, list[tuple[str | None, str]]] = {}
         for binding in cluster_role_bindings:
             self._bind(binding, None)
@@ -132,23 +131,20 @@ class Policy:
         what = f'ClusterRoleBinding "{name}"' if namespace is None else f'RoleBinding "{name}/{namespace}"'
         rules = self.resolve(ref, namespace or "")
         for subject in binding.get("subjects") or ():
-            kind, grantee = _grantee(subject, namespace)
-            if not grantee:
-                continue
+            grantee = _grantee(subject, namespace)
             if rules is None:
                 problem = f'{ref["kind"].lower()}.{GROUP} "{ref["name"]}" not found'
-                self._broken.setdefault(f"{kind}/{grantee}", []).append((namespace, problem))
+                self._broken.setdefault(grantee, []).append((namespace, problem))
                 continue
             reason = f'RBAC: allowed by {what} of {ref["kind"]} "{ref["name"]}" to {_subject_text(subject, namespace)}'
-            table = self._groups if kind == "Group" else self._users
-            table.setdefault(grantee, []).append(Grant(namespace, rules, reason))
+            self._grants.setdefault(grantee, []).append(Grant(namespace, rules, reason))
 
     @property
     def cluster_roles(self) -> Iterable[Obj]:
         return self._cluster_roles.values()
 
     def resolve(self, ref: Obj, namespace: str) -> tuple[Rule, ...] | None:
-        """Give the rules of the role that is meant in a namespace; none if it does not exist."""
+        """Return the rules of the role in a namespace; none if the role does not exist."""
         key = ("", ref["name"]) if ref["kind"] == "ClusterRole" else (namespace, ref["name"])
         if key not in self._rules:
             role = self._cluster_roles.get(key[1]) if not key[0] else self._roles.get(key)
@@ -157,34 +153,30 @@ class Policy:
         return self._rules[key]
 
     def authorize(self, user: User, asked: Attributes) -> Decision:
-        """Decide on a request. If it is not allowed, the reason tells of the roles that are bound but do not exist."""
+        """Decide on a request; the reason of a refusal names bound roles that do not exist."""
         if SUPERUSERS in user.groups:
             return Decision(True)
-        for grant in self._grants(user):
+        for grant in _look_up(self._grants, user):
             if _holds(grant.namespace, asked) and any(rule.covers(asked) for rule in grant.rules):
                 return Decision(True, grant.reason)
-        problems = [problem for namespace, problem in self._problems(user) if _holds(namespace, asked)]
+        problems = [problem for namespace, problem in _look_up(self._broken, user) if _holds(namespace, asked)]
         if not problems:
             return Decision(False)
         return Decision(False, f"RBAC: {problems[0]}" if len(problems) == 1 else f"RBAC: [{', '.join(problems)}]")
 
     def rules_for(self, user: User, namespace: str) -> Iterator[Rule]:
-        """Give all the rules that the user has in the namespace, including those that hold everywhere."""
+        """Yield all rules of the user in the namespace, including those for all namespaces."""
         if SUPERUSERS in user.groups:
             yield from map(Rule.parse, _EVERYTHING)
-        for grant in self._grants(user):
+        for grant in _look_up(self._grants, user):
             if grant.namespace is None or grant.namespace == namespace:
                 yield from grant.rules
 
-    def _grants(self, user: User) -> Iterator[Grant]:
-        yield from self._users.get(user.name, ())
-        for group in user.groups:
-            yield from self._groups.get(group, ())
 
-    def _problems(self, user: User) -> Iterator[tuple[str | None, str]]:
-        yield from self._broken.get(f"User/{user.name}", ())
-        for group in user.groups:
-            yield from self._broken.get(f"Group/{group}", ())
+def _look_up(table: Mapping[str, Sequence[T]], user: User) -> Iterator[T]:
+    """Yield the entries of a user and of their groups."""
+    for grantee in (f"User/{user.name}", *(f"Group/{group}" for group in user.groups)):
+        yield from table.get(grantee, ())
 
 
 _EVERYTHING: Final[tuple[Obj, ...]] = (
@@ -194,7 +186,7 @@ _EVERYTHING: Final[tuple[Obj, ...]] = (
 
 
 class _AllowAll(Policy):
-    """Everything is granted to everybody."""
+    """Grants everything to all users."""
 
     def authorize(self, user: User, asked: Attributes) -> Decision:
         return Decision(True)
@@ -210,12 +202,12 @@ def _holds(namespace: str | None, asked: Attributes) -> bool:
     return namespace is None or (not asked.path and namespace == asked.namespace)
 
 
-def _grantee(subject: Obj, namespace: str | None) -> tuple[str, str]:
-    """Give the kind and the name of whom a binding means: a user or a group; nobody if the name is empty."""
+def _grantee(subject: Obj, namespace: str | None) -> str:
+    """Return the kind and the name of a user or a group; service accounts are users."""
     if subject["kind"] == "ServiceAccount":
         place = subject.get("namespace") or namespace or ""
-        return "User", _SERVICE_ACCOUNT.format(namespace=place, name=subject["name"]) if place else ""
-    return subject["kind"], subject["name"]
+        return f"User/system:serviceaccount:{place}:{subject['name']}"
+    return f"{subject['kind']}/{subject['name']}"
 
 
 def _subject_text(subject: Obj, namespace: str | None) -> str:
@@ -226,7 +218,7 @@ def _subject_text(subject: Obj, namespace: str | None) -> str:
 
 
 def aggregate(role: Obj, cluster_roles: Iterable[Obj]) -> list[Obj]:
-    """Give the rules of a role; for an aggregated one, those of all the cluster roles that it selects by labels."""
+    """Return the rules of a role; of an aggregated one, those of all cluster roles that it selects by labels."""
     pool = list(cluster_roles)
     rules: list[Obj] = []
     seen: set[str] = set()
@@ -247,7 +239,7 @@ def aggregate(role: Obj, cluster_roles: Iterable[Obj]) -> list[Obj]:
 
 
 def forbidden(user: User, asked: Attributes, decision: Decision) -> statuses.APIStatus:
-    """Refuse a request with the code 403, as kube-apiserver words it."""
+    """Make the refusal (403) of a request in the words of kube-apiserver."""
     who = f"User {statuses.quoted(user.name)} cannot {asked.verb}"
     if asked.path:
         return statuses.APIStatus(403, "Forbidden", f"forbidden: {who} path {statuses.quoted(asked.path)}", details={})

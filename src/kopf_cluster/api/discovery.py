@@ -11,7 +11,7 @@ import base64
 import functools
 import hashlib
 import platform
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -302,36 +302,28 @@ _OBJECTS: Final = """\
 """
 
 
-class Metrics:
-    """Answers to those who scrape."""
+def answer_metrics(request: Request, store: Store, registry: Registry, counters: Counters) -> Answer | None:
+    """Answer if the path is that of the metrics."""
+    if request.path != ("metrics",):
+        return None
+    text = _REQUESTS + "".join(_show_requests(counters)) + _OBJECTS + "".join(_show_objects(store, registry))
+    return Answer(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
 
-    def __init__(self, store: Store, registry: Registry, counters: Callable[[], Counters]) -> None:
-        self._store = store
-        self._registry = registry
-        self._counters = counters
 
-    def answer(self, request: Request) -> Answer | None:
-        """Answer if the path is that of the metrics."""
-        if request.path != ("metrics",):
-            return None
-        text = _REQUESTS + "".join(self._count_requests()) + _OBJECTS + "".join(self._count_objects())
-        return Answer(200, text.encode(), "text/plain; version=0.0.4; charset=utf-8; escaping=underscores")
+def _show_requests(counters: Counters) -> Iterator[str]:
+    for (verb, resource, code), count in sorted(counters.items()):
+        plural, _, subresource = resource.partition("/")
+        yield (
+            f'apiserver_request_total{{code="{code}",component="apiserver",resource="{plural}",'
+            f'subresource="{subresource}",verb="{_VERBS.get(verb, verb.upper())}"}} {count}\n'
+        )
 
-    def _count_requests(self) -> Iterator[str]:
-        for (verb, resource, code), count in sorted(self._counters().items()):
-            plural, _, subresource = resource.partition("/")
-            yield (
-                f'apiserver_request_total{{code="{code}",component="apiserver",resource="{plural}",'
-                f'subresource="{subresource}",verb="{_VERBS.get(verb, verb.upper())}"}} {count}\n'
-            )
 
-    def _count_objects(self) -> Iterator[str]:
-        for kind in self._registry.unique_kinds():
-            if kind.is_stored:
-                yield (
-                    f'apiserver_storage_objects{{resource="{group_resource(kind)}"}} '
-                    f"{self._store.bucket(kind.bucket).count()}\n"
-                )
+def _show_objects(store: Store, registry: Registry) -> Iterator[str]:
+    for kind in registry.unique_kinds():
+        if kind.is_stored:
+            count = store.bucket(kind.bucket).count()
+            yield f'apiserver_storage_objects{{resource="{group_resource(kind)}"}} {count}\n'
 
 
 # Who issues the tokens of service accounts, and by which keys they can be verified: the documents of OpenID Connect.

@@ -9,7 +9,7 @@ They are made when somebody asks, and kept until their kinds change.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from kopf_cluster import codec
@@ -75,7 +75,7 @@ class OpenAPI:
 
     def _remember(self, name: str, kinds: list[Kind], make: Callable[[], bytes]) -> bytes:
         known = self._made.get(name)
-        if known is None or not _are_same(known[0], kinds):
+        if known is None or list(map(id, known[0])) != list(map(id, kinds)):
             known = self._made[name] = (kinds, make())
         return known[1]
 
@@ -89,10 +89,6 @@ class OpenAPI:
                 digest = hashlib.sha256(codec.encode(identities)).hexdigest().upper()
                 paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
         return paths
-
-
-def _are_same(old: Sequence[Kind], new: Sequence[Kind]) -> bool:
-    return len(old) == len(new) and all(one is other for one, other in zip(old, new, strict=True))
 
 
 def _identify(kind: Kind) -> Any:

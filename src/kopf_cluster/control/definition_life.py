@@ -86,7 +86,7 @@ class Definitions(ControlLoop):
             converter = WebhookConverter(definition, self._caller)
             self.objects.registry.converted.add(bucket)
         if self.objects.store.bucket(bucket).records:
-            converter = Completer(definition, record.revision, converter)
+            converter = Completer(definition, record.revision, converter or Converter())
         for kind in customs.make_kinds(definition):
             self.objects.registry.add(dataclasses.replace(kind, converter=converter))
 

@@ -1,10 +1,8 @@
 """
 Conversion of custom resources between versions by webhooks: ``ConversionReview`` of ``apiextensions.k8s.io/v1``.
 
-Objects are stored in one version, and are shown in another one when somebody asks for it. What was converted is
-remembered for a while: states of objects never change, only new ones come.
-
-What is not converted yet, is asked as a question of the session, see `sessions`.
+Objects are stored in one version, and converted on requests in another one. The results are remembered for a while,
+as the states of objects never change. Open conversions are questions of the session, see `sessions`.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ from kopf_cluster.kinds.schemas import Schema
 from kopf_cluster.store.storage import Record
 
 TIMEOUT: Final = 30.0
-"""How long a conversion may take, in seconds; as in kube-apiserver."""
+"""The timeout of a conversion, in seconds; as in kube-apiserver."""
 
-# How many converted states are remembered; a bigger list is remembered as a whole until the next conversion.
+# The maximal number of remembered states; a bigger list is remembered as a whole until the next conversion.
 _REMEMBERED: Final = 10_000
 
-# What a conversion may not change; labels and annotations are all that it may in the metadata.
+# The metadata that a conversion may change.
 _FREE: Final = ("labels", "annotations")
 
 
@@ -49,8 +47,8 @@ class _Review(msgspec.Struct):
     response: Response | None = None
 
 
-class WebhookConverter:
-    """Converts the objects of one definition."""
+class WebhookConverter(Converter):
+    """Converts the objects of one definition by its webhook."""
 
     converts = True
 
@@ -193,11 +191,17 @@ def _key(kind: Kind, record: Record) -> tuple[str, bytes]:
 # How many completed states are remembered.
 
 
-class Completer:
-    """Completes the objects of one definition on their way out, before they are converted if they must be."""
+class Completer(Converter):
+    """Completes the objects of one definition before another converter converts them.
 
-    def __init__(self, definition: Obj, since: int, converter: Converter | None) -> None:
-        """The revision is that of the definition: the older objects are to be completed."""
+    Parameters:
+        definition: The custom resource definition.
+        since: The revision of the definition; older objects are completed.
+        converter: The next converter.
+    """
+
+    def __init__(self, definition: Obj, since: int, converter: Converter) -> None:
+        self.converts = converter.converts
         self._since = since
         self._converter = converter
         self._schemas: dict[str, Schema] = {
@@ -206,24 +210,18 @@ class Completer:
         }
         self._completed: dict[bytes, Record] = {}
 
-    @property
-    def converts(self) -> bool:
-        return self._converter is not None
-
     def require(self, kind: Kind, records: Iterable[Record]) -> None:
-        if self._converter is not None:
+        if self.converts:
             self._converter.require(kind, [self._complete(record) for record in records])
 
     def read(self, kind: Kind, record: Record) -> bytes:
-        record = self._complete(record)
-        return record.data if self._converter is None else self._converter.read(kind, record)
+        return self._converter.read(kind, self._complete(record))
 
     def write(self, kind: Kind, obj: Obj) -> Obj:
-        return obj if self._converter is None else self._converter.write(kind, obj)
+        return self._converter.write(kind, obj)
 
     def remember(self, kind: Kind, record: Record, data: bytes) -> None:
-        if self._converter is not None:
-            self._converter.remember(kind, record, data)
+        self._converter.remember(kind, record, data)
 
     def _complete(self, record: Record) -> Record:
         schema = self._schemas.get(record.form)

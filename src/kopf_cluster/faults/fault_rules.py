@@ -98,17 +98,13 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         retry_after = 1 if self.retry_after is None and self.status == 429 else self.retry_after
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         details = {} if retry_after is None else {"retryAfterSeconds": retry_after}
-        return APIFault(self.status, reason, self.message or message, details=details, headers=headers)
+        return statuses.APIStatus(self.status, reason, self.message or message, details=details, headers=headers)
 
 
 def _full_resource(call: Call) -> str:
     """Return the resource with its group: ``deployments.apps/status``."""
     full = f"{call.plural}.{call.group}" if call.group else call.plural
     return f"{full}/{call.subresource}" if call.subresource else full
-
-
-class APIFault(statuses.APIStatus):
-    """A refusal by a fault."""
 
 
 _REASONS: Final[dict[int, tuple[str, str]]] = {

@@ -1,9 +1,9 @@
 """
-Connections: how they begin and end so that none is left behind, and what is logged of them. With TLS, or plain.
+Connections, with TLS or plain: they begin and end so that none is left behind; and their logs.
 
 Plain HTTP is for simulations: TLS takes several times as long as all the rest of a request on a new connection. It is
-only on the loopback, and whoever comes is known by a token in the beginning of the path, which nobody can guess.
-As a header, the token would not be sent by `kubectl`, nor by other clients in Go, where there is no TLS.
+only on the loopback, and an unguessable token at the beginning of the path identifies the user. `kubectl` and other
+clients in Go would not send the token as a header without TLS.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ UNLIMITED: Final = 10 * 365 * 24 * 3600.0
 
 
 class Connections(web.Server):
-    """The connections of a server, which takes no more of them once it is over.
+    """The connections of a server, which accepts no more of them once it is over.
 
-    Those that begin before, but not by its own listener, would come later, and be served with outdated data.
+    Connections that do not come from its own listener could still begin then, and would see outdated data.
     """
 
     is_over = False
@@ -44,12 +44,12 @@ class Connections(web.Server):
 class Listener:
     """Accepts the connections to one address.
 
-    The servers of asyncio do not know of connections before their TLS is through. Such connections outlive them, and
-    since Python 3.12, the end of a server waits for them, however long it takes.
+    The servers of asyncio do not know of connections before the end of the TLS handshake. Such connections outlive
+    them, and since Python 3.12, the end of a server waits for them without a limit.
 
-    Args:
-        make_protocol: Gives the protocol of a new connection.
-        context: How TLS is done; there is none by default.
+    Parameters:
+        make_protocol: Returns the protocol of a new connection; may raise `ConnectionRefusedError`.
+        context: The context of TLS; plain by default.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Listener:
         self._beginning: set[asyncio.Task[None]] = set()
 
     def open(self, host: str, port: int) -> int:
-        """Begin to listen in the running event loop; give the port. Raise `OSError` if the port is busy."""
+        """Start to listen in the running event loop; return the port. Raise `OSError` if the port is busy."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = listening = socket.create_server((host, port), family=family, backlog=1024)
         listening.setblocking(False)
@@ -86,7 +86,7 @@ class Listener:
             connection.close()
 
     async def close(self) -> None:
-        """Stop listening, and break those connections that are only beginning."""
+        """Stop listening, and break the connections that are just beginning."""
         listening, self._socket = self._socket, None
         if listening is None:
             return
@@ -99,11 +99,11 @@ class Listener:
         await asyncio.gather(*self._beginning, return_exceptions=True)
 
 
-# What is logged of connections: what the server is to blame for. Broken requests are no news, with no traceback.
+# The logs of connections contain only faults of the server, but no broken requests of clients.
 
 
 class _ServerFaults(logging.Filter):
-    """Lets pass only what the server is to blame for."""
+    """Passes only faults of the server."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -113,7 +113,7 @@ class _ServerFaults(logging.Filter):
 connection_logger = logging.getLogger("kopf.cluster.connections")
 connection_logger.addFilter(_ServerFaults())
 
-_HOST: Final = "127.0.0.1"
+LOOPBACK: Final = "127.0.0.1"
 _KUBECONFIG: Final = """\
 apiVersion: v1
 kind: Config
@@ -124,31 +124,13 @@ contexts: [{{name: local, context: {{cluster: local, user: local, namespace: def
 """
 
 
-class PlainPort:
-    """A port for plain HTTP, which remains when the server behind it is restarted.
-
-    * ``accept``: gives the server's side of a new connection, or raises `ConnectionRefusedError` if there is no server.
-    """
-
-    def __init__(self, accept: Callable[[], asyncio.Protocol]) -> None:
-        self._listener = Listener(accept)
-        self._port: int | None = None
-
-    def open(self) -> None:
-        self._port = self._listener.open(_HOST, 0)
-
-    async def close(self) -> None:
-        await self._listener.close()
-
-    def make_kubeconfig(self, token: str) -> str:
-        """Make the kubeconfig of the one to whom the token belongs."""
-        if self._port is None:
-            raise RuntimeError("the port is not open")
-        return _KUBECONFIG.format(host=_HOST, port=self._port, token=token)
+def make_plain_kubeconfig(port: int, token: str) -> str:
+    """Make the kubeconfig for plain HTTP on a loopback port; the token is in the path and in the header."""
+    return _KUBECONFIG.format(host=LOOPBACK, port=port, token=token)
 
 
 def is_plain(transport: asyncio.BaseTransport | None) -> bool:
-    """Tell whether it is a connection by the network without TLS."""
+    """Whether it is a connection over the network without TLS."""
     return (
         transport is not None
         and transport.get_extra_info("socket") is not None
@@ -157,7 +139,7 @@ def is_plain(transport: asyncio.BaseTransport | None) -> bool:
 
 
 def take_token(message: RawRequestMessage) -> RawRequestMessage:
-    """Take the token from the beginning of the path, as if it had come in its header."""
+    """Move the token from the beginning of the path to its header."""
     token, slash, path = message.path.removeprefix("/").partition("/")
     path = f"{slash}{path}" if slash else "/"
     headers = CIMultiDict(message.headers)

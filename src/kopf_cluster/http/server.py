@@ -396,7 +396,7 @@ def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:
     if answer.content_type.startswith("application/json") and encodings.wants_indents(
         http.raw_path, http.headers.get("User-Agent", "")
     ):
-        body = encodings.indent(body)
+        body = msgspec.json.format(body, indent=2)
     if len(body) >= MIN_COMPRESSED and "gzip" in http.headers.get("Accept-Encoding", ""):
         body = gzip.compress(body, compresslevel=1)
         headers |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}

@@ -7,11 +7,11 @@ only the target for CPU; everything else of ``v2`` is in their annotations, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from kopf_cluster import codec
-from kopf_cluster.kinds.kind import Kind, Obj
+from kopf_cluster.kinds.kind import Converter, Kind, Obj
 from kopf_cluster.store.storage import Record
 
 _EVENT_FIELDS: Final = {
@@ -45,7 +45,7 @@ def rename_event_field(path: str) -> str:
     return _EVENT_FIELDS.get(name, name) + dot + rest
 
 
-class BuiltinConverter:
+class BuiltinConverter(Converter):
     """Converts objects between the served version and the stored one; nothing is asked and remembered for that."""
 
     converts = True
@@ -55,17 +55,11 @@ class BuiltinConverter:
         self._to_stored = to_stored
         self._to_served = to_served
 
-    def require(self, kind: Kind, records: Iterable[Record]) -> None:
-        """Do nothing."""
-
     def read(self, kind: Kind, record: Record) -> bytes:
         return codec.encode(self._to_served(codec.decode(b"{" + record.data)))[1:]
 
     def write(self, kind: Kind, obj: Obj) -> Obj:
         return {**self._to_stored(obj), "apiVersion": self._stored}
-
-    def remember(self, kind: Kind, record: Record, data: bytes) -> None:
-        """Do nothing."""
 
 
 def _store_event(event: Obj) -> Obj:

@@ -37,21 +37,25 @@ class Field(Protocol):
     def show(self, obj: Any) -> str: ...
 
 
-class Converter(Protocol):
-    """What makes the objects of a kind as they are served of what is stored, and vice versa."""
+class Converter:
+    """Converts the objects of a kind between the stored version and the served one; this one changes nothing."""
 
-    @property
-    def converts(self) -> bool:
-        """Whether there is more to convert between versions than the version itself."""
-        ...
+    converts = False
+    """Whether versions differ in more than the version itself."""
 
-    def require(self, kind: Kind, records: Iterable[Record]) -> None: ...
+    def require(self, kind: Kind, records: Iterable[Record]) -> None:
+        """Prepare the conversion of many records; raise `Unresolved` if a webhook must be called for that."""
 
-    def read(self, kind: Kind, record: Record) -> bytes: ...
+    def read(self, kind: Kind, record: Record) -> bytes:
+        """Return the encoded object in the version of the kind, without the version and the kind."""
+        return record.data
 
-    def write(self, kind: Kind, obj: Obj) -> Obj: ...
+    def write(self, kind: Kind, obj: Obj) -> Obj:
+        """Return the object in the stored version."""
+        return obj
 
-    def remember(self, kind: Kind, record: Record, data: bytes) -> None: ...
+    def remember(self, kind: Kind, record: Record, data: bytes) -> None:
+        """Remember the encoded object of a record in the version of the kind, which saves its conversion."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

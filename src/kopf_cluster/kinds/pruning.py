@@ -1,10 +1,9 @@
 """
-What the API server keeps of an object of a built-in kind: only known fields, only of the right types.
+The pruning of objects of built-in kinds: only known fields of the right types remain.
 
-The server decodes objects into typed structures, so what has no place there is lost: unknown fields and nulls;
-and empty values where they are no different from absent ones.
-Values of wrong types are refused. Quantities and timestamps are kept in their
-canonical forms. Nothing is modified: what has to change is copied, all the rest is shared with the original.
+The server decodes objects into typed structures, which have no place for unknown fields and nulls, nor for empty values
+where they are the same as absent ones. It refuses values of wrong types, and keeps quantities and timestamps in their
+canonical forms. The original is never modified; the result shares all unchanged parts with it.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from kopf_cluster import codec, quantities
-from kopf_cluster.json_fields import MAX_NOTES
+from kopf_cluster.json_fields import MAX_NOTES, show_path
 from kopf_cluster.kinds.structures import Shape, Structure
 
 _INTEGER_LIMITS: Final = {"int32": 2**31, "int64": 2**63, "": 2**63}
 _ZEROES: Final = {"string": "", "boolean": False, "integer": 0, "number": 0, "quantity": "0", "int-or-string": 0}
 _DROPPED: Final = object()
 
-# Where we are: names of fields are texts, indices are numbers, and keys of maps are tuples.
+# The path of a value: names of fields are texts, indices are numbers, and keys of maps are tuples.
 _Path: TypeAlias = list[str | int | tuple[str]]
 
 
 class MistypedError(ValueError):
-    """A value has not the type that the API server needs there; the message is as of the server."""
+    """A value of a wrong type; the message is that of the API server."""
 
 
 def prune(value: Any, structure: Structure) -> tuple[Any, list[str]]:
-    """Give what is kept of the value, and the paths of the unknown fields, in the order of their appearance.
+    """Return the pruned value, and the paths of the unknown fields in the order of their appearance.
 
-    The paths are as in the warnings of the server, e.g. ``spec.containers[0].color``. If all is well,
-    the very same value is given back. Raise `MistypedError` on the first value of a wrong type.
+    The paths are those of the warnings of the server, e.g. ``spec.containers[0].color``. A value without anything to
+    prune is returned itself. Raise `MistypedError` on the first value of a wrong type.
     """
     pruner = _Pruner()
     return pruner.visit(value, structure), pruner.unknown
@@ -50,7 +49,7 @@ class _Pruner:
         self._path: _Path = []
 
     def visit(self, value: Any, structure: Structure) -> Any:
-        """Give what is kept of a value that is not null; the owner is the innermost structure with fields around."""
+        """Return the pruned value, which is not null."""
         return _VISITS[structure.shape](self, value, structure)
 
     def _object(self, value: Any, structure: Structure) -> Any:
@@ -75,7 +74,7 @@ class _Pruner:
                     continue
             else:
                 if len(self.unknown) < MAX_NOTES:
-                    self.unknown.append(_show([*path, name]))
+                    self.unknown.append(show_path([*path, name]))
                 kept = _DROPPED
             changes = changes or {}
             changes[name] = kept
@@ -115,7 +114,7 @@ class _Pruner:
         return {**value, **changes} if changes else value
 
     def _anything(self, value: Any, structure: Structure) -> Any:
-        """Keep whatever it is; but what is a schema of a custom resource, is pruned, too."""
+        """Keep the whole value, except that schemas of custom resources are pruned."""
         if structure.items is None:
             return value
         if type(value) is not dict:
@@ -173,7 +172,7 @@ def _need_items(structure: Structure) -> Structure:
 
 
 def _zero(structure: Structure) -> Any:
-    """Give what Go makes of a null where there must be something: in arrays and maps."""
+    """Return the value in Go for a null in an array or a map."""
     return {} if structure.shape == "object" else _ZEROES.get(structure.shape)
 
 
@@ -207,15 +206,7 @@ def _check_base64(value: str) -> None:
         raise ValueError("illegal base64 data") from None
 
 
-def _show(path: _Path) -> str:
-    """Show a path as the server does in its warnings: ``spec.containers[0].color``."""
-    shown = "".join(
-        f"[{name}]" if isinstance(name, int) else f".{name[0] if isinstance(name, tuple) else name}" for name in path
-    )
-    return shown.removeprefix(".")
-
-
-# Timestamps as the API server reads and keeps them: RFC 3339, in UTC, to a second or to a microsecond.
+# Timestamps: RFC 3339, in UTC, with the precision of a second or a microsecond.
 
 _SECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _FORMS: Final = {
@@ -226,7 +217,7 @@ _FORMS: Final = {
 
 @functools.lru_cache(maxsize=4096)
 def canonical(text: str, *, micro: bool) -> str:
-    """Give the timestamp in UTC, or raise `ValueError`."""
+    """Return the timestamp in UTC, or raise `ValueError`."""
     if _FORMS[micro].fullmatch(text) is None:
         raise ValueError(f'parsing time "{text}": it is not of RFC 3339{", to a microsecond" if micro else ""}')
     try:

@@ -50,12 +50,7 @@ class FieldSet:
         return self._combine(other, _subtract) if other.tree else self
 
     def __and__(self, other: FieldSet) -> FieldSet:
-        result: Tree = {}
-        small, large = sorted((self.tree, other.tree), key=len)
-        for element in small:
-            if element in large and (node := _intersect(small[element], large[element])) is not None:
-                result[element] = node
-        return FieldSet(result)
+        return FieldSet(_intersect_children(self.tree, other.tree))
 
     def without(self, other: FieldSet) -> FieldSet:
         """Give the set without the fields of the other set and without everything inside of them."""
@@ -145,16 +140,17 @@ def _reduce(left: Tree, right: Tree, operation: Callable[[Tree, Tree], Tree | No
     return result
 
 
-def _intersect(left: Tree, right: Tree) -> Tree | None:
-    if len(left) > len(right):
-        left, right = right, left
+def _intersect_children(left: Tree, right: Tree) -> Tree:
+    small, large = (left, right) if len(left) <= len(right) else (right, left)
     result: Tree = {}
-    for element, node in left.items():
-        if element != _SELF and element in right:
-            common = _intersect(node, right[element])
-            if common is not None:
-                result[element] = common
-    return _finish(result, is_owned(left) and is_owned(right))
+    for element, node in small.items():
+        if element != _SELF and element in large and (common := _intersect(node, large[element])) is not None:
+            result[element] = common
+    return result
+
+
+def _intersect(left: Tree, right: Tree) -> Tree | None:
+    return _finish(_intersect_children(left, right), is_owned(left) and is_owned(right))
 
 
 def _finish(children: Tree, owned: bool) -> Tree | None:

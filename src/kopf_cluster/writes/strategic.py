@@ -89,7 +89,8 @@ def _merge(old: Any, value: Any, structure: Structure | None) -> Any:
 def _merge_list(old: list[Any], patch: list[Any], structure: Structure) -> list[Any]:
     if not any(isinstance(item, dict) for item in (*old, *patch)):
         known = _rank(old, "")
-        return _reorder([*old, *(item for item in _unique(patch) if _identify(item, "") not in known)], patch, old, "")
+        added = [patch[place] for name, place in _rank(patch, "").items() if name not in known]
+        return _reorder([*old, *added], patch, old, "")
     key = structure.merge_key
     if not key:
         raise statuses.bad_request(f"cannot merge lists without merge key for type {structure.go_type}")
@@ -144,10 +145,6 @@ def _rank(items: Sequence[Any], key: str) -> dict[str, int]:
 
 def _identify(item: Any, key: str) -> str:
     return repr(item.get(key)) if key and isinstance(item, dict) else repr(item)
-
-
-def _unique(items: list[Any]) -> list[Any]:
-    return [items[place] for place in _rank(items, "").values()]
 
 
 def _as_list(value: Any) -> list[Any]:

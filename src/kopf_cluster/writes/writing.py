@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from kopf_cluster import ages, json_fields, sessions, statuses
+from kopf_cluster import ages, codec, json_fields, sessions, statuses
 from kopf_cluster.admission.reviewing import Gate
 from kopf_cluster.kinds import immutables, objects
 from kopf_cluster.kinds.kind import Kind, Obj
@@ -117,7 +117,11 @@ class Writer:
         try:
             new = composing.take_part(kind, subresource, old, dict(new))
             new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version))
-            is_same = _is_same_body(old, new) and not options.repeated and not (kind.rules and kind.rules.transitional)
+            is_same = (
+                codec.same_fields(old, new, ("metadata",))
+                and not options.repeated
+                and not (kind.rules and kind.rules.transitional)
+            )
             wrong = [] if is_same else composing.settle(kind, new, old, sent, options)
         except statuses.Undecodable as error:
             if not options.patching or options.applied:
@@ -200,7 +204,8 @@ class Writer:
         record = self.need(kind, key)
         _check_preconditions(kind, record, options.preconditions)
         old = objects.open_record(kind, record)
-        _check_deletable(kind, key)
+        if kind.bucket == "namespaces" and key[1] in _IMMORTAL:
+            raise statuses.forbidden(kind, key[1], "this namespace may not be deleted")
         self.review_deletion(kind, record, options)
         metadata = dict(old["metadata"])
         period = write_options.find_period(kind, old, options.gracePeriodSeconds)
@@ -240,7 +245,9 @@ class Writer:
         if self.guard is not None:
             self.guard(kind, new, old)
         statuses.require_valid(kind, record.key[1], errors)
-        if "generation" in metadata and _is_new_generation(kind, old, new):
+        # The status counts only where it is not isolated.
+        ignored = ("metadata", "status") if kind.has_status else ("metadata",)
+        if "generation" in metadata and not codec.same_fields(old, new, ignored):
             metadata["generation"] += 1
         if self._gate:
             self._gate.validate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
@@ -337,16 +344,6 @@ def _now() -> str:
     return ages.now() if session is None else session.moment
 
 
-def _is_same_body(old: Obj, new: Obj) -> bool:
-    return all(old.get(key) == new.get(key) for key in {*old, *new} if key != "metadata")
-
-
-def _is_new_generation(kind: Kind, old: Obj, new: Obj) -> bool:
-    """Anything but the metadata counts, and the status counts only where it is not isolated."""
-    ignored = ("metadata", "status") if kind.has_status else ("metadata",)
-    return any(old.get(key) != new.get(key) for key in {*old, *new} if key not in ignored)
-
-
 def _is_held_by_spec(kind: Kind, obj: Obj) -> bool:
     """Namespaces have one more list of finalizers, in the spec."""
     return kind.bucket == "namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
@@ -355,11 +352,6 @@ def _is_held_by_spec(kind: Kind, obj: Obj) -> bool:
 def _remark(kind: Kind, new: Obj, old: Obj | None, options: WriteOptions) -> None:
     if options.remarks is not None and not kind.custom:
         options.remarks.extend(json_fields.limit(pod_warnings.find_warnings(kind.plural, new, old)))
-
-
-def _check_deletable(kind: Kind, key: Key) -> None:
-    if kind.bucket == "namespaces" and key[1] in _IMMORTAL:
-        raise statuses.forbidden(kind, key[1], "this namespace may not be deleted")
 
 
 def _check_preconditions(kind: Kind, record: Record, wanted: Preconditions | None) -> None:
