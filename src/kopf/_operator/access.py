@@ -18,7 +18,7 @@ from kopf._values.records import FrozenRecord
 
 
 class Access(FrozenRecord, frozen=True):
-    """How to get to the cluster: as an operator with the same handlers and settings would do that."""
+    """The access to the cluster, like that of an operator with the same handlers and settings."""
 
     registry: OperatorRegistry
     settings: OperatorSettings
@@ -26,7 +26,7 @@ class Access(FrozenRecord, frozen=True):
 
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[APIClient]:
-        """Log in for the time of the block. Raises :class:`LoginError` if that is not possible."""
+        """Log in for the time of the block. Raises :class:`LoginError` if the login fails."""
         executor = HandlerExecutor(self.settings.execution)
         try:
             authenticator = Authenticator(self.vault, self.registry, Activities(self.settings, executor))

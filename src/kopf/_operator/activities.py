@@ -54,7 +54,7 @@ class Activities:
         self, activity: Activity, handlers: Sequence[ActivityHandler], *, is_quiet: bool = False
     ) -> Mapping[HandlerId, Any]:
         """
-        Call all handlers, one after another, each as many times as needed; return their results.
+        Call all handlers, one after another, each as often as needed; return their results.
 
         If ``is_quiet``, only failures are logged.
 

@@ -1,4 +1,4 @@
-"""Warnings of what is not as the handlers need it in the cluster: absent, ambiguous, unavailable, not watchable."""
+"""Warnings about resources that are not as the handlers need them: absent, ambiguous, unavailable, not watchable."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kopf._values.user_functions import describe_function
 logger = logging.getLogger(__name__)
 
 _SUGGESTING_TIMEOUT = 10.0
-"""How long the search of similar resources may hold the warning that some resources are absent, in seconds."""
+"""How long the search for similar resources may delay the warning about absent ones, in seconds."""
 
 _MAX_NAME = 100
-"""How much of an improper name is shown, in characters."""
+"""The maximal length of a shown improper name, in characters."""
 
 
 class DiscoveryWarnings:
-    """Says what is wrong with the resources of the handlers: each thing once, until it changes."""
+    """Warns about problems with the resources of the handlers: once for each problem, until it changes."""
 
     def __init__(self, api: APIClient, registry: OperatorRegistry) -> None:
         self._api = api
@@ -41,7 +41,7 @@ class DiscoveryWarnings:
         return bool(self._said or self._unmatched)
 
     def look_at(self, discovery: Discovery, group: asyncio.TaskGroup) -> None:
-        """Compare what is there with what the handlers are for. What needs more requests is done in the group."""
+        """Compare the resources of the cluster with those of the handlers. Further requests are tasks of the group."""
         self._warn_of_unavailable(discovery)
         for name in sorted(discovery.improper):
             shown = name[:_MAX_NAME]
@@ -70,7 +70,7 @@ class DiscoveryWarnings:
         self._unavailable = unavailable
 
     async def _warn_of_unmatched(self, selectors: Iterable[Selector]) -> None:
-        """Say what is not there, and what is: in other groups, too, though they are not needed for anything else."""
+        """Warn about absent resources, and suggest similar ones, also from groups that are not needed otherwise."""
         resources: Collection[Resource] = ()
         with contextlib.suppress(APIError, APINetworkError, TimeoutError):  # then, there is nothing to suggest
             async with asyncio.timeout(_SUGGESTING_TIMEOUT):
@@ -88,12 +88,12 @@ class DiscoveryWarnings:
 
 
 def is_watchable(resource: Resource) -> bool:
-    """Tell if there is anything to watch: some resources are rather functions of the API, e.g. reviews of tokens."""
+    """Tell if the resource can be watched: some are functions of the API, e.g. token reviews."""
     return not resource.verbs or {"list", "watch"} <= resource.verbs
 
 
 def warn_of_clashes(resource: Resource, handlers: HandlersOfResource) -> None:
-    """Say which handlers of the resource would be taken for each other."""
+    """Warn about different handlers of the resource with the same id."""
     for one, two in handlers.find_clashes():
         logger.warning(
             "Different handlers of %r have the same id %r: %s and %s. Only one of them is called for each change. "

@@ -1,9 +1,9 @@
 """
-The dry client: it reads from the cluster, but all writes go to a draft of it, which is thrown away.
+The dry client: it reads from the cluster, but all writes go to drafts, which are thrown away.
 
-The first write to an object is made by the server as a dry run, so what comes out of it is the server's truth: with
-defaults, server-side apply, admission, permissions. What is written on top of that is merged here, as the server has
-forgotten the first write. On the streams, there is nothing but the drafts: the cluster is as it was when it was listed.
+The server makes the first write to an object as a dry run, so the result is exact: with defaults, server-side apply,
+admission, permissions. Later writes are merged here, because the server has forgotten the first one. The streams bring
+only the drafts: the cluster stays as it was listed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kopf._values.records import Record
 Obj = dict[str, Any]
 
 _REVIEWS = ("/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/")
-"""They are created to get an answer, and are stored nowhere."""
+"""The paths of reviews, which the server answers, but does not store."""
 
 
 class Place(NamedTuple):
-    """What is addressed by the path of a URL."""
+    """The object or the listing that the path of a URL addresses."""
 
     group: str
     plural: str
@@ -39,12 +39,12 @@ class Place(NamedTuple):
 
 
 class Draft(Record):
-    """What would become of an object."""
+    """A planned object."""
 
     before: Obj | None
-    """As it is in the cluster; ``None`` if it does not exist."""
+    """Its state in the cluster; ``None`` if it does not exist."""
     after: Obj | None
-    """As it would be; ``None`` if it would be deleted."""
+    """Its planned state; ``None`` if it would be deleted."""
 
 
 class DryClient(APIClient):
@@ -53,15 +53,15 @@ class DryClient(APIClient):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.drafts: dict[Place, Draft] = {}
-        """All objects that would be written to, in the order of the first writes."""
+        """All objects that would change, in the order of their first writes."""
         self.events: list[Obj] = []
         """The Kubernetes events that would be posted."""
         self.busy = 0
-        """How many requests are underway."""
+        """The number of requests under way."""
         self.denied: dict[Place, str] = {}
-        """What is not permitted to be read or written, and why."""
+        """The places of denied requests, and the errors."""
         self.is_connected = False
-        """Whether anything was read from the cluster."""
+        """Whether the client has read anything from the cluster."""
         self._streams: dict[asyncio.Queue[bytes], str] = {}
 
     async def request(
@@ -105,7 +105,7 @@ class DryClient(APIClient):
             obj = codec.decode(_answer(draft, path))
             after = None if method == "DELETE" else _renew(_patch(obj, payload, path))
         else:
-            if draft.before is None:  # it has got an identity that nobody else knows
+            if draft.before is None:  # the dry run has given it a UID that nobody else knows
                 payload = {**payload, "metadata": {**payload.get("metadata", {}), "uid": None}}
             after = _renew(codec.decode(await self._try(method, path, payload, content_type, options)))
         self._publish(place, draft.after, after)
@@ -113,7 +113,7 @@ class DryClient(APIClient):
         return b"{}" if after is None else _answer(draft, path)
 
     def _publish(self, place: Place, before: Obj | None, after: Obj | None) -> None:
-        """Let the operator know of its own writes, as it is used to."""
+        """Report the operator's own writes to its streams, as a server does."""
         type_ = "DELETED" if after is None else "ADDED" if before is None else "MODIFIED"
         obj = before if after is None else after
         for queue, path in self._streams.items():
@@ -137,7 +137,7 @@ class DryClient(APIClient):
         self, path: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[list[bytes], None]:
         if params is not None and "sendInitialEvents" in params:
-            raise make_error(status=400, method="GET", path=path, body=b"")  # it is listed by pages then
+            raise make_error(status=400, method="GET", path=path, body=b"")  # then the operator lists by pages
         queue = asyncio.Queue[bytes]()
         self._streams[queue] = path
         try:
@@ -149,7 +149,7 @@ class DryClient(APIClient):
 
 
 def parse_path(path: str) -> Place:
-    """Find out what is addressed; a listing has no name."""
+    """Parse the path; a listing has no name."""
     _, root, *rest = path.split("/")
     group, rest = ("", rest[1:]) if root == "api" else (rest[0] if rest else "", rest[2:])
     is_inside = len(rest) > 2 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize")
@@ -165,14 +165,14 @@ def _answer(draft: Draft, path: str) -> bytes:
 
 
 def _renew(obj: Obj) -> Obj:
-    """Give the object another version, as it is changed: dry runs have none of their own."""
+    """Give the changed object a new version: dry runs make none."""
     version = obj["metadata"].get("resourceVersion") or "0"
     obj["metadata"]["resourceVersion"] = str(int(version) + 1) if version.isdecimal() else f"{version}1"
     return obj
 
 
 def _patch(obj: Obj, payload: Any, path: str) -> Obj:
-    """Change the object by a merge-patch, or by a JSON-patch of those that are made here: with no lists on the way."""
+    """Apply a merge patch, or a JSON patch as this framework makes them: with no lists on the paths."""
     if isinstance(payload, list):
         for item in payload:
             *parents, key = [part.replace("~1", "/").replace("~0", "~") for part in item["path"].split("/")[1:]]

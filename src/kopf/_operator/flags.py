@@ -1,4 +1,4 @@
-"""Flags of embedding applications: to stop the operator, and to know that it is ready; of all usual kinds."""
+"""Flags of embedding applications, of all usual kinds: to stop the operator, and to wait until it is ready."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 Flag = asyncio.Future[Any] | asyncio.Event | concurrent.futures.Future[Any] | threading.Event
 
 _POLLING_INTERVAL = 0.05
-"""Flags of other threads are checked that often (seconds): waiting for them would block a whole thread."""
+"""How often to check flags of other threads, in seconds: waiting for them would block a whole thread."""
 
 
 async def wait_flag(flag: Flag) -> None:
     """
-    Wait until the flag is raised; for the futures, whatever the outcome is.
+    Wait until the flag is raised; for futures, with any outcome.
 
-    Nothing is left behind in the flags when it is cancelled: the flags of threads can outlive the event loop.
+    After a cancellation, the flag is as before: flags of threads can outlive the event loop.
 
     Raises :class:`RuntimeError` or :class:`ValueError` if the flag belongs to another event loop.
     """
@@ -50,9 +50,9 @@ def raise_flag(flag: Flag) -> None:
 
 def release_flag(flag: Flag, error: BaseException | None) -> None:
     """
-    Let go those who wait for the flag, if it is not raised yet: there will be nothing to wait for.
+    Release the waiters of the flag, if it is not raised yet: it will not be raised anymore.
 
-    Futures get the error; or are cancelled if there is none. Events have no place for that, so they are just raised.
+    A future gets the error, or is cancelled if there is none. An event cannot have an error, so it is just raised.
     """
     match flag:
         case asyncio.Event() | threading.Event():
@@ -60,6 +60,6 @@ def release_flag(flag: Flag, error: BaseException | None) -> None:
         case _ if not flag.done():
             if isinstance(error, Exception):
                 flag.set_exception(error)
-                flag.exception()  # it is raised by the operator anyway, so it is not lost if nobody waits
+                flag.exception()  # mark it as retrieved: the operator raises it anyway, even if nobody waits
             else:
                 flag.cancel()

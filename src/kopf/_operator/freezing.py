@@ -1,4 +1,4 @@
-"""Freezing: a record in the peering objects that belongs to no operator, and pauses the real ones for some time."""
+"""Freezing: a record in peering objects that belongs to no operator, and pauses the real ones for some time."""
 
 from __future__ import annotations
 

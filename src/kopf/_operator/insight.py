@@ -1,8 +1,7 @@
 """
-Insight: who looks at a running operator from outside is let in: those who probe its health, scrape its metrics, look at
-its console.
+Insight: the external access to a running operator: its health, its metrics, its traces, its console.
 
-What is not asked for, is not loaded.
+Only the requested parts are loaded.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ _EVERYWHERE = frozenset({None, "0.0.0.0", "::"})
 
 
 class EndpointClashError(OperatorError):
-    """Two things are to be served at one place."""
+    """Two services have the same endpoint."""
 
 
 class InsightSources(FrozenRecord, frozen=True, kw_only=True):
-    """What of the operator can be looked at."""
+    """The parts of the operator that can be inspected."""
 
     registry: OperatorRegistry
     settings: OperatorSettings
@@ -54,15 +53,15 @@ class InsightSources(FrozenRecord, frozen=True, kw_only=True):
     liveness: Liveness
     pause: Pause
     probe: Callable[[], Awaitable[Mapping[HandlerId, Outcome]]] | None
-    """What calls the probe handlers, if there are any."""
+    """Calls the probe handlers, if there are any."""
 
 
 @contextlib.asynccontextmanager
 async def serving(sources: InsightSources) -> AsyncIterator[None]:
     """
-    Serve everything that the settings and the options ask for, inside of the block.
+    Serve everything that the settings and the options request, inside of the block.
 
-    Raises :class:`OperatorError` if something cannot be served, :class:`ValueError` if it is configured wrongly.
+    Raises :class:`OperatorError` if something cannot be served, and :class:`ValueError` for wrong settings.
     """
     async with contextlib.AsyncExitStack() as stack:
         neighbours: dict[str, Answer] = {}
@@ -79,7 +78,7 @@ async def serving(sources: InsightSources) -> AsyncIterator[None]:
 
 
 def _has_opentelemetry() -> bool:
-    """Tell if anybody could have configured it."""
+    """Tell if the application can have configured OpenTelemetry."""
     return "opentelemetry.trace" in sys.modules or "OTEL_PYTHON_TRACER_PROVIDER" in os.environ
 
 
@@ -116,7 +115,7 @@ async def _serve_metrics(
 
 
 def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
-    """Tell if both are to be served at one port. Raises :class:`EndpointClashError` if they cannot be."""
+    """Tell if both have the same port. Raises :class:`EndpointClashError` if they cannot share it."""
     if health.port == 0 or health.port != metrics.port:
         return False
     if health == metrics:

@@ -22,8 +22,8 @@ from kopf._values.reasons import Activity
 
 logger = logging.getLogger("kopf._core.engines.activities")
 """
-The logins as such; what their handlers do goes to ``kopf.activities.authentication``. Both names are known to users,
-who silence them if the logins are frequent: it is not a module of this framework, but of the original one.
+The logger of logins; the handlers' own log goes to ``kopf.activities.authentication``. Users know both names, and
+silence them if logins are frequent: this one is a module of the original framework.
 """
 
 _LIBRARIES = ("kubernetes", "pykube")
@@ -31,14 +31,14 @@ _LIBRARIES = ("kubernetes", "pykube")
 
 _PLUGIN_BACKOFFS = (1, 5, 15)
 """
-Delays between the attempts to run a failing plugin of the kubeconfig, in seconds. They are short, as somebody can be
-waiting at the terminal; and they get over a hiccup of the network in the middle of the night.
+The delays between attempts to run a failing plugin of the kubeconfig, in seconds. They are short for users who wait at
+a terminal, but long enough for a short failure of the network.
 """
 
 _RENEWAL_BACKOFFS = (1, 2, 4, 8, 15, 30)
 """
-Delays between the attempts to replace the credentials that have worked and are lost, in seconds: whoever renews them
-(the kubelet, a script, a human) can be late, and a server can refuse what is good, e.g. while it starts.
+The delays between attempts to replace credentials that have worked before, in seconds: their renewal (by the kubelet, a
+script, a human) can be late, and a server can refuse good ones, e.g. while it starts.
 """
 
 
@@ -46,9 +46,9 @@ def login_by_default(*, retry: int, **kwargs: Any) -> ConnectionInfo | Awaitable
     """
     Log in when no login handlers are declared.
 
-    If the operator has imported a client library, the login goes through that library, and configures
-    it on the way. Otherwise, the service account or the kubeconfig is used directly. If the kubeconfig has what only
-    the libraries know, and a library is installed, it is asked.
+    If the operator has imported a client library, the login goes through that library, and also configures it.
+    Otherwise, it uses the service account or the kubeconfig directly. For features of kubeconfigs that only the
+    libraries support, it uses an installed library.
     """
     try:
         imported = [name for name in _LIBRARIES if name in sys.modules]
@@ -73,7 +73,7 @@ async def _login_asynchronously(retry: int, kwargs: Mapping[str, Any]) -> Connec
 def _decide(error: LoginError, retry: int) -> Exception:
     if isinstance(error, PluginError) and retry < len(_PLUGIN_BACKOFFS):
         return TemporaryError(str(error), delay=_PLUGIN_BACKOFFS[retry])
-    return PermanentError(str(error))  # a broken configuration does not mend itself: say it and exit
+    return PermanentError(str(error))  # a broken configuration stays broken: exit with the error
 
 
 def _login_natively(kwargs: Mapping[str, Any]) -> ConnectionInfo | None:
@@ -122,14 +122,14 @@ class Authenticator:
 
     async def login(self, *, verbose: bool = True, again: bool = False) -> None:
         """
-        Call the login handlers and put what they have brought to the vault; ``again`` is to try even what was refused.
+        Call the login handlers, and put their credentials in the vault; with ``again``, even refused ones.
 
         If not ``verbose``, only failures are logged.
 
-        Raises :class:`LoginError` if they have failed, or have brought nothing usable.
+        Raises :class:`LoginError` if they have failed, or have returned nothing usable.
         """
         handlers: Sequence[ActivityHandler] = self._registry.get_activities(Activity.AUTHENTICATION)
-        is_told = verbose and (bool(handlers) or not is_human())  # people have not declared the default one
+        is_told = verbose and (bool(handlers) or not is_human())  # users have not declared the default handler
         try:
             results = await self._activities.run(
                 Activity.AUTHENTICATION,
@@ -140,15 +140,15 @@ class Authenticator:
             results = {key: outcome.result for key, outcome in e.outcomes.items() if outcome.result is not None}
             if not results:
                 raise _explain(e) from e
-        if is_told and not handlers and results:  # otherwise, it has not failed, but it is no success either
+        if is_told and not handlers and results:  # without results, it is neither a failure nor a success
             logging.getLogger("kopf.activities.authentication").info("%s succeeded.", _DEFAULT_HANDLER)
         self._vault.populate([_check(key, result) for key, result in results.items()], again=again)
 
     async def run(self) -> None:
         """
-        Log in anew whenever the credentials run out, forever. If it fails, so do those who need them.
+        Log in again whenever the credentials run out, forever. If it fails, all requests fail, too.
 
-        Credentials that were good are not given up at once, see the delays; those that never worked are.
+        There are several attempts if credentials have worked before, and only one if they never did.
         """
         delays: Iterator[float] = iter(())
         losses = 0
@@ -178,7 +178,7 @@ class Authenticator:
             is_repeated = True
 
     def _is_final(self, error: LoginError) -> bool:
-        """Tell if the handlers have given up: they have retries of their own. The default one has few."""
+        """Tell if declared handlers have given up, which have their own retries; the default one has few."""
         return isinstance(error.__cause__, ActivityError) and bool(
             self._registry.get_activities(Activity.AUTHENTICATION)
         )

@@ -1,8 +1,8 @@
 """
-Patterns of namespaces, by which an operator is restricted to some of them.
+Patterns of namespaces, which restrict an operator to some namespaces.
 
-A pattern is an exact name; or a glob with ``*`` and ``?``; or several globs with commas between them, each of which
-can be negated by ``!``; or a regular expression for the whole name.
+A pattern is an exact name; or a glob with ``*`` and ``?``; or several globs with commas between them, each optionally
+negated by ``!``; or a regular expression for the whole name.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def matches(name: str, pattern: NamespacePattern) -> bool:
     """
     Tell if the namespace matches the pattern.
 
-    Of several globs, the first one is decisive: what does not match it, does not match at all; if it is negated, all
-    that it does not exclude is included. Of the others, the last one that fits the name decides if it is included.
+    Of several globs, a name must match the first one, unless that is negated: then all names match at first. After
+    that, the last glob that fits the name includes or excludes it.
     """
     if isinstance(pattern, re.Pattern):
         return pattern.fullmatch(name) is not None
@@ -37,12 +37,12 @@ def matches_any(name: str, patterns: Iterable[NamespacePattern]) -> bool:
 
 
 def get_exact(patterns: Iterable[NamespacePattern]) -> frozenset[str]:
-    """Choose those that are names, and not patterns: nothing has to be known of the cluster to serve them."""
+    """Return the exact names, which need no knowledge about the cluster."""
     return frozenset(item for item in patterns if isinstance(item, str) and not set(item) & set("*?!,"))
 
 
 def check_patterns(patterns: Iterable[NamespacePattern]) -> Collection[NamespacePattern]:
-    """Remove the duplicates. Raises :class:`ValueError` if any of the patterns is empty, or a part of it is."""
+    """Remove duplicates. Raises :class:`ValueError` if a pattern or a part of it is empty."""
     unique = dict.fromkeys(patterns)
     for pattern in unique:
         if isinstance(pattern, str) and not all(glob.removeprefix("!") for glob in _split(pattern)):
@@ -51,12 +51,12 @@ def check_patterns(patterns: Iterable[NamespacePattern]) -> Collection[Namespace
 
 
 def encode_pattern(pattern: NamespacePattern) -> str | list[Any]:
-    """Get it as JSON."""
+    """Encode the pattern for JSON."""
     return pattern if isinstance(pattern, str) else [pattern.pattern, pattern.flags]
 
 
 def decode_pattern(value: str | list[Any]) -> NamespacePattern:
-    """Get it from JSON. Raises :class:`ValueError` or :class:`TypeError` if it is not what was encoded."""
+    """Decode the pattern from JSON. Raises :class:`ValueError` or :class:`TypeError` if it is malformed."""
     return value if isinstance(value, str) else re.compile(*value)
 
 

@@ -1,8 +1,8 @@
 """
-Namespaces: which of them are served now, if the operator is restricted to some of them.
+Namespaces: which namespaces are served now, if the operator is restricted to some of them.
 
-A namespace is served as long as it exists, its termination included: it is the operator that has to finish with the
-objects there. If it is not permitted to look at the namespaces, those with the exact names are served as they are.
+A namespace is served as long as it exists, even while it terminates, so that the operator can finish with the objects
+there. If the operator may not list namespaces, it serves the exact names as if they existed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 async def list_matching(
     api: APIClient, settings: OperatorSettings, patterns: Collection[NamespacePattern]
 ) -> Collection[str]:
-    """List those namespaces that exist now and match any of the patterns."""
+    """List the existing namespaces that match any of the patterns."""
     names: set[str] = set()
     async with contextlib.aclosing(list_pages(api, settings, Target(NAMESPACES))) as pages:
         async for page in pages:
@@ -38,7 +38,7 @@ async def list_matching(
 
 
 class Namespaces:
-    """The served namespaces. With no patterns, the whole cluster is served, and no namespaces are looked at."""
+    """The served namespaces. Without patterns, the whole cluster is served, and namespaces are not watched."""
 
     def __init__(self, runtime: Runtime, patterns: Collection[NamespacePattern]) -> None:
         self._runtime = runtime
@@ -48,14 +48,14 @@ class Namespaces:
         self._known = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
         self.names: frozenset[str | None] = frozenset() if patterns else frozenset({None})
-        """The names of those that are served now; ``None`` is for the whole cluster."""
+        """The names of the served namespaces; ``None`` is for the whole cluster."""
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call it every time when the served namespaces change."""
+        """Call the listener every time when the served namespaces change."""
         self._listeners.append(listener)
 
     async def start(self, group: asyncio.TaskGroup) -> None:
-        """Find what there is now; in the background, go on watching for changes, if it is not disabled."""
+        """Find the current namespaces; go on watching them in the background, unless this is disabled."""
         if not self._patterns:
             return
         if self._runtime.settings.scanning.disabled:
@@ -89,7 +89,7 @@ class Namespaces:
             self._update()
 
     def _update(self) -> None:
-        """Tell those who serve the namespaces if anything has changed for them."""
+        """Update the served namespaces, and notify the listeners of changes."""
         candidates = self._found if self._is_listed else get_exact(self._patterns)
         names = frozenset(name for name in candidates if matches_any(name, self._patterns))
         if not self._known.is_set():
@@ -101,7 +101,7 @@ class Namespaces:
                 listener()
 
     def _explain_absence(self, names: Collection[str]) -> None:
-        """Mention those that are not there yet: it can be a mistype."""
+        """Warn about patterns without namespaces: they can be typos."""
         absent = [str(item) for item in self._patterns if not any(matches_any(name, [item]) for name in names)]
         if self._is_listed and absent:
             is_late = self._runtime.settings.scanning.disabled
@@ -109,7 +109,7 @@ class Namespaces:
             logger.warning("No namespaces match %s. They %s.", ", ".join(absent), outlook)
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
-        """Say what will not work. With only exact names, everything works, if those namespaces exist."""
+        """Log the consequences of a denial. With only exact names, everything works, if the namespaces exist."""
         exact = sorted(get_exact(self._patterns))
         patterns = [str(item) for item in self._patterns if item not in exact]
         if self._is_listed:

@@ -1,7 +1,7 @@
 """
-Explaining an object with no operator: by what is in the cluster, and by the handlers of its files if they are given.
+Explaining an object without an operator: by the data in the cluster, and by the handlers of its files, if given.
 
-Nothing is ever written. What is not permitted to be read, is told of, and left out.
+It writes nothing. Data that it may not read is left out, with a note.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ from kopf._values.similar_names import find_similar_names, suggest
 
 MAX_EVENTS = 10
 _MAX_NAMES = 1000
-"""Among how many names of objects a similar one is looked for."""
+"""The maximum of names that are searched for a similar one."""
 
 _API_ERRORS = (APIError, APINetworkError, ValueError)
 
 
 class ExplainingError(OperatorError):
-    """It cannot be explained; the text says why, and what could be meant."""
+    """The object cannot be explained; the text says why, and suggests corrections."""
 
 
 class ClusterReader:
-    """Reads what is to be known from one cluster."""
+    """Reads the facts for explanations from one cluster."""
 
     def __init__(self, api: APIClient, settings: OperatorSettings, namespace: str | None) -> None:
         self._api = api
         self._settings = settings
         self._namespace = namespace or "default"
         self.notes: list[str] = []
-        """What could not be read."""
+        """Notes about data that could not be read."""
 
     async def explain(self, query: Query, registry: OperatorRegistry | None) -> Explanation:
         """
-        Explain the object; without the registry, it is unknown which handlers there are.
+        Explain the object; without the registry, the handlers are unknown.
 
         Raises :class:`ExplainingError`, :class:`LoginError`, :class:`APIError`, :class:`APINetworkError`.
         """
@@ -115,7 +115,7 @@ class ClusterReader:
             raise ExplainingError(f"There is no {name!r} of {resource.name}{where}.{hint}") from e
 
     async def _suggest(self, resource: Resource, namespace: str | None, name: str) -> str:
-        """Look where it could be: in another namespace, or under a similar name."""
+        """Suggest another namespace with the object, or similar names."""
         with contextlib.suppress(*_API_ERRORS):
             if namespace is not None:
                 target = Target(resource, None, {"fieldSelector": f"metadata.name={name}"})
@@ -184,7 +184,7 @@ class ClusterReader:
         return sorted(events, key=lambda event: event["at"] or "", reverse=True)[:MAX_EVENTS]
 
     async def _describe_replicas(self, obj: KubeObject) -> list[str]:
-        """Tell which replicas of operators have the object, of all operators that have several of them."""
+        """Describe which replica has the object, for each operator with several replicas."""
         try:
             groups = await list_groups(self._api, self._settings, None)
         except APIForbiddenError as e:
@@ -199,7 +199,7 @@ class ClusterReader:
         ]
 
     async def _describe_peers(self, namespace: str | None) -> AsyncIterator[str]:
-        """Tell which operators are there, as far as they meet at the usual places."""
+        """Describe the operators in the usual peering objects."""
         for is_clusterwide in (True, False):
             scope = None if is_clusterwide else namespace
             if not is_clusterwide and namespace is None:

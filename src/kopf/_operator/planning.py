@@ -1,8 +1,8 @@
 """
-Planning: what an operator would do if it was started now, with nothing done.
+Planning: what an operator would do if it started now, without doing it.
 
-It is the operator itself, with the dry client instead of the real one, and with a say in which handlers are called. It
-runs until there is nothing more to be done at once.
+It runs the operator itself, with the dry client instead of the real one, and with a choice of the handlers to call,
+until there is nothing more to do at once.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from kopf._values.records import FrozenRecord, replace
 from kopf._values.resources import Resource
 
 _SETTLING_TIME = 1.0
-"""For how long nothing happens until it is believed that nothing will, in seconds."""
+"""How long nothing must happen until the plan is complete, in seconds."""
 _STEP = 0.05
 _NEVER = 86400.0
-"""When to retry what has failed: that is not waited for."""
+"""The delay of retries, in seconds: the plan does not wait for them."""
 _CHANGES = frozenset({"create", "update", "delete"})
 
 
 class PlanningError(OperatorError):
-    """It cannot be found out what the operator would do."""
+    """The operator cannot start, so that there is no plan."""
 
 
 class PlannedCall(FrozenRecord, frozen=True):
@@ -59,22 +59,22 @@ class PlannedCall(FrozenRecord, frozen=True):
     reason: str
     """``create``, ``update``, ``delete``, ``resume``, ``event``, ``timer``, ``daemon``."""
     is_change: bool
-    """Whether it is because the object has changed, and not because the operator is started."""
+    """Whether the reason is a change of the object, and not the start of the operator."""
     is_called: bool
-    """Whether it was called now: then, its writes are known."""
+    """Whether the handler was really called, so that its writes are known."""
     mismatch: str | None = None
-    """Why it would not be called before the object is changed, if the object does not fit its model."""
+    """The mismatch of the object with its model, because of which the handler would not be called yet."""
     error: str | None = None
 
 
 class PlannedActions(FrozenRecord, frozen=True):
-    """What an operator would do."""
+    """The actions that an operator would take."""
 
     drafts: dict[Place, Draft]
     events: list[Obj]
     calls: list[PlannedCall]
     errors: list[tuple[Place, str]]
-    """What could not be written, and other errors of the handling."""
+    """The errors of writes, and other errors of the handling."""
 
 
 async def plan(
@@ -86,9 +86,9 @@ async def plan(
     is_called: Callable[[Handler], bool],
 ) -> PlannedActions:
     """
-    Find out what the operator would do; ``is_called`` tells for which handlers that is tried out.
+    Plan the actions of the operator; ``is_called`` chooses the handlers that are really called.
 
-    Raises :class:`PlanningError`, and what :func:`kopf.operator` does.
+    Raises :class:`PlanningError`, and the errors of :func:`kopf.operator`.
     """
     check_registry(registry)
     set_peering(settings, standalone=True, priority=None, name=None)
@@ -125,7 +125,7 @@ async def plan(
 
 
 class _Planner(Observer):
-    """Sees what the operator does, and lets only some of the handlers be called."""
+    """Observes the operator, and lets only some of the handlers be called."""
 
     client: DryClient
 
@@ -137,7 +137,7 @@ class _Planner(Observer):
         self.calls: list[PlannedCall] = []
         self.errors: list[tuple[Place, str]] = []
         self.failure: str | None = None
-        """Why there is no sense in going on."""
+        """Why the operator cannot start, if so."""
 
     def make_client(self, vault: Vault, settings: OperatorSettings, observer: Observer) -> DryClient:
         self.client = DryClient(vault, settings, observer)
@@ -147,7 +147,7 @@ class _Planner(Observer):
         self._controllers.append(controller)
 
     def pass_decided(self, resource: Resource, key: str, obj: KubeObject, detection: Detection, plan: Plan) -> None:
-        """Have those called at once, too, who wait for their retries since they failed under another operator."""
+        """Call handlers at once that wait for retries after failures under another operator."""
         waiting = {key for key, state in plan.progress.items() if not state.finished}
         waiting -= {item.id for item in plan.call}
         plan.call = [*plan.call, *[x for x in plan.called if x.id in waiting and (key, x) not in self._seen]]
@@ -167,7 +167,7 @@ class _Planner(Observer):
     async def attempt(
         self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
     ) -> Outcome:
-        """Make the attempt, or only note that it would be made."""
+        """Make the attempt, or only note it."""
         if not isinstance(cause, ResourceCause) or isinstance(handler, IndexingHandler):
             outcome = await self._execute(execute, handler, cause, attempt, around)
             if name_reason(handler, cause) == Activity.STARTUP.value and outcome.exception is not None:
@@ -203,14 +203,14 @@ class _Planner(Observer):
             self._busy -= 1
 
     def list_unknown(self) -> Iterator[tuple[Place, str]]:
-        """What could not be listed, so that it is unknown what is to be done there."""
+        """List the denied listings of handled resources: their objects are unknown."""
         handled = {(view.resource.group, view.resource.plural) for view in self._controllers}
         for place, text in self.client.denied.items():
             if (place.group, place.plural) in handled and not place.name:
                 yield place, text
 
     def list_unserved(self, registry: OperatorRegistry) -> Iterator[tuple[Place, str]]:
-        """What the handlers are for, and the cluster does not serve: it is unknown what is to be done there, too."""
+        """List the resources of handlers that the cluster does not serve: their objects are unknown, too."""
         resources = [view.resource for view in self._controllers]
         for selector in dict.fromkeys(handler.selector for handler in registry.resources):
             if selector is not None and selector.is_specific and not selector.select(resources):
@@ -219,7 +219,7 @@ class _Planner(Observer):
                 yield Place(selector.group or "", str(name), None, ""), text
 
     async def settle(self) -> None:
-        """Wait until all that can be done now is done."""
+        """Wait until everything is done that can be done now."""
         quiet = 0.0
         while quiet < _SETTLING_TIME and self.failure is None:
             await asyncio.sleep(_STEP)

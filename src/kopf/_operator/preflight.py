@@ -1,9 +1,9 @@
 """
-The preflight: all missing permissions are named at once, when the operator starts, and not one after another.
+The preflight: it names all missing permissions together when the operator starts, and not one after another.
 
-The server is asked what is permitted: one request for each namespace, and more only if the answer is incomplete and
-something seems to be missing. Whatever is wrong with that, nothing is said, and the operator goes on: what is refused
-later, is said then. Source: Kubernetes documentation, "SelfSubjectRulesReview", "SelfSubjectAccessReview".
+It asks the server by one request for each namespace, and by more only if the answer is incomplete and something seems
+to be missing. If these requests fail, it says nothing, and the operator goes on: later denials are logged then. Source:
+Kubernetes documentation, "SelfSubjectRulesReview", "SelfSubjectAccessReview".
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _GROUP = "authorization.k8s.io"
 _TIMEOUT = 5.0
 """How long one request may take, in seconds."""
 _MAX_NAMESPACES = 20
-"""About how many namespaces the server is asked: usually, the permissions are the same in all of them."""
+"""The maximum of namespaces to ask about: usually, the permissions are the same in all of them."""
 _MAX_QUESTIONS = 100
-"""How many single permissions are asked about, where the rules are not all that counts."""
+"""The maximum of questions about single permissions, where the rules are incomplete."""
 _NOWHERE = "kopf-preflight"
-"""There is no such namespace, so nothing is permitted there but what is permitted in the whole cluster."""
+"""A namespace that does not exist, so that only the permissions for the whole cluster hold there."""
 _MINOR = (CRDS.plural, NAMESPACES.plural)
-"""Without these, the operator works, but notices less."""
+"""The resources without which the operator works, but notices fewer changes."""
 
 _ERRORS = (APIError, APINetworkError, LoginError, ValueError, LookupError, TypeError, AttributeError)
 
 
 class Preflight:
-    """Says once what is missing, when the resources are known."""
+    """Logs the missing permissions once, when the resources are known."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class Preflight:
         self._reviews: dict[str, asyncio.Task[Mapping[str, Any]]] = {}
 
     def accept_resources(self, discovery: Discovery, resources: Collection[Resource]) -> None:
-        """Take what there is in the cluster."""
+        """Accept the resources of the cluster."""
         if not self._resources.done():
             self._resources.set_result([resource for resource in discovery.resources if is_watchable(resource)])
 
     async def run(self) -> None:
-        """Say it once; then there is nothing to do, forever."""
+        """Log the missing permissions once; then wait forever, like all tasks of the operator."""
         try:
-            # As early as possible: before anything is refused.
+            # As early as possible: before any denial.
             for place in sorted(get_exact(self._patterns))[:_MAX_NAMESPACES] if self._patterns else [_NOWHERE]:
                 self._start_review(place)
             resources = {*await self._resources}
@@ -95,7 +95,7 @@ class Preflight:
             has_patterns=exact != {*self._patterns},
         )
         rules = infer_rules(self._registry, self._runtime.settings, resources, situation)
-        return [rule for rule in rules if not rule.resource.endswith("/finalizers")]  # few clusters look at these
+        return [rule for rule in rules if not rule.resource.endswith("/finalizers")]  # few clusters check these
 
     def _start_review(self, place: str) -> asyncio.Task[Mapping[str, Any]]:
         if place not in self._reviews:
@@ -103,7 +103,7 @@ class Preflight:
         return self._reviews[place]
 
     async def _find_missing(self, rules: Collection[Rule]) -> AsyncIterator[Rule]:
-        everywhere = min(self._reviews, default=_NOWHERE)  # of those places that are asked about anyway
+        everywhere = min(self._reviews, default=_NOWHERE)  # one of the reviews that are made anyway
         questions = 0
         for rule in rules:
             status = await self._start_review(rule.namespace or everywhere)

@@ -1,8 +1,8 @@
 """
-The summary, once, when the operator is ready: what it does, where, as whom, and with whom.
+The summary, logged once when the operator is ready: its handlers, resources, namespaces, user, and peers.
 
-It must not cost or break anything: the name of the user is asked for by one request, without retries, which changes
-nothing; whatever goes wrong with that, the name is left out. Source: Kubernetes documentation, "SelfSubjectReview".
+It must not cost or break anything: one request without retries asks for the name of the user; if it fails, the summary
+leaves the name out. Source: Kubernetes documentation, "SelfSubjectReview".
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _MAX_NAMES = 5
 _REVIEW_URL = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 _JOINING_TIMEOUT = 5.0
-"""How long to wait until it is known which of several replicas this one is, in seconds."""
+"""How long to wait until the role of this replica is known, in seconds."""
 _REVIEW_TIMEOUT = 2.0
-"""How long it may take to find out the name of the user, in seconds."""
+"""How long the request for the name of the user may take, in seconds."""
 
 
 def is_heard() -> bool:
-    """Tell if anybody would see the summary."""
+    """Tell if the log level shows the summary."""
     return logger.isEnabledFor(logging.INFO)
 
 
 class ReadinessSummary:
-    """Says it when the resources are known, everything is indexed, and it is clear if the operator works alone."""
+    """Logs the summary when the resources are known, everything is indexed, and the peering is decided."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class ReadinessSummary:
         self._replica = replica
 
     def accept_resources(self, discovery: Discovery, resources: Collection[Resource]) -> None:
-        """Take what is watched now."""
+        """Accept the watched resources."""
         if not self._resources.done():
             self._resources.set_result([*resources])
 
     async def run(self) -> None:
-        """Say it once; then there is nothing to do, forever."""
+        """Log the summary once; then wait forever, like all tasks of the operator."""
         resources = await self._resources
         await self._peering.settle()
         if not self._runtime.index_readiness.is_open:
@@ -112,4 +112,4 @@ async def _find_user(api: APIClient) -> str | None:
         content = await api.post(_REVIEW_URL, payload=_REVIEW, timeout=_REVIEW_TIMEOUT, backoffs=())
         return str(codec.decode_answer(content)["status"]["userInfo"]["username"])
     except (APIError, APINetworkError, LoginError, ValueError, LookupError, TypeError):
-        return None  # it is not known to older servers, or to those in between
+        return None  # older servers and some proxies do not support it

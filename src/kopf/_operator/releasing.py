@@ -1,7 +1,7 @@
 """
-Releasing: our finalizers are removed from the objects, for when there is no operator anymore that would do that.
+Releasing: the removal of our finalizers from objects, when there is no operator anymore to remove them.
 
-All else is left as it is. Nothing is handled: whatever the deletion handlers would clean up, remains.
+Nothing else changes, and no handlers are called: everything remains that deletion handlers would clean up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kopf._values.selectors import Selector
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 10
-"""How many times it is tried again if an object is changed by others at the same moment."""
+"""The maximum of attempts if others change an object at the same time."""
 
 
 class UnknownResourceError(OperatorError):
@@ -33,7 +33,7 @@ class UnknownResourceError(OperatorError):
 
 
 class Released(NamedTuple):
-    """An object that has no finalizer of ours anymore."""
+    """An object without our finalizer now."""
 
     resource: Resource
     namespace: str | None
@@ -52,7 +52,7 @@ async def release(
     """
     Remove the finalizer from all objects of the named resources, in the namespaces or (if none) in the whole cluster.
 
-    With ``dry_run``, nothing is removed. With ``only_deleted``, the objects that are not being deleted are left alone.
+    With ``dry_run``, nothing is removed. With ``only_deleted``, only objects that are being deleted are released.
     Raises :class:`UnknownResourceError`; :class:`LoginError`, :class:`APIError`, and :class:`APINetworkError` if
     the cluster cannot be talked to; :class:`PatchConflict` if an object changes too often.
     """

@@ -1,4 +1,4 @@
-"""The status of this replica, for those who are asked about the operator."""
+"""The status of this replica, for the health and the readiness summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kopf._values.replica_state import ReplicaState
 
 
 class ReplicaStatus(Observer):
-    """Remembers what the replica is."""
+    """Remembers the latest state of the replica."""
 
     def __init__(self) -> None:
         self._state: ReplicaState | None = None
@@ -20,5 +20,5 @@ class ReplicaStatus(Observer):
         self.is_known.set()
 
     def get(self) -> ReplicaState | None:
-        """Get what it is; in any thread. ``None`` if it has not joined the others yet."""
+        """Return the state, in any thread; ``None`` if the replica has not joined the others yet."""
         return self._state

@@ -1,8 +1,7 @@
 """
-Definitions of custom resources: whether they have changed since the resources were discovered.
+Definitions of custom resources: whether they have changed since the discovery of the resources.
 
-They are watched by themselves, as discovery has no notifications. What has changed in them is not looked at: whatever
-it is, everything is discovered anew.
+They are watched because discovery has no notifications. Any change in them causes a new discovery of everything.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Definitions:
     """
     The definitions of custom resources in the cluster.
 
-    ``is_lacking`` tells if anything is missing that could appear: then, it matters if the watching is not permitted.
+    ``is_lacking`` tells if resources are missing that could appear: then it matters if watching is not permitted.
     """
 
     def __init__(
@@ -40,12 +39,12 @@ class Definitions:
         self._is_started = False
         self._is_listed = False
         self.changed = asyncio.Event()
-        """Set when the resources are to be discovered anew."""
+        """Set when a new discovery is needed."""
         self.discovered: Collection[str] = ()
-        """The names of those resources that are known already: their definitions are no news in the first listing."""
+        """The names of the known resources: their definitions are no news in the first listing."""
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        """Watch for changes in the background, unless it is done already, disabled, or there can be none."""
+        """Watch for changes in the background, unless it does already, it is disabled, or changes cannot matter."""
         can_change = any(selector.can_be_defined for selector in self._registry.get_selectors())
         if can_change and not self._is_started and not self._runtime.settings.scanning.disabled:
             self._is_started = True
@@ -61,14 +60,14 @@ class Definitions:
         self._is_listed = self._is_listed or any(event is LISTED for event in events)
 
     def _is_unknown(self, event: WatchEvent) -> bool:
-        """Tell if the definition is of a resource that has appeared after the discovery, and before the listing."""
+        """Tell if the definition has appeared between the discovery and the listing."""
         name = event.object.head.name
         groups = {selector.group for selector in self._registry.get_selectors()}
         is_relevant = None in groups or name.partition(".")[2] in groups
         return event is not LISTED and is_relevant and name not in self.discovered
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
-        """Say what will not work: nothing of importance if all that is needed is there already."""
+        """Log the consequences of a denial: nothing important, if all needed resources exist."""
         how = "until the restart" if verb == "list" else f"at once, but only every {RETRYING_INTERVAL:g} seconds"
         logger.log(
             logging.WARNING if self._is_lacking() else logging.INFO,

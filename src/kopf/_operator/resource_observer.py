@@ -1,8 +1,8 @@
 """
-The resource observer: which resources exist in the cluster, and which of them to watch where.
+The resource observer: which resources exist in the cluster, and which of them to watch in which namespaces.
 
-The resources are discovered at the start, and again whenever the definitions of custom resources change, or handlers
-are declared.
+It discovers the resources at the start, and again whenever definitions of custom resources change, or handlers are
+declared.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kopf._values.resources import Resource
 logger = logging.getLogger(__name__)
 
 _SETTLING_TIME = 0.2
-"""How long to wait after a definition has changed: they come in bunches, and take a moment to be served."""
+"""How long to wait after a change of a definition, in seconds: they come together, and are served a moment later."""
 
 _RESCANNING_INTERVAL = 60.0
-"""How often to look again at the API groups that were unavailable."""
+"""How often to retry the discovery of unavailable API groups, in seconds."""
 
 
 class ResourceObserver:
-    """Keeps the watchers in line with what the cluster has."""
+    """Keeps the watchers in line with the resources of the cluster."""
 
     def __init__(self, runtime: Runtime, registry: OperatorRegistry, namespaces: Namespaces, peering: Peering) -> None:
         self._runtime = runtime
@@ -46,11 +46,11 @@ class ResourceObserver:
         self._listeners: list[Callable[[Discovery, Collection[Resource]], None]] = []
 
     def subscribe(self, listener: Callable[[Discovery, Collection[Resource]], None]) -> None:
-        """Call it every time when the resources are discovered, and with those of them that are watched."""
+        """Call the listener after every discovery, also with the resources that are watched."""
         self._listeners.append(listener)
 
     async def run(self) -> None:
-        """Discover, watch, and discover again when something has changed, forever."""
+        """Discover and watch, and discover again when something changes, forever."""
         async with asyncio.TaskGroup() as group:
             loop, changed = asyncio.get_running_loop(), self._definitions.changed
 
@@ -84,7 +84,7 @@ class ResourceObserver:
                 is_complete = False
 
     async def _update(self, group: asyncio.TaskGroup) -> bool:
-        """Bring the watchers in line with what there is now; tell if all of the cluster could be looked at."""
+        """Discover the resources, and update the watchers; return whether all API groups were available."""
         discovery = await discover(self._runtime.api, self._registry.get_selectors())
         self._definitions.discovered = {resource.name for resource in discovery.resources}
         self._warnings.look_at(discovery, group)
@@ -97,11 +97,11 @@ class ResourceObserver:
         return not discovery.unavailable
 
     def _follow_namespaces(self) -> None:
-        """Serve those namespaces that exist now."""
+        """Serve the namespaces that exist now."""
         if not self.watchers.is_over:
             self._peering.serve(self._namespaces.names)
             self.watchers.follow_namespaces()
 
     async def stop(self) -> None:
-        """Stop watching and let the current handlers finish."""
+        """Stop watching, and let running handlers finish."""
         await self.watchers.stop()

@@ -1,8 +1,8 @@
 """
 Running: the life of one operator, from the startup handlers to the cleanup handlers.
 
-The order of the shutdown matters: first, nothing new is taken in; then, the current handlers finish; then, what they
-have logged is posted; then, the cleanup handlers run; and the connections, which all these need, are closed last.
+The order of the shutdown matters: first, the streams stop; then the running handlers finish; then their last log
+records are posted as events; then the cleanup handlers run; the connections, which all these need, are closed last.
 """
 
 from __future__ import annotations
@@ -64,41 +64,41 @@ logger = logging.getLogger(__name__)
 _COMPARABLE_VERSIONS_SINCE = (1, 35)
 _READY_TIMEOUT = 5.0
 """
-How long after the startup handlers the operator is said to be ready anyway, in seconds. It tries to get access to the
-cluster for as long as that takes, and can be stopped; but not by those who wait until it is ready, as some do.
+How long after the startup handlers the ready flag is raised anyway, in seconds. Without access to the cluster, the
+operator retries forever, and can be stopped; but some applications stop it only after it was ready.
 """
 _FLUSH_TIMEOUT = 2.0
-"""How long the posting of the last events may hold the exit, in seconds."""
+"""How long the posting of the last events may delay the exit, in seconds."""
 
 
 class OperatorSetup(FrozenRecord, frozen=True, kw_only=True):
-    """What an operator is made of by those who run it."""
+    """The parts and options that an operator is made of."""
 
     registry: OperatorRegistry
     settings: OperatorSettings
     lifecycle: LifeCycleFn
     namespaces: Collection[NamespacePattern]
-    """Which namespaces it is restricted to; if there are none, it is for the whole cluster."""
+    """The namespaces that it serves; if there are none, it serves the whole cluster."""
     identity: str | None
-    """By which name it is known to other operators; ``None`` if it is to be made up."""
+    """Its name for other operators; ``None`` is for a generated one."""
     vault: Vault | None
-    """The credentials that it shares with others, which outlive it; ``None`` is for its own ones."""
+    """Credentials that it shares with others, and does not close; ``None`` is for its own ones."""
     memo: Any
     ready_flag: Flag | None
     endpoint: Endpoint | None
-    """Where its health is served, if anywhere."""
+    """The endpoint of its health, if any."""
     instruments: Instruments = NO_INSTRUMENTS
-    """What it is made with if it is recorded, replayed, or simulated."""
+    """Its replaced parts, if it is recorded, replayed, or simulated."""
     observers: Observers = field(default_factory=Observers)
-    """Who is told of all that happens."""
+    """The observers of everything that happens."""
     tells_readiness: bool = False
-    """Whether it logs what it does, where, and as whom, when it is ready: one request more."""
+    """Whether it logs a summary when it is ready: one more request."""
     has_preflight: bool = False
-    """Whether it says at the start which permissions are missing: one request more for each namespace."""
+    """Whether it logs all missing permissions at the start: one more request for each namespace."""
 
 
 class Operator:
-    """One running operator: what it consists of, and how it lives."""
+    """One running operator: its parts and its life."""
 
     def __init__(self, setup: OperatorSetup) -> None:
         self._setup = setup
@@ -113,7 +113,7 @@ class Operator:
         self._activities = Activities(setup.settings, self._executor, memo=setup.memo, indices=self._indexers.indices)
 
     async def run(self) -> None:
-        """Live until cancelled. Raises whatever makes it impossible to go on."""
+        """Run until cancelled. Raises errors after which the operator cannot go on."""
         clock = Clock()
         self._setup.instruments.on_start(clock.now())
         recorder = EventRecorder(self._api, self._setup.settings)
@@ -203,7 +203,7 @@ class Operator:
                     await webhooks.retire()
                 await observer.stop()
                 await cancel([participating])
-                await peering.leave()  # not earlier than all is done here, so that others do not interfere
+                await peering.leave()  # after everything is done, so that others do not interfere
                 if webhooks is not None:
                     await webhooks.finish()
                 await recorder.flush(_FLUSH_TIMEOUT)
@@ -291,7 +291,7 @@ class Operator:
 
 
 async def _has_comparable_versions(api: APIClient) -> bool:
-    """See KEP-5504. If the version is unknown or forbidden to know, the strictest rules are followed."""
+    """Tell if the server orders resource versions, see KEP-5504. If its version is unknown, assume that it does not."""
     try:
         version = codec.decode_answer(await api.get("/version"))
         parsed = int(version["major"]), int(version["minor"].rstrip("+"))
@@ -309,7 +309,7 @@ async def _take_part(peering: Peering, replicas: Replicas | None) -> None:
 
 
 def _get_fingerprint(registry: OperatorRegistry) -> str:
-    """Tell operators with different handlers from each other."""
+    """Make an identifier of the handlers, to distinguish operators with different ones."""
     handlers = sorted({f"{handler.selector} {type(handler).__name__} {handler.id}" for handler in registry.resources})
     return hashlib.sha256("\n".join(handlers).encode()).hexdigest()[:12]
 

@@ -1,11 +1,11 @@
 """
 Signals of the operating system: the first one stops the operator gracefully, the second one ends the process.
 
-So does the time: if the operator does not exit for long (e.g. because of a cleanup handler), the process is ended, too.
+The process also ends if the operator does not exit for long, e.g. because of a cleanup handler.
 
-If an application handles the signals by itself (as web servers do), they are left to it: it has its own order of
-ending, and knows how to stop the operator. Signals that are ignored are nobody's: shells start background commands of
-scripts with an ignored SIGINT, and those who send it to the operator nevertheless want it to stop.
+If the application handles the signals by itself (as web servers do), they are left to it: it has its own order of exit,
+and can stop the operator. Ignored signals count as unhandled: shells start background commands of scripts with SIGINT
+ignored, but a user who sends it to the operator wants it to stop.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _EXIT_CODE_BASE = 128
-"""By the convention of POSIX shells, a process ended by a signal has the exit code of 128 plus the signal."""
+"""By the convention of POSIX shells, the exit code of a process ended by a signal is 128 plus the signal."""
 
 
 @contextlib.contextmanager
 def stopping_by_signals(stopped: asyncio.Event, settings: ProcessSettings) -> Iterator[None]:
-    """Set the event by the first signal. Not in other threads than the main one, nor for signals handled already."""
+    """Set the event at the first signal, but only in the main thread, and only for signals without other handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -70,14 +70,14 @@ def stopping_by_signals(stopped: asyncio.Event, settings: ProcessSettings) -> It
 
 
 def _is_default(handler: Any) -> bool:
-    """Tell if it is what Python or its event loops do if nobody has asked for anything else."""
+    """Tell if the handler is a default one of the system, of Python, or of its event loops."""
     if isinstance(handler, functools.partial) and isinstance(getattr(handler.func, "__self__", None), asyncio.Runner):
-        return True  # it is only for Ctrl+C to cancel the main task
+        return True  # it only cancels the main task at Ctrl+C
     return handler in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler)
 
 
 def _end_process(timeout: float, signum: signal.Signals) -> None:
-    """It is in a thread, as the event loop can be blocked. The stacks say what has held the exit."""
+    """End the process; in a thread, as the event loop can be blocked. The stacks show the reason of the delay."""
     logger.critical("The operator has not exited in %g seconds since it was asked to. The process is ended.", timeout)
     faulthandler.dump_traceback(all_threads=True)
     logging.shutdown()

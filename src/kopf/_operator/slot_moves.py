@@ -1,7 +1,7 @@
 """
-Moves of slots: objects come to this replica of the operator, and go to others; see :class:`Share`.
+Moves of slots: this replica of the operator gets objects, and hands objects over to others; see :class:`Share`.
 
-What must not be lost over a move is on the objects themselves by the time when they are left.
+All data that must survive a move is on the objects themselves before the move.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kopf._values.slots import Slots, get_slot
 
 
 class SlotMoves:
-    """Lets others say whose objects are handled here."""
+    """Takes over and hands over the objects of slots."""
 
     def __init__(self, runtime: Runtime, watchers: Watchers) -> None:
         self._runtime = runtime
@@ -23,9 +23,9 @@ class SlotMoves:
 
     def take_over(self, slots: Slots) -> None:
         """
-        Handle the objects of these slots, too, as after a restart of the operator; those that are being left, stay.
+        Handle the objects of these slots, too, as after a restart of the operator; stop leaving those among them.
 
-        The fence must be open by then.
+        The fence must be open.
         """
         share = self._share
         gained = slots - share.slots
@@ -55,7 +55,7 @@ class SlotMoves:
         return slots & share.slots
 
     async def give_up(self) -> None:
-        """Leave all objects at once: begin nothing, cancel what runs, save nothing, forget everything."""
+        """Leave all objects at once: begin nothing, cancel everything, save nothing, forget everything."""
         share = self._share
         if share.fence is not None:
             share.fence.shut()

@@ -1,4 +1,4 @@
-"""Tasks that make up an operator: they fail together, and end together."""
+"""Tasks of an operator: they fail together, and end together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def fail_together(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Wait forever, until any of the tasks fails; they are not supposed to end."""
+    """Wait until any of the tasks fails; none of them may end otherwise."""
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         if (exc := task.exception()) is not None:
@@ -19,7 +19,7 @@ async def fail_together(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 async def either(coro: Coroutine[Any, Any, T], guard: asyncio.Task[Any]) -> T:
-    """Get the result of the coroutine, unless the guarding task fails earlier."""
+    """Return the result of the coroutine, unless the guarding task fails earlier."""
     task = asyncio.create_task(coro)
     try:
         await asyncio.wait([task, guard], return_when=asyncio.FIRST_COMPLETED)
@@ -38,9 +38,9 @@ async def cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 def unwrap(exc: BaseException) -> BaseException:
     """
-    Errors come in groups from where several tasks work together; usually, there is only one in the group.
+    Unwrap the error of a group of tasks, which usually has only one error.
 
-    If there are several of the same kind, e.g. of both kinds of webhook configurations, the first one tells enough.
+    Of several errors of the same class, e.g. from both kinds of webhook configurations, return the first one.
     """
     if not isinstance(exc, BaseExceptionGroup):
         return exc

@@ -1,5 +1,5 @@
 """
-Watchers: those of all resources, in line with the handlers, with the served namespaces, and with the pauses.
+Watchers: the watchers of all resources, in line with the handlers, the served namespaces, and the pauses.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kopf._values.resources import Resource
 from kopf._values.slots import Slots
 
 _PATIENCE = 60.0
-"""How long the running handlers may hold back those that are declared meanwhile, in seconds, until cancelled."""
+"""How long running handlers may delay newly declared ones, until they are cancelled, in seconds."""
 
 
 class Watchers:
-    """The watchers of all resources that are served now."""
+    """The watchers of all served resources."""
 
     def __init__(self, runtime: Runtime, namespaces: Namespaces, clearance: Clearance) -> None:
         self._runtime = runtime
@@ -31,7 +31,7 @@ class Watchers:
         self._outgoing: list[ResourceWatcher] = []
         self._indices: set[str] = set()
         self.is_over = False
-        """Whether nothing is to be started anymore."""
+        """Whether nothing may start anymore."""
 
     async def update(
         self,
@@ -41,9 +41,9 @@ class Watchers:
         unavailable: Collection[str],
     ) -> None:
         """
-        Watch what is planned with the handlers that are planned, in the group.
+        Watch the planned resources with their planned handlers, in tasks of the group.
 
-        The resources of the API groups that are unavailable now, are watched as before.
+        Resources of unavailable API groups are watched as before.
         """
         known: dict[Resource, Slots] = {}
         outdated = {resource for resource, watcher in self._watchers.items() if watcher.handlers != plan.get(resource)}
@@ -75,7 +75,7 @@ class Watchers:
         watcher.serve(self._get_scopes(resource))
 
     def _close_gate_for_new(self, added: Mapping[Resource, HandlersOfResource], *, is_first: bool) -> None:
-        """Wait for the indices that are declared since the last time: those of before have nothing to wait for."""
+        """Wait for the indices declared since the last time: the earlier ones are filled already."""
         known = set() if is_first else self._indices
         self._indices = {*self._runtime.indices}
         new = self._indices - known
@@ -88,7 +88,7 @@ class Watchers:
         )
 
     def _close_gate(self, plan: Mapping[Resource, HandlersOfResource]) -> None:
-        """Hold the handling back until everything that exists now is indexed or known, where that is needed."""
+        """Delay the handling until all existing objects are indexed or known, where this is needed."""
         indexed = [item for item, handlers in plan.items() if handlers.is_seen_whole]
         self._runtime.index_readiness.close_for(
             (resource, namespace) for resource in indexed for namespace in self._get_scopes(resource)
@@ -98,7 +98,7 @@ class Watchers:
         return self._namespaces.names if resource.namespaced else [None]
 
     def follow_namespaces(self) -> None:
-        """Serve those namespaces that exist now."""
+        """Serve the namespaces that exist now."""
         for resource, watcher in self._watchers.items():
             watcher.serve(self._get_scopes(resource))
 
@@ -115,11 +115,11 @@ class Watchers:
         self._close_gate({resource: watcher.handlers for resource, watcher in self._watchers.items()})
 
     def list_all(self) -> list[ResourceWatcher]:
-        """Get the watchers, and those that are being stopped."""
+        """List the watchers, including those that are stopping."""
         return [*self._watchers.values(), *self._outgoing]
 
     def take_over(self, slots: Slots) -> None:
-        """The objects of these slots are ours from now on: look at everything anew, and handle them."""
+        """Handle the objects of these slots, too: list everything anew."""
         if self.is_over:
             return
         if not self._runtime.pause.is_on:
@@ -128,6 +128,6 @@ class Watchers:
             watcher.take_over(slots)
 
     async def stop(self) -> None:
-        """Stop watching and let the current handlers finish."""
+        """Stop watching, and let running handlers finish."""
         await asyncio.gather(*(watcher.stop() for watcher in self._watchers.values()))
         self._watchers.clear()
