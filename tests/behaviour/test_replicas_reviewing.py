@@ -118,6 +118,24 @@ async def test_nothing_is_kept_where_nobody_tells_of_the_deletion(
         assert calls == [{}, {}, {}]
 
 
+async def test_indices_keep_no_memos_of_what_is_gone(kex: Objects, calls: Calls) -> None:
+    def declare(replica: Replica) -> None:
+        @kopf.index(KEX, registry=replica.registry)
+        def names(memo: kopf.Memo, name: str, **_: Any) -> dict[str, int]:
+            memo.indexed = True
+            calls.append((replica.name, name))
+            return {name: 1}
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take()
+        for name in ("gone", "there"):
+            await kex.create(name)
+        await calls.wait_length(4)
+        await kex.delete_and_wait("gone")
+        await asyncio.sleep(10)
+        assert [len(replica.moves._runtime.memos) for replica in (a, b)] == [1, 1]
+
+
 @pytest.mark.parametrize("mode", ["leader", "shards"])
 def test_the_managed_configuration_has_one_owner_and_nobody_fights(mode: Any) -> None:
     registry = kopf.OperatorRegistry()

@@ -121,6 +121,8 @@ class Controller:
         if self._is_used:
             scope.runtime.controllers.enqueue_users(Place(scope.resource, head.namespace, head.name))
         if is_foreign:
+            if is_deleted:
+                scope.runtime.memos.forget(key)  # it can be of the indexing
             return
         tracked = self.objects.accept(event, now)
         if self.raw_events.could_match(head):
