@@ -218,7 +218,7 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
 
     await operator.start_and_handle(kex)
     if is_blocked:
-        await logs.wait("Too many events are to be posted; the excessive ones are dropped.")
+        await logs.wait("Too many events wait to be posted; the excessive ones are dropped.")
         assert not any(thread.is_alive() for thread in threads)
     else:
         await wait_for_event(api, lambda events: sum(event["count"] for event in events) == 800)

@@ -241,8 +241,8 @@ def test_plugins_do_not_outlive_the_process(plugin: Plugin, tmp_path: pathlib.Pa
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("", "something else than JSON, 0 bytes"),
-        ("SECRET!", "something else than JSON, 7 bytes"),
+        ("", "0 bytes that are not JSON"),
+        ("SECRET!", "7 bytes that are not JSON"),
         ("[1]", "not an ExecCredential"),
         ('{"kind": "Pod"}', "not an ExecCredential"),
         (f'{{"kind": "ExecCredential", "apiVersion": "{V1BETA1}"}}', f"responded in '{V1BETA1}', while '{V1}'"),
@@ -260,7 +260,7 @@ def test_unusable_outputs(plugin: Plugin, output: str, message: str) -> None:
     ("status", "message"),
     [
         ({}, "neither a token nor a client certificate"),
-        ({"clientKeyData": PEM}, "only one of the client certificate & its key"),
+        ({"clientKeyData": PEM}, "a client certificate without its key, or a key without"),
         ({"token": "t", "expirationTimestamp": "soon"}, "unusable expirationTimestamp: .*soon"),
         ({"token": "t", "expirationTimestamp": 1}, "unusable expirationTimestamp: 1 is not a string"),
     ],

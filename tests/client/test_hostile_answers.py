@@ -83,7 +83,7 @@ async def test_pages_are_no_answers(
 
 async def test_pages_instead_of_streams(server: ScriptedServer, api: APIClient) -> None:
     server.on("WATCH /x", _show_page)
-    with pytest.raises(APINetworkError, match="not of Kubernetes.*Log in, please"):
+    with pytest.raises(APINetworkError, match="not from Kubernetes.*Log in, please"):
         async for _ in api.stream("/x", params={"watch": "true"}):
             pass
 

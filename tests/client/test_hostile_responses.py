@@ -185,7 +185,7 @@ BAD = {
 async def test_bad_ones(name: str) -> None:
     server = RawServer(answer(BAD[name]), echo)
     async with server.serve(), opened(server) as session:
-        with pytest.raises(ProtocolError, match=r"talk HTTP|protocol|encoding|decompressed|no end|body where"):
+        with pytest.raises(ProtocolError, match=r"speak proper HTTP|protocol|encoding|decompressed|no end|body where"):
             await fetch(session, method="PATCH", body=b"{}")
         assert await fetch(session, "/y") == b"/y"
     assert server.accepted == 2

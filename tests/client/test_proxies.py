@@ -130,7 +130,7 @@ async def test_distrusted_servers_behind_socks(secure_server: ScriptedServer, va
 
 
 @pytest.mark.parametrize(
-    ("cls", "message"), [(HttpProxy, "407.* the proxy that refuses. Add the user"), (SocksProxy, "[Aa]uth")]
+    ("cls", "message"), [(HttpProxy, "407.* The proxy refuses the request. Add the user"), (SocksProxy, "[Aa]uth")]
 )
 async def test_refusals_of_proxies(
     cls: type[Proxy], message: str, authority: Authority, secure_server: ScriptedServer, vault: Vault, api: APIClient

@@ -122,7 +122,7 @@ class Publisher:
         except APIForbiddenError as e:
             if self._published:
                 raise
-            logger.debug("It is unknown if there are any outdated %s webhooks: %s", self._configuration.type, e)
+            logger.debug("Outdated %s webhooks, if there are any, cannot be removed: %s", self._configuration.type, e)
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
         logger.info(

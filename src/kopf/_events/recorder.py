@@ -112,7 +112,7 @@ class EventRecorder:
     def _report_overflow(self) -> None:
         self._observer.event_dropped("overflow")
         if self._warnings.is_new("full"):
-            logger.warning("Too many events are to be posted; the excessive ones are dropped.")
+            logger.warning("Too many events wait to be posted; the excessive ones are dropped.")
 
     async def run(self) -> None:
         """Post the events forever."""

@@ -131,7 +131,7 @@ class ReviewServer:
     async def _answer(self, request: web.BaseRequest) -> Mapping[str, Any]:
         webhook = self._find_webhook(request)
         if request.method != "POST":
-            raise Refusal(405, f"Admission reviews are to be sent by POST, not by {request.method}.", {"Allow": "POST"})
+            raise Refusal(405, f"Admission reviews must be sent by POST, not by {request.method}.", {"Allow": "POST"})
         if not _JSON.fullmatch(request.content_type):
             raise Refusal(415, f"Admission reviews must be application/json, not {request.content_type!r:.100}.")
         timeout = _parse_timeout(request.query.get("timeout"))

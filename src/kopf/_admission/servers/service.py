@@ -79,7 +79,7 @@ class CertificateSecret:
             if advanced is rotation or await self._write(secret, advanced):
                 return advanced.identity
         raise RuntimeError(
-            f"The Secret {self._name!r} of the namespace {self._namespace!r} changes all the time: who does it?"
+            f"The Secret {self._name!r} of the namespace {self._namespace!r} keeps changing. Find out what changes it."
         )
 
     async def _read(self) -> Mapping[str, Any] | None:

@@ -256,7 +256,7 @@ def _listening(addr: str, port: int) -> Iterator[list[socket.socket]]:
         raise OSError(
             e.errno,
             f"The webhook server {e.strerror}. "
-            "If it is used by somebody else, choose another one with port=, or stop them.",
+            "If another process uses the port, stop that process, or choose another port with port=.",
         ) from e
     try:
         yield sockets

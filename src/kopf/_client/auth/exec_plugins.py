@@ -69,7 +69,7 @@ def run_plugin(
     try:
         info = codec.encode(_make_info(plugin, cluster)).decode()
     except (ValueError, TypeError) as exc:  # YAML has values that JSON lacks, and cycles
-        raise LoginError(f"{what} cannot be told of its cluster: its extension is not expressible in JSON.") from exc
+        raise LoginError(f"{what} cannot get the description of its cluster: it has no JSON form.") from exc
     try:
         code, output, errors = _execute(
             command, env={**os.environ, **environment, "KUBERNETES_EXEC_INFO": info}, timeout=timeout
@@ -183,9 +183,9 @@ def _parse(output: bytes, *, api_version: str, what: str) -> PluginCredentials:
         content = codec.decode(output)
     except ValueError as exc:
         # The output is not quoted: it can contain secrets.
-        raise LoginError(f"{what} has printed something else than JSON, {len(output)} bytes.") from exc
+        raise LoginError(f"{what} has printed {len(output)} bytes that are not JSON.") from exc
     if not isinstance(content, dict) or content.get("kind") != "ExecCredential":
-        raise LoginError(f"{what} has printed JSON, but it is not an ExecCredential.")
+        raise LoginError(f"{what} has printed JSON that is not an ExecCredential.")
     if content.get("apiVersion") != api_version:
         raise LoginError(
             f"{what} has responded in {content.get('apiVersion')!r}, while {api_version!r} is in the kubeconfig. "
@@ -193,18 +193,18 @@ def _parse(output: bytes, *, api_version: str, what: str) -> PluginCredentials:
         )
     status = content.get("status")
     if not isinstance(status, dict):
-        raise LoginError(f"{what} has brought nothing: there is no status in its ExecCredential.")
+        raise LoginError(f"{what} has returned no credentials: its ExecCredential has no status.")
     token, certificate, key = (status.get(name) or None for name in ("token", "clientCertificateData", "clientKeyData"))
     if any(value is not None and not isinstance(value, str) for value in (token, certificate, key)):
-        raise LoginError(f"{what} has brought a token, a client certificate, or its key of a wrong type.")
+        raise LoginError(f"{what} has returned a token, a client certificate, or its key of a wrong type.")
     if (certificate is None) != (key is None):
-        raise LoginError(f"{what} has brought only one of the client certificate & its key.")
+        raise LoginError(f"{what} has returned a client certificate without its key, or a key without its certificate.")
     if token is None and certificate is None:
-        raise LoginError(f"{what} has brought neither a token nor a client certificate.")
+        raise LoginError(f"{what} has returned neither a token nor a client certificate.")
     try:
         expiration = _parse_timestamp(status.get("expirationTimestamp"))
     except ValueError as exc:
-        raise LoginError(f"{what} has brought an unusable expirationTimestamp: {str(exc)[:_TEXT_LIMIT]}.") from exc
+        raise LoginError(f"{what} has returned an unusable expirationTimestamp: {str(exc)[:_TEXT_LIMIT]}.") from exc
     return PluginCredentials(token, certificate, key, expiration)
 
 

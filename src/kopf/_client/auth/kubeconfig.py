@@ -142,7 +142,7 @@ def get_context(config: Kubeconfig) -> tuple[Mapping[str, Any], Mapping[str, Any
     if cluster.get(_INSECURE) and (cluster.get("certificate-authority") or cluster.get("certificate-authority-data")):
         raise LoginError(
             f"The cluster {context['cluster']!r} of {config.where} has both a certificate authority and {_INSECURE!r}, "
-            "so it is not clear whether the server is to be verified. Remove one of them."
+            "so it is unclear whether to verify the server. Remove one of both."
         )
     return context, cluster, user
 

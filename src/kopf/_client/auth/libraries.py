@@ -80,7 +80,7 @@ def _blame(name: str, exc: Exception) -> LibraryError:
     distribution = _DISTRIBUTIONS.get(name, name)
     return LibraryError(
         f"The library {name_library(name)} has failed on Python {sys.version.split()[0]}: {exc!r}. "
-        f"Most probably, it does not fit to this Python or to the other packages. Install another version of it "
+        f"Most probably, it is incompatible with this Python or with other packages. Install another version of it "
         f"(e.g. `pip install --upgrade {distribution}`), or log in without it: by kopf.login_with_kubeconfig() or "
         "kopf.login_with_service_account() in a handler for @kopf.on.login()."
     )

@@ -127,7 +127,7 @@ def login_via_pykube(*, logger: AnyLogger = module_logger, **_: Any) -> Connecti
         with blaming("pykube"):
             return _make_connection_info_of_pykube(config)
     except (pykube.PyKubeError, KeyError) as exc:
-        raise LoginError(f"Pykube cannot make sense of its configuration: {exc!r}") from exc
+        raise LoginError(f"Pykube cannot use its configuration: {exc!r}") from exc
 
 
 @contextlib.contextmanager

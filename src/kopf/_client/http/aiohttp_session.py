@@ -106,9 +106,9 @@ def _get_hint(exc: Exception) -> str | None:
     """
     if isinstance(exc, aiohttp.ClientHttpProxyError):
         advice = " Add the user and the password to its URL." if exc.status == 407 else ""
-        return f"It is the proxy that refuses.{advice}"
+        return f"The proxy refuses the request.{advice}"
     if isinstance(exc, aiohttp.ClientProxyConnectionError):
-        return "It is the proxy that cannot be reached: check proxy-url in the kubeconfig."
+        return "The proxy cannot be reached: check proxy-url in the kubeconfig."
     return None
 
 

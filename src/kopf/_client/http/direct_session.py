@@ -50,7 +50,7 @@ class DirectSession:
         server_hostname: str | None = None,
     ) -> None:
         if address.is_secure and context is None:
-            raise ValueError(f"The server {address.url} needs TLS, and there are no settings of it.")
+            raise ValueError(f"The server {address.url} needs TLS, but there is no TLS context.")
         self._loop = asyncio.get_running_loop()
         self._heads = RequestHeads(address, headers)
         self._connector = Connector(address, context if address.is_secure else None, server_hostname)
@@ -94,7 +94,7 @@ class DirectSession:
         while self._idle:
             wire, _ = self._idle.popitem()
             if wire.has_unread():  # it would look like the next response
-                wire.fail(DisconnectedError("The server has closed the connection, or has sent what nobody asked for"))
+                wire.fail(DisconnectedError("The server has closed the connection, or has sent data without a request"))
             if wire.is_usable:
                 return wire
         return None

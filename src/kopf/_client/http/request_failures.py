@@ -58,7 +58,7 @@ def is_page(response: Response) -> bool:
 
 def describe_page(body: bytes) -> str:
     """Describe the page that came instead of a Kubernetes response."""
-    return f"The answer is not of Kubernetes, but a page for people (text/html): {shorten(body)}"
+    return f"The response is not from Kubernetes, but an HTML page for people: {shorten(body)}"
 
 
 def describe_failure(method: str, server: str, target: str, exc: Exception) -> str:

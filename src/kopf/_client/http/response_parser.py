@@ -99,7 +99,7 @@ class ResponseParser:
                 return
             if isinstance(exc.__context__, ProtocolError):
                 raise exc.__context__ from None
-            raise ProtocolError(f"The server does not talk HTTP properly: {exc}") from None
+            raise ProtocolError(f"The server does not speak proper HTTP: {exc}") from None
         self._overhead = 0 if self._has_body else self._overhead + len(data)
         if self._overhead > MAX_HEAD and not self.is_complete:
             raise ProtocolError("The headers of the response are too large")
@@ -130,7 +130,7 @@ class ResponseParser:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Note a header, or one of the trailers."""
         if b" " in name or b"\x00" in value:  # too much even for a lenient parser
-            raise ProtocolError("The server does not talk HTTP properly: a header is malformed")
+            raise ProtocolError("The server does not speak proper HTTP: a header is malformed")
         self._head_size += len(name) + len(value)
         if self._head_size > MAX_HEAD or len(self.headers) == MAX_HEADERS:
             raise ProtocolError("The headers of the response are too large")
@@ -157,7 +157,7 @@ class ResponseParser:
             if codings != [b"chunked"] or self._codings[-1] != b"chunked":
                 raise ProtocolError(f"The transfer encoding is unknown: {b', '.join(self._codings)[:100]!r}")
         if status == 101:
-            raise ProtocolError("The server switches to another protocol, which it was not asked for")
+            raise ProtocolError("The server switches to another protocol without a request for that")
         if status >= _FIRST_FINAL:
             self.status = status
             if status in _WITHOUT_BODY and self._is_framed:

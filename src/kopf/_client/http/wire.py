@@ -73,7 +73,7 @@ class Wire(asyncio.Protocol):
             return
         response = self.response
         if not self._is_busy or response.is_complete:
-            self.fail(ProtocolError("The server has sent what it was not asked for"))
+            self.fail(ProtocolError("The server has sent data without a request"))
             return
         self.touched = self._loop.time()
         try:
