@@ -1,26 +1,25 @@
 """
 A Kubernetes API server in memory, which needs nothing installed: for tests, experiments, and demonstrations.
 
-It stands apart from the rest of the framework and imports nothing of it. Its rooms, from the outside in; each imports
-only from those below it:
+It is independent of the rest of the framework, and imports nothing from it. These are its rooms, from the outside in;
+each imports only from the rooms below it:
 
-* ``cluster``, ``server``: the cluster as its users see it, and everything put together;
-* ``clients/``: the objects for those who are in the same process;
-* ``http/``: connections; it knows nothing of what is stored;
-* ``control/``: what happens on its own: garbage collection, the lives of namespaces and definitions, and workloads
-  in the simulation;
+* ``cluster``, ``server``: the public interface, and the server as a whole;
+* ``clients/``: access to the objects in the same process;
+* ``http/``: connections; it knows nothing about the stored objects;
+* ``control/``: the control loops: garbage collection, namespaces, definitions, and simulated workloads;
 * ``api/``: the Kubernetes API as a function from requests to answers;
 * ``writes/``, ``reads/``: the verbs;
-* ``builtin_kinds``: the built-in kinds with all that is special of them, by ``validation/``;
-* ``custom_resources/``: the kinds that are defined by their users;
-* ``faults/``: trouble on demand;
-* ``access/``, ``admission/``: who may do what, and the webhooks that are asked in the middle of a write;
-* ``kinds/``: what a kind is, and what its objects consist of;
+* ``builtin_kinds``: the built-in kinds with their rules, by ``validation/``;
+* ``custom_resources/``: custom resource definitions, and their kinds;
+* ``faults/``: faults on demand;
+* ``access/``, ``admission/``: authentication and authorization, and admission webhooks;
+* ``kinds/``: the kinds, and the structure of their objects;
 * ``cel/``, ``encodings``, ``patches``: expressions and formats;
-* ``store/``: versioned bytes with a log of changes, which know nothing of Kubernetes, and their copy on disk.
+* ``store/``: versioned bytes with a log of changes, independent of Kubernetes, and their copy on disk.
 
-What all of them use: ``requests`` for what is asked, by whom, and what is answered; ``statuses`` for refusals,
-``codec`` for JSON, ``ages`` for the time, and ``sessions`` for requests that have to wait for somebody else.
+All rooms use ``requests`` for requests, users, and answers; ``statuses`` for refusals; ``codec`` for JSON; ``ages`` for
+the time; and ``sessions`` for requests that wait for webhooks.
 """
 
 from __future__ import annotations

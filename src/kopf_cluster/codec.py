@@ -1,5 +1,5 @@
 """
-JSON in one place: the fast encoder and decoder that all other files use, the equality and the types of values.
+JSON: the fast encoder and decoder, and the equality and the types of values.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def decode(data: bytes) -> Any:
 
 
 def same(one: Any, two: Any) -> bool:
-    """Compare JSON values: unlike in Python, truth is not a number."""
+    """Compare JSON values: unlike in Python, booleans are no numbers."""
     return bool(one == two) and _same_types(one, two)
 
 
@@ -62,13 +62,13 @@ def type_name(value: Any) -> str:
 
 
 def dig(value: Any, *names: str) -> Any:
-    """Give what is in the fields of the fields of an object; nothing if it is not there, or is in no object."""
+    """Return the value at the path of fields; none if it is absent, or if a parent is no object."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def dig_objects(value: Any, *names: str) -> list[Any]:
-    """Give the objects of the list that is in the fields of the fields; none if there is no list."""
+    """Return the objects in the list at the path of fields; an empty list if there is no list."""
     found = dig(value, *names)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

@@ -1,5 +1,5 @@
 """
-In which encodings answers are sent. All are made in JSON, and become something else at the end, if that is wanted.
+The encodings of answers. All answers are made in JSON, and transcoded at the end if the client wants that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kopf_cluster import codec, statuses, yamls
 from kopf_cluster.protobuf import messages
 from kopf_cluster.requests import Answer
 
-# What clients accept: the header ``Accept``, understood as kube-apiserver does.
+# The header ``Accept``, with the meaning of kube-apiserver.
 #
 # See "Alternate representations of resources" of the Kubernetes "API Concepts": parameters of a media type ask for
 # another form of the objects, and a server that has no such form goes on to what else is accepted.
@@ -28,18 +28,18 @@ class Clause(msgspec.Struct, frozen=True):
     parameters: Mapping[str, str]
 
     def covers(self, media: str) -> bool:
-        """Tell whether the media type, which has no parameters, is meant."""
+        """Whether it accepts the media type, which has no parameters."""
         return self.media in (media, f"{media.partition('/')[0]}/*", "*/*")
 
     @property
     def is_plain(self) -> bool:
-        """Whether objects are wanted as they are."""
+        """Whether it accepts whole objects."""
         return "as" not in self.parameters
 
 
 @functools.lru_cache(maxsize=256)
 def parse_accept(header: str) -> tuple[Clause, ...]:
-    """Give what is accepted, the most wanted first; without the header, it is JSON."""
+    """Return the accepted media types, the most wanted first; JSON without the header."""
     if not header:
         return (Clause("application/json", {}),)
     weighted = [_parse_clause(text) for text in header.split(",")]
@@ -54,7 +54,7 @@ def _parse_clause(text: str) -> tuple[float, Clause]:
 
 
 def _parse_weight(text: str) -> float:
-    """Understand the weight; what is none weighs nothing, but is accepted as well."""
+    """Return the weight; zero if it is invalid."""
     try:
         weight = float(text)
     except ValueError:
@@ -67,15 +67,15 @@ YAML: Final = "application/yaml"
 PROTOBUF: Final = messages.MEDIA_TYPE
 
 SERVED: Final = (JSON, YAML, PROTOBUF)
-"""What objects can be sent in, by preference if the client has none."""
+"""The media types of objects, in the order of the server's preference."""
 
 
 class Frames(NamedTuple):
-    """How the events of a watch are put into a stream."""
+    """The framing of events in a watch stream."""
 
     content_type: str
     frame: Callable[[str, bytes], bytes]
-    """Makes an event of its type and of an object in JSON."""
+    """Makes an event from its type and an object in JSON."""
 
 
 def _make_line(type_: str, obj: bytes) -> bytes:
@@ -91,18 +91,18 @@ STREAMED: Final[Mapping[str, Frames]] = {
     JSON: Frames(JSON, _make_line),
     PROTOBUF: Frames(f"{PROTOBUF};stream=watch", _make_delimited),
 }
-"""In what streams can be sent; there are none in YAML."""
+"""The media types of streams; there are none in YAML."""
 
 
 def choose_plain(accept: str) -> str:
-    """Choose the encoding of what has only one form, such as refusals; they are told even to those who accept none."""
+    """Choose the encoding of an answer with a single form, such as a refusal; JSON if the client accepts none."""
     return next(
         (media for clause in parse_accept(accept) if clause.is_plain for media in SERVED if clause.covers(media)), JSON
     )
 
 
 def transcode(answer: Answer, media: str) -> Answer:
-    """Give the answer in another encoding, if it is an object in JSON now."""
+    """Return the answer in another encoding, if it is an object in JSON."""
     if media == JSON or answer.content_type != JSON:
         return answer
     obj = codec.decode(answer.body)
@@ -118,14 +118,14 @@ def _encode(obj: dict[str, Any], media: str) -> bytes:
         raise statuses.APIStatus(406, "NotAcceptable", str(error)) from None
 
 
-# Whether an answer is indented: for people, who come with browsers and tools of the command line, or who say so.
+# Answers are indented for people: for browsers and command-line tools, or on demand.
 
-_PEOPLE: Final = ("curl", "Wget", "Mozilla/5.0")  # the beginnings of what their programs call themselves
+_PEOPLE: Final = ("curl", "Wget", "Mozilla/5.0")  # prefixes of user agents
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})  # as of Go's `strconv.ParseBool`
 
 
 def wants_indents(raw_path: str, agent: str) -> bool:
-    """Decide by the request: the parameter ``pretty`` goes before what can be guessed. Schemas are never indented."""
+    """Whether to indent the answer: by the parameter ``pretty``, or else by the user agent; never for schemas."""
     path, _, query = raw_path.partition("?")
     if path.startswith("/openapi/"):
         return False

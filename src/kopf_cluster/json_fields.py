@@ -21,7 +21,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def find_repeated(text: bytes) -> list[str]:
-    """Tell which fields are more than once in an object; nothing of a text that is not JSON."""
+    """Return which fields are more than once in an object; nothing of a text that is not JSON."""
     try:
         pairs = json.loads(text, object_pairs_hook=_Pairs)
     except (ValueError, RecursionError):
@@ -30,7 +30,7 @@ def find_repeated(text: bytes) -> list[str]:
 
 
 def describe_unknown(paths: Iterable[str]) -> list[str]:
-    """Tell which fields are unknown."""
+    """Return which fields are unknown."""
     return limit(map(_UNKNOWN.format, dict.fromkeys(paths)))
 
 
@@ -52,7 +52,7 @@ def sort(text: bytes, repeated: Collection[str], unknown: Collection[str]) -> li
 
 
 def limit(notes: Iterable[str]) -> list[str]:
-    """Give the first notes: a short text with many mistakes in it must not make a long answer."""
+    """Return the first notes: a short text with many mistakes in it must not make a long answer."""
     kept: list[str] = []
     length = 0
     for note in notes:
@@ -64,7 +64,7 @@ def limit(notes: Iterable[str]) -> list[str]:
 
 
 def _walk(value: Any) -> Iterator[tuple[list[str | int], bool]]:
-    """Give the path of each field, and whether it was there before; the list is valid until the next one."""
+    """Yield the path of each field, and whether it was there before; the list is valid until the next one."""
     levels, path = [_enter(value)], list[str | int]()
     while levels:
         step = next(levels[-1], None)

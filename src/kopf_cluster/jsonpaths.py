@@ -41,12 +41,12 @@ class Path:
         return values
 
     def first(self, value: Any) -> Any:
-        """Give the first found value, or none if there is nothing."""
+        """Return the first found value, or none if there is nothing."""
         found = self.find(value)
         return found[0] if found else None
 
     def show(self, value: Any) -> str:
-        """Give the first found value as a text, which is empty if there is nothing."""
+        """Return the first found value as a text, which is empty if there is nothing."""
         return as_text(self.first(value))
 
 

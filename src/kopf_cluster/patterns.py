@@ -1,8 +1,8 @@
 """
-Regular expressions from outside: of the schemas and the rules of custom resources.
+Regular expressions from clients: of the schemas and the rules of custom resources.
 
-They are matched by RE2, as in the API server: in linear time, whatever the pattern. Python would take forever for
-some of them, and with it the whole server. Where RE2 is not installed, Python is used; that is not for foreign users.
+RE2 matches them, as in the API server, in linear time for any pattern. Python would block the whole server with some of
+them; it is used where RE2 is not installed, which is not safe for untrusted users.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MAX_LENGTH: Final = 10_000
 
 
 class Match(Protocol):
-    """What is found."""
+    """A match."""
 
     def __getitem__(self, group: int, /) -> str: ...
 
 
 class Pattern(Protocol):
-    """What to look for."""
+    """A compiled pattern."""
 
     def search(self, text: str, /) -> Match | None: ...
     def finditer(self, text: str, /) -> Iterator[Match]: ...

@@ -1,8 +1,8 @@
 """
-Quantities of resources, such as ``100m`` or ``1.5Gi``: what is accepted, and in which form it is kept.
+Quantities of resources, such as ``100m`` or ``1.5Gi``: their syntax, and their canonical form.
 
 See "Quantity" in "Common Definitions" of the Kubernetes API reference: a quantity is kept in its canonical form,
-with no fractional digits and the largest possible suffix; what is finer than a nano-unit is rounded up.
+with no fractional digits and the largest possible suffix; fractions of a nano-unit are rounded up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NANO: Final = 10**9
 
 @functools.lru_cache(maxsize=1024)
 def canonical(text: str) -> str:
-    """Give the canonical form, or raise `ValueError` with the message of the API server."""
+    """Return the canonical form, or raise `ValueError` with the message of the API server."""
     sign, _, _, binary, exponent = _match(text).groups()
     nanos = math.ceil(abs(amount(text)) * _NANO)
     if nanos == 0:
@@ -38,7 +38,7 @@ def canonical(text: str) -> str:
 
 
 def amount(text: str) -> Fraction:
-    """Give the exact number, or raise `ValueError` with the message of the API server."""
+    """Return the exact number, or raise `ValueError` with the message of the API server."""
     sign, digits, suffix, binary, exponent = _match(text).groups()
     number = Fraction(digits.rstrip(".") if digits != "." else "0")
     if binary:

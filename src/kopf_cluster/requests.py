@@ -1,5 +1,5 @@
 """
-What is asked and what is answered, with no HTTP library in sight; and how a URL says what is asked.
+Users, requests, and answers, independent of any HTTP library; and the meaning of URLs.
 
 The structure of URLs is that of the Kubernetes "API Concepts" ("Resource URIs").
 """
@@ -23,7 +23,7 @@ SUPERUSERS: Final = "system:masters"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class User:
-    """Who asks. The groups are to be complete, with ``system:authenticated`` or ``system:unauthenticated``."""
+    """A user. The groups must be complete, with ``system:authenticated`` or ``system:unauthenticated``."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class User:
     extra: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def as_object(self) -> dict[str, Any]:
-        """Give the ``UserInfo``, as in reviews of all kinds."""
+        """Return the ``UserInfo`` of reviews."""
         info: dict[str, Any] = {
             "username": self.name,
             "uid": self.uid,
@@ -42,32 +42,32 @@ class User:
 
 
 ADMINISTRATOR: Final = User("kubernetes-admin", (SUPERUSERS, "system:authenticated"))
-"""The one to whom the token of the kubeconfig belongs."""
+"""The user in the kubeconfig."""
 
 CONTROL_LOOPS: Final = User("system:kube-controller-manager", (SUPERUSERS, "system:authenticated"))
-"""The one who does what happens on its own: garbage collection, the lives of namespaces, simulated workloads."""
+"""The user of the control loops: garbage collection, namespaces, simulated workloads."""
 
 asking: Final[contextvars.ContextVar[User]] = contextvars.ContextVar("asking", default=ADMINISTRATOR)
-"""Whose request is being answered, for those who have only its consequences at hand."""
+"""The user of the current request, for code that has no access to the request itself."""
 
 _FALSE: Final = frozenset({"", "0", "false"})
 _MAX_NUMBER: Final = 2**63
 
-# How many characters all warnings of an answer may have; if they have more, how many each of them may have.
+# The maximal length of all warnings of an answer together; if they are longer, the maximal length of each.
 _MAX_WARNINGS: Final = 4096
 _MAX_WARNING: Final = 256
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What a request tells of who asks."""
+    """The identity in a request, before the authentication."""
 
     path: str
     authorization: str = ""
     """The header of this name."""
     impersonation: Mapping[str, Sequence[str]] = {}
-    """The headers about acting as somebody else, with their names in lower case."""
+    """The headers of impersonation, with their names in lower case."""
     certificate: Sequence[tuple[str, str]] = ()
-    """The subject of the client's certificate, which is verified; nothing if there is none."""
+    """The subject of the verified certificate of the client; empty if there is none."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -81,16 +81,16 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes = b""
     user: User = ADMINISTRATOR
     agent: str = ""
-    """What the client calls itself: the header ``User-Agent``."""
+    """The header ``User-Agent``."""
     raw_query: str = ""
-    """The query as it was sent, with what is in it more than once."""
+    """The original query, with repeated parameters."""
 
     def flag(self, name: str) -> bool:
-        """Tell whether it is on; as in the API server, it is if it is there, unless it says "false" or "0"."""
+        """Whether the flag is on; as in the API server, any value but "false" and "0" turns it on."""
         return self.query.get(name, "").lower() not in _FALSE
 
     def number(self, name: str) -> int | None:
-        """Give a number from the query, or none; negative ones are zeros. Refuse everything else."""
+        """Return a number from the query, or none; negative ones are zeros. Refuse everything else."""
         text = self.query.get(name)
         if not text:
             return None
@@ -102,7 +102,7 @@ class Request(msgspec.Struct, frozen=True):
         return max(int(text), 0)
 
     def read_timeout(self) -> float:
-        """Give for how long the client waits for the answer, in seconds; zero for as long as it takes."""
+        """Return the time that the client waits for the answer, in seconds; zero for no limit."""
         text = self.query.get("timeout")
         if not text:
             return 0.0
@@ -120,7 +120,7 @@ class Answer(msgspec.Struct, frozen=True):
     content_type: str = "application/json"
     headers: Mapping[str, str] = {}
     name: str = ""
-    """The name of the object, where the request does not tell it: in creations."""
+    """The name of the object in answers to creations, whose requests have no name in the URL."""
 
 
 def refuse(status: statuses.APIStatus) -> Answer:
@@ -130,7 +130,7 @@ def refuse(status: statuses.APIStatus) -> Answer:
 
 
 class Stream(Protocol):
-    """An answer that goes on."""
+    """An answer that continues as a stream."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
@@ -146,14 +146,14 @@ def with_warnings(
     before: Iterable[str] = (),
     after: Iterable[str] = (),
 ) -> Mapping[str, str]:
-    """Add the warnings for the client before and after those that are there already, if there are any."""
+    """Return the headers with more warnings for the client, before and after the existing ones."""
     known = [headers["Warning"]] if "Warning" in headers else []
     texts = [*map(_warning, _shorten(before)), *known, *map(_warning, _shorten(after))]
     return {**headers, "Warning": ", ".join(texts)} if texts else headers
 
 
 def _shorten(texts: Iterable[str]) -> list[str]:
-    """Cut warnings that are too long for headers, as the real server does, and leave out the rest."""
+    """Shorten warnings that are too long for headers, as a real server does, and omit the rest."""
     kept = list(texts)
     if sum(map(len, kept)) > _MAX_WARNINGS:
         kept = [text[:_MAX_WARNING] for text in kept]
@@ -167,7 +167,7 @@ def _warning(text: str) -> str:
 
 
 class Call(msgspec.Struct, frozen=True):
-    """What a request means: a verb on a resource, or (with no resource) on the path itself."""
+    """The meaning of a request: a verb on a resource, or (without a resource) on the path itself."""
 
     verb: str
     group: str = ""
@@ -179,7 +179,7 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def resource(self) -> str:
-        """The resource as written in RBAC rules and metrics, e.g. ``pods/status``; empty for other paths."""
+        """The resource in the form of RBAC rules and metrics, e.g. ``pods/status``; empty for other paths."""
         return f"{self.plural}/{self.subresource}" if self.subresource else self.plural
 
 
@@ -187,7 +187,7 @@ _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 def resolve(request: Request) -> Call:
-    """Understand the URL and the method. Whether there is such a resource, is not checked here."""
+    """Return the meaning of the URL and the method, without checking that there is such a resource."""
     path = request.path
     if len(path) >= 3 and path[0] == "api":
         return _resolve_resource(request, "", path[1], path[2:])
@@ -225,7 +225,7 @@ _DURATION: Final = re.compile(rf"[-+]?(0|({_PART.pattern})+)")
 
 
 def parse_duration(text: str) -> float:
-    """Give the duration in seconds; raise `ValueError` for what is none, as e.g. ``1m30s`` is."""
+    """Return the duration in seconds, e.g. for ``1m30s``; raise `ValueError` for any other text."""
     if _DURATION.fullmatch(text) is None:
         raise ValueError(f"time: invalid duration {json.dumps(text, ensure_ascii=False)}")
     seconds = sum(float(part[1]) * _SECONDS[part[2]] for part in _PART.finditer(text))

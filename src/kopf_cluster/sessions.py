@@ -1,13 +1,13 @@
 """
-What a request asks of others before it can be done: admission webhooks, conversion webhooks.
+Sessions of requests that wait for others: for admission webhooks, conversion webhooks.
 
-The API is synchronous, so that what it has read is still so when it writes. Whatever has to be asked outside does
-not change that: the attempt to do the request ends with `Unresolved`, the question is asked while nothing is held,
-and the request is attempted anew, now with the answer at hand. The last attempt, which needs nothing more, is the
-one that counts, and it is atomic. If an object has changed meanwhile, then the question is another one, and it is
-asked again: the same as the real server does about conflicts.
+The API is synchronous, so that its reads are still true when it writes. Calls of webhooks do not change that: an
+attempt that needs an answer ends with `Unresolved`, the session calls the webhook while nothing is locked, and attempts
+the request again with the answer. Only the last attempt, which needs nothing more, has an effect, and it is atomic. If
+an object has changed meanwhile, the question is a new one, and the webhook is called again, as a real server does after
+conflicts.
 
-What would differ between attempts is fixed for the session: the generated names and UIDs, and the time.
+Everything that would differ between attempts is fixed for the session: the generated names and UIDs, and the time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kopf_cluster import ages, statuses
 T = TypeVar("T")
 
 MAX_ATTEMPTS: Final = 10_000
-"""How often a request is attempted before it is given up; every attempt but the last one asks something new."""
+"""The maximal number of attempts of a request; each one but the last asks a new question."""
 
 _current: contextvars.ContextVar[Session | None] = contextvars.ContextVar("session", default=None)
 
 
 class Unresolved(BaseException):
-    """An attempt cannot go on without an answer. It is not an error, thus it must not be caught as one."""
+    """An attempt needs an answer to continue. This is no error, and must not be caught as one."""
 
     def __init__(self, question: Hashable, ask: Callable[[], Awaitable[Any]]) -> None:
         super().__init__(question)
@@ -37,7 +37,7 @@ class Unresolved(BaseException):
 
 
 class Session:
-    """What is known to the attempts of one request."""
+    """The common state of the attempts of one request."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
@@ -47,7 +47,7 @@ class Session:
         self.random = random.Random(self._seed)
 
     def answer(self, question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-        """Give the answer (or raise the refusal) if it is known already; otherwise, end this attempt."""
+        """Return the known answer, or raise the known refusal; otherwise, end this attempt with `Unresolved`."""
         try:
             known = self._answers[question]
         except KeyError:
@@ -58,7 +58,7 @@ class Session:
         return answer
 
     def attempt(self, attempt: Callable[[], T]) -> T:
-        """Attempt once, with what is answered so far; raise `Unresolved` if that is not enough."""
+        """Attempt once with the known answers; raise `Unresolved` if one is missing."""
         self.random = random.Random(self._seed)
         token = _current.set(self)
         try:
@@ -67,7 +67,7 @@ class Session:
             _current.reset(token)
 
     async def run(self, attempt: Callable[[], T]) -> T:
-        """Attempt until everything is answered."""
+        """Attempt until all questions are answered."""
         for _ in range(MAX_ATTEMPTS):
             try:
                 return self.attempt(attempt)
@@ -83,7 +83,7 @@ class Session:
 
 
 def ask(question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
-    """Give the answer if it is known already; otherwise, end this attempt, even if it is not one of a session yet."""
+    """Return the known answer; otherwise, end this attempt with `Unresolved`, even outside of a session."""
     session = current()
     if session is None:
         raise Unresolved(question, ask)
@@ -91,5 +91,5 @@ def ask(question: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
 
 
 def current() -> Session | None:
-    """The session of the request that is being attempted; none for control loops and most of requests."""
+    """Return the session of the current attempt; none for control loops and most requests."""
     return _current.get()

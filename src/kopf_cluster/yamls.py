@@ -1,7 +1,7 @@
 """
-YAML from outside: no more is made of it than is reasonable.
+YAML from clients, with limits.
 
-A few lines with aliases of aliases can mean billions of values. As in the API server, it is refused.
+A few lines with aliases of aliases can mean billions of values; as in the API server, they are refused.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import yaml
 from kopf_cluster import codec
 
 MAX_SIZE: Final = 10_000_000
-"""How many characters and values a document with aliases may have, all copies included."""
+"""The maximal number of characters and values of a document with aliases, including all copies."""
 
 MAX_VALUES: Final = 200_000
-"""How many values and keys a document may have, and how deep it may be. Each of them takes a KiB while it is decoded.
-"""
+"""The maximal number of values and keys of a document; each takes a KiB while it is decoded."""
+
 MAX_DEPTH: Final = 500
+"""The maximal depth of a document."""
 
 T = TypeVar("T")
 _turn: Final = threading.Lock()
@@ -48,7 +49,7 @@ def load(text: bytes) -> Any:
 
 
 def load_json(text: bytes) -> Any:
-    """Decode a document that is to be JSON then, with no other values than JSON has."""
+    """Decode a document into values of JSON, or raise `yaml.YAMLError`."""
     try:
         return codec.decode(codec.encode(load(text)))
     except ValueError as error:  # numbers of thousands of digits
@@ -56,18 +57,18 @@ def load_json(text: bytes) -> Any:
 
 
 def attempt(decode: Callable[[bytes], T], text: bytes) -> tuple[T | None, Exception | None]:
-    """Call a decoder in another thread, one thread at a time: they would only take the time from the event loop."""
+    """Call a decoder, in one thread at a time, as several would slow down the event loop; return its error."""
     with _turn:
         try:
             return decode(text), None
-        except Exception as error:  # whoever waits for it, raises it
+        except Exception as error:  # the caller raises it
             return None, error
 
 
 def _decode_json(text: bytes) -> Any:
-    """Decode an object of JSON, which is YAML, too, and is decoded much faster; give none if it is anything else.
+    """Decode a JSON object, which is YAML, too, but much faster; return none for anything else.
 
-    Tabs are only allowed between the values of JSON, where the API server takes them for blanks even in YAML.
+    Tabs are allowed only between the values of JSON, where the API server accepts them as blanks even in YAML.
     """
     if not text.lstrip().startswith(b"{"):
         return None
@@ -78,12 +79,12 @@ def _decode_json(text: bytes) -> Any:
 
 
 def dump(value: Any) -> bytes:
-    """Encode as the API server does: sorted, in blocks, with lists as deep as what they belong to."""
+    """Encode as the API server does: sorted, in blocks, with lists as deep as their parents."""
     return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, encoding="utf-8", width=float("inf"))
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of many lines line by line."""
+    """Writes multi-line texts in the literal style."""
 
 
 _Dumper.add_representer(
@@ -93,7 +94,7 @@ _Dumper.add_representer(
 
 
 def find_repeated(text: bytes) -> list[str]:
-    """Tell which keys are more than once in a mapping of a valid document, in the words of the API server's decoder."""
+    """Return notes on repeated keys in a valid document, in the words of the decoder of the API server."""
     text = text if _decode_json(text) is None else text.replace(b"\t", b" ")
     _survey(text)
     loader = _Loader(text)
@@ -121,7 +122,7 @@ def _find_repeated(node: yaml.Node | None, visited: set[int]) -> Iterator[str]:
 
 
 def _survey(text: bytes) -> None:
-    """Refuse what is too large or too deep, before it is made of nodes: the fast loader does not mind its stack."""
+    """Refuse too large or too deep documents before they are parsed, as the fast loader would overflow its stack."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, _Loader)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -130,7 +131,7 @@ def _survey(text: bytes) -> None:
 
 
 def _measure(node: yaml.Node, sizes: dict[int, int]) -> int:
-    """Sum up what the node contains, with everything that it refers to."""
+    """Return the size of a node with all its aliases resolved; refuse excessive ones."""
     known = sizes.get(id(node))
     if known is not None:
         return known

@@ -1,3 +1,3 @@
 """
-Who may do what: certificates, tokens, impersonation, roles, and the reviews of all that.
+Authentication and authorization: certificates, tokens, impersonation, roles, and their reviews.
 """

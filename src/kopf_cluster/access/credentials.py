@@ -69,7 +69,7 @@ class Credentials:
         return _make_ssl_context(self.ca, self.certificate, self.key)
 
     def make_kubeconfig(self, url: str, client: ClientCertificate | None = None) -> str:
-        """Make the kubeconfig with everything embedded: of the administrator, or of who has the certificate."""
+        """Make the kubeconfig of the administrator, or of the user with the certificate; everything is embedded."""
         user = (
             {"token": self.token}
             if client is None
@@ -177,7 +177,7 @@ def _make_ssl_context(ca: bytes, certificate: bytes, key: bytes) -> ssl.SSLConte
         file.write(certificate + key)
         file.flush()
         context.load_cert_chain(file.name)
-    context.verify_mode = ssl.CERT_OPTIONAL  # whoever has a certificate, may use it instead of a token
+    context.verify_mode = ssl.CERT_OPTIONAL  # a certificate may replace a token
     context.load_verify_locations(cadata=ca.decode())
     return context
 
@@ -235,7 +235,7 @@ def _alternative_names(host: str) -> list[x509.GeneralName]:
 
 
 def write_privately(path: pathlib.Path, text: str) -> None:
-    """Write a file that only the user can read, replacing what was there in one step."""
+    """Write a file that only the user can read, and replace the previous one atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)  # of a killed process; links are not followed
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -244,13 +244,13 @@ def write_privately(path: pathlib.Path, text: str) -> None:
     temporary.replace(path)
 
 
-# The files of kubeconfigs, of the administrator and of other users: where they are written, and that they are removed.
+# The files of kubeconfigs, of the administrator and of other users.
 
 
 class Kubeconfigs:
     """All kubeconfigs that one cluster has written.
 
-    * ``wanted``: where to write that of the administrator; a temporary file by default.
+    * ``wanted``: the path for the administrator; a temporary file by default.
     """
 
     def __init__(self, wanted: pathlib.Path | None) -> None:
@@ -260,13 +260,13 @@ class Kubeconfigs:
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def write(self, text: str) -> pathlib.Path:
-        """Write that of the administrator, always at the same path."""
+        """Write the kubeconfig of the administrator, always at the same path."""
         path = self._wanted or self._find_temporary()
         write_privately(path, text)
         return path
 
     def write_another(self, text: str) -> pathlib.Path:
-        """Write that of somebody else, at a path of its own."""
+        """Write the kubeconfig of another user at its own path."""
         path = self._find_directory() / f"user-{len(self._written)}.yaml"
         write_privately(path, text)
         self._written.append(path)
@@ -282,7 +282,7 @@ class Kubeconfigs:
             directory.cleanup()
 
     def _find_temporary(self) -> pathlib.Path:
-        """Give the file of the administrator; in no directory of its own, which is the dearest of what a start does."""
+        """Return the file of the administrator, outside of any own directory, which would slow the start down."""
         if self._temporary is None:
             self._temporary = pathlib.Path(tempfile.gettempdir()) / f"kopf-local-cluster-{secrets.token_hex(8)}.yaml"
         return self._temporary

@@ -1,9 +1,9 @@
 """
-Bearer tokens of service accounts: given on request, bound to objects, and expiring. And fixed ones of any users.
+Bearer tokens of service accounts, which expire and are bound to objects; and fixed tokens of any users.
 
-They are signed, so that others can verify them; but the server itself takes only those that it remembers.
-A token is of no use when its time is over, by the clock of the event loop, or when any of the objects that it is bound
-to has gone: the service account, and the pod or the secret if it was asked for. See "Managing Service Accounts".
+The tokens are signed, so that others can verify them; but the server itself accepts only tokens that it remembers.
+A token becomes invalid when it expires, by the clock of the event loop, or when any of its bound objects is gone: the
+service account, and the pod or the secret, if any. See "Managing Service Accounts".
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kopf_cluster.store.storage import Key, Store
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
 LIFETIME: Final = 3600.0
-"""How long a token lives by default, and must at least, in seconds; as in kube-apiserver."""
+"""The default lifetime of a token, and the minimal one, in seconds; as in kube-apiserver."""
 MIN_LIFETIME: Final = 600.0
 
 _PREFIX: Final = "system:serviceaccount:"
@@ -36,7 +36,7 @@ _PREFIX: Final = "system:serviceaccount:"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Binding:
-    """An object that must exist, with this very UID."""
+    """An object that must exist with this UID."""
 
     bucket: str
     key: Key
@@ -49,7 +49,7 @@ class Binding:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token."""
+    """The data of a token."""
 
     user: User
     bindings: tuple[Binding, ...]
@@ -59,14 +59,14 @@ class Token:
 
 
 class Tokens:
-    """The tokens that are given out. They outlive the server if it is restarted in the same process."""
+    """The issued tokens. They outlive a restart of the server in the same process."""
 
     def __init__(self) -> None:
         self._known: dict[str, Token] = {}
         self.signer = Signer()
 
     def issue(self, bindings: Iterable[Binding], audiences: Iterable[str] = (), lifetime: float = LIFETIME) -> str:
-        """Give a new token of the service account to which it is bound first. The lifetime is in seconds."""
+        """Return a new token of the service account in the first binding. The lifetime is in seconds."""
         now = asyncio.get_running_loop().time()
         self._known = {text: token for text, token in self._known.items() if token.expires > now}
         account, *others = bindings
@@ -76,11 +76,11 @@ class Tokens:
         return text
 
     def add(self, text: str, user: User) -> None:
-        """Let this be a token of the user, whoever that is, for as long as the process lives."""
+        """Accept this token for the user as long as the process lives."""
         self._known[text] = Token(user, (), (AUDIENCE,), math.inf)
 
     def find(self, text: str, store: Store, audiences: Iterable[str] = (AUDIENCE,)) -> User | None:
-        """Tell whose token it is, if it is still good for any of these audiences."""
+        """Return the user of a token that is valid for any of these audiences; none if it is invalid."""
         token = self._known.get(text)
         if token is None or token.expires <= asyncio.get_running_loop().time():
             return None
@@ -94,7 +94,7 @@ def _make_claims(
     audiences: Sequence[str],
     lifetime: float,
 ) -> dict[str, Any]:
-    """Give what a token tells of itself; the times are those of timestamps."""
+    """Return the claims of a token; their times are by the clock of timestamps."""
     now = int(ages.moment().timestamp())
     (namespace, _), *_ = (binding.key for binding in bindings)
     bound = {binding.bucket.removesuffix("s"): {"name": binding.key[1], "uid": binding.uid} for binding in bindings}
@@ -111,15 +111,15 @@ def _make_claims(
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> User:
-    """Give the user that a service account is."""
+    """Return the user of a service account."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
     return User(f"{_PREFIX}{namespace}:{name}", groups, uid)
 
 
 def make_user(name: str, groups: Iterable[str] = ()) -> User:
-    """Give the user of this name, who is in all groups that everybody of the kind is in.
+    """Return the user of this name in the given groups and in ``system:authenticated``.
 
-    Those of a service account, ``system:serviceaccount:default:operator``, are known if none are given.
+    Without groups, a service account, ``system:serviceaccount:default:operator``, gets its own groups.
     """
     groups = tuple(groups)
     namespace, colon, account = name.removeprefix(_PREFIX).partition(":")
@@ -128,7 +128,7 @@ def make_user(name: str, groups: Iterable[str] = ()) -> User:
     return User(name, (*dict.fromkeys([*groups, "system:authenticated"]),))
 
 
-# Signed tokens (JWT, RFC 7519) and the public key for them (JWK, RFC 7517): so that others can verify who somebody is.
+# Signed tokens (JWT, RFC 7519) and the public key for them (JWK, RFC 7517), by which others can verify them.
 #
 # See "Service account issuer discovery" of the Kubernetes documentation.
 
@@ -137,7 +137,7 @@ _SIZE: Final = 32  # bytes of a coordinate
 
 
 class Signer:
-    """Signs with a key that is made when it is needed first, and lives as long as the signer."""
+    """Signs with a key, which is made on the first use, and lives as long as the signer."""
 
     @functools.cached_property
     def _key(self) -> ec.EllipticCurvePrivateKey:
@@ -151,7 +151,7 @@ class Signer:
 
     @functools.cached_property
     def public_key(self) -> dict[str, str]:
-        """The public key, as it is published."""
+        """The published form of the public key."""
         numbers = self._key.public_key().public_numbers()
         x, y = numbers.x.to_bytes(_SIZE, "big"), numbers.y.to_bytes(_SIZE, "big")
         return {

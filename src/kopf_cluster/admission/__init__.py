@@ -1,3 +1,3 @@
 """
-Admission webhooks: who is asked about which writes, what is sent and answered, and what comes of it.
+Admission webhooks: their selection, the reviews, and the outcomes.
 """

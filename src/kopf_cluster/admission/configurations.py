@@ -1,5 +1,5 @@
 """
-Which webhooks there are, and which of them want to know about which operations.
+The configured webhooks, and their selection for an operation.
 
 The rules are those of "Dynamic Admission Control" of the Kubernetes documentation: rules with wildcards, scopes,
 selectors, and the match policy by which a webhook gets an equivalent version of the object.
@@ -26,7 +26,7 @@ VALIDATING: Final = f"validatingwebhookconfigurations.{_GROUP}"
 
 @dataclasses.dataclass(frozen=True)
 class Attributes:
-    """What is going to be done, as far as webhooks are concerned."""
+    """The attributes of an operation for webhooks."""
 
     operation: Operation
     kind: Kind
@@ -44,7 +44,7 @@ class Attributes:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Webhook:
-    """One webhook of a configuration. It is the same as long as the configuration is not changed."""
+    """One webhook of a configuration; it is the same object as long as the configuration does not change."""
 
     configuration: str
     mutating: bool
@@ -69,7 +69,7 @@ class Webhook:
 
     @property
     def review_version(self) -> str:
-        """The first of its versions that is known here; otherwise, none."""
+        """The first supported version of reviews; empty if there is none."""
         return next((name for name in self.raw.get("admissionReviewVersions") or () if name in ("v1", "v1beta1")), "")
 
 
@@ -95,9 +95,9 @@ class Configurations:
                 yield Webhook(record.key[1], bucket == MUTATING, raw)
 
     def select(self, attributes: Attributes, *, mutating: bool) -> list[tuple[Webhook, Kind]]:
-        """Give the webhooks to be asked, each with the version of the kind in which it wants the object."""
+        """Return the webhooks to call, each with the version of the kind for its review."""
         if attributes.kind.bucket in (MUTATING, VALIDATING):
-            return []  # or nobody could ever repair a broken configuration
+            return []  # otherwise, a broken configuration could never be repaired
         return [
             (webhook, kind)
             for webhook in self._webhooks[mutating]

@@ -1,5 +1,5 @@
 """
-Admission reviews: what is sent to a webhook, and what its answer means.
+Admission reviews: the requests to webhooks, and their answers.
 
 The structures are those of ``admission.k8s.io/v1`` (and ``v1beta1``, which is the same in all that matters).
 """
@@ -30,7 +30,7 @@ class ReviewError(Exception):
 
 
 class Result(msgspec.Struct):
-    """The status in an answer; it matters if the operation is denied."""
+    """The status in an answer, for a denied operation."""
 
     code: int = 0
     message: str = ""
@@ -57,7 +57,7 @@ class _Review(msgspec.Struct):
 
 
 def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
-    """Make the review to be sent; the objects are shown in the given version of the kind."""
+    """Make the review; its objects are in the given version of the kind."""
     asked = attributes.kind
     shown, requested = _kinds_of(attributes, kind)
     request: Obj = {
@@ -86,7 +86,7 @@ def make_review(webhook: Webhook, attributes: Attributes, kind: Kind) -> Obj:
 
 
 def _kinds_of(attributes: Attributes, kind: Kind) -> tuple[_Shown, _Shown]:
-    """Give the kind of what is shown, and that of what is requested."""
+    """Return the kind of the object in the review, and the kind of the request."""
     if attributes.operation == "CONNECT":
         return (attributes.kind.listed_subresources[attributes.subresource],) * 2
     return (scales.SCALE,) * 2 if _is_scale(attributes) else (kind, attributes.kind)
@@ -106,7 +106,7 @@ def _show(obj: Obj | None, kind: Kind, attributes: Attributes) -> Obj | None:
 
 
 def take_back(reviewed: Obj | None, attributes: Attributes) -> Obj | None:
-    """Give the object of the request as it is after the review."""
+    """Return the object of the request as it is after the review."""
     if reviewed is None or attributes.operation == "CONNECT":
         return reviewed
     if attributes.subresource == "scale" and attributes.kind.scale is not None and attributes.obj is not None:
@@ -144,7 +144,7 @@ def read_response(webhook: Webhook, review: Obj, body: bytes) -> Response:
 
 
 def apply_patch(response: Response, obj: Obj) -> Obj:
-    """Give the object as the webhook wants it, or raise `ReviewError`."""
+    """Return the object as the webhook wants it, or raise `ReviewError`."""
     if not response.patch:
         return obj
     if (response.patchType or "JSONPatch") != "JSONPatch":

@@ -58,7 +58,7 @@ class Caller:
             await session.close()
 
     async def call(self, config: Mapping[str, Any], document: Any, timeout: float) -> bytes:
-        """Send the document; give the answer, or raise `CallError`. The timeout is in seconds."""
+        """Send the document; return the answer, or raise `CallError`. The timeout is in seconds."""
         target = self._resolve(config, timeout)
         shown = f'Post "{target.shown}"'
         context = self._make_context(config.get("caBundle") or "")

@@ -55,7 +55,7 @@ class API:
         self._pods = Pods(store, registry, writer)
         self._reader = Reader(store, bookmark_interval, sharded=sharded)
         self.address = ""
-        """Where it is served: the host and the port, as soon as these are known."""
+        """The host and the port of the server, as soon as they are known."""
         discovery = Discovery(registry)
         self.pages: list[Page] = [
             lambda request: discovery.answer(request, self.address),
@@ -63,10 +63,10 @@ class API:
             functools.partial(answer_path, registry=registry),
             lambda request: answer_issuer(request, self.address, access.tokens),
         ]
-        """What answers requests of other paths than those of resources, one by one until there is an answer."""
+        """Functions that answer requests outside of resources; the first one with an answer decides."""
 
     def answer(self, call: Call, request: Request) -> Answer | Stream:
-        """Do what is asked, or raise the status with which it is refused."""
+        """Answer the request, or raise the refusal."""
         if call.verb != "watch" and "timeout" in request.query:
             request.read_timeout()  # a wrong one is refused before anything else
         self._access.authorize(call, request)
@@ -89,7 +89,7 @@ class API:
         return answer
 
     def _answer_kind(self, kind: Kind, call: Call, request: Request) -> Answer | Stream:
-        """Answer in an encoding that the client accepts; if there is none, nothing is done."""
+        """Answer in an encoding that the client accepts; refuse the request first if there is none."""
         media = negotiate(kind, request).media
         answer = self._act(kind, call, request)
         return encodings.transcode(answer, media) if isinstance(answer, Answer) else answer
@@ -123,7 +123,7 @@ class API:
         raise statuses.method_not_allowed()
 
     def _answer_below(self, kind: Kind, call: Call, request: Request) -> Answer | None:
-        """Answer for a subresource, unless it is a part of the object as such."""
+        """Answer for a subresource, or return none if it is a part of the object."""
         name, _, rest = call.subresource.partition("/")
         subresource = kind.listed_subresources.get(name)
         if subresource is None or (rest and name != "proxy"):
@@ -170,7 +170,7 @@ class API:
         return answer
 
     def _refuse_path(self, request: Request) -> Answer:
-        """Refuse what is not there: in plain text, if nobody is responsible for the group but definitions."""
+        """Refuse an unknown path: in plain text, if the group has no built-in kinds."""
         if request.path[:1] == ("apis",) and self._registry.is_custom(request.path[1]):
             return Answer(
                 404, b"404 page not found\n", "text/plain; charset=utf-8", {"X-Content-Type-Options": "nosniff"}
@@ -179,7 +179,7 @@ class API:
 
     @staticmethod
     def _check_scope(kind: Kind, call: Call) -> None:
-        """Objects of namespaced kinds are only in namespaces; those of cluster-wide kinds are never there."""
+        """Refuse namespaced kinds outside of namespaces, and cluster-wide kinds inside."""
         if kind.namespaced:
             if call.namespace is None and (call.name is not None or call.verb == "create"):
                 raise statuses.method_not_allowed() if call.name is None else statuses.unknown_path()
@@ -241,7 +241,7 @@ class API:
 
     def _apply(self, kind: Kind, call: Call, request: Request, options: WriteOptions) -> Answer:
         key = (call.namespace or "", call.name or "")
-        # The type is only there to tell it from other patches; otherwise, it is as good as any YAML.
+        # The content type only distinguishes it from other patches; the body is YAML.
         applied = _read(kind, msgspec.structs.replace(request, content_type=YAML_TYPES[0]))
         metadata = applied.get("metadata")
         if metadata is not None and not isinstance(metadata, dict):
@@ -266,7 +266,7 @@ class API:
         options = delete_options(request)
         record, gone = self._writer.delete(kind, (call.namespace or "", call.name or ""), options)
         if not gone or kind.shows_deleted:
-            # Whoever cascades by the old option is told that it is not done yet; all others are not, for old clients.
+            # Only clients with the old option of cascading learn that the deletion goes on, for compatibility.
             status = 202 if not gone and options.orphanDependents is False else 200
             return Answer(status, negotiate(kind, request).form.one(kind, record))
         details = {"name": record.key[1], "group": kind.group, "kind": kind.plural, "uid": record.uid}
@@ -299,5 +299,5 @@ class API:
 
 
 def _read(kind: Kind, request: Request) -> Obj:
-    """Decode an object; the types of built-in kinds are known by the URL, so clients may leave them out."""
+    """Decode an object; clients may omit the types of built-in kinds, which follow from the URL."""
     return read_object(kind, request, implied=not kind.custom)

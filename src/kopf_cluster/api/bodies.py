@@ -1,5 +1,5 @@
 """
-What requests bring with them: bodies, decoded and checked for being of the right kind, and the options of writes.
+The bodies of requests, decoded and checked for the right kind; and the options of writes.
 
 Bodies are in JSON, YAML, or protobuf. Options are in the query, and for deletions in the body, too.
 """
@@ -27,17 +27,17 @@ JSON_TYPES: Final = ("application/json", "")
 T = TypeVar("T")
 
 _LARGE: Final = 64 * 1024
-"""From how many bytes on YAML is decoded beside the event loop, so that the others are answered meanwhile."""
+"""The minimal size of YAML, in bytes, that is decoded outside of the event loop, which answers others meanwhile."""
 
 YAML_TYPES: Final = ("application/yaml", "application/x-yaml", "text/yaml")
 
 
 Expected: TypeAlias = Kind | Subresource | statuses.Naming
-"""Of what kind an object must be."""
+"""The expected kind of an object."""
 
 
 def read_object(expected: Expected, request: Request, *, implied: bool) -> dict[str, Any]:
-    """Decode the object of a write, and check its kind; or imply the kind, if clients may leave it out."""
+    """Decode the object of a write, and check its kind, or add the kind if clients may omit it."""
     body = decode_body(request, expected)
     api_version = _api_version(expected)
     if implied:
@@ -66,7 +66,7 @@ def _api_version(expected: Expected) -> str:
 
 
 def decode_body(request: Request, expected: Expected) -> dict[str, Any]:
-    """Decode whatever object is sent, or refuse what is none. Only in protobuf, its kind matters for that."""
+    """Decode any object, or refuse other bodies. Only protobuf needs the expected kind."""
     what = expected.kind
     try:
         if request.content_type in JSON_TYPES:
@@ -87,7 +87,7 @@ def decode_body(request: Request, expected: Expected) -> dict[str, Any]:
 
 
 def _beside(decode: Callable[[bytes], T], body: bytes) -> T:
-    """Decode a text at once if it is small; otherwise, in a thread, and let the request be attempted again then."""
+    """Decode a small text at once; decode a large one in a thread, and repeat the request afterwards."""
     if len(body) < _LARGE:
         return decode(body)
     decoded, error = sessions.ask((decode, body), lambda: asyncio.to_thread(yamls.attempt, decode, body))
@@ -97,7 +97,7 @@ def _beside(decode: Callable[[bytes], T], body: bytes) -> T:
 
 
 def _decode_protobuf(data: bytes, expected: Expected) -> dict[str, Any]:
-    """Decode an object; of one of another kind, only tell what it is."""
+    """Decode an object; of another kind, only its type."""
     try:
         envelope = messages.open_envelope(data)
     except ProtobufError as error:
@@ -120,10 +120,10 @@ def _excerpt(data: bytes) -> str:
 
 
 def find_repeated(request: Request, *, strict: bool) -> list[str]:
-    """Tell what is more than once in a JSON object or in a YAML mapping, the last of which has won.
+    """Return notes on repeated fields in JSON or YAML.
 
-    Raise the refusal if the request must be strict, and if it is an applied configuration. Broken bodies have nothing
-    repeated: they are refused when they are decoded.
+    Raise the refusal of a strict applied configuration with repeated fields. Broken bodies have none here; they are
+    refused when they are decoded.
     """
     applied = request.content_type == patches.APPLY
     if request.content_type in YAML_TYPES or applied:
@@ -151,7 +151,7 @@ def _unrecognized(what: str, why: str) -> statuses.APIStatus:
 
 
 class _Operation(msgspec.Struct):
-    """A step of a JSON-patch: the types of what must be understood before it is taken."""
+    """The types of an operation of a JSON-patch."""
 
     op: str | None = None
     path: str | None = None
@@ -159,7 +159,7 @@ class _Operation(msgspec.Struct):
 
 
 def decode_patch(request: Request) -> Any:
-    """Give the patch: a list of operations for a JSON-patch, or an object for others. Refuse what is no patch."""
+    """Return the operations of a JSON-patch, or the object of other patches; refuse anything else."""
     is_json = request.content_type == patches.JSON
     try:
         patch = codec.decode(request.body)
@@ -190,7 +190,7 @@ def write_options(request: Request) -> WriteOptions:
             named, "", [statuses.forbidden_value("force", "may not be specified for non-apply patch")]
         )
     warnings: list[str] = []
-    # Repeated fields are a matter of hand-written manifests: who wants them found, says so, as kubectl does.
+    # Repeated fields occur in hand-written manifests; clients ask for their detection, as kubectl does.
     repeated = (
         find_repeated(request, strict=validation == "Strict")
         if validation in ("Warn", "Strict") and request.body
@@ -223,7 +223,7 @@ def _is_dry_run(named: statuses.Naming, value: str | None) -> bool:
 
 
 def delete_options(request: Request) -> DeleteOptions:
-    """Read the options from the body and the query; the query is for what the body does not say."""
+    """Read the options from the body and the query; those of the body win."""
     raw = {**request.query, **(decode_body(request, _DELETION) if request.body else {})}
     if isinstance(raw.get("dryRun"), str):
         raw["dryRun"] = [raw["dryRun"]] if raw["dryRun"] else []

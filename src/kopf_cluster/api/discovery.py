@@ -1,6 +1,6 @@
 """
-Discovery: which groups, versions, and resources there are, in the legacy and in the aggregated form; and what else is
-served besides resources: the health, the version, the list of all paths, metrics.
+Discovery: the groups, versions, and resources, in the legacy and in the aggregated form; and other paths besides
+resources: the health, the version, the list of all paths, metrics.
 
 See "Discovery API" of the Kubernetes documentation. The aggregated form is what current clients ask for first.
 """
@@ -32,14 +32,14 @@ _CORE: Final = ""
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    """In which encoding the answer is, and in which version of the aggregated form, if in that at all."""
+    """The encoding of the answer, and the version of its aggregated form; the version is empty for the legacy form."""
 
     media: str
     version: str = ""
 
 
 def _choose(accept: str, versions: Collection[str] = _VERSIONS) -> _Choice:
-    """Choose what is most wanted, and can be had; the aggregated form is only there in some versions, if at all."""
+    """Choose the most wanted form that is available; the aggregated form has only these versions."""
     for clause in parse_accept(accept):
         for media in filter(clause.covers, encodings.SERVED):
             if clause.is_plain:
@@ -56,7 +56,7 @@ def _choose(accept: str, versions: Collection[str] = _VERSIONS) -> _Choice:
 
 
 class Discovery:
-    """Answers to the questions about what is served."""
+    """Answers requests about the served resources."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -158,7 +158,7 @@ class Discovery:
 
 
 def _hash_storage_version(kind: Kind) -> str:
-    """Give what changes if the objects begin to be stored in another version."""
+    """Return the hash of the version in which the objects are stored."""
     group, _, version = kind.storage_version.rpartition("/")
     group = "" if group == "core" else group or kind.group
     return _hash(f"{group}/{version or kind.version}/{kind.kind}")
@@ -170,7 +170,7 @@ def _hash(text: str) -> str:
 
 
 def _list_subresource(kind: Kind, name: str, subresource: Subresource) -> Obj:
-    """The group and the version are told only if they are not those of the whole list."""
+    """Describe a subresource; the group and the version are omitted if they are those of the list."""
     is_own = (subresource.group, subresource.version) == (kind.group, kind.version)
     origin = {} if is_own else {"group": subresource.group, "version": subresource.version}
     return {
@@ -285,9 +285,9 @@ def _list_paths(registry: Registry) -> list[str]:
     return sorted(paths)
 
 
-# What the server tells of itself to Prometheus: how many requests were answered, and how many objects there are.
+# Metrics for Prometheus: the numbers of answered requests, and of objects.
 #
-# The names are those of kube-apiserver, see "Kubernetes Metrics Reference"; there are hundreds more in a real server.
+# A real server has hundreds more, see "Kubernetes Metrics Reference".
 
 Counters: TypeAlias = Mapping[tuple[str, str, int], int]
 
@@ -326,7 +326,7 @@ def _show_objects(store: Store, registry: Registry) -> Iterator[str]:
             yield f'apiserver_storage_objects{{resource="{group_resource(kind)}"}} {count}\n'
 
 
-# Who issues the tokens of service accounts, and by which keys they can be verified: the documents of OpenID Connect.
+# The documents of OpenID Connect: the issuer of the tokens of service accounts, and its keys.
 #
 # See "Service account issuer discovery" of the Kubernetes documentation.
 

@@ -1,9 +1,9 @@
 """
-OpenAPI documents: the schemas of all kinds, and which parameters their writes take.
+OpenAPI documents: the schemas of all kinds, and the parameters of their writes.
 
 ``kubectl explain`` shows the schemas, ``kubectl apply`` takes from them how to merge lists, and the parameters tell
 it that the server validates fields itself. In v3, there is a document for each group and version; in v2, one for all.
-They are made when somebody asks, and kept until their kinds change.
+They are made on demand, and kept until their kinds change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KIND_TEXT: Final = "Kind is the name of what this object represents, in CamelCa
 
 
 class OpenAPI:
-    """Answers to the questions about schemas."""
+    """Answers requests about schemas."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -80,7 +80,7 @@ class OpenAPI:
         return known[1]
 
     def _index(self) -> Obj:
-        """List the documents with something that changes when they do; they need not be made for that."""
+        """List the documents with hashes of their kinds, without making the documents."""
         paths: Obj = {}
         for group in self._registry.groups():
             for version in self._registry.versions(group):
@@ -151,7 +151,7 @@ _METADATA_TEXT: Final = "Standard object's metadata."
 
 
 def _describe_custom(kind: Kind, raw: Any, dialect: Dialect) -> Obj:
-    """Give the schema of a custom kind with what all objects have, and that of its lists."""
+    """Return the schema of a custom kind with the common fields of all objects, and the schema of its lists."""
     name = _schema_name(kind)
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     items = {"type": "array", "items": documents.refer(name, dialect)}
@@ -178,7 +178,7 @@ def _head_of_object(dialect: Dialect) -> Obj:
     return {**_HEAD, "metadata": {"description": _METADATA_TEXT, **documents.refer(_OBJECT_META, dialect)}}
 
 
-# What of a schema has a place in OpenAPI v2; the rest was added in v3.
+# The keywords of schemas in OpenAPI v2; v3 has added more.
 _SIMPLE: Final = frozenset(
     {
         "type",
@@ -207,7 +207,7 @@ _SIMPLE: Final = frozenset(
 
 
 def _describe(raw: Any, dialect: Dialect) -> Obj:
-    """Give a schema of a definition as it is published: with what embedded objects have, and simplified for v2."""
+    """Return a published schema: with the common fields of embedded objects, and simplified for v2."""
     made: Obj = dict(raw) if dialect == "v3" else _simplify(raw)
     if made.get("properties"):
         made["properties"] = {name: _describe(sub, dialect) for name, sub in made["properties"].items()}
@@ -222,8 +222,8 @@ def _describe(raw: Any, dialect: Dialect) -> Obj:
 
 
 def _simplify(raw: Any) -> Obj:
-    """Leave out what v2 does not know. Where anything or null may be, no fields and items are told: kubectl would
-    take it that there are no others. Neither can it have lists of no items.
+    """Omit keywords that v2 does not know. Where anything or null is allowed, omit the fields and items, too, as
+    kubectl would refuse all others; and omit the type of lists without items.
     """
     made = {
         key: value
@@ -243,7 +243,7 @@ def _simplify(raw: Any) -> Obj:
 # OpenAPI v2 documents in their binary form, which clients in Go ask for: a JSON document → protobuf.
 #
 # The messages are those of ``openapi.v2`` of gnostic (``OpenAPIv2.proto``). Only what documents of the local cluster
-# have in them is encoded: definitions with their fields and extensions.
+# contain is encoded: definitions with their fields and extensions.
 
 # The numbers and the types of the fields in ``openapi.v2.Schema``.
 _SIMPLE_FIELDS: Final = {
@@ -318,7 +318,7 @@ def _simple(number: int, type_: str, value: Any) -> bytes:
 
 
 def _anything(value: Any) -> bytes:
-    """Encode what is of no fixed type: as YAML, of which JSON is a part."""
+    """Encode a value of any type as YAML, of which JSON is a subset."""
     return write_field(2, codec.encode(value))
 
 

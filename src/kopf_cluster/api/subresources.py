@@ -1,5 +1,5 @@
 """
-What is done with pods by creating something below them: bindings to nodes, evictions.
+Subresources of pods that clients create: bindings to nodes, evictions; and the subresource ``scale``.
 
 See "API-initiated Eviction" of the Kubernetes documentation, and the API reference of `Binding` and `Eviction`.
 """
@@ -39,7 +39,7 @@ class Pods:
         self._writer = writer
 
     def bind(self, kind: Kind, key: Key, binding: Obj, options: WriteOptions) -> Answer:
-        """Assign the pod to a node, once and for all."""
+        """Assign the pod to a node."""
         target: Any = binding.get("target")
         node = target.get("name") if isinstance(target, dict) else None
         if not node or target.get("kind") not in (None, "", "Node"):
@@ -78,7 +78,7 @@ class Pods:
         return _success(201)
 
     def evict(self, kind: Kind, key: Key, eviction: Obj, options: WriteOptions) -> Answer:
-        """Delete the pod if its budget allows that; refuse it for now (429) otherwise."""
+        """Delete the pod if its budget allows that; otherwise, refuse it for now (429)."""
         how = convert_delete_options(eviction.get("deleteOptions") or {})
         if options.dry_run:
             how.dryRun = ["All"]
@@ -140,12 +140,12 @@ def _success(code: int) -> Answer:
     )
 
 
-# Connections to containers and proxies: what clients ask for is read, so that webhooks can say what they think of it.
+# Connections to containers and proxies: the options of the request are read for webhooks.
 #
-# Nothing can be connected to here, so it is refused in any case.
+# The server refuses all connections, as there is nothing to connect to.
 
 CONNECTIONS: Final = frozenset({"attach", "exec", "portforward", "proxy"})
-"""The subresources that are connections; and what else could only be told by a kubelet."""
+"""The subresources that are connections; and, below, all subresources that need a kubelet."""
 OF_KUBELETS: Final = CONNECTIONS | {"log"}
 
 _FLAGS: Final = frozenset({"stdin", "stdout", "stderr", "tty"})
@@ -153,7 +153,7 @@ _TEXTS: Final = frozenset({"container", "path"})
 
 
 def read_options(subresource: Subresource, rest: str, request: Request) -> Obj:
-    """Make the object of the options in the query; of a proxy, the rest of the path is one of them."""
+    """Make the object of the options in the query; those of a proxy contain the rest of the path."""
     options: dict[str, Any] = {"kind": subresource.kind, "apiVersion": subresource.version}
     for name, value in urllib.parse.parse_qsl(request.raw_query):
         if name in _FLAGS:
@@ -173,7 +173,7 @@ def _read_port(text: str) -> int:
     return int(text)
 
 
-# The subresource ``scale``: how many replicas there are, and how many there must be, whatever the kind is.
+# The subresource ``scale``: the actual and the desired number of replicas, for any kind.
 #
 # See "Subresources" of the API conventions, and "Scale subresource" of custom resource definitions.
 

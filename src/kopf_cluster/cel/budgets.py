@@ -32,7 +32,7 @@ class _Cost(NamedTuple):
 
 
 def validate(node: RuleNode | None, path: str) -> Iterator[FieldError]:
-    """Give what is too expensive in the rules of a schema, which stands at this path of the definition."""
+    """Yield what is too expensive in the rules of a schema, which stands at this path of the definition."""
     costs = list(_estimate(node, path, 1)) if node is not None else []
     for cost in costs:
         if cost.amount > _RULE_LIMIT:

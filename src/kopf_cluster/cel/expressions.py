@@ -43,7 +43,7 @@ class Expression:
         return str(self._program.return_type().name())
 
     def serialize(self) -> bytes:
-        """Give the syntax tree with its types: a message of ``cel/expr/checked.proto``."""
+        """Return the syntax tree with its types: a message of ``cel/expr/checked.proto``."""
         serialized: bytes = self._program.serialize()
         return serialized
 

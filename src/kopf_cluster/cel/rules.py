@@ -189,7 +189,7 @@ def _validate_rule(
 
 
 def validate(node: RuleNode, new: Any, old: Any = ABSENT, path: str = "") -> Iterator[FieldError]:
-    """Give the rules that the new value breaks. The old value is absent on creation, or if it is not known.
+    """Yield the rules that the new value breaks. The old value is absent on creation, or if it is not known.
 
     What is unchanged is not held against it, except by the rules that compare to the old value: "Transition rules
     are never ratcheted". A null is no value to compare to.
@@ -270,7 +270,7 @@ def _shown(field_path: str) -> str:
 
 
 def _message(rule: Rule, variables: Mapping[str, Any]) -> str:
-    """Give the message of a broken rule; one that cannot be evaluated, or is unfit, gives way to the fixed one."""
+    """Return the message of a broken rule; one that cannot be evaluated, or is unfit, gives way to the fixed one."""
     if rule.message_program is not None:
         try:
             text = rule.message_program.evaluate(variables)

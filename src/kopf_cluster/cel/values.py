@@ -63,7 +63,7 @@ _STANDARD: Final[Mapping[str, Schema]] = {
 
 
 def escape(name: str) -> str | None:
-    """Give the name of a field in expressions, or none if it cannot be accessed."""
+    """Return the name of a field in expressions, or none if it cannot be accessed."""
     if name in _RESERVED:
         return f"__{name}__"
     escaped = _ESCAPED.sub(lambda match: _ESCAPES[match[0]], name)
@@ -71,7 +71,7 @@ def escape(name: str) -> str | None:
 
 
 def type_of(schema: Schema) -> str:
-    """Give the type for the compiler. Objects with declared fields are checked by `find_undefined`."""
+    """Return the type for the compiler. Objects with declared fields are checked by `find_undefined`."""
     if schema.get("nullable") or schema.get("x-kubernetes-int-or-string"):
         return "dyn"
     kind = schema.get("type") or ""
@@ -89,7 +89,7 @@ def fields_of(schema: Schema, *, root: bool = False) -> Mapping[str, Schema]:
 
 
 def convert(value: Any, schema: Schema, *, root: bool = False) -> Any:
-    """Give the value as an expression sees it."""
+    """Return the value as an expression sees it."""
     if isinstance(value, dict):
         values = schema.get("additionalProperties")
         if isinstance(values, Mapping):
@@ -166,7 +166,7 @@ def is_transition(rule: str) -> bool:
 
 
 def find_undefined(rule: str, schema: Schema, *, root: bool, optional: bool) -> str | None:
-    """Look for fields that the schema does not declare; give the compiler's messages of them, or none."""
+    """Look for fields that the schema does not declare; return the compiler's messages of them, or none."""
     found: list[str] = []
     code = without_literals(rule)
     for match in _ACCESS.finditer(code):
@@ -216,7 +216,7 @@ _BYTES: Final = 4  # of one character, at most
 
 
 def most_elements(schema: Schema) -> int:
-    """Give how many characters, items, or entries there can be; zero for what has none."""
+    """Return how many characters, items, or entries there can be; zero for what has none."""
     kind = "string" if schema.get("x-kubernetes-int-or-string") else schema.get("type")
     values = schema.get("additionalProperties")
     if kind == "string":
@@ -241,7 +241,7 @@ def _most_characters(schema: Schema) -> int:
 
 
 def least_bytes(schema: Schema, *, root: bool = False) -> int:
-    """Give how many bytes the smallest value takes in JSON."""
+    """Return how many bytes the smallest value takes in JSON."""
     kind = schema.get("type") or ""
     if schema.get("x-kubernetes-int-or-string"):
         return 1

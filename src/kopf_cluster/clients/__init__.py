@@ -1,3 +1,3 @@
 """
-The objects of a local cluster in the hands of its users: no HTTP, but the same rules as for everybody else.
+Clients of the local cluster in the same process: without HTTP, but with the same rules as for all clients.
 """

@@ -1,9 +1,9 @@
 """
-Garbage collection: objects go when their owners are gone.
+Garbage collection: objects are deleted when their owners are gone.
 
-See "Garbage Collection" and "Owners and Dependents" of the Kubernetes documentation: in the background by default;
-in the foreground, when the owner waits for those dependents that block its deletion;
-or not at all, when the dependents are orphaned.
+See "Garbage Collection" and "Owners and Dependents" in the Kubernetes documentation: in the background by default; in
+the foreground, when the owner waits for dependents that block its deletion; or not at all, when the dependents are
+orphaned.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Collector(ControlLoop):
         return (kind, record) if kind is not None and record is not None else None
 
     def _check_dependent(self, place: Place) -> None:
-        """Delete the object if all its owners are gone; drop the references to those that are gone."""
+        """Delete the object if all its owners are gone; otherwise, drop the references to gone owners."""
         found = self._find(place)
         if found is None or not found[1].owners:
             return
@@ -79,7 +79,7 @@ class Collector(ControlLoop):
             self._drop_references(kind, record.key, absent)
 
     def _is_present(self, uid: str, namespace: str) -> bool:
-        """An owner is either cluster-wide or in the same namespace; others count as absent."""
+        """Whether the owner exists; it must be cluster-wide or in the same namespace."""
         place = self._places.get(uid)
         return place is not None and place[1][0] in ("", namespace)
 
@@ -91,7 +91,7 @@ class Collector(ControlLoop):
         self.objects.writer.update(kind, key, transform)
 
     def _check_owner(self, place: Place) -> None:
-        """Do what the owner waits for in order to go: the deletion or the orphaning of its dependents."""
+        """Delete or orphan the dependents of an owner that is being deleted, and release it afterwards."""
         found = self._find(place)
         if found is None or not found[1].deleting:
             return
@@ -108,7 +108,7 @@ class Collector(ControlLoop):
                 self._release(kind, record.key, FOREGROUND)
 
     def _delete_blocker(self, place: Place, owner: str) -> bool:
-        """Delete the dependent; tell whether it is still there and the owner must wait for it."""
+        """Delete the dependent; return whether the owner must wait for it."""
         found = self._find(place)
         if found is None:
             return False
@@ -132,7 +132,7 @@ class Collector(ControlLoop):
         return True
 
     def _waits_for(self, awaiting: str, awaited: str) -> bool:
-        """Whether an owner waits for an object to go, maybe through others in between."""
+        """Whether an owner waits for the deletion of an object, directly or through others."""
         seen, pending = {awaited}, [awaited]
         while pending:
             place = self._places.get(pending.pop())
@@ -153,16 +153,16 @@ class Collector(ControlLoop):
         return found[1].uid if found is not None else ""
 
     def _is_going(self, uid: str) -> bool:
-        """Whether it waits for its dependents in order to go."""
+        """Whether the object waits for its dependents to be deleted."""
         place = self._places.get(uid)
         found = self._find(place) if place is not None else None
         return found is not None and found[1].deleting and FOREGROUND in found[1].finalizers
 
     def _unblock(self, kind: Kind, key: Key) -> None:
-        """Let the owners not wait for the object, as it owns one of them, and would wait for that one in its turn.
+        """Unblock the owners of the object, as it owns one of them, and would wait for it in turn.
 
-        The real collector looks for circles when it begins to delete a dependent; if all of a circle is being deleted
-        by then, it is left to a race, and can remain forever. Here, no circle does: they are looked for later, too.
+        The real collector looks for circles when it begins to delete a dependent; if a whole circle is being deleted by
+        then, a race decides, and the circle can remain forever. Here, no circle remains: they are found later, too.
         """
 
         def transform(old: Obj) -> Obj:
@@ -179,6 +179,6 @@ class Collector(ControlLoop):
 
 
 def _is_blocking(kind: Kind, record: Record, owner: str) -> bool:
-    """Whether the owner cannot go in the foreground while this dependent is there."""
+    """Whether this dependent blocks the deletion of the owner in the foreground."""
     references = objects.open_record(kind, record)["metadata"].get("ownerReferences") or ()
     return any(ref["uid"] == owner and ref.get("blockOwnerDeletion") for ref in references)

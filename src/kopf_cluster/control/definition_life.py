@@ -1,8 +1,8 @@
 """
 The life of custom resource definitions: their kinds are served as long as the definitions exist.
 
-Kinds are served at once, in the very write that defines them. The conditions follow soon after, as in
-a real cluster. A deleted definition goes only after all its objects have gone.
+The write of a definition serves its kinds immediately; the conditions follow soon, as in a real cluster. A deleted
+definition remains until all its objects are gone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Definitions(ControlLoop):
         return bool(new["spec"] != old["spec"])
 
     def _find_conflict(self, definition: Obj) -> tuple[str, str] | None:
-        """Tell which of its names is taken by another definition of the group that is served already."""
+        """Return the conflict of its names with another served definition of the group, or none."""
         names, group = definition["spec"]["names"], definition["spec"]["group"]
         return customs.find_conflict(
             names,
@@ -91,7 +91,7 @@ class Definitions(ControlLoop):
             self.objects.registry.add(dataclasses.replace(kind, converter=converter))
 
     def _establish(self, key: Key) -> None:
-        """Tell that the definition is served."""
+        """Set the conditions of a served definition."""
         if key not in self.objects.store.bucket(_BUCKET).records:
             return
 
@@ -111,7 +111,7 @@ class Definitions(ControlLoop):
         self.objects.writer.update(self._kind, key, transform, subresource="status")
 
     def _retry_others(self, group: str) -> None:
-        """The names of what has gone can be accepted now in definitions that were waiting for them."""
+        """Serve the definitions that were waiting for the names of a deleted one."""
         for record in list(self.objects.store.bucket(_BUCKET).select()):
             plural, _, other = record.key[1].partition(".")
             if other == group and not record.deleting and self.objects.registry.find_any_version(group, plural) is None:
@@ -119,7 +119,7 @@ class Definitions(ControlLoop):
                 self.objects.queue.add(self._establish, record.key)
 
     def _clean_up(self, key: Key) -> None:
-        """Delete the objects of the definition; when all are gone, let the definition go."""
+        """Delete the objects of the definition; finalize it when all are gone."""
         definition = self.objects.store.bucket(_BUCKET).records.get(key)
         plural, _, group = key[1].partition(".")
         kind = self.objects.registry.find_any_version(group, plural)
@@ -141,7 +141,7 @@ def _stored_versions(definition: Obj) -> list[str]:
 
 
 def _outcomes(status: Obj) -> list[tuple[Any, Any]]:
-    """Give what the conditions say; clients can write them, too, and can leave out whatever they like."""
+    """Return the types and statuses of the conditions; conditions of clients may lack any field."""
     return [(item.get("type"), item.get("status")) for item in status.get("conditions") or ()]
 
 

@@ -39,7 +39,7 @@ _OWN_ANNOTATIONS: Final = (
 
 
 class ReplicaSets(Adopter):
-    """Keeps the number of pods, of those that it has created and of those that it has adopted."""
+    """Keeps the number of pods, including adopted ones."""
 
     bucket = _REPLICA_SETS
 
@@ -50,7 +50,7 @@ class ReplicaSets(Adopter):
         for _ in range(wanted - len(pods)):
             self.create_pod(obj, obj["spec"].get("template") or {})
         if len(pods) > wanted:
-            # The least useful ones go first: those not running yet, then those not ready, then the latest.
+            # Pods that are not running yet are deleted first, then those that are not ready, then the latest.
             pods.sort(key=lambda pod: (pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]), reverse=True)
             pods.sort(key=lambda pod: (phase_of(pod) == "Running", is_ready(pod)))
             self.delete_pods(pods[: len(pods) - wanted])
@@ -73,7 +73,7 @@ class ReplicaSets(Adopter):
 
 
 class ReplicationControllers(ReplicaSets):
-    """Keeps the number of pods, too: replica sets are the same with better selectors."""
+    """Keeps the number of pods as replica sets do, but with simpler selectors."""
 
     bucket = "replicationcontrollers"
 
@@ -100,7 +100,7 @@ class Deployments(Adopter):
             self._rescale(obj, new, old)  # even if it is paused
             sets_now = sets
         elif new is None and not paused:
-            self._create_set(obj, wanted, old)  # its creation calls for the next step
+            self._create_set(obj, wanted, old)  # its creation triggers the next step
             sets_now = old
         elif new is not None and not paused:
             self._number(obj, new, old)
@@ -143,7 +143,7 @@ class Deployments(Adopter):
         number = _revision(new)
         if old and number <= _latest(old):
             number = _latest(old) + 1
-        # The annotations are those of the revision, too: why it was made, e.g.
+        # The revision has the annotations, too, e.g. the cause of the change.
         self._annotate(_REPLICA_SETS, new, {**_annotations_of(obj), _REVISION: str(number)})
         self._annotate(self.bucket, obj, {_REVISION: str(number)})
 
@@ -281,7 +281,7 @@ def _revision(item: Obj) -> int:
 
 
 def _annotated(item: Obj, name: str) -> int | None:
-    """Give the number in the annotation, if there is one."""
+    """Return the number in the annotation, if there is one."""
     text = (item["metadata"].get("annotations") or {}).get(name) or ""
     return int(text) if text.isdecimal() else None
 
@@ -301,12 +301,12 @@ def _rolling(obj: Obj) -> Obj:
 
 
 def _surge(obj: Obj) -> int:
-    """Give how many replicas there may be beyond the wanted ones; none unless the updates are rolling."""
+    """Return how many replicas there may be beyond the wanted ones; none unless the updates are rolling."""
     return 0 if _is_recreated(obj) else resolve_share(_rolling(obj).get("maxSurge", "25%"), replicas_of(obj), up=True)
 
 
 def _allow(obj: Obj, current: int, old: list[Obj]) -> int:
-    """Give how many replicas the latest set, with so many now, may have beside the old ones at the moment."""
+    """Return how many replicas the latest set, with so many now, may have beside the old ones at the moment."""
     wanted, others = replicas_of(obj), sum(map(replicas_of, old))
     if _is_recreated(obj):
         is_free = not others and not any(_count(item, field) for item in old for field in _PRESENT)
@@ -315,7 +315,7 @@ def _allow(obj: Obj, current: int, old: list[Obj]) -> int:
 
 
 def _annotations_of(obj: Obj) -> dict[str, str]:
-    """Give the annotations that a deployment shares with its current replica set."""
+    """Return the annotations that a deployment shares with its current replica set."""
     annotations = obj["metadata"].get("annotations") or {}
     return {name: value for name, value in annotations.items() if name not in _OWN_ANNOTATIONS}
 
@@ -340,7 +340,7 @@ class Share(NamedTuple):
 
 
 def spread(shares: Sequence[Share], wanted: int, surge: int) -> list[int]:
-    """Give the new numbers of replicas of all sets, in their order.
+    """Return the new numbers of replicas of all sets, in their order.
 
     * ``shares``: the sets that have replicas, at least one.
     * ``wanted``: how many replicas the deployment is to have.
@@ -358,7 +358,7 @@ def spread(shares: Sequence[Share], wanted: int, surge: int) -> list[int]:
         step = min(fair, left) if adding > 0 else max(fair, left)
         sizes[index] += step
         left -= step
-    sizes[order[0]] = max(sizes[order[0]] + left, 0)  # what is left by the rounding
+    sizes[order[0]] = max(sizes[order[0]] + left, 0)  # the rest of the rounding
     return sizes
 
 

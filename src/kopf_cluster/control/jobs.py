@@ -163,7 +163,7 @@ class Jobs(Controller):
 
 
 def _find_end(job: Obj) -> str | None:
-    """Tell how the job is over: Complete or Failed; none if it is not."""
+    """Return how the job is over: Complete or Failed; none if it is not."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     return next(
         (item["type"] for item in conditions if item["type"] in ("Complete", "Failed") and item["status"] == "True"),

@@ -72,14 +72,14 @@ class WebhookConverter(Converter):
             raise sessions.Unresolved(question, lambda: self._convert_records(kind, [*missing.values()], wanted))
 
     def read(self, kind: Kind, record: Record) -> bytes:
-        """Give the encoded object, with no version and kind, as it is in the version of the kind."""
+        """Return the encoded object, with no version and kind, as it is in the version of the kind."""
         if record.form in ("", kind.version):
             return record.data
         self.require(kind, [record])
         return self._read[_key(kind, record)]
 
     def write(self, kind: Kind, obj: Obj) -> Obj:
-        """Give the object as it is to be stored."""
+        """Return the object in the stored version."""
         if kind.version == kind.storage_version:
             return obj
         key = codec.encode(obj)
@@ -88,11 +88,11 @@ class WebhookConverter(Converter):
         return self._written[key]
 
     def remember(self, kind: Kind, record: Record, data: bytes) -> None:
-        """Take what is known already: the new state as it was written."""
+        """Remember the new state in the version of the write."""
         self._read[_key(kind, record)] = data
 
     async def _convert_records(self, kind: Kind, records: Sequence[Record], wanted: Container[object]) -> None:
-        """Convert them, and forget old states for that; but none of those that are wanted together with these."""
+        """Convert the records, and forget old states, but none of the wanted ones."""
         objs = [
             codec.decode(
                 b'{"apiVersion":"%s/%s","kind":"%s",' % (kind.group.encode(), record.form.encode(), kind.kind.encode())
@@ -161,7 +161,7 @@ class ConversionError(Exception):
 
 
 def _check(version: str, old: Obj, new: Any) -> Obj:
-    """Give the converted object with the metadata of the original one, except what may be changed in it."""
+    """Return the converted object with the metadata of the original one, except what may be changed in it."""
     if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
         raise ConversionError("invalid converted object: it has no metadata")
     if (new.get("apiVersion"), new.get("kind")) != (version, old["kind"]):
@@ -182,13 +182,10 @@ def _key(kind: Kind, record: Record) -> tuple[str, bytes]:
     return kind.version, record.data
 
 
-# Custom resources that were stored before their definition has changed: shown as the schemas of now want them.
+# Custom resources that were stored before the last change of their definition are completed on reads.
 #
-# What is read from the storage is pruned and gets its defaults by the schema of the version in which it is stored, and
-# that is not written back unless somebody writes the object: see "Defaulting" in "Extend the Kubernetes API with
-# CustomResourceDefinitions". What is stored since the change is complete already, and is not looked at.
-
-# How many completed states are remembered.
+# They are pruned and get defaults by the current schema of their stored version, without being written back: see
+# "Defaulting" in "Extend the Kubernetes API with CustomResourceDefinitions". Newer objects are complete already.
 
 
 class Completer(Converter):

@@ -1,5 +1,5 @@
 """
-Custom resource definitions: what makes them valid, and which kinds come of them.
+Custom resource definitions: their validation, and their kinds.
 
 The rules are those of "Extend the Kubernetes API with CustomResourceDefinitions" for ``apiextensions.k8s.io/v1``.
 """
@@ -162,7 +162,7 @@ def _is_simple_path(value: str) -> bool:
 
 
 def _validate_schema(schema: Obj, path: str) -> Iterator[FieldError]:
-    """Refuse what could not be applied later to objects: unknown types, broken patterns."""
+    """Yield parts of the schema that could not be applied to objects: unknown types, broken patterns."""
     kind, items, values = schema.get("type"), schema.get("items"), schema.get("additionalProperties")
     if kind is None:
         if not schema.get("x-kubernetes-int-or-string") and not schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -193,7 +193,7 @@ def _validate_change(spec: Obj, old: Obj) -> Iterator[FieldError]:
 
 
 def _validate_stored_versions(definition: Obj) -> Iterator[FieldError]:
-    """A version in which there can still be objects, must not disappear."""
+    """Yield missing versions in which objects can still be stored."""
     names = {version.get("name") for version in definition["spec"]["versions"]}
     for index, name in enumerate((definition.get("status") or {}).get("storedVersions") or ()):
         if name not in names:
@@ -208,7 +208,7 @@ def _validate_stored_versions(definition: Obj) -> Iterator[FieldError]:
 
 
 def make_kinds(definition: Obj) -> Iterator[Kind]:
-    """Give the kinds of a valid definition: one for each served version."""
+    """Yield the kinds of a valid definition: one for each served version."""
     spec = definition["spec"]
     names = spec["names"]
     for version in spec["versions"]:
@@ -251,7 +251,7 @@ def _selectable_fields(version: Obj) -> Iterator[tuple[str, jsonpaths.Path]]:
 
 
 def find_conflict(names: Obj, others: Iterable[Kind]) -> tuple[str, str] | None:
-    """Tell which name is taken already by other kinds of the group: the reason for machines, and the text."""
+    """Return the reason and the message of a conflict with the names of other kinds in the group, or none."""
     nouns = {name for kind in others for name in (kind.plural, kind.singular, *kind.short_names)}
     kinds = {name for kind in others for name in (kind.kind, kind.list_kind)}
     for reason, name, taken in (
@@ -267,7 +267,7 @@ def find_conflict(names: Obj, others: Iterable[Kind]) -> tuple[str, str] | None:
 
 
 def conditions(*, terminating: bool = False, conflict: tuple[str, str] | None = None) -> list[Obj]:
-    """Give the conditions of a definition that is served, or cannot be, or is going away."""
+    """Return the conditions of a definition that is served, or cannot be, or is going away."""
     found = (
         [
             _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found"),
@@ -290,7 +290,7 @@ def _condition(kind: str, status: str, reason: str, message: str) -> Obj:
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": ages.now()}
 
 
-# Deprecated versions of custom resources: whoever asks for them is warned.
+# Deprecated versions of custom resources, with warnings for all requests.
 #
 # See "Version deprecation" in "Versions in CustomResourceDefinitions".
 
@@ -320,7 +320,7 @@ def _validate_deprecation(version: Obj, path: str) -> Iterator[FieldError]:
 
 
 def warn(definition: Obj, version: Obj) -> tuple[str, ...]:
-    """Give the warnings about a version: its own one, or that there is a better version."""
+    """Return the warnings about a version: its own one, or that there is a better version."""
     if not version.get("deprecated"):
         return ()
     if version.get("deprecationWarning"):

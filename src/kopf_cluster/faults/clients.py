@@ -1,5 +1,5 @@
 """
-Which clients are hit: those of a user, or those that call themselves something; everybody by default.
+The clients of a fault, by the user or the user agent; all clients by default. And guarded writes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kopf_cluster.requests import Request
 
 
 def check_pattern(pattern: str | None) -> None:
-    """Raise `ValueError` if it is not a regular expression."""
+    """Raise `ValueError` if the pattern is not a regular expression."""
     try:
         re.compile(pattern or "")
     except re.error as error:
@@ -23,14 +23,14 @@ def check_pattern(pattern: str | None) -> None:
 
 
 def is_of(request: Request, user: str | None, agent: str | None) -> bool:
-    """Whether the request is of the user with this name, and of an agent with this regular expression in its name."""
+    """Whether the request is from this user, and its user agent contains the regular expression."""
     return (user is None or user == request.user.name) and (
         agent is None or re.search(agent, request.agent) is not None
     )
 
 
 class Clients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Some of the clients, or all of them."""
+    """Some clients, or all of them."""
 
     user: str | None = None
     agent: str | None = None
@@ -45,15 +45,15 @@ class Clients(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 EVERYBODY = Clients()
 
 
-# Which writes are guarded: meant only for one version of the object, so that they expect conflicts.
+# Guarded writes: those for one version of the object only, which expect conflicts.
 
 _PATH: Final = "/metadata/resourceVersion"
 
 
 def is_guarded(request: Request) -> bool:
-    """Tell whether it names the version: in the object, in a patch of any type, or in preconditions.
+    """Whether the write names the version: in the object, in a patch of any type, or in preconditions.
 
-    Bodies in protobuf are taken for unguarded, as those that cannot be read at all.
+    Writes in protobuf count as unguarded, and so do broken ones.
     """
     if request.method in ("GET", "HEAD") or not request.body:
         return False

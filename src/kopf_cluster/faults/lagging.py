@@ -1,8 +1,8 @@
 """
-Late events: in a real cluster, a write is seen by watchers some time after it is answered, and by each at its own time.
+Late events: in a real cluster, watchers see a write some time after its answer, and each at its own time.
 
-Streams are delayed independently. In a stream, everything keeps its order: bookmarks never overtake the events
-that they cover, nor does the end of the stream.
+Streams are delayed independently. A stream keeps its order: neither bookmarks nor the end of the stream overtake
+events.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kopf_cluster.requests import Call, Request
 
 
 class WatchLag(msgspec.Struct, frozen=True):
-    """By how many seconds events are late: anything in the range, drawn for each piece of a stream."""
+    """The delay of events, in seconds: a random one in the range for each piece of a stream."""
 
     least: float
     most: float
     clients: Clients = EVERYBODY
-    """Whose streams are late."""
+    """The clients of the delayed streams."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.most < float("inf"):
@@ -36,7 +36,7 @@ class WatchLag(msgspec.Struct, frozen=True):
 
 
 class Delay:
-    """Writes the pieces of one stream a while later. There is no task while there is no lag."""
+    """Delays the pieces of one stream. There is no task while there is no delay."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Delay:
         self._hurry = asyncio.Event()
 
     def hold(self, piece: bytes) -> bool:
-        """Take the piece to be written in its time, or tell that it is to be written at once by the caller."""
+        """Take the piece to write it later; return false if the caller must write it immediately."""
         lag = self._get_lag()
         if lag is None and self._sender is None:
             return False
@@ -65,19 +65,19 @@ class Delay:
         return True
 
     async def flush(self) -> None:
-        """Wait until all that is held, is written in its time."""
+        """Wait until all held pieces are written in their time."""
         if self._sender is not None:
             await self._sender
 
     def reconsider(self) -> None:
-        """Write what is held at once if there is no lag anymore."""
+        """Write the held pieces immediately if there is no delay any more."""
         if self._get_lag() is None:
             self._held = collections.deque((0.0, piece) for _, piece in self._held)
             self._last = 0.0
             self._hurry.set()
 
     async def close(self) -> None:
-        """Forget what is held."""
+        """Drop the held pieces."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait([self._sender])
@@ -96,18 +96,18 @@ class Delay:
                     async with asyncio.timeout_at(due):
                         await self._hurry.wait()
         except ConnectionError:
-            self._held.clear()  # the client has gone, and who reads the stream for it, is told so, too
+            self._held.clear()  # the client has gone; the reader of the stream notices that, too
         finally:
             self._sender = None
 
 
-# Single events told in another way: later, again, or as if something else had happened.
+# Replacements of single events: later, repeated, or different ones.
 
 Reteller: TypeAlias = Callable[[Call, Request, bytes], AsyncGenerator[bytes, None] | None]
-"""A function that looks at an event in JSON that is about to be sent to whoever has requested the stream.
+"""A function that replaces an event in JSON, which is about to be sent for the request.
 
-It gives what is sent instead, each piece when it is time, or nothing to send the event as it is. What follows in the
-same stream, waits for that: streams keep their order.
+It yields the pieces to send instead, each in its time, or returns none to send the event unchanged. Later events of the
+same stream wait for that: streams keep their order.
 """
 
 
@@ -117,7 +117,7 @@ async def retell(
     request: Request,
     piece: bytes,
 ) -> AsyncGenerator[bytes, None]:
-    """Give the pieces to be sent instead of this one, which consists of whole lines."""
+    """Yield the pieces to send instead of this one, which consists of whole lines."""
     untouched = b""
     for event in piece.splitlines(keepends=True):
         answers = (reteller(call, request, event) for reteller in retellers)

@@ -1,3 +1,3 @@
 """
-HTTP: connections, and what is asked and answered; it knows nothing of what is stored.
+HTTP: connections, requests, and answers; it knows nothing about the stored objects.
 """

@@ -1,8 +1,8 @@
 """
 Connections in memory: HTTP between a client and the server in one event loop, with no sockets and no TLS.
 
-All the rest is real: the same client library, the same bytes, the same server. What is sent arrives in the next turns
-of the loop, always in the same order, so that one and the same story can be repeated exactly.
+All the rest is real: the same client library, the same bytes, the same server. Bytes arrive in the next turns of the
+loop, always in the same order, so that runs can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from aiohttp.connector import HIGH_LEVEL_SCHEMA_SET
 from kopf_cluster.http.shortcuts import Ask, ShortcutSession
 
 _HIGH_WATER: Final = 256 * 1024
-"""How many bytes can be underway before the sender is asked to wait, and at how many it may go on."""
+"""The number of bytes underway at which the sender must pause."""
 _LOW_WATER: Final = 64 * 1024
+"""The number of bytes underway at which the sender may continue."""
 
 Accept = Callable[[], asyncio.Protocol]
-"""Gives the server's side of a new connection, or raises `ConnectionRefusedError` if there is no server."""
+"""Returns the server side of a new connection, or raises `ConnectionRefusedError` if there is no server."""
 
 
 class MemoryNetwork:
     """The connections of one client: they can be interrupted for a while, or broken for good.
 
-    * ``accept``: what is at the other end.
-    * ``find_ask``: gives the way to ask it with no connection, if it is there.
+    * ``accept``: returns the server side of a connection.
+    * ``find_ask``: returns the way to make requests without a connection, if the server is there.
     """
 
     def __init__(self, accept: Accept, find_ask: Callable[[], Ask | None]) -> None:
@@ -47,39 +48,36 @@ class MemoryNetwork:
         return not self._passable.is_set()
 
     def cut(self) -> None:
-        """Let nothing through, in both directions, with nobody told; what is sent arrives afterwards, as in TCP."""
+        """Hold all bytes in both directions without errors; they arrive after `mend`, as in TCP."""
         self._passable.clear()
 
     def mend(self) -> None:
-        """Let everything through again."""
+        """Deliver all bytes again."""
         self._passable.set()
         for end in self._ends:
             end.pump_soon()
 
     def sever(self) -> None:
-        """Break all connections for good, as if the client's process was killed: it never hears anything again.
-
-        What it has sent, reaches the server.
-        """
+        """Break all connections for good, as if the process of the client was killed; sent bytes still arrive."""
         self._dead = True
         for end in list(self._ends):
             if end.is_client:
                 end.vanish()
 
     def make_connector(self) -> aiohttp.BaseConnector:
-        """Give the connector for a session of the client. Its connections are kept for as long as the session lives."""
+        """Return the connector for a session of the client, which keeps its connections as long as it lives."""
         return _Connector(self)
 
     def shorten(self, session: aiohttp.ClientSession) -> ShortcutSession:
-        """Give the session with a shortcut for its usual requests."""
+        """Return the session with a shortcut for its usual requests."""
         return ShortcutSession(session, self)
 
     def find_shortcut(self) -> Ask | None:
-        """Give the way to ask with no connection, if it comes out the same as with one."""
+        """Return the way to make requests without a connection, if the result is the same; otherwise none."""
         return None if self._dead or self.is_cut else self._find_ask()
 
     async def pass_back(self) -> None:
-        """Wait until an answer gets through; for ever, if there is nobody to take it."""
+        """Wait until an answer can arrive: forever, if the client is dead."""
         await self._passable.wait()
         if self._dead:
             await asyncio.get_running_loop().create_future()
@@ -101,7 +99,7 @@ class MemoryNetwork:
 
 
 class _End(asyncio.Transport):
-    """One end of a connection, the transport of its protocol: it takes what the other end sends."""
+    """One end of a connection, the transport of its protocol: it receives the bytes of the other end."""
 
     peer: _End
 
@@ -120,16 +118,16 @@ class _End(asyncio.Transport):
         self._network = network
         self._protocol = protocol
         self._incoming: collections.deque[bytes] = collections.deque()
-        self._waiting = 0  # how many bytes are to be taken
+        self._waiting = 0  # the number of undelivered bytes
         self._ended = False  # nothing more will come
         self._reading = True
         self._closing = False
         self._lost = False
         self._deaf = False
         self._scheduled = False
-        self._holding = False  # our protocol is asked to wait with writing
+        self._holding = False  # our protocol has paused writing
 
-    # What protocols use.
+    # The interface for protocols.
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if self._closing or self._deaf or not data:
@@ -167,7 +165,7 @@ class _End(asyncio.Transport):
         return self.peer._waiting
 
     def close(self) -> None:
-        """Take nothing more; the other end learns that after all that was sent."""
+        """Receive nothing more; the other end learns that after all sent bytes."""
         if not self._closing:
             self._lose(None)
             if not self._deaf:
@@ -181,12 +179,12 @@ class _End(asyncio.Transport):
                 self.peer._lose(ConnectionResetError("the connection is broken"))
 
     def vanish(self) -> None:
-        """Let the protocol hear nothing any more, unless it closes; the other end learns that there is nobody."""
+        """Deliver nothing to the protocol any more; the other end learns that the connection has ended."""
         self._deaf = True
         self._incoming.clear()
         self.peer.end()
 
-    # What the other end does.
+    # The interface for the other end.
 
     def take(self, data: bytes) -> None:
         self._incoming.append(data)
@@ -203,7 +201,7 @@ class _End(asyncio.Transport):
             self._loop.call_soon(self._pump, context=self._context)
 
     def _pump(self) -> None:
-        """Give to the protocol what has come, if it wants that, and if the network lets it through."""
+        """Deliver the received bytes, if the protocol reads, and if the network is not cut."""
         self._scheduled = False
         if self._closing or self._deaf or not self._reading or self._network.is_cut:
             return
@@ -237,7 +235,7 @@ class _End(asyncio.Transport):
 
 
 class _Connector(aiohttp.BaseConnector):
-    """Brings the requests of a session to the network in memory, whatever host they are for."""
+    """Sends the requests of a session to the network in memory, for any host."""
 
     allowed_protocol_schema_set = HIGH_LEVEL_SCHEMA_SET
 

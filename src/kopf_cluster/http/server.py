@@ -1,8 +1,8 @@
 """
-The HTTP side: connections, authentication, limits, faults, and counters around an application that knows no HTTP.
+The HTTP side: connections, authentication, limits, faults, and counters around an application without HTTP.
 
-One catch-all handler serves all paths, as the application resolves them itself. Whatever happens inside, a client
-gets a `Status` and never a traceback.
+One catch-all handler serves all paths, as the application resolves them itself. A client always gets a `Status`, and
+never a traceback.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ MAX_BODY: Final = 3 * 1024 * 1024
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What only the one who runs the server can do, on demand."""
+    """The functions of the owner of the server, on demand."""
 
     expire_token: Callable[[], None]
     restart: Callable[[bool], None]
-    """Start anew soon, with the data or without."""
+    """Restarts soon, with the data or without."""
     issue_kubeconfig: KubeconfigIssuer
 
 
 class Application(Protocol):
-    """What answers the requests, and tells whose they are."""
+    """Authenticates and answers the requests."""
 
     def authenticate(self, identity: Identity) -> User: ...
 
@@ -69,7 +69,7 @@ class Application(Protocol):
 _SHUTDOWN_TIMEOUT: Final = 0.5
 
 MIN_COMPRESSED: Final = 128 * 1024
-"""Answers of that many bytes and more are compressed for those who accept that; as in kube-apiserver."""
+"""The minimal size of compressed answers, in bytes; as in kube-apiserver."""
 
 
 class HTTPServer:
@@ -87,9 +87,9 @@ class HTTPServer:
     ) -> None:
         self._application = application
         self.counters: collections.Counter[tuple[str, str, int]] = collections.Counter()
-        """How many requests were answered, by verb, resource, and code."""
+        """The numbers of answered requests by verb, resource, and code."""
         self.is_open = True
-        """Whether it takes requests, until it is stopped."""
+        """Whether it accepts requests, until it is stopped."""
         self._faults = faults
         self._audit = audit
         self._compact = compact
@@ -113,7 +113,7 @@ class HTTPServer:
         self._listener = Listener(self._server, context)
 
     def start(self, host: str, port: int) -> int:
-        """Begin to listen; give the port. What faults need besides, is to be called in this loop."""
+        """Start to listen; return the port. Faults are applied in the current loop from now on."""
         loop = asyncio.get_running_loop()
         port = self._listener.open(host, port)
         self._faults.bind(
@@ -129,11 +129,11 @@ class HTTPServer:
         return port
 
     def accept(self) -> RequestHandler:
-        """Give the server's side of a connection that does not come by the network."""
+        """Return the server side of a connection in memory."""
         return self._server()
 
     def ask(self, request: ShortRequest) -> asyncio.Task[Answer]:
-        """Begin to answer a request that has come with no connection, in a context of its own."""
+        """Start to answer a request without a connection, in its own context."""
         task = asyncio.create_task(self._answer_shortly(request), context=contextvars.Context())
         self._asked[task] = None
         task.add_done_callback(self._asked.pop)
@@ -180,7 +180,7 @@ class HTTPServer:
         return _respond(http, answer) if isinstance(answer, Answer) else answer
 
     async def _answer(self, http: web.BaseRequest | ShortRequest) -> Answer | web.StreamResponse:
-        """Give the answer, or the response if it is a stream, which is sent already."""
+        """Return the answer, or the response of a stream, which is sent already."""
         call, user = Call(http.method.lower()), None
         try:
             request = await self._read(http)
@@ -218,7 +218,7 @@ class HTTPServer:
         return answer
 
     async def _read(self, http: web.BaseRequest | ShortRequest) -> Request:
-        """Take the whole request in, authenticated."""
+        """Read the whole request, and authenticate it."""
         raw_path, _, raw_query = http.raw_path.partition("?")
         headers = http.headers
         user = self._application.authenticate(
@@ -280,7 +280,7 @@ class HTTPServer:
         return response
 
     async def _pump(self, call: Call, request: Request, stream: Stream, response: web.StreamResponse) -> None:
-        """Send the stream, by way of whatever is wrong with watches."""
+        """Send the stream with the faults of watches."""
 
         async def write(piece: bytes) -> None:
             while self._faults.is_silent_for(request):
@@ -311,7 +311,7 @@ class HTTPServer:
         self._audit.note(user, call, answer, agent=http.headers.get("User-Agent", ""), path=http.path)
 
     def _apply_faults(self) -> None:
-        """Take notice of changed faults: wake up those that are held, plan the next cut of the watches."""
+        """Apply changed faults: wake held requests, schedule the next cut of watches."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
         for delay in self._delays:
@@ -348,7 +348,7 @@ async def _disturb(rule: FaultRule, http: web.BaseRequest | ShortRequest) -> Non
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Any, *args: Any) -> None:
-    """Call at once if it is the current loop, or from the other thread as soon as possible."""
+    """Call immediately in the current loop, or soon in a loop of another thread."""
     try:
         current = asyncio.get_running_loop()
     except RuntimeError:
@@ -360,14 +360,14 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Any, *args: Any) -> No
 
 
 def _read_impersonation(headers: CIMultiDictProxy[str]) -> Mapping[str, Sequence[str]]:
-    """Give the headers about acting as somebody else, if there are any."""
+    """Return the headers of impersonation, if there are any."""
     if "Impersonate-User" not in headers and "Impersonate-Group" not in headers:
         return {}
     return {name.lower(): headers.getall(name) for name in headers if name.lower().startswith("impersonate-")}
 
 
 def _require_superuser(request: Request) -> None:
-    """Refuse all others, whatever the roles grant."""
+    """Refuse all other users, regardless of their roles."""
     if SUPERUSERS not in request.user.groups:
         who, what = statuses.quoted(request.user.name), statuses.quoted(f"/{'/'.join(request.path)}")
         why = f"forbidden: User {who} cannot {request.method.lower()} path {what}"
@@ -375,14 +375,14 @@ def _require_superuser(request: Request) -> None:
 
 
 def _disconnect(http: web.BaseRequest | ShortRequest) -> None:
-    """Break the connection. The handler is cancelled by the server when it notices."""
+    """Break the connection; the server cancels the handler when it notices."""
     if http.transport is not None:
         http.transport.abort()
     raise asyncio.CancelledError
 
 
 def _read_subject(http: web.BaseRequest | ShortRequest) -> Sequence[tuple[str, str]]:
-    """Give the subject of the client's certificate, if there is one; it is verified by TLS."""
+    """Return the subject of the certificate of the client, if there is one; TLS has verified it."""
     certificate = http.transport.get_extra_info("peercert") if http.transport is not None else None
     return [pair for parts in certificate["subject"] for pair in parts] if certificate else ()
 
@@ -404,5 +404,5 @@ def _respond(http: web.BaseRequest, answer: Answer) -> web.Response:
 
 
 def _whole(answer: Answer | Stream) -> Answer:
-    """Give what is known of the answer in the beginning, if it is a stream."""
+    """Return the answer, or the beginning of a stream as an answer."""
     return answer if isinstance(answer, Answer) else Answer(200, b"")

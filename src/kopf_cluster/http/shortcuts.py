@@ -1,9 +1,9 @@
 """
-The short way from a client to the server in one event loop: a request and its answer as such, with no HTTP in between.
+The short way from a client to the server in one event loop: a request and its answer, without HTTP in between.
 
-It is only for what comes out the same on the long way, which goes by connections in memory: for usual requests while
-all is well with the network. Streams, large bodies, and whatever begins while the network is cut, take the long way.
-The short one takes as many turns of the loop, so that nothing overtakes anything else than on the long one.
+It has the same results as the long way, by connections in memory, and takes as many turns of the loop, so that the
+order of all requests is the same. It is only for usual requests while the network works; streams, large bodies, and
+requests while the network is cut take the long way.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from kopf_cluster.requests import Answer
 _NO_LIMIT: Final = aiohttp.ClientTimeout(total=None)
 
 _TURNS_THERE: Final = 1 if sys.version_info >= (3, 12) else 2
-"""For how many turns of the loop a request is underway besides that in which its task begins. Since Python 3.12, the
-server begins to handle a new connection in the same turn (by eager tasks).
+"""The number of turns of the loop before a request arrives, besides the turn in which its task begins. Since Python
+3.12, the server starts to handle a new connection in the same turn (by eager tasks).
 """
 
 
 class ShortRequest:
-    """A request that has come with no connection; with the attributes that others have."""
+    """A request without a connection, with the attributes of other requests."""
 
     transport: None = None
 
@@ -47,17 +47,17 @@ class ShortRequest:
         return urllib.parse.unquote(self.raw_path.partition("?")[0])
 
     async def arrive(self) -> None:
-        """Be underway for as many turns of the loop as by a connection."""
+        """Wait for as many turns of the loop as with a connection."""
         for _ in range(_TURNS_THERE):
             await asyncio.sleep(0)
 
     async def read(self) -> bytes:
-        await asyncio.sleep(0)  # as by a connection, where the body comes after the headers
+        await asyncio.sleep(0)  # as with a connection, where the body comes after the headers
         return self._body
 
 
 class ShortContent:
-    """The body of a response, which is there at once."""
+    """The body of a response, which is complete."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -68,7 +68,7 @@ class ShortContent:
 
 
 class ShortResponse:
-    """What clients use of the response to a usual request."""
+    """The response to a usual request, as far as clients use it."""
 
     def __init__(self, answer: Answer) -> None:
         self.status = answer.status
@@ -80,11 +80,11 @@ class ShortResponse:
 
 
 Ask = Callable[[ShortRequest], asyncio.Task[Answer]]
-"""Gives the task that answers the request. It is cancelled if there is no answer, as the connection is broken."""
+"""Returns the task that answers the request. It is cancelled instead of an answer if the connection breaks."""
 
 
 class Passage(Protocol):
-    """The network, as far as it is needed here."""
+    """The part of the network that is used here."""
 
     def find_shortcut(self) -> Ask | None: ...
 
@@ -92,7 +92,7 @@ class Passage(Protocol):
 
 
 class ShortcutSession:
-    """Makes requests by the short way, or else by the session, to which the headers and the connections belong."""
+    """Makes requests by the short way, or else by the session, which has the headers and the connections."""
 
     def __init__(self, session: aiohttp.ClientSession, passage: Passage) -> None:
         self._session = session
@@ -119,7 +119,7 @@ class ShortcutSession:
         timeout: aiohttp.ClientTimeout = _NO_LIMIT,
         **options: Any,
     ) -> contextlib.AbstractAsyncContextManager[ShortResponse | aiohttp.ClientResponse]:
-        """Give the context of the response, as sessions do."""
+        """Return the context of the response, as sessions do."""
         ask = self._passage.find_shortcut()
         if ask is None or self.closed or "watch=" in url.raw_query_string or not isinstance(data, bytes | None):
             return self._session.request(method, url, data=data, headers=headers, timeout=timeout, **options)
@@ -142,7 +142,7 @@ class _Exchange:
         async with asyncio.timeout(self._limit):
             answering = self._ask(self._request)
             try:
-                answer = await answering  # if it is not awaited any more, the client has gone, and it is cancelled, too
+                answer = await answering  # if the client is cancelled, this task is cancelled, too
             except asyncio.CancelledError:
                 current = asyncio.current_task()
                 if not answering.cancelled() or current is None or current.cancelling():
@@ -153,7 +153,7 @@ class _Exchange:
             return ShortResponse(answer)
 
     async def _return(self) -> None:
-        """Be underway for as long as by a connection: what is sent, arrives in the next turn, if nothing is cut."""
+        """Wait as long as with a connection: answers arrive in the next turn, unless the network is cut."""
         await asyncio.sleep(0)
         await self._passage.pass_back()
 

@@ -1,3 +1,3 @@
 """
-What kinds of objects there are: the built-in ones as data, the custom ones as their definitions come and go.
+The kinds of objects: the built-in ones as data, and the custom ones by their definitions.
 """

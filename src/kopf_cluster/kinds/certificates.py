@@ -1,7 +1,7 @@
 """
-Conditions of requests for certificates: who may decide, and that nobody takes a decision back.
+Requests for certificates: their conditions, whose decisions are final, and their specs.
 
-Decisions are made through the subresource ``approval``, and kept by ``status``, which is of the signers. See
+Clients decide by the subresource ``approval``; the signers write the ``status``, which keeps the decisions. See
 "Certificates and Certificate Signing Requests" of the Kubernetes documentation.
 """
 
@@ -37,9 +37,9 @@ _PATH: Final = "status.conditions"
 
 
 def settle(status: Obj, before: Obj, *, keep: bool = False) -> Obj:
-    """Give the status with the times of its conditions, and with the decisions as they were if these are kept.
+    """Return the status with the times of its conditions, and with the old decisions if they must be kept.
 
-    Conditions of wrong types are left as they are: they are refused when the object is validated.
+    Conditions of wrong types stay unchanged, as the validation refuses them.
     """
     conditions = status.get("conditions")
     if not _is_well_formed(conditions):
@@ -61,7 +61,7 @@ def _is_well_formed(conditions: Any) -> bool:
 
 
 def _keep(new: Conditions, old: Conditions) -> Conditions:
-    """Restore the decisions as they were, unless some are added or removed, which is refused later."""
+    """Restore the old decisions, unless some are added or removed, which is refused later."""
     result = list(new)
     for kind in _DECISIONS:
         known, places = _of(old, kind), [place for place, item in enumerate(new) if item.get("type") == kind]
@@ -72,7 +72,7 @@ def _keep(new: Conditions, old: Conditions) -> Conditions:
 
 
 def _stamp(new: Conditions, old: Conditions) -> Conditions:
-    """Tell when the conditions were updated, and since when they are so, where the client does not."""
+    """Add the times of the updates and the transitions where the client omits them."""
     since = {(item.get("type"), item.get("status")): item.get("lastTransitionTime") for item in reversed(old)}
     return [
         {
@@ -87,7 +87,7 @@ def _stamp(new: Conditions, old: Conditions) -> Conditions:
 
 
 def validate_approval(new: Obj, old: Obj) -> Iterator[FieldError]:
-    """Give everything that is wrong with the conditions, and those that are taken back."""
+    """Yield all errors in the conditions, and removed decisions."""
     conditions = _conditions(new)
     seen: set[Any] = set()
     for index, item in enumerate(conditions):
@@ -109,7 +109,7 @@ def validate_approval(new: Obj, old: Obj) -> Iterator[FieldError]:
 
 
 def validate_status(new: Obj, old: Obj) -> Iterator[FieldError]:
-    """The same, and the decisions that are made where they cannot be made."""
+    """Yield all errors in the conditions, and removed or added decisions."""
     yield from validate_approval(new, old)
     for kind in _DECISIONS:
         if len(_of(_conditions(new), kind)) > len(_of(_conditions(old), kind)):
@@ -124,7 +124,7 @@ def _conditions(obj: Obj) -> Conditions:
     return (obj.get("status") or {}).get("conditions") or []
 
 
-# Requests for certificates: who asks for one, is told by the server, and what is asked for, is never changed.
+# The specs of requests: the server sets the requester, and nothing can be changed later.
 #
 # See "Certificates and Certificate Signing Requests" of the Kubernetes documentation.
 
@@ -192,7 +192,7 @@ def settle_request(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def _find_fault(request: str) -> str:
-    """Tell why it is no request in PEM; nothing if it is one."""
+    """Return why the text is no request in PEM; an empty text if it is one."""
     try:
         pem = base64.b64decode(request)
     except binascii.Error:

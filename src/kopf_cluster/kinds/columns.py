@@ -1,5 +1,5 @@
 """
-Columns of the Table output: those of all kinds, and those of custom kinds from their definitions.
+Columns of the Table output, of built-in and of custom kinds.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def _custom_cell(kind: str, path: jsonpaths.Path) -> Callable[[Obj], Any]:
     return cell
 
 
-# Columns of the built-in kinds in the Table output, from short notes: the same columns as ``kubectl get`` shows.
+# Columns of the built-in kinds from short notes: the same columns as in ``kubectl get``.
 #
-# A note is ``Title=path`` for a cell with what the JSONPath finds, ``Title=@name`` for a cell computed by a function
-# of `cells`; a title in parentheses is shown only in the wide output. The name goes first unless it is in the note;
+# A note is ``Title=path`` for a cell with the result of the JSONPath, ``Title=@name`` for a cell computed by a function
+# of `cells`; a title in parentheses is only in the wide output. The name goes first unless it is in the note;
 # the age goes before the wide columns unless it is in the note.
 
 _CONTAINERS: Final = (
@@ -156,7 +156,7 @@ _NOTES: Final[dict[str, str]] = {
 
 
 def make_columns(plural: str) -> tuple[Column, ...]:
-    """Make the columns of a built-in kind; the name and the age only, if nothing more is known of it."""
+    """Make the columns of a built-in kind; by default, the name and the age."""
     noted = [_make_column(note) for note in filter(None, (note.strip() for note in _NOTES.get(plural, "").split(",")))]
     if plural == "events":  # they have no meaningful names or ages
         return *noted, dataclasses.replace(NAME, priority=1)

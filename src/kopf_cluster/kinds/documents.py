@@ -1,7 +1,7 @@
 """
 OpenAPI documents of the built-in kinds: the schemas for clients, with descriptions, list types, and merge keys.
 
-``kubectl explain`` shows them; ``kubectl apply`` takes from them how to merge lists. They are put together on demand.
+``kubectl explain`` shows them; ``kubectl apply`` takes from them how to merge lists. They are made on demand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPECIAL: Final[dict[tuple[str, Dialect], Obj]] = {
 
 
 def describe(definitions: Iterable[str], dialect: Dialect) -> Obj:
-    """Give the schemas of the definitions and of everything that they refer to, by their full names.
+    """Return the schemas of the definitions, and of all definitions that they refer to, by their full names.
 
     They are for ``definitions`` in OpenAPI v2, and for ``components.schemas`` in v3.
     """
@@ -83,7 +83,7 @@ def _schema(node: Node, dialect: Dialect) -> Obj:
 
 
 def refer(name: str, dialect: Dialect) -> Obj:
-    """Give a schema that refers to a definition; in v3, what stands beside a `$ref` is not seen, thus the detour."""
+    """Return a schema that refers to a definition; v3 ignores siblings of `$ref`, so it needs a detour."""
     reference = {"$ref": _PREFIXES[dialect] + name}
     return reference if dialect == "v2" else {"allOf": [reference]}
 

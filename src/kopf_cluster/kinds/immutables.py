@@ -1,5 +1,5 @@
 """
-What cannot be changed in objects of built-in kinds once they exist; the API server has these rules in code.
+Immutable fields of built-in kinds; the API server has these rules in code.
 
 The sources are the descriptions of the fields in the API reference, and the messages of the server.
 """
@@ -55,7 +55,7 @@ _MUTABLE_IN_PODS: Final = ("activeDeadlineSeconds", "tolerations", "terminationG
 
 
 def validate(place: str, new: Obj, old: Obj) -> Iterator[FieldError]:
-    """Give everything that is changed, but cannot be, in the bucket or in its subresource (``pods/resize``)."""
+    """Yield all forbidden changes in the bucket, or in its subresource (``pods/resize``)."""
     for path in _FIELDS.get(place, ()):
         value, before = (codec.dig(obj, *path.split(".")) for obj in (new, old))
         if value != before and (before is not None or place != "endpointslices.discovery.k8s.io"):
@@ -79,7 +79,7 @@ def _rest(obj: Obj, without: frozenset[str]) -> Obj:
 
 
 def _validate_service(new: Obj, old: Obj) -> Iterator[FieldError]:
-    """The address of a service is for life, unless it stops to have one."""
+    """Refuse a new address of a service, unless it has no address any more."""
     spec, known = new.get("spec") or {}, old.get("spec") or {}
     address, before = spec.get("clusterIP"), known.get("clusterIP")
     if before and address != before and "ExternalName" not in (spec.get("type"), known.get("type")):
@@ -94,7 +94,7 @@ def _validate_pod(new: Obj, old: Obj) -> Iterator[FieldError]:
 
 
 def _validate_ephemeral_containers(new: Obj, old: Obj) -> Iterator[FieldError]:
-    """They are only added: what runs already cannot be changed or removed."""
+    """Refuse changes and removals of existing ephemeral containers."""
     path, left = (
         "spec.ephemeralContainers",
         {item.get("name"): item for item in codec.dig_objects(new, "spec", "ephemeralContainers")},
@@ -120,7 +120,7 @@ def _fixed_part(pod: Obj) -> Obj:
 
 
 def _validate_claim(new: Obj, old: Obj) -> Iterator[FieldError]:
-    """Only a bound claim can ask for another size; the volume and the class can be settled once."""
+    """Refuse changes, except for the size of a bound claim, and the first choice of the volume and the class."""
     spec, known = new.get("spec") or {}, old.get("spec") or {}
     free = {"volumeAttributesClassName", *({"volumeName", "storageClassName"} - known.keys())}
     if (new.get("status") or {}).get("phase") == "Bound":

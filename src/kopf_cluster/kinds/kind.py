@@ -1,5 +1,5 @@
 """
-One kind of objects as served in one version: its names, scope, abilities, and rules.
+Kinds of objects in one version: their names, scope, verbs, and rules.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ STATUS_VERBS: Final = ("get", "patch", "update")
 
 
 class Strategy(Protocol):
-    """Completes a new state of an object in place, knowing the old one if any, and tells what is wrong with it.
+    """Completes a new state of an object in place, knowing the old one if any, and returns the errors in it.
 
-    The paths of the fields that are dropped as unknown are added to the list, if there is one.
+    It adds the paths of dropped unknown fields to the list, if there is one.
     """
 
     def __call__(self, new: Obj, old: Obj | None, unknown: list[str] | None = None) -> list[statuses.FieldError]: ...
 
 
 class Field(Protocol):
-    """A field that can be selected by."""
+    """A field for field selectors."""
 
     def show(self, obj: Any) -> str: ...
 
@@ -81,7 +81,7 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind in one version. Versions of one kind share the bucket with their objects."""
+    """A kind in one version. All versions of a kind share the bucket with their objects."""
 
     group: str
     version: str
@@ -97,20 +97,20 @@ class Kind:
     has_generation: bool = True
     custom: bool = False
     shows_deleted: bool = False
-    """Whether a deletion is answered with the last state of the object, even if it has gone."""
+    """Whether the answer to a deletion is the last state of the object, even if it is gone."""
     unconditional_update: bool = True
-    """Whether an update (PUT) is accepted with no resource version in it."""
+    """Whether an update (PUT) is accepted without a resource version."""
     loose_names: bool = False
-    """Whether names are limited only by what fits in a URL (as of roles), not to DNS subdomains."""
+    """Whether names must only fit in a URL (as of roles), instead of being DNS subdomains."""
     cleanup_finalizer: str = ""
-    """What is added to every object on its deletion, so that a control loop cleans up before it is gone."""
+    """The finalizer for every deleted object, so that a control loop cleans up first."""
     columns: tuple[Column, ...] = ()
     fields: Mapping[str, Field] = dataclasses.field(default_factory=dict)
-    """The fields that can be selected by, besides the name and the namespace."""
+    """The fields for field selectors, besides the name and the namespace."""
     other_fields: Mapping[str, Field] = dataclasses.field(default_factory=dict)
-    """The fields by which other versions of the same objects can be selected; as all fields, in the stored version."""
+    """The fields for field selectors in other versions of the same objects; like all fields, in the stored version."""
     stored_as: str = ""
-    """Where the objects are stored, if not under the own name: those of another group are meant."""
+    """The bucket of the objects, if it is that of another group; empty for the own one."""
     schema: schemas.Schema | None = None
     rules: cel_rules.RuleNode | None = None
     """The rules of the schema, i.e. its ``x-kubernetes-validations``, if there are any."""
@@ -119,19 +119,19 @@ class Kind:
     definition: str = ""
     """The name of the definition of a built-in kind: see `structures.of_definition`."""
     warnings: tuple[str, ...] = ()
-    """What everybody is told who asks for anything of the kind: e.g. that the version is deprecated."""
+    """The warnings for all requests to the kind, e.g. that the version is deprecated."""
     storage_version: str = ""
-    """The version in which custom resources are stored."""
+    """The stored version of custom resources."""
     converter: Converter | None = None
-    """What makes the objects as they are served of what is stored; none if only the version itself differs."""
+    """Converts the objects between the stored version and this one; none if only the version itself differs."""
     listed_subresources: Mapping[str, Subresource] = dataclasses.field(default_factory=dict)
-    """All subresources that there are, even if they are not supported here."""
+    """All subresources, including those that are not supported here."""
     scale: ScalePaths | None = None
-    """Where the numbers of replicas are; none if the kind cannot be scaled."""
+    """The paths of the numbers of replicas; none if the kind cannot be scaled."""
 
     @property
     def is_stored(self) -> bool:
-        """Whether there are objects of the kind; the others are only questions to the server."""
+        """Whether objects of the kind are stored; other kinds are only questions to the server."""
         return "list" in self.verbs
 
     @functools.cached_property
@@ -140,12 +140,12 @@ class Kind:
 
     @property
     def full_name(self) -> str:
-        """As kubectl takes it when it must be this very one: ``deployments.v1.apps``, or ``pods`` of the core group."""
+        """The unambiguous name for kubectl: ``deployments.v1.apps``, or ``pods`` of the core group."""
         return f"{self.plural}.{self.version}.{self.group}" if self.group else self.plural
 
     @functools.cached_property
     def topology(self) -> topologies.Topology:
-        """How the fields are merged when they are applied."""
+        """The merge strategies of the fields."""
         if self.schema is not None:
             return topologies.of_schema(self.schema.raw, root=True)
         return topologies.of_structure(structures.of_definition(self.definition))
@@ -156,17 +156,17 @@ class Kind:
 
     @functools.cached_property
     def indexed_fields(self) -> Mapping[str, Field]:
-        """All the fields that are looked up when an object is stored."""
+        """All fields that are stored with an object for field selectors."""
         return {**self.fields, **self.other_fields}
 
     @functools.cached_property
     def head(self) -> bytes:
-        """How the JSON of each object begins. The objects are stored without it, as it depends on the version."""
+        """The beginning of the JSON of each object, which is not stored, as it depends on the version."""
         return b'{"apiVersion":"%s","kind":"%s",' % (self.api_version.encode(), self.kind.encode())
 
     @functools.cached_property
     def list_frame(self) -> bytes:
-        """What a list is put into: its metadata and the items, or the other way round if the kind is custom."""
+        """The frame of a list: its metadata and the items; for custom kinds, in the reverse order."""
         list_kind = (self.list_kind or f"{self.kind}List").encode()
         frame = (
             b'{"apiVersion":"%s","items":[%%s],"kind":"%s","metadata":%%s}'
@@ -177,5 +177,5 @@ class Kind:
 
     @functools.cached_property
     def item_head(self) -> bytes:
-        """How each item of a list begins: items of built-in kinds carry no kind of their own, as in reality."""
+        """The beginning of each item of a list; items of built-in kinds have no kinds, as in a real cluster."""
         return self.head if self.custom else b"{"

@@ -1,5 +1,5 @@
 """
-All kinds that are served now, found by what stands in a URL.
+All currently served kinds, by the parts of URLs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Registry:
 
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
         self.terminating: set[str] = set()
-        """The buckets of the kinds that are going away: they accept no new objects."""
+        """The buckets of the kinds that are being deleted, and accept no new objects."""
         self.converted: set[str] = set()
         """The buckets of the kinds that are converted between versions by webhooks."""
         self._groups: dict[str, dict[str, dict[str, Kind]]] = {}
@@ -26,7 +26,7 @@ class Registry:
             self.add(kind)
 
     def copy(self) -> Registry:
-        """Give another registry that serves the same, for now."""
+        """Return an independent copy."""
         other = Registry()
         other.terminating, other.converted = {*self.terminating}, {*self.converted}
         other._groups = {
@@ -36,14 +36,14 @@ class Registry:
         return other
 
     def add(self, kind: Kind) -> None:
-        """Serve the kind; another definition of the same kind and version is replaced."""
+        """Serve the kind, in place of another definition of the same kind and version."""
         versions = self._groups.setdefault(kind.group, {})
         versions.setdefault(kind.version, {})[kind.plural] = kind
         ordered = sorted(versions, key=version_priority)
         self._groups[kind.group] = {version: versions[version] for version in ordered}
 
     def discard(self, group: str, plural: str) -> None:
-        """Stop serving the kind in all versions; empty versions and groups disappear too."""
+        """Stop serving the kind in all versions; empty versions and groups disappear, too."""
         versions = self._groups.get(group, {})
         for version in list(versions):
             versions[version].pop(plural, None)
@@ -62,7 +62,7 @@ class Registry:
         return None
 
     def find_any_version(self, group: str, plural: str) -> Kind | None:
-        """Find the kind in its most preferred version, or in the one that needs no conversion if others do."""
+        """Find the kind in its most preferred version, or in the stored one if others need a conversion."""
         versions = self._groups.get(group, {})
         found = next((kinds[plural] for kinds in versions.values() if plural in kinds), None)
         if found is not None and found.converter is not None and found.storage_version in versions:
@@ -70,7 +70,7 @@ class Registry:
         return found
 
     def is_custom(self, group: str) -> bool:
-        """Whether the group has no built-in kinds; nobody knows it, maybe."""
+        """Whether the group has no built-in kinds; it may be unknown."""
         return all(kind.custom for kinds in self._groups.get(group, {}).values() for kind in kinds.values())
 
     def groups(self) -> list[str]:
@@ -78,14 +78,14 @@ class Registry:
         return list(self._groups)
 
     def versions(self, group: str) -> list[str]:
-        """The versions of the group, the preferred one first; nothing if there is no such group."""
+        """The versions of the group, the preferred one first; an empty list if there is no such group."""
         return list(self._groups.get(group, ()))
 
     def kinds(self, group: str, version: str) -> list[Kind]:
         return list(self._groups.get(group, {}).get(version, {}).values())
 
     def unique_kinds(self) -> Iterator[Kind]:
-        """Give every kind once, in its most preferred version."""
+        """Yield every kind once, in its most preferred version."""
         seen: set[str] = set()
         for versions in list(self._groups.values()):
             for kinds in list(versions.values()):

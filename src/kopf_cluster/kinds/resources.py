@@ -1,8 +1,8 @@
 """
 The built-in resources as data: names, scope, verbs, subresources; see ``tools/generate_builtin_kinds.py``.
 
-These are all that Kubernetes can serve. By default it serves only the stable versions, and so do we: alpha and
-beta versions are "previews" here.
+These are all resources of Kubernetes. By default, it serves only the stable versions, and so does the local cluster;
+alpha and beta versions are "previews" here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 
 class Subresource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A subresource: what can be done with it, and of which kind it is."""
+    """A subresource: its kind, and its verbs."""
 
     group: str
     version: str
@@ -37,16 +37,16 @@ class Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
-    """By which fields it can be selected, besides the name and the namespace."""
+    """The fields for field selectors, besides the name and the namespace."""
     generation: bool = False
     """Whether `metadata.generation` is kept."""
     shown_deleted: bool = False
-    """Whether its deletion is answered with the last state of the object, even if that has gone."""
+    """Whether the answer to its deletion is the last state of the object, even if that is gone."""
     subresources: dict[str, Subresource] = {}
 
     @property
     def is_stored(self) -> bool:
-        """Whether there are objects of the kind; the others are only questions to the server, e.g. access reviews."""
+        """Whether objects of the kind are stored; other kinds are only questions to the server, e.g. access reviews."""
         return "list" in self.verbs and "create" in self.verbs
 
     @property
@@ -62,12 +62,12 @@ class _Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def read_resources() -> tuple[Resource, ...]:
-    """Give all resources, groups and versions and names in the order in which the API server lists them."""
+    """Return all resources in the order of the API server."""
     return _read().kinds
 
 
 def kubernetes_version() -> str:
-    """Tell of which version of Kubernetes the resources are."""
+    """Return the version of Kubernetes that has these resources."""
     return _read().kubernetes
 
 

@@ -1,7 +1,7 @@
 """
-Scales: what the subresource ``scale`` shows of an object, and where in the object it is.
+Scales: the view of an object in the subresource ``scale``, and the paths of its values in the object.
 
-It is the same for built-in kinds and for the custom ones that tell the paths in their definitions: see "Scale
+They are the same for built-in kinds and for custom ones with these paths in their definitions: see "Scale
 subresource" in "Extend the Kubernetes API with CustomResourceDefinitions". The kind is `Scale` of ``autoscaling/v1``.
 """
 
@@ -26,7 +26,7 @@ _SHOWN: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimesta
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScalePaths:
-    """Where the numbers of replicas are, and the selector of the pods, if there is one."""
+    """The paths of the numbers of replicas, and of the selector of the pods, if there is one."""
 
     spec: Path
     status: Path
@@ -44,14 +44,14 @@ class ScalePaths:
 
 
 BUILTIN: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec", "selector"))
-"""Where they are in all built-in kinds that can be scaled."""
+"""The paths in all built-in kinds that can be scaled."""
 
 
 SCALE: Final = statuses.Naming(group="autoscaling", kind=KIND, plural="scales")
 
 
 def show(obj: Obj, paths: ScalePaths) -> Obj:
-    """Give the scale of an object, or raise the error of the API if the object does not tell it."""
+    """Return the scale of an object, or raise the refusal if it has no number of replicas."""
     replicas = codec.dig(obj, *paths.spec)
     if replicas is None:
         raise statuses.internal(f"the spec replicas field {statuses.quoted('.' + '.'.join(paths.spec))} does not exist")
@@ -69,7 +69,7 @@ def show(obj: Obj, paths: ScalePaths) -> Obj:
 
 
 def take(scale: Any, obj: Obj, paths: ScalePaths) -> Obj:
-    """Give the object with the number of replicas as in the scale; refuse a wrong one."""
+    """Return the object with the number of replicas of the scale; refuse a wrong one."""
     spec = (scale.get("spec") or {}) if isinstance(scale, dict) else None
     replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
     if type(replicas) is not int or not -(2**31) <= replicas < 2**31:
@@ -96,7 +96,7 @@ def _put(obj: Any, path: Path, value: Any) -> Obj:
 
 
 def _show_selector(selector: Any) -> str:
-    """Show a selector as a text: custom kinds have it as such, built-in kinds as a map, or as a LabelSelector."""
+    """Show a selector as a text: it is a text in custom kinds, a map or a LabelSelector in built-in kinds."""
     if not isinstance(selector, dict):
         return selector if isinstance(selector, str) else ""
     has_parts = not {"matchLabels", "matchExpressions"}.isdisjoint(selector)

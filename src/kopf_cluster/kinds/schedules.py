@@ -38,7 +38,7 @@ class Schedule:
         self._any_day = not (fields[2].startswith(("*", "?")) or fields[4].startswith(("*", "?")))
 
     def after(self, moment: datetime.datetime) -> datetime.datetime | None:
-        """Give the first moment after the given one; nothing if there is none in the next years."""
+        """Return the first moment after the given one; none if there is none in the next five years."""
         start = moment.replace(second=0, microsecond=0) + datetime.timedelta(minutes=1)
         for ahead in range(_HORIZON):
             day = (start + datetime.timedelta(days=ahead)).date()

@@ -2,8 +2,8 @@
 Structural schemas of custom resources: pruning, defaulting, and validation, in this order as in the API server.
 
 The rules and the wording follow "Extend the Kubernetes API with CustomResourceDefinitions" and the messages
-of kube-apiserver. A schema is prepared once, when a definition is registered; objects are walked only where
-the schema has something to say about them.
+of kube-apiserver. A schema is parsed once, when a definition is registered; objects are walked only where the schema
+declares something.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GO_FORMATS: Final[dict[type, str]] = {int: "int64", float: "float64"}
 
 @dataclasses.dataclass(frozen=True)
 class Schema:
-    """One node of a schema. The raw definition holds the limits, which are looked up only if there are any."""
+    """One node of a schema. The raw definition has the limits, which are looked up only if there are any."""
 
     raw: Mapping[str, Any]
     type: str
@@ -48,7 +48,7 @@ class Schema:
     items: Schema | None
     defaults: Mapping[str, Any]
     limits: bool
-    """Whether there is more to check than the type and the contents."""
+    """Whether there are limits besides the type and the contents."""
     embeds: bool
     """Whether there are embedded objects here or inside."""
 
@@ -76,7 +76,7 @@ _LIMITS: Final = (
 
 
 def parse(raw: Mapping[str, Any]) -> Schema:
-    """Prepare a schema from its definition in `openAPIV3Schema`."""
+    """Parse a schema from its definition in `openAPIV3Schema`."""
     properties = {name: parse(sub) for name, sub in (raw.get("properties") or {}).items()}
     additional = parse(raw["additionalProperties"]) if isinstance(raw.get("additionalProperties"), Mapping) else None
     items = parse(raw["items"]) if isinstance(raw.get("items"), Mapping) else None
@@ -100,7 +100,7 @@ def parse(raw: Mapping[str, Any]) -> Schema:
 
 
 def prune(value: Any, schema: Schema, path: str, *, root: bool = False) -> Iterator[str]:
-    """Remove unknown fields in place, and give their paths."""
+    """Remove unknown fields in place, and yield their paths."""
     if isinstance(value, dict):
         known = schema.properties
         for name in list(value):
@@ -120,7 +120,7 @@ def prune(value: Any, schema: Schema, path: str, *, root: bool = False) -> Itera
 
 
 def prune_embedded(value: Any, schema: Schema, path: str) -> Iterator[str]:
-    """Remove unknown fields from the metadata of embedded objects in place, and give their paths."""
+    """Remove unknown fields from the metadata of embedded objects in place, and yield their paths."""
     if not schema.embeds:
         return
     if isinstance(value, dict):
@@ -139,7 +139,7 @@ def prune_embedded(value: Any, schema: Schema, path: str) -> Iterator[str]:
 
 
 def fill_defaults(value: Any, schema: Schema) -> None:
-    """Add the default values of absent fields in place. Nulls where they are not allowed are as good as absent."""
+    """Add the default values of absent fields in place. Nulls count as absent where they are not allowed."""
     if isinstance(value, dict):
         for name in [name for name, item in value.items() if item is None]:
             sub = schema.properties.get(name, schema.additional)
@@ -158,7 +158,7 @@ def fill_defaults(value: Any, schema: Schema) -> None:
 
 
 def validate_defaults(schema: Schema, path: str) -> Iterator[FieldError]:
-    """Give all default values in the schema that are wrong by the schema itself: they would be in every object."""
+    """Yield the errors in all default values of the schema."""
     if "default" in schema.raw:
         default = schema.raw["default"]
         pruned = codec.decode(codec.encode(default))
@@ -174,9 +174,9 @@ def validate_defaults(schema: Schema, path: str) -> Iterator[FieldError]:
 
 
 def validate(value: Any, schema: Schema, path: str, old: Any = ABSENT) -> Iterator[FieldError]:
-    """Give everything that is wrong with the value; an object is validated as a whole, with its head.
+    """Yield all errors in the value; an object is validated as a whole, with its head.
 
-    With the old value, nothing in unchanged parts is held against it: see "Validation ratcheting".
+    With the old value, unchanged parts are not validated: see "Validation ratcheting".
     """
     if value is None and (schema.nullable or not schema.type):
         return
@@ -210,7 +210,7 @@ def _validate_type(value: Any, schema: Schema, path: str) -> Iterator[FieldError
             return
         if value is None or schema.type in ("integer", "number") or find_check(schema.raw) is None:
             yield _wrong_type(path, actual, schema.type)
-        elif not isinstance(value, (str, list)):  # the server does not mind lists if there is a format
+        elif not isinstance(value, (str, list)):  # the server accepts lists if there is a format
             yield _wrong_type(path, _GO_FORMATS.get(type(value), ""), schema.raw["format"])
 
 
@@ -220,7 +220,7 @@ def _wrong_type(path: str, actual: str, expected: str) -> FieldError:
 
 
 def _validate_limits(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Validate the value itself, before what is inside; the order is that of the API server."""
+    """Validate the value itself, before its contents; the order is that of the API server."""
     yield from _validate_combinations(value, raw, path)
     if isinstance(value, str):
         yield from _validate_string(value, raw, path)
@@ -236,7 +236,7 @@ def _validate_limits(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[
 
 
 def _validate_contents(value: Any, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Validate what must be inside, after what is inside."""
+    """Validate the limits of the contents, after the contents themselves."""
     if isinstance(value, list):
         yield from _validate_array(value, raw, path)
     elif isinstance(value, dict):
@@ -246,7 +246,7 @@ def _validate_contents(value: Any, raw: Mapping[str, Any], path: str) -> Iterato
 
 
 def _validate_embedded(value: dict[str, Any], path: str) -> Iterator[FieldError]:
-    """An embedded object must tell what it is, but needs no metadata."""
+    """Yield missing types of an embedded object, which needs no metadata."""
     for name in ("apiVersion", "kind"):
         if name not in value:
             yield statuses.required(f"{path}.{name}", "must not be empty")
@@ -255,7 +255,7 @@ def _validate_embedded(value: dict[str, Any], path: str) -> Iterator[FieldError]
 
 
 def _validate_string(value: str, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """Tell the first thing that is wrong, as the API server does of texts."""
+    """Yield the first error in a text, as the API server does."""
     if "maxLength" in raw and len(value) > raw["maxLength"]:
         yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {raw['maxLength']} bytes")
     elif "minLength" in raw and len(value) < raw["minLength"]:

@@ -3,7 +3,7 @@ Label and field selectors of lists and watches: text → a predicate over a stor
 
 The grammar is that of the Kubernetes documentation ("Labels and Selectors", "Field Selectors"):
 equality, inequality, sets, presence, absence, and numeric comparison for labels; equality and inequality
-for fields. An empty selector is no predicate at all, so that the usual case costs nothing.
+for fields. An empty selector is no predicate at all, so that unfiltered lists cost nothing.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def _compare(key: str, op: str, bound: int) -> Requirement:
 
 
 def parse_fields(text: str, supported: Collection[str], look_up: LookUp | None = None) -> Predicate | None:
-    """Parse a field selector, or raise the API's "bad request" also for a field that cannot be selected by.
+    """Parse a field selector; raise the API's "bad request" for a wrong one, and for unsupported fields.
 
-    The values are those that were looked up when the objects were stored, unless there is another way to look up.
+    By default, it selects by the values that are stored with the objects.
     """
     look_up = look_up or field_of
     terms: list[tuple[str, bool, str]] = []
@@ -132,11 +132,11 @@ def field_of(record: Record, field: str) -> str:
     return record.fields.get(field, "")
 
 
-# Label selectors as written in objects: ``matchLabels`` and ``matchExpressions``, see "Labels and Selectors".
+# Label selectors in objects: ``matchLabels`` and ``matchExpressions``, see "Labels and Selectors".
 
 
 def matches(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Tell whether the labels are selected. An empty selector selects everything, an absent one nothing."""
+    """Whether the selector selects the labels. An empty selector selects everything, an absent one nothing."""
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items()) and all(
@@ -158,20 +158,20 @@ def _fits(item: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return False
 
 
-# The fields by which objects of built-in kinds can be selected: where their values are, and what absent ones mean.
+# The fields for field selectors of built-in kinds: the paths of their values, and the values of absent fields.
 #
-# The server selects by the values in memory, where nothing is absent: there are zeros of the types. The names are not
-# always those of the fields. See "Field Selectors" of the Kubernetes documentation.
+# The server selects by the values in memory, where absent fields have zero values. The names can differ from those of
+# the fields. See "Field Selectors" of the Kubernetes documentation.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Selectable:
-    """A field that can be selected by."""
+    """A field for field selectors."""
 
     paths: tuple[jsonpaths.Path, ...]
-    """Where the value is: the first of them that is there, and is not empty."""
+    """The paths of the value; the first one with a value that is not empty wins."""
     zero: str = ""
-    """What there is if it is not there."""
+    """The value of an absent field."""
 
     def show(self, obj: Any) -> str:
         return next((text for path in self.paths if (text := path.show(obj))), self.zero)
@@ -192,5 +192,5 @@ _ZEROS: Final = {
 
 
 def make_selectable(field: str) -> Selectable:
-    """Make a field of its name, as it is in objects as they are stored."""
+    """Make a field from its name in the stored version."""
     return Selectable(tuple(map(jsonpaths.parse, _PATHS.get(field, (field,)))), _ZEROS.get(field, ""))

@@ -2,7 +2,7 @@
 Shard selectors of lists and watches: text → ranges of the hashes of uids or of namespaces.
 
 See "Sharded list and watch" of the Kubernetes "API Concepts". The language is a part of CEL: calls of ``shardRange()``
-that are joined by ``||``. It is read here, as nothing else of CEL is allowed; no parentheses around calls, either.
+that are joined by ``||``. It is parsed here, as nothing else of CEL is allowed, not even parentheses around calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kopf_cluster import statuses
 from kopf_cluster.store.storage import Record
 
 GATE: Final = "ShardedListAndWatch"
-"""The feature gate: without it, the selectors are ignored."""
+"""The feature gate, without which the selectors are ignored."""
 
 _UID: Final = "object.metadata.uid"
 _NAMESPACE: Final = "object.metadata.namespace"
@@ -28,11 +28,11 @@ _TEXT: Final = re.compile(r"""'([^'\\]*)'|"([^"\\]*)\"""")
 
 
 class Shards(msgspec.Struct, frozen=True):
-    """Which objects are selected: those with hashes of this field in any of the ranges."""
+    """A predicate that selects objects whose hash of this field is in any of the ranges."""
 
     field: str
     ranges: tuple[tuple[int, int], ...]
-    """Each from its start up to its end, which is not in it."""
+    """Each includes its start, but not its end."""
 
     def __call__(self, record: Record) -> bool:
         value = hash_text(record.uid if self.field == _UID else record.key[0])
@@ -43,7 +43,7 @@ class Shards(msgspec.Struct, frozen=True):
 
 
 def hash_text(text: str) -> int:
-    """Give the hash: FNV-1a of 64 bits."""
+    """Return the hash FNV-1a of 64 bits."""
     value = 0xCBF29CE484222325
     for byte in text.encode():
         value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
@@ -52,7 +52,7 @@ def hash_text(text: str) -> int:
 
 @functools.lru_cache(maxsize=256)
 def parse_shards(text: str) -> Shards | None:
-    """Parse a shard selector, or raise the API's "bad request"; nothing selects everything."""
+    """Parse a shard selector, or raise the API's "bad request"; return none for an empty one: it selects everything."""
     if not text:
         return None
     if not text.strip():

@@ -1,5 +1,5 @@
 """
-The formats of texts in schemas, as the API server checks them; it ignores all others, also those of numbers.
+The formats of texts in schemas with the checks of the API server, which ignores all other formats.
 
 The rules are those of ``k8s.io/kube-openapi/pkg/validation/strfmt`` and of the packages of Go below it: they are looser
 here and stricter there than what Python reads. Not known are groups and nested comments in mail addresses.
@@ -17,12 +17,12 @@ from typing import Any, Final
 
 
 def find_check(schema: Mapping[str, Any]) -> Callable[[str], object] | None:
-    """Give what is true for the good texts there; nothing if any text is good."""
+    """Return a function that is true for valid texts; none if all texts are valid."""
     return _CHECKS.get(str(schema.get("format")).replace("-", ""))
 
 
 def _is_date(text: str) -> bool:
-    """Tell if there is such a day; also in the year 0, which Python does not know: it is a leap year."""
+    """Whether there is such a day, also in the year 0, a leap year that Python does not know."""
     known = f"2000{text[4:]}" if text.startswith("0000") else text
     try:
         return re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) is not None and bool(datetime.date.fromisoformat(known))
@@ -31,14 +31,14 @@ def _is_date(text: str) -> bool:
 
 
 def _is_date_time(text: str) -> bool:
-    """Tell if it is one; any character can be before the fraction, and anything after one more "T"."""
+    """Whether it is a time; any character can be before the fraction, and anything after one more "T"."""
     date, _, rest = text.lower().partition("t")
     form = r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(.\d+)?(z|[+-]\d\d:\d\d)"
     return _is_date(date) and re.fullmatch(form, rest.partition("t")[0], re.ASCII) is not None
 
 
 def _is_duration(text: str) -> bool:
-    """Tell if Go reads it, or else if there is any amount of a known unit inside."""
+    """Whether Go accepts the text, or it contains any amount of a known unit."""
     amounts = re.findall(r"(?<!\d)(?=\d)0*+(\d*+)[ \t\n\f\r]*+([a-zµ]+)", text.lower(), re.ASCII)
     most = str(2**63 - 1)
     return all((len(number), number) <= (len(most), most) for number, _ in amounts) and (
@@ -58,7 +58,7 @@ def _parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None
 
 
 def _parse_old_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Leading zeros were good for IPv4 once, so the server still takes them."""
+    """Parse an address; the server still accepts leading zeros in IPv4."""
     head, colon, tail = text.rpartition(":")
     return _parse_ip(f"{head}{colon}{re.sub('(?<![^.])0+(?=[0-9])', '', tail)}" if "." in tail else text)
 
@@ -77,14 +77,14 @@ def _is_email(text: str) -> bool:
 _ATOM: Final = r"[!#-'*+\-/-9=?A-Z^-~\x80-\U0010ffff]"
 _TEXT: Final = r"([\t !#-\[\]-~\x80-\U0010ffff]|\\[\t -~\x80-\U0010ffff])"
 _MAIL: Final = (
-    rf'[ \t]*+(?P<open>(("{_TEXT}*+"|({_ATOM}|\.)++)[ \t]*+)*+<)?+'  # whose it is
+    rf'[ \t]*+(?P<open>(("{_TEXT}*+"|({_ATOM}|\.)++)[ \t]*+)*+<)?+'  # the name before the address
     rf'[ \t]*+("{_TEXT}++"|{_ATOM}++(\.{_ATOM}++)*+)@[ \t]*+({_ATOM}++(\.{_ATOM}++)*+|\[(?P<ip>[!-~]*)\])'
     r"(?(open)>)[ \t]*+(\([^()\\]*+\)[ \t]*+)*+"
 )
 
 
 def _is_hostname(text: str) -> bool:
-    """Letters & symbols are those of Unicode, sizes are in bytes; without dots, only the second can be a dash."""
+    """Whether it is a host name of Unicode; sizes are in bytes; without dots, only the second can be a dash."""
     is_short = len(text.encode()) <= 255 and all(len(label.encode()) <= 63 for label in text.split("."))
     digits = dict.fromkeys("0123456789", "0")
     shape = ({"L": "a", "S": "0"}.get(unicodedata.category(char)[0], digits.get(char, char)) for char in text)
@@ -93,7 +93,7 @@ def _is_hostname(text: str) -> bool:
 
 
 def _read_digits(text: str, others: str, form: str) -> list[int]:
-    """Give the digits without the others, if they have that form; else what passes no test."""
+    """Return the digits without the other characters, if they have this form; otherwise, digits that pass no test."""
     digits = re.sub(others, "", text, flags=re.ASCII)
     return [10 if digit == "X" else int(digit) for digit in digits] if re.fullmatch(form, digits, re.ASCII) else [1]
 

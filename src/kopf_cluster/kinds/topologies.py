@@ -1,9 +1,9 @@
 """
-How the values of a kind are put together: which lists are sets or are keyed, and what is one value as a whole.
+The merge strategies of the values of a kind: which lists are sets or are keyed, and which values are atomic.
 
-That is all that merging and field ownership need of a schema. Here it is taken from the schemas of custom
-resources and from the data of built-in kinds; and there is a topology of the data with no schema at all, where maps
-are merged field by field and lists are replaced, as in the API server.
+Merging and field ownership need nothing else from a schema. Topologies come from the schemas of custom resources and
+from the data of built-in kinds; without a schema, maps are merged field by field, and lists are replaced, as in the API
+server.
 The rules are those of "Server-Side Apply" in the Kubernetes documentation ("Merge strategy").
 """
 
@@ -20,18 +20,18 @@ MapType: TypeAlias = Literal["granular", "atomic"]
 
 
 class Topology:
-    """The place of a value: what it is merged by if it is a list or a map; scalars need nothing.
+    """The merge strategy of a value: of a list or a map; scalars need none.
 
-    The places inside are made when they are first asked for, and those of declared fields and of items are kept. So one
-    topology is to be made for one version of a definition, and the schema must not be modified meanwhile.
+    The topologies of inner values are made on the first use; those of declared fields and of items are kept. So there
+    must be one topology for one version of a definition, and the schema must not be modified.
 
     Parameters:
-        list_type: Whether a list is one value as a whole, or a set, or has items that are known by their keys.
-        map_type: Whether a map is one value as a whole.
+        list_type: Whether a list is atomic, a set, or has items with keys.
+        map_type: Whether a map is atomic.
         keys: The keys of items for the lists of the type ``map``: the names to the defaults, or to none.
         names: The names of the declared fields.
-        find: Gives the place of a field or of a map's value; none if the schema does not know such a field.
-        items: Gives the place of the items of a list.
+        find: Returns the topology of a field or of a map's value; none if the schema does not know the field.
+        items: Returns the topology of the items of a list.
     """
 
     __slots__ = ("_fields", "_find", "_names", "items", "keys", "list_type", "map_type")
@@ -54,11 +54,11 @@ class Topology:
         self._fields: dict[str, Topology | None] = {}
 
     def is_named(self, name: str) -> bool:
-        """Whether the field is declared by its name, i.e. is not just one of the keys of a map."""
+        """Whether the field is declared by its name, instead of being a key of a map."""
         return name in self._names
 
     def field(self, name: str) -> Topology | None:
-        """Give the place of a field or of a map's value; none if the schema does not know such a field."""
+        """Return the topology of a field or of a map's value; none if the schema does not know the field."""
         if name not in self._names:
             return self._find(name)
         if name not in self._fields:
@@ -67,7 +67,7 @@ class Topology:
 
 
 DEDUCED: Final[Topology] = Topology("atomic", "granular", {}, (), lambda name: DEDUCED, lambda: DEDUCED)
-"""Anything: maps by their fields, lists as a whole."""
+"""The topology without a schema: maps are granular, lists are atomic."""
 
 _STANDARD: Final = frozenset({"apiVersion", "kind", "metadata"})
 
@@ -76,7 +76,7 @@ _KEY_DEFAULTS: Final = {"protocol": "TCP"}
 
 
 def of_schema(schema: Mapping[str, Any], *, root: bool = False) -> Topology:
-    """Make the topology as told by a structural OpenAPI v3 schema of a custom resource definition."""
+    """Make the topology from a structural schema of a custom resource definition."""
     properties: Mapping[str, Any] = schema.get("properties") or {}
     standard = _STANDARD if root or schema.get("x-kubernetes-embedded-resource") else ()
     items, additional = schema.get("items"), schema.get("additionalProperties")
@@ -113,7 +113,7 @@ def _of_metadata() -> Topology:
 
 
 def of_structure(structure: structures.Structure) -> Topology:
-    """Make the topology as told by the data of built-in kinds."""
+    """Make the topology from the data of built-in kinds."""
 
     @functools.cache
     def find_items() -> Topology:

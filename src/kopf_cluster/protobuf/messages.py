@@ -1,11 +1,11 @@
 """
 Messages: objects of JSON with known fields, each of which has a number and a type.
 
-What is absent in JSON is a zero value on the wire, unless the field may be absent there, too; and what is zero on
-the wire is absent in JSON, unless Go shows it: both exactly as kube-apiserver does, which is written in Go. Fields
-that are not in the tables are left out, as they are by clients and servers of other versions.
+Absent fields in JSON are zero values on the wire, unless the field may be absent there, too. Zero values on the wire
+are absent in JSON, unless Go shows them. Both are exactly as in kube-apiserver. Fields outside of the tables are
+omitted, as by clients and servers of other versions.
 
-Whole objects are in an envelope that tells what they are: the message `Unknown` of ``k8s.io/apimachinery/pkg/runtime``
+Whole objects are in an envelope with their types: the message `Unknown` of ``k8s.io/apimachinery/pkg/runtime``
 after four magic bytes. An event of a watch is a message `WatchEvent` with such an object inside; it has no envelope
 itself, but its length before it, in four bytes.
 """
@@ -39,15 +39,15 @@ _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
-    """A field as it is in the data."""
+    """A field in the data."""
 
     number: int
     name: str
-    """The name in JSON; nothing if the fields of the message are put among the others."""
+    """The name in JSON; empty if the fields of the message are inlined among the others."""
     type: str
     cardinality: Literal["one", "optional", "list", "map"]
     leaving: Literal["never", "empty", "zero"]
-    """When it is left out of JSON: if it is an empty value; or a value never set, even if that is a message."""
+    """When JSON omits it: if it is an empty value; or a value never set, even if that is a message."""
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Field:
         self.value = find_value(row.type)
         is_set = row.cardinality == "one" and self.value.is_structure and row.leaving == "empty"
         self.is_shown_absent = is_set or row.leaving == "never"
-        """Whether JSON has it though it is not on the wire."""
+        """Whether JSON has it if it is absent on the wire."""
         self.is_shown_empty = self.is_shown_absent or row.cardinality == "optional"
         """Whether JSON has it if the value on the wire is empty."""
         self.wire = Wire.BYTES if row.cardinality == "map" else self.value.wire
@@ -75,12 +75,12 @@ class Field:
 
     @functools.cached_property
     def absent(self) -> bytes:
-        """What is on the wire if there is nothing in JSON."""
+        """The bytes on the wire for an absent field in JSON."""
         zero = self.zero()
         return self.encode(zero) if zero is not None or (self.cardinality == "one" and self.value.is_structure) else b""
 
     def zero(self) -> Any:
-        """Give what is in JSON if there is nothing on the wire."""
+        """Return the value in JSON for an absent field on the wire."""
         return self.value.zero() if self.cardinality == "one" else None
 
     def encode(self, value: Any) -> bytes:
@@ -95,12 +95,12 @@ class Field:
         return write_bytes(_ENTRY_KEY + write_bytes(name.encode()) + self._item_key + self._encode_value(value))
 
     def _encode_value(self, value: Any) -> bytes:
-        """Encode a single value; null is what is never set, which can be nothing at all on the wire."""
+        """Encode a single value; null is a value that was never set, which can be absent on the wire."""
         value = self.value.zero() if value is None else value
         return self.value.encode(value) if value is not None else b"\0"
 
     def decode(self, wire: Wire, raw: Raw, before: Any) -> Any:
-        """Decode a value; give it with those before, if it is not the only one."""
+        """Decode a value; return it together with the previous ones of a list or a map."""
         if self.cardinality == "list":
             values = before if before is not None else []
             values.extend(map(self.value.decode, self._unpack(wire, raw)))
@@ -115,7 +115,7 @@ class Field:
         return self.value.decode(raw)
 
     def _unpack(self, wire: Wire, raw: Raw) -> list[Raw]:
-        """Give the items of a list: it is one; or all in one piece, as numbers can be."""
+        """Return the items of a list: one, or all packed numbers."""
         if wire == self.wire:
             return [raw]
         if (self.wire, wire) != (Wire.VARINT, Wire.BYTES):
@@ -139,7 +139,7 @@ _ENTRY_KEY: Final = write_key(1, Wire.BYTES)
 
 
 class Message:
-    """A message; it is a value of others, too."""
+    """A message, which can be a value in other messages."""
 
     wire = Wire.BYTES
     is_structure = True
@@ -149,12 +149,12 @@ class Message:
 
     @functools.cached_property
     def _fields(self) -> list[Field]:
-        """The fields in the order that they have in JSON."""
+        """The fields in their order in JSON."""
         return [Field(row) for row in read_rows(self.name)]
 
     @functools.cached_property
     def _ordered(self) -> list[Field]:
-        """The fields in the order that they have on the wire."""
+        """The fields in their order on the wire."""
         return sorted(self._fields, key=lambda field: field.number)
 
     @functools.cached_property
@@ -181,7 +181,7 @@ class Message:
         return self._show(found)
 
     def _show(self, found: dict[int, Any]) -> Obj:
-        """Put the fields together as Go does in JSON."""
+        """Make the object with the fields that Go shows in JSON."""
         obj: Obj = {}
         for field in self._fields:
             if field.number in found:
@@ -219,7 +219,7 @@ def find_value(type_: str) -> Value:
 
 @functools.cache
 def find_message(api_version: str, kind: str) -> Message | None:
-    """Find the message of a kind; what belongs to no group, such as `DeleteOptions`, is in every one."""
+    """Find the message of a kind; those without a group, such as `DeleteOptions`, belong to all groups."""
     names = (f"{package}.{kind}" for package in (_data().packages.get(api_version), _META) if package)
     for name in names:
         if name in _data().messages:
@@ -229,12 +229,12 @@ def find_message(api_version: str, kind: str) -> Message | None:
 
 
 def read_rows(name: str) -> list[Row]:
-    """Give the fields of a message as they are in the data, in the order that they have in JSON."""
+    """Return the fields of a message in the data, in their order in JSON."""
     return msgspec.json.decode(_data().messages[name], type=list[Row])
 
 
 def find_omitted(name: str) -> Iterator[str]:
-    """Give the fields of a message that are not in JSON if they are empty; nothing if there is no such message."""
+    """Yield the fields of a message that JSON omits if they are empty; none for an unknown message."""
     for row in read_rows(name) if name in _data().messages else ():
         if not row.name:
             yield from find_omitted(row.type)
@@ -255,7 +255,7 @@ _PLAIN: Final = write_field(3, b"") + write_field(4, b"")  # neither packed, nor
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """An object that is not decoded yet. What it is can be left out by clients."""
+    """An object that is not decoded yet. Clients may omit its type."""
 
     api_version: str
     kind: str
@@ -263,7 +263,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class NotEncodable(Exception):
-    """There is no such message: objects of this kind can only be in JSON."""
+    """There is no message for the kind: its objects can only be in JSON."""
 
 
 def encode_object(obj: dict[str, Any]) -> bytes:
@@ -277,7 +277,7 @@ def encode_object(obj: dict[str, Any]) -> bytes:
 
 
 def open_envelope(data: bytes) -> Envelope:
-    """Find out what is sent; raise `ProtobufError` if it is broken."""
+    """Open the envelope; raise `ProtobufError` if it is broken."""
     if not data:
         raise ProtobufError("empty data")
     if not data.startswith(_MAGIC):

@@ -106,7 +106,7 @@ class SchemaOr:
 
 
 def need_bytes(raw: Raw) -> bytes:
-    """Give the bytes of what is not a number; raise `ProtobufError` if it is one."""
+    """Return the bytes of what is not a number; raise `ProtobufError` if it is one."""
     if isinstance(raw, int):
         raise ProtobufError("proto: wrong wireType = 0, bytes are expected")
     return raw
@@ -188,7 +188,7 @@ def _decode_json(raw: Raw) -> Any:
 
 
 def _need_field(raw: Raw) -> bytes:
-    """Give the bytes of the only field, which is the first one; none if it is absent."""
+    """Return the bytes of the only field, which is the first one; none if it is absent."""
     found = [value for number, _, value in read_fields(need_bytes(raw)) if number == 1]
     return need_bytes(found[-1]) if found else b""
 

@@ -1,7 +1,7 @@
 """
-The wire format of protocol buffers: messages as numbered values, of which this knows no types.
+The wire format of protocol buffers: messages as numbered values without types.
 
-See "Encoding" of the documentation of protocol buffers. What is wrong is worded as decoders generated for Go do.
+See "Encoding" of the documentation of protocol buffers. The errors are those of the decoders for Go.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 Raw: TypeAlias = "int | bytes"
-"""A value as it is on the wire: a number, or the bytes of anything else."""
+"""A value on the wire: a number, or the bytes of anything else."""
 
 
 class ProtobufError(ValueError):
-    """The bytes are not protobuf, or not of the message that they should be."""
+    """The bytes are not protobuf, or not the expected message."""
 
 
 class Wire(enum.IntEnum):
-    """In which way a value is on the wire."""
+    """The encoding of a value on the wire."""
 
     VARINT = 0
     FIXED64 = 1
@@ -46,7 +46,7 @@ def write_varint(value: int) -> bytes:
 
 
 def write_key(number: int, wire: Wire) -> bytes:
-    """Encode what goes before the value of a field."""
+    """Encode the key of a field, which precedes the value."""
     return write_varint(number << 3 | wire)
 
 
@@ -56,7 +56,7 @@ def write_bytes(value: bytes) -> bytes:
 
 
 def write_field(number: int, value: bytes) -> bytes:
-    """Encode a field that consists of bytes."""
+    """Encode a field of bytes, with its key."""
     return write_key(number, Wire.BYTES) + write_bytes(value)
 
 
@@ -92,7 +92,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, Wire, Raw]]:
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """Decode the number at the position; give it, and the position after it."""
+    """Decode the number at the position; return it, and the position after it."""
     result = shift = 0
     try:
         while True:

@@ -1,8 +1,8 @@
 """
-The forms in which objects are shown: as they are, only their metadata, or as rows of a table.
+The forms of objects in answers: the whole objects, only their metadata, or rows of a table.
 
-Which one, the client tells in the Accept header: see "Alternate representations of resources" of
-the Kubernetes "API Concepts". As-is is the fast way: stored bytes are joined, nothing is decoded.
+The client chooses the form by the Accept header, see "Alternate representations of resources" in the Kubernetes "API
+Concepts". For whole objects, stored bytes are joined, and nothing is decoded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kopf_cluster.store.storage import Record
 
 
 class Representation(Protocol):
-    """How to encode objects."""
+    """Encodes objects."""
 
     def one(self, kind: Kind, record: Record, first: bool = True) -> bytes: ...
 
@@ -32,7 +32,7 @@ class Representation(Protocol):
 
 
 class AsIs:
-    """Objects as they are stored."""
+    """Whole objects in their stored encoding."""
 
     def one(self, kind: Kind, record: Record, first: bool = True) -> bytes:
         return objects.encode_record(kind, record)
@@ -45,7 +45,7 @@ class AsIs:
             items = b",".join([head + converter.read(kind, record) for record in records])
         else:
             items = b",".join([head + record.data for record in records])
-        if kind.custom:  # sorted, and with the token to go on even if it is empty: as what has no types in Go
+        if kind.custom:  # sorted, and with an empty token: as untyped objects in Go
             sorted_metadata = codec.encode(dict(sorted({"continue": "", **metadata}.items())))
             return kind.list_frame % (items, sorted_metadata)
         return kind.list_frame % (codec.encode(metadata), items)
@@ -90,7 +90,7 @@ def _partial(obj: Obj, version: str) -> Obj:
 
 
 class AsTable:
-    """`Table` of `meta.k8s.io`, as ``kubectl get`` shows it."""
+    """`Table` of `meta.k8s.io`, which ``kubectl get`` shows."""
 
     def __init__(self, include: str = "Metadata", version: str = "v1") -> None:
         if include not in _INCLUDES:
@@ -103,7 +103,7 @@ class AsTable:
         return self.bookmark(kind, objects.open_record(kind, record), first)
 
     def bookmark(self, kind: Kind, obj: Obj, first: bool = True) -> bytes:
-        """Give a table of one row, even if there is nothing to show in it; only the first one has the columns."""
+        """Return a table of one row, even of a bookmark; only the first one has the columns."""
         metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
         return codec.encode(self._table(kind, [obj], metadata, columns=first))
 
@@ -136,14 +136,14 @@ _AS_IS: Final = AsIs()
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What the client gets: objects in a form, sent in an encoding."""
+    """The form and the encoding of an answer."""
 
     media: str
     form: Representation
 
 
 def negotiate(kind: Kind, request: Request) -> Choice:
-    """Choose by the Accept header: the most wanted of what can be served."""
+    """Choose the most wanted form and encoding of the Accept header that can be served."""
     return _negotiate(request.accept, request.query.get("includeObject", "Metadata"), kind.custom, kind.is_stored)
 
 
@@ -159,10 +159,10 @@ def _negotiate(accept: str, include: str, custom: bool, stored: bool) -> Choice:
 
 
 def _choose_form(clause: Clause, media: str, include: str, custom: bool, stored: bool) -> Representation | None:
-    """Choose the form; or none if there is no such form in this encoding.
+    """Return the form, or none if there is no such form in this encoding.
 
-    In protobuf, there are no custom resources, as it knows no schemas, and no tables; but metadata of everything.
-    What is never stored, is no row of any table.
+    In protobuf, there are neither custom resources nor tables, but the metadata of all kinds. Kinds that are never
+    stored have no tables.
     """
     form, version = clause.parameters.get("as", ""), clause.parameters.get("v", "")
     if not form:

@@ -1,10 +1,10 @@
 """
-Watch streams: from a revision on, every change of the selected objects, in order, with nothing lost or repeated.
+Watch streams: from a revision on, every change of the selected objects, in order, neither lost nor repeated.
 
-A watcher holds no events: it is a position in the bucket's log, woken up when the log grows. It takes what is new
-in one go and sends it in one piece. The objects were encoded when they were written, so that a line of the stream
-is just a few bytes put around, however many are watching. A watcher that is so slow that the log has forgotten
-what it needs next gets the error 410, as in a real cluster.
+A watcher holds no events: it is a position in the log of the bucket, and wakes up when the log grows. It sends all new
+changes in one piece. The objects were encoded when they were written, so that an event costs just a few more bytes for
+each watcher. A watcher that is too slow, so that the log has forgotten its position, gets the error 410, as in a real
+cluster.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from kopf_cluster.sessions import Session
 from kopf_cluster.store.storage import Bucket, Change, Compacted, Record, Store
 
 BATCH: Final = 1000
-"""How many changes are sent in one piece at most."""
+"""The maximal number of changes in one piece."""
 
 DEFAULT_TIMEOUT: Final = 1800.0
-"""How long a watch lives if the client does not say, in seconds: between this and twice as much."""
+"""The minimal default lifetime of a watch, in seconds; the maximum is twice as much."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """Which objects of a kind a reader is interested in."""
+    """The objects of a kind that a reader selects."""
 
     namespace: str | None = None
     labels: Predicate | None = None
@@ -61,7 +61,7 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def classify(self, change: Change) -> str | None:
-        """Tell what the change is for this reader: objects come and go as they start and stop being selected."""
+        """Return the type of the change for this reader, for whom objects come and go with their selection."""
         before = change.previous is not None and self.accepts(change.previous)
         if change.type != "DELETED" and self.accepts(change.record):
             return "MODIFIED" if before else "ADDED"
@@ -69,10 +69,10 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class WatchOptions(msgspec.Struct, frozen=True):
-    """How to watch. All times are in seconds."""
+    """The options of a watch. All times are in seconds."""
 
     since: int | None = None
-    """The revision to go on from; none to begin with the current state as if it was just created."""
+    """The revision to continue from; none to begin with the current state as additions."""
     bookmarks: bool = False
     bookmark_interval: float = 60.0
     mark_initial_end: bool = False
@@ -107,7 +107,7 @@ class Watch:
         self._position = 0
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Give the pieces of the stream, each of whole lines, until the timeout or an error."""
+        """Yield the pieces of the stream, each of whole lines, until the timeout or an error."""
         loop = asyncio.get_running_loop()
         timeout = self._options.timeout
         if timeout is None:
@@ -143,7 +143,7 @@ class Watch:
                 timer.cancel()
 
     async def _converted(self, pieces: Callable[[], Iterator[bytes]]) -> list[bytes]:
-        """Take the pieces in the requested version, whatever must be asked for that."""
+        """Return the pieces in the requested version, and call webhooks for that."""
         position, first = self._position, self._first
 
         def attempt() -> list[bytes]:
@@ -161,7 +161,7 @@ class Watch:
         self._wakeup.set()
 
     def _begin(self) -> Iterator[bytes]:
-        """Find the place in the log; with no revision to start from, tell the current state first."""
+        """Find the position in the log; without a revision to start from, yield the current state first."""
         if self._options.since is not None:
             self._position = self._bucket.position(self._options.since)
         else:
@@ -179,7 +179,7 @@ class Watch:
         self._wakeup.set()
 
     def _collect(self) -> Iterator[bytes]:
-        """Take what is new in the log, and make pieces of it."""
+        """Yield the new changes of the log in pieces."""
         while changes := self._bucket.read(self._position, BATCH):
             self._position += len(changes)
             if self._kind.converter is not None:
@@ -193,14 +193,14 @@ class Watch:
 
     def _tell(self, change: Change) -> bytes | None:
         if self._options.since is not None and change.record.revision <= self._options.since:
-            return None  # the client has asked for the future, and it is not there yet
+            return None  # the client has asked for later changes only
         kind = change.type if self._selection.everything else self._selection.classify(change)
         if kind is None:
             return None
         return self._line(kind, self._state(change, kind))
 
     def _state(self, change: Change, kind: str) -> Record:
-        """An object that stops being selected is shown as it was before, but at the revision of the change."""
+        """Return the state to send: the previous one at the new revision, if the object is no longer selected."""
         if kind == "DELETED" and change.type != "DELETED" and change.previous is not None:
             previous = objects.open_record(self._kind, change.previous)
             return objects.seal(self._kind, previous, change.record.revision)

@@ -4,9 +4,8 @@ The data of a store in a directory: the current records and the revision, in SQL
 Only current states are kept, no history: a restarted server knows nothing of the changes before it, so that
 watches from older revisions get the error 410 and list anew.
 
-Changes are written in batches, a moment after they have happened, and never hold up a request. When a server is
-killed, its last moment is lost; for nobody to see a revision again with something else in it, the next server then
-begins with a revision that is far beyond all those that could be given out.
+Changes are written in batches, a moment after they happen, and never delay a request. When a server is killed, its last
+batch is lost. So that no client sees a revision again with another content, the next server then skips many revisions.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ import msgspec
 from kopf_cluster.store.storage import Change, Key, Record
 
 BATCH_DELAY: Final = 0.05
-"""How long changes wait to be written together, in seconds."""
+"""The time to collect changes for a batch, in seconds."""
 
 SKIPPED: Final = 1_000_000
-"""How many revisions are skipped after a server that was killed; many more than it could make in a batch."""
+"""The number of skipped revisions after a killed server, many more than a batch can have."""
 
 _SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS records (
@@ -42,14 +41,14 @@ class ArchiveError(Exception):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """All that a store needs to go on: the revision, and the records by buckets."""
+    """The data of a store: the revision, and the records by buckets."""
 
     revision: int
     records: list[tuple[str, Record]]
 
 
 class Archive:
-    """The database of one running server. Nobody else may use the same directory at the same time."""
+    """The database of one running server, which uses the directory exclusively."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
@@ -59,7 +58,7 @@ class Archive:
         self._database: sqlite3.Connection | None = None
 
     def open(self) -> Snapshot | None:
-        """Begin to use the directory; give what is there, or nothing if it is new."""
+        """Open the directory; return its data, or none if it is new. Raise `ArchiveError` if it cannot be used."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = self._directory / "cluster.sqlite"
         try:
@@ -93,16 +92,16 @@ class Archive:
         return Snapshot(self._revision, records)
 
     def observe(self, bucket: str, change: Change) -> None:
-        """Take notice of a change; it is written soon."""
+        """Note a change, and write it soon."""
         record = change.record
         self._changed[bucket, record.key] = None if change.type == "DELETED" else record
         self._revision = record.revision
         if self._timer is None:
-            with contextlib.suppress(RuntimeError):  # before the loop runs: it is written with what comes next
+            with contextlib.suppress(RuntimeError):  # before the loop runs: it is written with the next changes
                 self._timer = asyncio.get_running_loop().call_later(BATCH_DELAY, self.flush)
 
     def flush(self, *, clean: bool = False) -> None:
-        """Write all that has changed, in one transaction."""
+        """Write all noted changes in one transaction."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -122,7 +121,7 @@ class Archive:
         database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
 
     def erase(self) -> None:
-        """Forget everything, so that the next server begins from nothing."""
+        """Delete all data."""
         self._changed.clear()
         if self._database is not None:
             with self._database:
@@ -130,7 +129,7 @@ class Archive:
                 self._database.execute("DELETE FROM facts")
 
     def close(self) -> None:
-        """Let the directory go; what is not flushed is lost."""
+        """Close the directory; changes that are not flushed are lost."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

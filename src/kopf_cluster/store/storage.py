@@ -1,13 +1,12 @@
 """
-A versioned store of opaque records with a log of their changes: what etcd is to a real cluster.
+A versioned store of opaque records with a log of their changes, as etcd in a real cluster.
 
 The store knows buckets, keys, revisions, and bytes; it knows nothing of Kubernetes kinds or HTTP.
-Every write takes the next revision of one counter shared by all buckets, so that revisions order
-everything that ever happened. Each bucket remembers its recent changes, so that a reader can go on
-from any revision it has seen, or look at the past; a revision older than what is remembered
-is refused with `Compacted`.
+Every write takes the next revision of one counter for all buckets, so that revisions order all changes.
+Each bucket remembers its recent changes, so that a reader can continue from any revision that it has seen,
+or look at the past; older revisions are refused with `Compacted`.
 
-Nothing here awaits: a write is atomic for everyone on the event loop. Records are never modified,
+Nothing here awaits: a write is atomic on the event loop. Records are never modified,
 only replaced, so they are shared freely by readers, watchers, and the log.
 """
 
@@ -26,9 +25,9 @@ Key: TypeAlias = tuple[str, str]
 ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 DEFAULT_HISTORY: Final = 32 * 1024 * 1024
-"""How many bytes of changed objects are remembered before the oldest changes are forgotten."""
+"""The maximal size of the remembered changes, in bytes; the oldest ones are forgotten."""
 
-# What a remembered change takes besides the encoded object.
+# The memory of a remembered change besides the encoded object, in bytes.
 _OVERHEAD: Final = 512
 
 # Forgotten entries are cut off the list in slabs, as cutting them one by one is quadratic.
@@ -45,7 +44,7 @@ class Compacted(Exception):
 
 
 class Closed(Exception):
-    """The store takes no more changes: there is another one, or none."""
+    """The store accepts no more changes."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -61,7 +60,7 @@ class Record(msgspec.Struct, frozen=True):
     finalizers: tuple[str, ...] = ()
     deleting: bool = False
     form: str = ""
-    """In which form the data are, if there are several."""
+    """The form of the data, if there are several."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -73,7 +72,7 @@ class Change(msgspec.Struct, frozen=True):
 
     @property
     def weight(self) -> int:
-        """How much memory it takes to remember this change, roughly, in bytes."""
+        """The approximate memory of this change, in bytes."""
         return len(self.record.data) + _OVERHEAD
 
 
@@ -85,19 +84,19 @@ class Bucket:
         self.compacted = compacted
         self.closed = False
         self.listeners: dict[Callable[[], None], None] = {}
-        """Who is told of changes, in the order in which they have come: the same order every time."""
+        """The functions to call after changes, in the order of their registration."""
         self._keys: list[Key] = []
         self._log: list[Change] = []
-        self._dropped = 0  # how many changes were cut off the log's list
-        self._forgotten = 0  # how many of the log's first changes are forgotten but not yet cut off
+        self._dropped = 0  # the number of changes that are cut off the log
+        self._forgotten = 0  # the number of first changes in the log that are forgotten, but not yet cut off
 
     def select(self, namespace: str | None = None, after: Key | None = None) -> Iterator[Record]:
-        """Give the current records in the order of keys, of one namespace or of all, after the given key."""
+        """Yield the current records in the order of keys, of one namespace or of all, after the given key."""
         for key in self._range(self._keys, namespace, after):
             yield self.records[key]
 
     def snapshot(self, revision: int, namespace: str | None = None, after: Key | None = None) -> Iterator[Record]:
-        """Give the records as they were at the revision. It costs time for every change made since then."""
+        """Yield the records at the revision. This costs time for every change since then."""
         if revision < self.compacted:
             raise Compacted(revision, self.compacted)
         past: dict[Key, Record | None] = {}
@@ -133,7 +132,7 @@ class Bucket:
         return self._dropped + index
 
     def read(self, position: int, limit: int) -> list[Change]:
-        """Give the changes from the log position on, at most so many."""
+        """Return the changes from the log position on, up to the limit."""
         start = position - self._dropped
         if start < self._forgotten:
             raise Compacted(position, self.compacted)
@@ -152,12 +151,12 @@ class Bucket:
         self.notify()
 
     def restore(self, record: Record) -> None:
-        """Add a record of the past with no change remembered."""
+        """Add a record without a change in the log."""
         bisect.insort(self._keys, record.key)
         self.records[record.key] = record
 
     def remembered(self) -> Iterator[Change]:
-        """Give all changes that are not forgotten yet, the oldest first."""
+        """Yield all remembered changes, the oldest first."""
         yield from self._log[self._forgotten :]
 
     def forget_oldest(self) -> Change:
@@ -206,7 +205,7 @@ class Store:
         return self.revision + 1
 
     def bucket(self, name: str) -> Bucket:
-        """Find the bucket; a bucket exists as soon as somebody asks for it."""
+        """Return the bucket, which is created on the first use."""
         try:
             return self._buckets[name]
         except KeyError:
@@ -218,7 +217,7 @@ class Store:
         self._append(bucket, Change("ADDED" if previous is None else "MODIFIED", record, previous))
 
     def remove(self, bucket: str, record: Record) -> None:
-        """Remove what is under the record's key; the record itself is the last state to tell to others."""
+        """Remove the record with the same key; this record is the last state for the log."""
         previous = self.bucket(bucket).records[record.key]
         self._append(bucket, Change("DELETED", record, previous))
 
@@ -238,19 +237,19 @@ class Store:
             observer(name, change)
 
     def restore(self, revision: int, bucket_records: Iterable[tuple[str, Record]]) -> None:
-        """Begin with these records of another store, as of the revision; there is no history before it."""
+        """Start with these records of another store at the revision, without a history before it."""
         self.revision = self.compacted = revision
         for name, record in bucket_records:
             self.bucket(name).restore(record)
 
     def all_records(self) -> Iterator[tuple[str, Record]]:
-        """Give all current records with the names of their buckets."""
+        """Yield all current records with the names of their buckets."""
         for name, bucket in self._buckets.items():
             for record in bucket.select():
                 yield name, record
 
     def drop(self, name: str) -> None:
-        """Forget an (empty) bucket; whoever listens to it is told that it is closed."""
+        """Remove an empty bucket, and close it for its listeners."""
         bucket = self._buckets.pop(name, None)
         if bucket is not None:
             self._remembered -= sum(change.weight for change in bucket.remembered())
@@ -258,7 +257,7 @@ class Store:
             bucket.close()
 
     def compact(self) -> None:
-        """Forget the history: only the current states remain."""
+        """Clear the history: only the current states remain."""
         self.compacted = self.revision
         for bucket in self._buckets.values():
             bucket.forget_all(self.revision)
@@ -267,7 +266,7 @@ class Store:
         self._remembered = 0
 
     def close(self) -> None:
-        """Change nothing any more, and tell that to whoever listens."""
+        """Accept no more changes, and close all buckets for their listeners."""
         self._closed = True
         for bucket in self._buckets.values():
             bucket.close()

@@ -1,5 +1,5 @@
 """
-What is odd in pods and their templates, but not wrong: clients are warned of it, in the words of the API server.
+Warnings about strange, but valid, pods and templates, in the words of the API server.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from kopf_cluster.statuses import quoted
 Obj: TypeAlias = dict[str, Any]
 
 _MAX_COMPARED: Final = 100
-"""With how many ports of the same number each one is compared: thousands of them must not take long."""
+"""The maximal number of compared ports with the same number, as thousands of them must not take long."""
 
-# Where the templates of pods are.
+# The paths of the templates of pods.
 _TEMPLATES: Final = {
     **dict.fromkeys(
         ("daemonsets", "deployments", "jobs", "replicasets", "replicationcontrollers", "statefulsets"), "spec.template"
@@ -45,7 +45,7 @@ _OLD_VOLUMES: Final = {
 
 
 def find_warnings(plural: str, new: Obj, old: Obj | None) -> Iterator[str]:
-    """Tell what is odd in a new pod, or in a template that is new or changed."""
+    """Yield warnings about a new pod, or about a new or changed template."""
     if plural == "pods" and old is None:
         if reasons := list(objects.label(new["metadata"]["name"])):
             yield (
@@ -103,7 +103,7 @@ def _find_fractions(resources: Obj, path: str) -> Iterator[str]:
 
 
 def _find_hidden(variables: list[Obj], path: str) -> Iterator[str]:
-    """Find variables that are defined once more, and not by what they were."""
+    """Find variables that are defined again without using their previous values."""
     seen: set[Any] = set()
     for index, item in enumerate(variables):
         name, value = item.get("name"), item.get("value") or ""
@@ -113,7 +113,7 @@ def _find_hidden(variables: list[Obj], path: str) -> Iterator[str]:
 
 
 def _compare_ports(ports: list[tuple[str, Obj]]) -> Iterator[str]:
-    """Find ports of the same number and protocol, in whichever containers of the pod."""
+    """Find ports of the same number and protocol in all containers of the pod."""
     known: dict[tuple[Any, Any], list[tuple[str, str, int]]] = {}
     for place, port in ports:
         ip, number = port.get("hostIP") or "", port.get("hostPort") or 0

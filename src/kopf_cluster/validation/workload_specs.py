@@ -24,7 +24,7 @@ from kopf_cluster.validation.fields import Obj, not_negative, number_or_percent,
 from kopf_cluster.validation.pod_specs import validate_spec
 
 MISMATCH: Final = "`selector` does not match template `labels`"
-"""What is wrong with a template whose pods would not be found."""
+"""The error of a template whose pods the selector would not find."""
 
 
 def validate_deployment(new: Obj, old: Obj | None) -> Iterator[FieldError]:
@@ -59,7 +59,7 @@ def validate_replica_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def validate_replication_controller(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """Their selectors are plain labels, and a template is required even if it could not be selected."""
+    """Yield all errors; selectors are plain labels, and a template is required."""
     spec = new.get("spec") or {}
     selector, template = spec.get("selector") or {}, spec.get("template")
     yield from not_negative(spec, "spec", "minReadySeconds")
@@ -75,7 +75,7 @@ def validate_replication_controller(new: Obj, old: Obj | None) -> Iterator[Field
 
 
 def validate_stateful_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """The pods can mount what is claimed for them, too; a template that is there already is not looked at again."""
+    """Yield all errors; pods can mount their claims, too, and an unchanged template is not validated again."""
     spec = new.get("spec") or {}
     yield from not_negative(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit")
     yield from _validate_selection(spec, "statefulset")
@@ -104,7 +104,7 @@ def validate_daemon_set(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def _validate_selection(spec: Obj, what: str) -> Iterator[FieldError]:
-    """The selector must select something, and the pods of the template are among that."""
+    """Validate the selector, which must select the pods of the template."""
     selector = spec.get("selector")
     if selector is None:
         yield required("spec.selector")
@@ -125,13 +125,13 @@ def _validate_template(spec: Obj, what: str) -> Iterator[FieldError]:
 
 
 def validate_pods(template: Obj, path: str, claimed: Collection[str] = ()) -> Iterator[FieldError]:
-    """Give everything that is wrong with a template of pods, which can mount what is claimed for them."""
+    """Yield all errors in a template of pods, which can mount these claims, too."""
     yield from validate_labels((template.get("metadata") or {}).get("labels") or {}, f"{path}.labels")
     yield from validate_spec(template.get("spec") or {}, f"{path}.spec", claimed)
 
 
 def _validate_forever(spec: Obj, what: str) -> Iterator[FieldError]:
-    """The pods must run until they are deleted."""
+    """Refuse pods that end by themselves."""
     pods = (spec.get("template") or {}).get("spec") or {}
     if pods.get("restartPolicy", "Always") != "Always":
         yield unsupported_value("spec.template.spec.restartPolicy", pods["restartPolicy"], ("Always",))
@@ -141,14 +141,14 @@ def _validate_forever(spec: Obj, what: str) -> Iterator[FieldError]:
         )
 
 
-# Jobs and cron jobs: how often and how long they run, and by what their pods are found.
+# Jobs and cron jobs.
 
 _MAX_CRON_NAME: Final = 52  # so that the names of jobs are not too long
 _BY_INDEX: Final = ("backoffLimitPerIndex", "maxFailedIndexes")
 
 
 def validate_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
-    """The template of an existing job cannot be changed anyway."""
+    """Yield all errors in a new job; the template of an existing one is immutable."""
     if old is not None:
         return
     spec = new.get("spec") or {}
@@ -183,7 +183,7 @@ def validate_cron_job(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def _validate_generated(job: Obj, spec: Obj) -> Iterator[FieldError]:
-    """What the server wanted to add must not have been there with other values."""
+    """Refuse other values for the labels and the selector that the server generates."""
     labels, generated = _labels_of(spec), make_labels(job)
     for key, value in generated.items():
         if labels.get(key) != value:
@@ -230,22 +230,22 @@ def _validate_spec(spec: Obj, path: str) -> Iterator[FieldError]:
         )
 
 
-# How the pods of a job are told from all the others: by labels that the server makes of the job's name and UID.
+# The labels of the pods of a job, which the server makes from the name and the UID of the job.
 #
-# See "Specifying your own Pod selector" in "Jobs": whoever sets ``manualSelector``, does that on their own.
+# See "Specifying your own Pod selector" in "Jobs": with ``manualSelector``, users set the labels themselves.
 
 CONTROLLER: Final = "batch.kubernetes.io/controller-uid"
-"""The label that is selected by."""
+"""The label in the selector."""
 
 
 def make_labels(job: Obj) -> dict[str, str]:
-    """Give the labels of the job's pods, with the old names and the new ones."""
+    """Return the labels of the pods of a job, with the old names and the new ones."""
     uid, name = job["metadata"]["uid"], job["metadata"].get("name") or ""
     return {"controller-uid": uid, "job-name": name, CONTROLLER: uid, "batch.kubernetes.io/job-name": name}
 
 
 def settle(new: Obj, old: Obj | None) -> Iterable[FieldError]:
-    """Add what is not there yet to a new job; what contradicts is refused later."""
+    """Add the missing labels and selector to a new job; contradictions are refused later."""
     spec = new.get("spec") or {}
     if old is not None or spec.get("manualSelector"):
         return []
@@ -258,10 +258,10 @@ def settle(new: Obj, old: Obj | None) -> Iterable[FieldError]:
     return []
 
 
-# Volumes and claims of them: how they are accessed, and how much there is; nobody gets back what is given already.
+# Volumes and claims: their access modes and sizes.
 
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-# What a volume has besides its source.
+# The fields of a volume besides its source.
 _COMMON: Final = frozenset(
     {
         "accessModes",
@@ -285,7 +285,7 @@ def validate_claim(new: Obj, old: Obj | None) -> Iterator[FieldError]:
 
 
 def validate_claim_spec(spec: Obj, path: str) -> Iterator[FieldError]:
-    """Give everything that is wrong with a claim, alone or in a template."""
+    """Yield all errors in a claim, alone or in a template."""
     yield from validate_selector(spec.get("selector") or {}, f"{path}.selector")
     yield from _validate_modes(spec, path, "at least 1 access mode is required")
     size = _requested(spec)
@@ -326,7 +326,7 @@ def _requested(spec: Obj) -> str | None:
 
 
 def _validate_shrinking(size: Fraction, old: Obj) -> Iterator[FieldError]:
-    """A claim that could not grow can ask for less, but still for more than it has; see "Recovering from Failure"."""
+    """Refuse to shrink a claim below its capacity; see "Recovering from Failure"."""
     before = _requested(old.get("spec") or {}) or "0"
     given = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
     if size < quantities.amount(before) and size <= quantities.amount(given):

@@ -1,10 +1,10 @@
 """
-Server-side apply, and what all other writes do to the ownership of fields: plain functions on objects.
+Server-side apply, and the effect of all other writes on the ownership of fields: plain functions on objects.
 
-Someone who applies owns every field of the configuration. Setting a field of somebody else to another value is
-a conflict, unless forced. A field that is not in the configuration anymore is removed unless somebody else
-owns it. All other writers take what they change, with no questions asked.
-The rules are those of "Server-Side Apply" in the Kubernetes documentation, and of KEP-555.
+A manager that applies owns all fields of the configuration. Changing a field of another manager is a conflict, unless
+forced. A field that is no longer in the configuration is removed, unless another manager owns it. All other writes take
+the ownership of the fields that they change. The rules are those of "Server-Side Apply" in the Kubernetes
+documentation, and of KEP-555.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Obj: TypeAlias = dict[str, Any]
 
 NOTHING = FieldSet()
 
-# What nobody owns, but without what there is no object to be shown in another version.
+# Fields without owners that an object needs to be converted.
 _IDENTITY = FieldSet.from_json({"f:metadata": {"f:name": {}}})
 
 _TYPE = ("apiVersion", "kind")
 
 Translate: TypeAlias = Callable[[Obj, str], tuple[Obj, Topology] | None]
-"""Gives an object in another version of its kind with the topology there; nothing if there is no such version."""
+"""Returns an object in another version of its kind, and the topology there; none if there is no such version."""
 
 
 def apply(
@@ -48,10 +48,10 @@ def apply(
     """
     Apply a configuration to the live object (or to none, for creation).
 
-    Give the new object with its ``metadata.managedFields``, or none if nothing changes. The live object is not
-    modified; unchanged parts are shared with it. ``now`` is a Kubernetes timestamp. ``reset`` are the fields that
-    this endpoint does not write, e.g. the status on the main endpoint: they are neither changed nor owned.
-    ``takeable`` are the fields that are no conflicts even if they are somebody else's.
+    Return the new object with its ``metadata.managedFields``, or none if nothing changes. The live object is not
+    modified; the new one shares unchanged parts with it. ``now`` is a Kubernetes timestamp. ``reset`` are the fields
+    that this endpoint does not write, e.g. the status on the main endpoint: they are neither changed nor owned.
+    ``takeable`` are the fields that are never conflicts.
 
     Raise `APIStatus`: 400 if the configuration has ``managedFields``; 409 for conflicts if not forced; 500 if the
     configuration does not fit in the schema, as kube-apiserver has it.
@@ -101,11 +101,11 @@ def update(
     translate: Translate | None = None,
 ) -> list[Obj]:
     """
-    Give the ``managedFields`` of an object that is created, replaced, or patched other than by applying.
+    Return the ``managedFields`` of an object that is created, replaced, or patched other than by applying.
 
-    The managed fields of the new object, if any, replace those of the live one first: so they can be migrated or
-    cleared (with ``[{}]``) by a client; wrong ones are ignored. The manager owns whatever it changes, nobody
-    owns what is removed. If nothing changes for anybody, the very list of the live object is given back.
+    The managed fields of the new object, if any, replace those of the live one first, so that clients can migrate or
+    clear them (with ``[{}]``); wrong ones are ignored. The manager owns all fields that it changes; removed fields have
+    no owners. If nothing changes for any manager, the very list of the live object is returned.
     """
     entries = _entries(live)
     claimed = _entries(new)
@@ -129,7 +129,7 @@ def update(
 
 
 def _blank(source: Mapping[str, Any]) -> Obj:
-    """What an object is before it exists: nobody owns its metadata as a whole, or what it is named."""
+    """Return the empty object for the comparison with a new one."""
     return {"apiVersion": source.get("apiVersion"), "kind": source.get("kind"), "metadata": {}}
 
 
@@ -139,7 +139,7 @@ def _entries(source: Mapping[str, Any] | None) -> list[Obj]:
 
 
 def _read_live(live: Mapping[str, Any] | None, topology: Topology, now: str) -> Owners:
-    """Give the owners of a live object; if there are none yet, all its fields were set before the first apply."""
+    """Return the owners of a live object; without managed fields, all its fields were set before the first apply."""
     entries = _entries(live)
     if entries or live is None:
         return owners.read_stored(entries)
@@ -159,7 +159,7 @@ def _read_claimed(claimed: list[Obj], entries: list[Obj]) -> Owners:
 
 
 def _prune(merged: Obj, last: FieldSet, configured: FieldSet, current: Owners, topology: Topology) -> Obj:
-    """Remove what the manager applied the last time, but not now, and what is nobody else's."""
+    """Remove the fields that the manager applied last time but not now, and that have no other owners."""
     kept = configured
     for entry in current.values():
         kept |= entry.fields
@@ -175,9 +175,9 @@ def _prune_elsewhere(
     topology: Topology,
     translate: Translate,
 ) -> Obj:
-    """Do the same for a manager who has applied another version the last time: there, and back again.
+    """Prune the fields of a manager that applied another version last time: convert there, prune, and convert back.
 
-    What is owned in this version, is restored then. If anybody would lose what is theirs in yet other versions,
+    Fields with owners in this version are restored afterwards. If a manager would lose fields in yet another version,
     nothing is removed.
     """
     version = str(merged["apiVersion"])
@@ -202,7 +202,7 @@ def _prune_elsewhere(
 
 
 class _Changes:
-    """What is changed, as it is seen in each of the versions in which fields are owned."""
+    """The changes of an object, in each of the versions in which managers own fields."""
 
     def __init__(
         self, old: Mapping[str, Any], new: Mapping[str, Any], difference: Difference, translate: Translate | None
@@ -231,7 +231,7 @@ def _take(
     force: bool,
     takeable: FieldSet = NOTHING,
 ) -> None:
-    """Take the changed fields from the other owners, in place, or refuse to. Nobody owns the removed ones."""
+    """Take the changed and removed fields from their other owners in place, or refuse conflicts."""
     taken: dict[Manager, FieldSet] = {}
     for manager, entry in changed.items():
         difference = changes.seen_in(entry.api_version)
@@ -254,7 +254,7 @@ def _take(
 
 
 def _ownable(source: Mapping[str, Any], reset: FieldSet) -> Obj:
-    """Leave only those parts that somebody can own, and that this endpoint writes."""
+    """Return only the parts that can have owners, and that this endpoint writes."""
     made = {name: value for name, value in source.items() if name not in _TYPE and f"f:{name}" not in reset.tree}
     if "metadata" in made:
         made["metadata"] = {
@@ -268,7 +268,7 @@ def _differs(difference: Difference) -> bool:
 
 
 def _writable(applied: Mapping[str, Any], reset: FieldSet) -> Obj:
-    """Leave out what is not written by anybody, or by this endpoint: that are the whole spec, status, or metadata."""
+    """Return the configuration without the parts that this endpoint does not write, and without system metadata."""
     result = {name: value for name, value in applied.items() if (f"f:{name}",) not in reset}
     if "metadata" in result:
         result["metadata"] = {

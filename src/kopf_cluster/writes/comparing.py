@@ -1,7 +1,7 @@
 """
-Objects seen as sets of fields: which fields an object has, what differs in two of them, how one is merged into another.
+Objects as sets of fields: the fields of an object, the differences of two objects, the merge of one into another.
 
-All three walk the values along a topology, and see what is one value and what consists of others in the same way.
+All three walk the values along a topology, which tells single values from composite ones.
 The rules are those documented for Server-Side Apply ("Merge strategy") and for structured-merge-diff.
 """
 
@@ -44,10 +44,10 @@ class Difference:
 
 
 def fields_of(value: Mapping[str, Any], topology: Topology) -> FieldSet:
-    """Give the fields of an applied configuration, or raise `SchemaMismatch` if it does not fit in the schema.
+    """Return the fields of an applied configuration, or raise `SchemaMismatch` if it does not fit in the schema.
 
-    Fields that are declared by name and have something inside are not in the set themselves: their owners are
-    those of their contents. The keys of maps and the items of lists are.
+    Fields that are declared by name and have contents are not in the set themselves, in contrast to keys of maps and
+    items of lists.
     """
     return FieldSet(_map_fields(value, topology, ()))
 
@@ -82,7 +82,7 @@ def _fields(value: Any, topology: Topology, path: Path) -> Tree:
 
 
 def _is_container(value: Any, topology: Topology) -> bool:
-    """Tell whether the value is nothing but its contents. An empty map is a value of its own."""
+    """Return whether the value is nothing but its contents. An empty map is a value of its own."""
     if isinstance(value, list):
         return topology.list_type != "atomic"
     return isinstance(value, dict) and bool(value) and topology.map_type == "granular"
@@ -113,7 +113,7 @@ def _element(item: Any, topology: Topology) -> str:
 
 
 def index_items(values: list[Any], topology: Topology) -> Items:
-    """Give the items of a set or of a keyed list by their path elements; more than one if there are duplicates."""
+    """Return the items of a set or of a keyed list by their path elements; more than one if there are duplicates."""
     items: Items = {}
     for value in values:
         items.setdefault(_element(value, topology), []).append(value)
@@ -121,7 +121,7 @@ def index_items(values: list[Any], topology: Topology) -> Items:
 
 
 def all_fields(value: Any, topology: Topology) -> Tree:
-    """Give the element of a value that has just appeared: with everything in it, containers included."""
+    """Return the element of a value that has just appeared: with everything in it, containers included."""
     if isinstance(value, dict) and topology.map_type == "granular":
         return whole(
             {field_element(name): all_fields(item, topology.field(name) or DEDUCED) for name, item in value.items()}
@@ -134,7 +134,7 @@ def all_fields(value: Any, topology: Topology) -> Tree:
 
 
 def compare(old: Mapping[str, Any], new: Mapping[str, Any], topology: Topology) -> Difference:
-    """Tell what differs. Parts that the objects share (the very same dicts and lists) are not looked into."""
+    """Return what differs. Parts that the objects share (the very same dicts and lists) are not looked into."""
     comparison = _Comparison()
     comparison.compare_maps(old, new, topology, ())
     return Difference(FieldSet(comparison.added), FieldSet(comparison.modified), FieldSet(comparison.removed))
@@ -179,7 +179,7 @@ class _Comparison:
                 insert(self.removed, (*path, element), all_fields(values[0], topology.items()))
 
     def _replace(self, old: Any, new: Any, topology: Topology, path: Path) -> None:
-        """Another value, maybe of another form: what was inside of the old one is not there anymore."""
+        """Note a replaced value, maybe of another form, whose old contents are gone."""
         insert(self.modified, path, all_fields(new, topology))
         inside = {element: node for element, node in all_fields(old, topology).items() if element != "."}
         if inside:
@@ -187,7 +187,7 @@ class _Comparison:
 
 
 def merge(live: Any, applied: Any, topology: Topology) -> Any:
-    """Put an applied configuration over the live state. What is not touched is shared with the live state."""
+    """Merge an applied configuration into the live state; the result shares untouched parts with the live state."""
     if isinstance(live, dict) and isinstance(applied, dict) and topology.map_type == "granular":
         result = dict(live)
         for name, value in applied.items():
@@ -218,7 +218,7 @@ def _merge_lists(live: Items, applied: Items, topology: Topology) -> list[Any]:
 
 
 def remove(value: Mapping[str, Any], unwanted: FieldSet, kept: FieldSet, topology: Topology) -> dict[str, Any]:
-    """Remove the unwanted fields unless they, or anything inside of them, are among those to be kept."""
+    """Remove the unwanted fields, unless they or anything inside must be kept."""
     return _remove_from_map(value, unwanted.tree, kept.tree, topology)
 
 

@@ -2,8 +2,7 @@
 A new state put together: the part of it that a write may change, its metadata, and its body completed and validated.
 
 The rules are those of the API conventions ("Metadata", "Subresources") and of "API Concepts" ("Generated values").
-What is unknown, is reported as the client wants it by the parameter ``fieldValidation``: see "Server-side field
-validation" there.
+Unknown fields are reported according to the parameter ``fieldValidation``: see "Server-side field validation" there.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from kopf_cluster.kinds.structures import DEFINITION, KNOWN_METADATA
 from kopf_cluster.patches import blame_patch
 from kopf_cluster.writes.write_options import WriteOptions
 
-# What only the server decides: the values are taken from the previous state whatever the client says.
+# Fields of the server: the values of the previous state are kept, regardless of the client.
 _SERVER_FIELDS: Final = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 _ANY_VERSION: Final = "0"
-"""The resource version that is as good as none: for the storage of the API server, it is a number, and none is zero."""
+"""The resource version that means none."""
 
 
 def compose(kind: Kind, body: Obj, metadata: Obj) -> Obj:
@@ -33,7 +32,7 @@ def compose(kind: Kind, body: Obj, metadata: Obj) -> Obj:
 
 
 def begin_metadata(kind: Kind, namespace: str, raw: Any) -> Obj:
-    """Give the metadata of an object to be created, without what only the server sets; or refuse wrong ones."""
+    """Return the metadata of a new object without the fields of the server, or refuse wrong ones."""
     metadata = _read_metadata(kind, raw)
     if metadata.get("resourceVersion", _ANY_VERSION) != _ANY_VERSION:
         raise statuses.unknown_error("resourceVersion should not be set on objects to be created")
@@ -50,7 +49,7 @@ def begin_metadata(kind: Kind, namespace: str, raw: Any) -> Obj:
 
 
 def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
-    """Take the client's metadata with all that it may not decide on, or refuse a conflict."""
+    """Return the metadata of the client with the fields of the server, or refuse a conflict."""
     known, name = old["metadata"], old["metadata"]["name"]
     if new.get("apiVersion", kind.api_version) != kind.api_version or new.get("kind", kind.kind) != kind.kind:
         raise statuses.bad_request(
@@ -92,7 +91,7 @@ def _read_metadata(kind: Kind, raw: Any) -> Obj:
 
 
 def _find_mistyped(kind: Kind, raw: Any) -> pruning.MistypedError | None:
-    """Find what the API server would find mistyped in the metadata; those of custom kinds, it decodes alone."""
+    """Find the error of the API server about mistyped metadata; it decodes those of custom kinds alone."""
     try:
         if kind.definition:
             pruning.prune({"metadata": raw}, structures.of_definition(kind.definition))
@@ -103,7 +102,7 @@ def _find_mistyped(kind: Kind, raw: Any) -> pruning.MistypedError | None:
     return None
 
 
-# The token of the service account in new pods: a volume, and where it is mounted.
+# The token of the service account in new pods: a volume, and its mounts.
 #
 # See "Bound service account token volume mechanism" of the Kubernetes documentation.
 
@@ -124,7 +123,7 @@ def mount_token(spec: Obj, account: Obj, suffix: str) -> None:
     if not wanted or not containers:
         return
     known = [volume["name"] for volume in spec.get("volumes", ()) if volume.get("name", "").startswith(PREFIX)]
-    name = known[0] if known else f"{PREFIX}{suffix}"  # those of copied pods go on to be used
+    name = known[0] if known else f"{PREFIX}{suffix}"  # copied pods have one already
     for container in containers:
         mount = {"name": name, "readOnly": True, "mountPath": MOUNT_PATH}
         container["volumeMounts"] = [*container.get("volumeMounts", ()), mount]
@@ -149,7 +148,7 @@ def mount_token(spec: Obj, account: Obj, suffix: str) -> None:
 
 # The body: unknown fields dropped or refused, defaults filled in, all of it validated.
 
-# What makes an object unfit for being looked at by rules; with other errors, all is told at once.
+# The errors that prevent the evaluation of rules; other errors are reported together with broken rules.
 _BLOCKING: Final = frozenset(
     {"FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"}
 )
@@ -168,7 +167,7 @@ def settle(
     metadata: Any,
     options: WriteOptions,
 ) -> list[statuses.FieldError]:
-    """Do the same as `settle_body` with what a client has sent, and report what is unknown in it."""
+    """Settle the body of a client as `settle_body` does, and report its unknown fields."""
     if not options.strict and options.warnings is None:
         return settle_body(kind, new, old)
     unknown = (
@@ -191,7 +190,7 @@ def settle_body(
     old: Obj | None,
     unknown: list[str] | None = None,
 ) -> list[statuses.FieldError]:
-    """Complete the new state in place and tell what is wrong with it; add the paths of what is dropped to the list."""
+    """Complete the new state in place, and return its errors; add the paths of dropped fields to the list."""
     errors: list[statuses.FieldError] = []
     if kind.schema is not None:
         body = codec.decode(codec.encode({key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
@@ -221,17 +220,17 @@ def _validate(schema: schemas.Schema, new: Obj, old: Obj | None) -> list[statuse
 
 
 def _refuse_strictly(kind: Kind, new: Obj, notes: Iterable[str], options: WriteOptions) -> statuses.APIStatus:
-    """Make the refusal of what is unknown or repeated: the object is to blame, or the patch."""
+    """Make the refusal of unknown or repeated fields, in an object or in a patch."""
     why = f"strict decoding error: {', '.join(notes)}"
     if options.patching:
         return blame_patch(new, why)
     return statuses.Undecodable(kind.kind, kind.version, why)
 
 
-# Which part of an object a write may change: all but the status, only the status, or what another subresource is for.
-# The rest is taken from the previous state, whatever the client sends.
+# The part of an object that a write may change: all but the status, only the status, or that of another subresource.
+# The rest stays as in the previous state, regardless of the client.
 
-# By which subresources the metadata are never changed; and of which built-in kinds they are not by the status.
+# The subresources that never change the metadata; and the built-in kinds whose status does not change them.
 _OWN_METADATA: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
 _OWN_METADATA_OF_STATUS: Final = frozenset(
     {
@@ -244,12 +243,12 @@ _OWN_METADATA_OF_STATUS: Final = frozenset(
         "volumeattachments.storage.k8s.io",
     }
 )
-# Of all others, the status brings its metadata with it, for historical reasons; with these exceptions.
+# For all other built-in kinds, the status changes the metadata for historical reasons, except for these fields.
 _KEPT_BY_STATUS: Final = {"deployments.apps": ("labels",), "pods": ("ownerReferences",)}
 
 
 def take_part(kind: Kind, subresource: str, old: Obj, new: Obj) -> Obj:
-    """Give the new state with only that taken which the (sub)resource is for; the metadata are settled elsewhere."""
+    """Return the new state with only the part of the (sub)resource changed; the metadata are settled elsewhere."""
     if not subresource or subresource not in _TAKERS:
         if kind.has_status:
             copy_field(old, new, "status")
@@ -260,7 +259,7 @@ def take_part(kind: Kind, subresource: str, old: Obj, new: Obj) -> Obj:
 
 
 def _take_metadata(kind: Kind, subresource: str, old: Obj, wanted: Any) -> Any:
-    """Take the metadata as far as the subresource may change them; in any case, the version that they are based on."""
+    """Return the metadata with the changes that the subresource may make, and with the expected version."""
     if not kind.custom and subresource not in _OWN_METADATA and kind.bucket not in _OWN_METADATA_OF_STATUS:
         if isinstance(wanted, dict):
             wanted = dict(wanted)
@@ -284,14 +283,14 @@ def _take_status(kind: Kind, old: Obj, new: Obj) -> Obj:
 
 
 def _take_approval(kind: Kind, old: Obj, new: Obj) -> Obj:
-    """Only the conditions are taken: whether a certificate is approved or denied."""
+    """Take only the conditions: whether a certificate is approved or denied."""
     status, wanted = dict(old.get("status") or {}), new.get("status")
     copy_field(wanted if isinstance(wanted, dict) else {}, status, "conditions")
     return {**old, "status": certificates.settle(status, old.get("status") or {})}
 
 
 def _take_from_spec(field: str) -> Callable[[Kind, Obj, Obj], Obj]:
-    """Only this field in the spec is taken."""
+    """Make a function that takes only this field in the spec."""
 
     def take(kind: Kind, old: Obj, new: Obj) -> Obj:
         spec, wanted = dict(old.get("spec") or {}), new.get("spec")
@@ -302,12 +301,12 @@ def _take_from_spec(field: str) -> Callable[[Kind, Obj, Obj], Obj]:
 
 
 def _take_binding(kind: Kind, old: Obj, new: Obj) -> Obj:
-    """It is made by the server itself: both the node and the condition are taken."""
+    """Take both the node and the condition, as the server itself makes the binding."""
     return new
 
 
 def _take_sizes(kind: Kind, old: Obj, new: Obj) -> Obj:
-    """Only the resources of the containers are taken."""
+    """Take only the resources of the containers."""
     spec, wanted = dict(old.get("spec") or {}), new.get("spec")
     for field in ("containers", "initContainers"):
         sizes = {item.get("name"): item for item in codec.dig_objects(wanted, field)}
@@ -321,7 +320,7 @@ def _resize(container: Obj, wanted: Obj) -> Obj:
 
 
 def copy_field(source: Obj, target: Obj, field: str) -> None:
-    """Let the field be the same in both; nulls and absent fields are the same thing."""
+    """Copy the field; nulls are the same as absent fields."""
     if source.get(field) is None:
         target.pop(field, None)
     else:

@@ -1,9 +1,9 @@
 """
-Whose the fields of an object are after a write: ``metadata.managedFields`` settled for every new state.
+The ownership of fields after a write: ``metadata.managedFields`` of every new state.
 
-The fields are managed from the creation on, until a client clears them: from then on, nobody is known until somebody
-applies the object on the server side; all other fields there are those of a manager named "before-first-apply" then.
-As it makes writes slower, it can be switched off: all objects are as if they were cleared.
+The fields are managed from the creation on, until a client clears them. Then there are no managers until a client
+applies the object on the server side; all other fields belong to a manager named "before-first-apply" from then on.
+As this makes writes slower, it can be turned off: all objects start as if they were cleared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATUS: Final = FieldSet.from_json({"f:status": {}})
 _ALL_BUT_STATUS: Final = FieldSet.from_json({"f:spec": {}, "f:metadata": {}})
 _NOTHING: Final = FieldSet()
 
-# By what clients clear the managed fields.
+# Clients clear the managed fields by this value.
 _RESET: Final[list[Obj]] = [{}]
 
 
@@ -70,7 +70,7 @@ def apply(
     subresource: str,
     translate: applying.Translate,
 ) -> Obj | None:
-    """Give the new state with its managed fields, or none if nothing changes; refuse conflicts (409)."""
+    """Return the new state with its managed fields, or none if nothing changes; refuse conflicts (409)."""
     known = old is not None and manager == MANAGER
     takeable = unchanged_since(old, kind.topology) if old is not None and known else _NOTHING
     new = applying.apply(
@@ -99,31 +99,31 @@ def _unwritten(kind: Kind, subresource: str) -> FieldSet:
 
 # The annotation of ``kubectl apply``, as the server looks at it when the same ``kubectl`` applies on the server side.
 #
-# So one can go from one way of applying to the other and back: what was applied by the client is no conflict as long as
-# nobody has changed it since, and the annotation tells what was applied the last time, on whichever side. That is only
-# for the manager that kubectl is by default; see "Upgrading from client-side apply to server-side apply" in
+# So users can switch between client-side and server-side apply: fields that the client applied are no conflicts while
+# they are unchanged, and the annotation always contains the last applied configuration. This is only for the default
+# manager of kubectl; see "Upgrading from client-side apply to server-side apply" in
 # "Server-Side Apply".
 
 MANAGER: Final = "kubectl"
-"""The only manager for whom the annotation matters."""
+"""The only manager with this annotation."""
 
 _ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def unchanged_since(live: Mapping[str, Any], topology: Topology) -> FieldSet:
-    """Give the fields that are as the client has applied them; nothing if it is not known what it has applied."""
+    """Return the fields that are unchanged since the client applied them; none if that is unknown."""
     text = _annotations(live).get(_ANNOTATION)
     try:
         last = json.loads(text) if text else None
         if not isinstance(last, dict) or last.get("apiVersion") != live["apiVersion"]:
             return FieldSet()
         return fields_of(last, topology) - compare(live, last, topology).modified
-    except (ValueError, SchemaMismatch):  # whatever somebody has written there
+    except (ValueError, SchemaMismatch):  # the annotation can be anything
         return FieldSet()
 
 
 def follow(state: Obj, applied: Obj) -> Obj:
-    """Give the state with what was applied in the annotation if there is one; otherwise, the very state."""
+    """Return the state with the applied configuration in its annotation; the very state if it has no annotation."""
     annotations = _annotations(state)
     if _ANNOTATION not in annotations:
         return state

@@ -1,5 +1,5 @@
 """
-Who owns which fields of an object: ``metadata.managedFields`` read, changed, and written.
+The owners of the fields of an object: ``metadata.managedFields`` read, changed, and written.
 
 Each manager has one entry for each way it writes: applying or updating, in which version, via which subresource.
 The rules are those of the API reference of ``ManagedFieldsEntry`` and of "Server-Side Apply" ("Field management").
@@ -18,7 +18,7 @@ Operation: TypeAlias = Literal["Apply", "Update"]
 
 MAX_MANAGER: Final = 128
 MAX_UPDATERS: Final = 10
-"""How many updating managers an object can have before the oldest ones are put together."""
+"""The maximal number of updating managers of an object; the oldest ones are merged."""
 
 ANCIENT: Final = "ancient-changes"
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
@@ -36,10 +36,10 @@ SYSTEM_METADATA: Final = frozenset(
         "deletionGracePeriodSeconds",
     }
 )
-"""What only the server sets; clients send it back as they got it, or with nulls."""
+"""The fields of the server; clients send them back unchanged, or with nulls."""
 
 UNOWNED_METADATA: Final = SYSTEM_METADATA | {"name", "namespace"}
-"""Metadata that nobody owns, as nobody can change them."""
+"""Metadata without owners, as no client can change them."""
 
 _UNOWNED: Final = FieldSet.from_json(
     {
@@ -52,7 +52,7 @@ _METADATA: Final = FieldSet.from_json({"f:metadata": {}})
 
 
 class Manager(NamedTuple):
-    """By what an entry is known. The version makes a difference only for those who update."""
+    """The identity of an entry; the version matters only for updates."""
 
     name: str
     operation: Operation
@@ -72,10 +72,10 @@ class Entry:
     time: str
     api_version: str
     stored: Mapping[str, Any] | None = dataclasses.field(default=None, compare=False)
-    """How exactly it was read from the storage, so that it is written back with no effort."""
+    """The stored form, which is written back as it was read."""
 
     def extended(self, fields: FieldSet, time: str) -> Entry:
-        """Give the entry with more fields, as of the time."""
+        """Return the entry with more fields, as of the time."""
         if self.stored is not None and not fields - self.fields:
             return Entry(self.fields, time, self.api_version, {**self.stored, "time": time})
         return Entry(self.fields | fields, time, self.api_version)
@@ -85,7 +85,7 @@ Owners: TypeAlias = dict[Manager, Entry]
 
 
 def ownable(fields: FieldSet) -> FieldSet:
-    """Leave only those fields that somebody can own."""
+    """Return only the fields that can have owners."""
     return fields.without(_UNOWNED) - _METADATA
 
 
@@ -104,7 +104,7 @@ def default_name(user_agent: str) -> str:
 
 
 def validate_name(name: str, *, applying: bool) -> Iterator[statuses.FieldError]:
-    """Tell what is wrong with the parameter ``fieldManager``."""
+    """Yield the errors in the parameter ``fieldManager``."""
     if applying and not name:
         yield statuses.required("fieldManager", "is required for apply patch")
     if len(name) > MAX_MANAGER:
@@ -141,9 +141,9 @@ def read_stored(entries: list[dict[str, Any]]) -> Owners:
 
 
 def touch(entries: list[dict[str, Any]], me: Manager, fields: FieldSet, time: str) -> list[dict[str, Any]] | None:
-    """Give ``metadata.managedFields`` if a manager changes fields again that are nobody else's; nothing if not so.
+    """Return ``metadata.managedFields`` if a manager changes again only fields without other owners; otherwise none.
 
-    This is what most of the updates are, and what is to be fast.
+    Most updates do that, so it must be fast.
     """
     index = None
     for position, raw in enumerate(entries):
@@ -163,7 +163,7 @@ def touch(entries: list[dict[str, Any]], me: Manager, fields: FieldSet, time: st
 
 
 def _rank(raw: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those who apply go first, then by time."""
+    """Sort applying managers first, then by time."""
     return (
         raw["operation"],
         raw.get("time") or "",
@@ -192,7 +192,7 @@ def _read_entry(raw: Any) -> tuple[Manager, Entry]:
 
 
 def write(owners: Owners) -> list[dict[str, Any]]:
-    """Give ``metadata.managedFields``: those who apply first, then by time; entries with no fields are dropped."""
+    """Return ``metadata.managedFields``: applying managers first, then by time; without entries that have no fields."""
     return sorted(
         (_write_entry(manager, entry) for manager, entry in _limit(owners).items() if entry.fields), key=_rank
     )
@@ -214,7 +214,7 @@ def _write_entry(manager: Manager, entry: Entry) -> dict[str, Any]:
 
 
 def _limit(owners: Owners) -> Owners:
-    """Put the oldest updating managers together if there are too many of them: one bucket for a version."""
+    """Merge the oldest updating managers if there are too many: into one entry for each version."""
     if len(owners) <= MAX_UPDATERS:
         return owners
     updaters = sorted(
@@ -240,7 +240,7 @@ def _limit(owners: Owners) -> Owners:
 
 
 def conflict(conflicts: list[tuple[Manager, Path]]) -> statuses.APIStatus:
-    """Refuse to take the fields of others: the code 409 with a cause for each of the fields."""
+    """Make the refusal of conflicts (409), with a cause for each field."""
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path_text(path)}
         for manager, path in conflicts

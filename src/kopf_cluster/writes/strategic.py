@@ -69,7 +69,7 @@ def _values(patch: Obj, prefix: str) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _inside(structure: Structure | None, name: str) -> Structure | None:
-    """Give the structure of a field; unknown fields and those of anything are merged as they come."""
+    """Return the structure of a field; unknown fields and those of anything are merged as they come."""
     if structure is None:
         return None
     return structure.items if structure.shape == "map" else structure.fields.get(name)
@@ -152,7 +152,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _settle(value: Any) -> Any:
-    """Give a part of a patch as it comes into an object: with no nulls and no directives."""
+    """Return a part of a patch as it comes into an object: with no nulls and no directives."""
     if isinstance(value, dict):
         return _without_directives(value)
     return value

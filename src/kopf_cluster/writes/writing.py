@@ -1,7 +1,7 @@
 """
 Writes: create, update (of which a patch is one), and delete, with the rules that apply to all kinds.
 
-Every write is synchronous: what it has read is still so when it writes, thus no transactions and no retries.
+Every write is synchronous, so that its reads are still true when it writes: no transactions and retries are needed.
 The rules are those of the Kubernetes "API Concepts" and "API conventions": generations, finalizers,
 preconditions, isolation of the status, immutable metadata.
 """
@@ -46,12 +46,12 @@ class Writer:
         self._registry = registry
         self._gate = gate
         self.guard: Guard | None = None
-        """Who refuses writes that their authors may not make, even if they may write such objects."""
+        """Refuses writes that grant or own too much."""
         self._own_random = random.Random(random.getrandbits(64))  # as the sessions: by a seed if there is one
 
     @property
     def _random(self) -> random.Random:
-        """The same for all attempts of one request, so that they make the same object."""
+        """Random numbers, the same ones for all attempts of one request."""
         session = sessions.current()
         return self._own_random if session is None else session.random
 
@@ -104,9 +104,9 @@ class Writer:
         need_version: bool = False,
         options: WriteOptions = DEFAULT,
     ) -> Record:
-        """Replace the object with what the function makes of it; nothing is written if nothing changes.
+        """Replace the object with the result of the function; nothing is written if nothing changes.
 
-        The function must not modify what it gets.
+        The function must not modify its argument.
         """
         record = self.need(kind, key)
         old = objects.open_record(kind, record)
@@ -144,7 +144,7 @@ class Writer:
         subresource: str,
         options: WriteOptions,
     ) -> tuple[Record, bool]:
-        """Create the object or change it as of the configuration; tell whether it is created."""
+        """Create the object or apply the configuration to it; return whether it is created."""
         options = msgspec.structs.replace(options, applied=True)
 
         def transform(old: Obj | None) -> Obj | None:
@@ -179,26 +179,26 @@ class Writer:
         return key in self._store.bucket(kind.bucket).records
 
     def need(self, kind: Kind, key: Key) -> Record:
-        """Find the object's current state or raise "not found"."""
+        """Return the current state of the object, or raise "not found"."""
         record = self._store.bucket(kind.bucket).records.get(key)
         if record is None:
             raise statuses.not_found(kind, key[1])
         return record
 
     def review_deletion(self, kind: Kind, record: Record, options: DeleteOptions) -> None:
-        """Raise the refusal if the object may not be deleted; it is not asked again for the deletion as such."""
+        """Raise the refusal of webhooks for a deletion."""
         if self._gate:
             self._gate.review_deletion(kind, objects.open_record(kind, record), dry_run=bool(options.dryRun))
 
     def review_connection(self, kind: Kind, key: Key, subresource: str, options: Obj) -> None:
-        """Raise the refusal if nobody may connect to the object."""
+        """Raise the refusal of webhooks for a connection."""
         if self._gate:
             self._gate.review_connection(kind, key, subresource, options)
 
     def delete(self, kind: Kind, key: Key, options: DeleteOptions | None = None) -> tuple[Record, bool]:
-        """Delete the object, or mark it as being deleted if something must happen before.
+        """Delete the object, or mark it as being deleted if it has finalizers or a grace period.
 
-        Give the last known state, and whether the object has gone.
+        Return the last known state, and whether the object is gone.
         """
         options = options or DeleteOptions()
         record = self.need(kind, key)
@@ -283,7 +283,7 @@ class Writer:
             )
 
     def _translator(self, kind: Kind) -> Translate:
-        """Show objects in the versions in which others own fields of them."""
+        """Return a function that converts objects into the versions in which other managers own fields."""
 
         def translate(obj: Obj, api_version: str) -> tuple[Obj, Topology] | None:
             target = self._registry.find(*_split_version(api_version), kind.plural)
@@ -372,7 +372,7 @@ def _check_preconditions(kind: Kind, record: Record, wanted: Preconditions | Non
 
 
 def _drop_times(obj: Obj) -> Obj:
-    """What is applied again in another form (``1000m`` for ``1``) is only seen to be the same when it is settled."""
+    """Drop the times of managed fields, which change even if the applied values are the same in another form."""
     metadata = obj["metadata"]
     entries = [{**entry, "time": None} for entry in metadata.get("managedFields") or ()]
     return {**obj, "metadata": {**metadata, "managedFields": entries}}
