@@ -261,6 +261,19 @@ async def test_what_runs_in_threads_is_not_left_and_the_lease_is_not_released(
     assert await until(lambda: two.slots == ALL_SLOTS) <= 16
 
 
+async def test_what_could_not_be_left_in_time_is_never_released(start: Start) -> None:
+    """Then, everything is stopped, and nobody can tell if the thread still runs."""
+    one, two = await start_pair(start)
+    stuck = frozenset({min(one.slots)})
+    one.stuck = stuck
+    await one.replicas.leave()
+    one.stuck = frozenset()
+    await asyncio.sleep(30)
+    assert two.slots == ALL_SLOTS - stuck
+    await one.kill()
+    assert 13 < await until(lambda: two.slots == ALL_SLOTS) <= 20
+
+
 async def test_slots_are_left_as_soon_as_the_thread_has_ended(start: Start) -> None:
     one, two = await start_pair(start)
     one.stuck = frozenset({min(one.slots)})

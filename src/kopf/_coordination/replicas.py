@@ -91,6 +91,8 @@ class Replicas:
         self._opened_by = ""
         """The life of the replica that has opened the fence."""
         self._is_fenced = False
+        self._is_too_late = False
+        """Whether the operator exits before everything is handed over."""
         self._state: ReplicaState | None = None
         self.joined = asyncio.Event()
         """Whether it has ever lived among the others."""
@@ -127,6 +129,7 @@ class Replicas:
         if self._replica.is_out:
             self._fence.shut()
         else:
+            self._is_too_late = True
             self._log.log_unreleased(self._replica.draining)
 
     def get_token(self, slot: int) -> int:
@@ -205,6 +208,8 @@ class Replicas:
         timeout = self._settings.drain_timeout
         while slots:
             left = slots - await self._holder.hand_over(slots, timeout)
+            if self._is_too_late:
+                return  # everything is being stopped by now, so it is unknown what still runs in threads
             self._replica.accept_end(left)
             self._wakeup.set()
             slots -= left
