@@ -1,8 +1,8 @@
 """
-Readiness: whether an object is what its specification says, by what its controller says in the status of it.
+Readiness: whether an object has become what its specification says, according to its status.
 
-The rules are those of ``kstatus``, see "Status" in https://github.com/kubernetes-sigs/cli-utils: each kind has its own;
-all others, custom resources among them, by their conditions.
+The rules are those of ``kstatus``, see "Status" in https://github.com/kubernetes-sigs/cli-utils: some kinds have their
+own rules; all others, including custom resources, are judged by their conditions.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from kopf._handlers.handler_errors import TemporaryError
 Obj = Mapping[str, Any]
 
 _RECHECKING_DELAY = 10.0
-"""For those who do not own what they wait for: when to look at it again, in seconds."""
+"""When to check again, in seconds: for those who do not own the objects that they wait for."""
 
 
 class NotReadyError(TemporaryError):
-    """Some objects are not ready yet. What waits for them is to be done when they are."""
+    """Some objects are not ready yet. The handler is to be called again when they are."""
 
 
 def require_ready(*objs: Obj | None) -> None:
     """
-    Go on only if all these objects are ready, see :func:`is_ready`; otherwise, come back later.
+    Continue only if all these objects are ready, see :func:`is_ready`; otherwise, retry the handler later.
 
-    In reconcilers, it ends the call, which is no failure: when the child has changed, everything begins anew. In other
+    In reconcilers, it ends the call, which is no failure: they are called again when the child has changed. In other
     handlers, it is a temporary error: they are retried in 10 seconds, or when an owned object has changed.
 
     :raises NotReadyError: if any of the objects is not ready.
@@ -38,14 +38,14 @@ def require_ready(*objs: Obj | None) -> None:
 
 def is_ready(obj: Obj | None) -> bool:
     """
-    Tell if the object is in its final state, as far as that is known: what it is for, is there. An absent one is not.
+    Tell whether the object has reached its desired state, as far as that is known. Absent objects are not ready.
 
-    Deployments and other sets of pods: all replicas are of the newest template, and available. Jobs: they have
-    succeeded. Pods: they are ready, or have succeeded. Volume claims: they are bound. Services: they have their
-    addresses. All other objects: by their conditions ``Ready`` or ``Available``, if there are any; not while they are
-    ``Reconciling`` or ``Stalled``, nor before their controller has seen the newest specification.
+    Deployments and other sets of pods are ready if all replicas are of the newest template and available. Jobs: if they
+    have succeeded. Pods: if they are ready or have succeeded. Volume claims: if they are bound. Services: if they have
+    their addresses. All other objects are ready if their condition ``Ready`` or ``Available``, if any, is true; but not
+    while they are ``Reconciling`` or ``Stalled``.
 
-    Objects being deleted are not ready.
+    Objects are not ready while they are being deleted, or until their controller has seen the newest specification.
     """
     if not obj:
         return False

@@ -1,8 +1,8 @@
 """
-The context of one call in a test: the object, those parts of an operator that handlers get to see, and what they say.
+The context of one call in a test: the object, the parts of an operator that handlers see, their logs and events.
 
-The attempts are made by the executor of the framework, in the thread of the caller. Only those things are replaced that
-an operator would provide: threads, the event loop, the recorder of Kubernetes events.
+The executor of the framework makes the attempts in the thread of the caller. Only the things that an operator would
+provide are replaced: threads, the event loop, the recorder of Kubernetes events.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ T = TypeVar("T")
 
 class LoopIsRunningError(BaseException):
     """
-    A coroutine cannot be run to its end in a thread whose event loop is already running.
+    A coroutine cannot run in a new event loop, as the thread already has a running one.
 
-    It is not a usual error, so that it is not taken for an error of the handler on its way up.
+    It is not an :class:`Exception`, so that it is not taken for an error of the handler.
     """
 
 
 class Loops:
-    """Where the coroutines of one run are awaited: in the event loop of the run, or in one of their own."""
+    """Awaits the coroutines of one run: in the running event loop, or in a new one."""
 
     def __init__(self, *, is_running: bool) -> None:
         self._is_running = is_running
 
     async def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Get the result of the coroutine. With no loop to await it in, this method never suspends."""
+        """Return the result of the coroutine. If no loop is running, this method never suspends."""
         if self._is_running:
             return await coroutine
         if is_in_loop():
@@ -70,18 +70,18 @@ class Loops:
 
 
 class DirectCalls(ThreadPools):
-    """Calls the synchronous functions right here, so that breakpoints and mocks work as in any other function."""
+    """Calls synchronous functions in the current thread, so that breakpoints and mocks work as usual."""
 
     def __init__(self, settings: ExecutionSettings, loops: Loops) -> None:
         super().__init__(settings)
         self._loops = loops
 
     async def call(self, name: str, fn: Callable[[], Any], *, is_long: bool) -> Any:
-        """Call the function, and await what it has returned if that is awaitable, as of lambdas."""
+        """Call the function, and await its result if it is awaitable, e.g. if a lambda calls a coroutine function."""
         return await self.call_briefly(fn)
 
     async def call_briefly(self, fn: Callable[[], Any]) -> Any:
-        """The same."""
+        """Do the same."""
         result = fn()
         if not inspect.isawaitable(result):
             return result
@@ -93,14 +93,14 @@ async def _finish(awaitable: Awaitable[T]) -> T:
 
 
 class DirectExecutor(HandlerExecutor):
-    """Makes the attempts as in an operator, and remembers how the latest of them has ended."""
+    """Makes the attempts as in an operator, and remembers the latest outcome."""
 
     def __init__(self, settings: ExecutionSettings, loops: Loops) -> None:
         super().__init__(settings)
         self.threads = DirectCalls(settings, loops)
         self.loops = loops
         self.latest: Outcome | None = None
-        """The outcome of the attempt that has ended last; ``None`` if there were none."""
+        """The outcome of the latest attempt; ``None`` if there were none."""
 
     async def execute(
         self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
@@ -111,7 +111,7 @@ class DirectExecutor(HandlerExecutor):
 
 
 class RecordingLogger(logging.LoggerAdapter[Any]):
-    """Remembers all messages, whatever the levels are; those that are to be logged, go to the original logger."""
+    """Remembers messages of all levels, and passes them to the original logger, which filters them as usual."""
 
     def __init__(self, logger: Logger, lines: list[LogLine]) -> None:
         super().__init__(logger)
@@ -123,12 +123,12 @@ class RecordingLogger(logging.LoggerAdapter[Any]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         message = logging.LogRecord("", level, "", 0, msg, args, None).getMessage()
         self._lines.append(LogLine(logging.getLevelName(level), message))
-        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the line is that of the caller, not this one
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # to log the line of the caller, not this one
         self.logger.log(level, msg, *args, **kwargs)
 
 
 class EventList:
-    """Takes the Kubernetes events instead of posting them: the explicit ones, as log messages are not posted here."""
+    """Collects explicit Kubernetes events instead of posting them. Log messages are not posted as events here."""
 
     def __init__(self, settings: OperatorSettings) -> None:
         self.settings = settings
@@ -141,14 +141,14 @@ class EventList:
 
 
 class Mark(NamedTuple):
-    """How much was recorded before a call; sub-handlers are called in the middle of others."""
+    """How much was recorded before a call; calls can be nested, because of sub-handlers."""
 
     lines: int
     events: int
 
 
 class CallContext:
-    """What does not depend on the kind of the handler."""
+    """The part of a call that does not depend on the kind of the handler."""
 
     def __init__(
         self, handlers: Sequence[Handler], given: GivenObject | None, options: CallingOptions, loops: Loops
@@ -164,17 +164,17 @@ class CallContext:
         self.resource: Resource = options.get("resource") or guess_resource(self._content, selector)
 
     def complete(self, *, is_deleted: bool = False) -> dict[str, Any]:
-        """Make the given object complete."""
+        """Return the given object with the missing parts made up."""
         return complete(self._content, self.resource, is_deleted=is_deleted)
 
     def make_kwargs(self, content: dict[str, Any], *, is_local: bool = False) -> dict[str, Any]:
-        """Make what the causes of all objects have; ``is_local`` if the log messages never become Kubernetes events."""
+        """Make the common kwargs of objects' causes; ``is_local`` if logs never become Kubernetes events."""
         body = Body(make_object(content).for_users())
         logger = (LocalObjectLogger if is_local else ObjectLogger)(body=body, settings=self.settings)
         return {"resource": self.resource, "body": body, "patch": Patch(body=body), **self.make_common_kwargs(logger)}
 
     def make_common_kwargs(self, logger: Logger) -> dict[str, Any]:
-        """Make what all causes have."""
+        """Make the common kwargs of all causes."""
         return {
             "logger": RecordingLogger(logger, self._lines),
             "memo": self.options["memo"] if "memo" in self.options else Memo(),
@@ -182,11 +182,11 @@ class CallContext:
         }
 
     def mark(self) -> Mark:
-        """Note how much is recorded already."""
+        """Note how much is recorded so far."""
         return Mark(len(self._lines), len(self.sink.events))
 
     def make_run(self, handler: Handler, outcome: Outcome | None, mark: Mark, /, **fields: Any) -> HandlerRun:
-        """Tell how the handler has ended, and what was recorded since the mark. With no outcome, it was not called."""
+        """Describe how the handler has ended, with all records since the mark. No outcome if it was not called."""
         ending = {} if outcome is None else _describe(outcome)
         fields = {"outcome": "skipped", **ending, **fields}
         logs, events = self._lines[mark.lines :], self.sink.events[mark.events :]

@@ -1,5 +1,5 @@
 """
-Expectations: how an object must become; and if it does not, what has happened to it instead.
+Expectations of an object's future state; if they are not met, the failure shows the timeline of the object.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ABSENT = object()
 
 
 class Place(NamedTuple):
-    """Where an object is, or was: what it is called in requests and in the journal."""
+    """The identity of an object, in requests and in the journal."""
 
     kind: str
     namespace: str
@@ -27,7 +27,7 @@ class Place(NamedTuple):
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
     def describe_timeline(self, simulation: SimulatedObjects) -> str:
-        """Tell all that has happened to the object: calls, changes, logs, in the order of time."""
+        """Return all calls, changes, and logs of the object in the order of time."""
         entries = [
             (entry.time, str(entry))
             for entry in simulation.journal.get_timeline((self.resource, self.namespace, self.name))
@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 async def locate(simulation: SimulatedObjects, kind: str | Mapping[str, Any], name: str, namespace: str) -> Place:
-    """Find out what the object is called, given by its kind and name or by itself."""
+    """Find the identity of the object, which is given by its kind and name or by any state of it."""
     if isinstance(kind, Mapping):
         if not {"apiVersion", "kind", "metadata"} <= kind.keys():
             raise SimulationError("The object must have apiVersion, kind, and metadata, or be given by kind and name.")
@@ -56,20 +56,20 @@ async def locate(simulation: SimulatedObjects, kind: str | Mapping[str, Any], na
 
 
 class Wanted(TypedDict, total=False):
-    """How an object must become."""
+    """The expected state of an object."""
 
     field: str | tuple[str, ...]
     """The path to a field, e.g. ``status.phase`` or ``("metadata", "labels", "app.kubernetes.io/name")``."""
     value: Any
-    """What must be there; anything by default. ``None`` is for nothing."""
+    """The expected value of the field; any value by default. ``None`` means that the field must be absent."""
     condition: Callable[[dict[str, Any]], object]
-    """What must be true for the object as a whole; keys that are not there, make it false."""
+    """A predicate of the whole object; if it fails because of missing keys, it counts as false."""
     absent: bool
     """Whether the object must not exist."""
 
 
 class Expectation:
-    """How an object must become, and what it is like meanwhile."""
+    """An expectation of one object, and the latest seen state of the object."""
 
     def __init__(self, simulation: SimulatedObjects, place: Place, wanted: Wanted) -> None:
         check_options(wanted, Wanted)
@@ -85,7 +85,7 @@ class Expectation:
         self._seen: dict[str, Any] | None = None
 
     async def wait(self, within: float) -> dict[str, Any]:
-        """Let the time pass until it is so, or fail."""
+        """Let the time pass until it is met, and return the object; or fail."""
         try:
             await self._simulation.until(self._is_met, timeout=within)
         except TimeoutError:
@@ -106,7 +106,7 @@ class Expectation:
         try:
             return self._condition is None or bool(self._condition(self._seen))
         except (LookupError, TypeError, AttributeError):
-            return False  # something is not there yet
+            return False  # some keys are not there yet
 
     def _is_value(self, value: Any) -> bool:
         if self._value is _ANY:

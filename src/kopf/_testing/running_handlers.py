@@ -1,8 +1,8 @@
 """
-Unit tests of handlers: one function and one state of an object go in, what the function has done comes out.
+Unit tests of handlers: call one function for one state of an object, and see what it does.
 
-There is no cluster and no operator, but all that the function gets is made by the framework's own code, and all that it
-does is judged in the framework's own way.
+There is no cluster and no operator. But the framework's own code makes the arguments of the function, and processes its
+results, errors, and patches, as in an operator.
 """
 
 from __future__ import annotations
@@ -46,24 +46,25 @@ from kopf._values.user_functions import describe_function
 
 H = TypeVar("H", bound=Handler)
 _SOMEBODY: Mapping[str, Any] = {"username": "somebody", "groups": ["system:authenticated"]}
-"""Every change is made by somebody, whose name is known."""
+"""The default user of reviews: every change is made by a named user."""
 
 
 def run_handler(fn: HandlerFn, body: GivenObject | None = None, **options: Unpack[CallingOptions]) -> HandlerRun:
     """
-    Call the handler once, and tell what it has done.
+    Call the handler once, and return what it has done.
 
-    ``body`` is the object, or as much of it as matters: a dict, a text in YAML, or a path. The rest is made up.
+    ``body`` is the object, or the part of it that matters: a dict, a text in YAML, or a path. The rest is made up.
 
-    Synchronous functions are called right here: with no threads, no event loop. Coroutines get an event loop of their
-    own. If there is one running already, as in async tests, it is a :class:`RuntimeError`: use
+    Synchronous functions are called directly, with no threads and no event loop. Coroutine functions run in a new event
+    loop. If an event loop is already running, as in async tests, this raises :class:`RuntimeError`: use
     :func:`run_handler_async`.
 
-    If the function is declared by a decorator, then it is called as this handler: with its id, limits, errors mode,
-    field, and param, and only if its filters match. Otherwise, it is called as if it was declared.
+    If the function is declared by a decorator, it is called as this handler: with its id, limits, errors mode, field,
+    and param, and only if its filters match. Otherwise, it is called as if it were declared.
 
-    Whatever the handler raises, is in the outcome. Raises :class:`LookupError` if it is declared several times, and
-    there is no saying which declaration is meant; :class:`kopf.DeclarationError` if it does not accept what it gets.
+    Errors of the handler are in the returned outcome. Raises :class:`LookupError` if the function is declared several
+    times, and it is ambiguous which declaration is meant; :class:`kopf.DeclarationError` if the function does not
+    accept its arguments.
     """
     try:
         return _drive(_run(fn, body, options, Loops(is_running=False)))
@@ -77,7 +78,7 @@ def run_handler(fn: HandlerFn, body: GivenObject | None = None, **options: Unpac
 async def run_handler_async(
     fn: HandlerFn, body: GivenObject | None = None, **options: Unpack[CallingOptions]
 ) -> HandlerRun:
-    """Do the same as :func:`run_handler` does, in the running event loop. Synchronous functions block it meanwhile."""
+    """Do the same as :func:`run_handler`, but in the running event loop. Synchronous functions block it."""
     return await _run(fn, body, options, Loops(is_running=True))
 
 
@@ -112,7 +113,7 @@ async def _call(context: CallContext, handlers: Sequence[Handler]) -> HandlerRun
 
 
 async def _call_activity_handler(context: CallContext, handler: ActivityHandler) -> HandlerRun:
-    """Call the handler: there is no object, so there is nothing to be patched."""
+    """Call the handler: there is no object, so there is nothing to patch."""
     logger = logging.getLogger(f"kopf.activities.{handler.activity.value}")
     cause = ActivityCause(**context.make_common_kwargs(logger), activity=handler.activity, settings=context.settings)
     mark = context.mark()
@@ -122,9 +123,9 @@ async def _call_activity_handler(context: CallContext, handler: ActivityHandler)
 
 async def _call_admission_handler(context: CallContext, handlers: Sequence[WebhookHandler]) -> HandlerRun:
     """
-    Call the handler if it is for the operation; nobody has asked over HTTP.
+    Call the handler directly, not over HTTP, if it is declared for the operation.
 
-    Raises :class:`TypeError` if it is unknown what has changed.
+    Raises :class:`TypeError` if the old state is unknown.
     """
     content, mark = context.complete(), context.mark()
     operation = _choose_operation(context, handlers[0])
@@ -138,7 +139,7 @@ async def _call_admission_handler(context: CallContext, handlers: Sequence[Webho
         "body": content,
         "warnings": tuple(cause.warnings),
         "denial": verdict.denial,
-        "delay": None,  # nobody waits for another attempt
+        "delay": None,  # there are no other attempts
     }
     outcome = context.executor.latest
     if outcome is not None or verdict.denial is not None:
@@ -186,7 +187,7 @@ def _pick(handlers: Sequence[Handler], cls: type[H]) -> Sequence[H]:
 
 
 def _drive(coroutine: Coroutine[Any, Any, HandlerRun]) -> HandlerRun:
-    """Run the coroutine with no event loop: it has nothing to wait for, except in the loops of its own."""
+    """Run the coroutine with no event loop: it never waits, except in its own loops."""
     try:
         coroutine.send(None)
     except StopIteration as e:

@@ -1,6 +1,6 @@
 """
-The operator of a simulation: it is stopped, crashes, and starts again, on demand; or at specific moments of the story,
-which are counted in writes or changes, not in time.
+The operator of a simulation: tests stop, crash, and restart it immediately, or at a specific moment, which is counted
+in writes or changes, not in time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kopf._testing.simulation_core import SimulationCore
 from kopf._virtual_time.patience import NOT_BEGUN, SimulationError
 
 Action = Callable[[], Coroutine[Any, Any, None] | kopf_cluster.FaultRule | None]
-"""What is to be done. Coroutines go on meanwhile; a rule is for the very request at which it is done."""
+"""A planned action. Coroutines run in the background; a returned rule is applied to the current request."""
 Moment = Literal["write", "change", "step"]
-"""What is counted: the requests of the operator to write, all changes in the cluster, or those made by the test."""
+"""What is counted: the operator's write requests, all changes in the cluster, or the changes by the test."""
 
 _NOISE = frozenset({"events", "leases"})
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -29,7 +29,7 @@ _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 @dataclasses.dataclass(eq=False)
 class PlannedAction:
-    """What is to be done, and at which of the next moments of that kind: 1 is for the next one."""
+    """An action, and how many moments of that kind are left until it: 1 is for the next one."""
 
     moment: Moment
     left: int
@@ -38,23 +38,23 @@ class PlannedAction:
 
 class PlannedActions:
     """
-    Counts what happens, and does what is planned.
+    Counts the moments, and executes the planned actions.
 
-    :param user: the name of the user that the operator is for the cluster.
-    :param report: who is told if what is planned has failed.
+    :param user: the name of the operator's user in the cluster.
+    :param report: called if a planned action fails.
     """
 
     def __init__(self, user: str, report: Callable[[SimulationError], None]) -> None:
         self.writes = 0
-        """How many writes the operator has requested."""
+        """The number of writes that the operator has requested."""
         self.users = {user}
-        """The operator, and its replicas if there are several."""
+        """The names of the users of the operator and of its replicas."""
         self._report = report
         self._planned: list[PlannedAction] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, moment: Moment, number: int, do: Action) -> PlannedAction:
-        """Plan it for the moment of this number from now on."""
+        """Plan an action for the moment of this number from now on."""
         if number < 1:
             raise ValueError(f"The {moment}s are counted from 1 on, not from {number}.")
         planned = PlannedAction(moment, number, do)
@@ -62,15 +62,15 @@ class PlannedActions:
         return planned
 
     def cancel(self, planned: PlannedAction | None) -> None:
-        """Do not do it, if it is not done yet."""
+        """Cancel the action if it is not done yet."""
         if planned in self._planned:
             self._planned.remove(planned)
 
     def advise(self, call: Any, request: Any) -> kopf_cluster.FaultRule | None:
         """
-        Look at a request; tell what to do with it if that is planned.
+        Count a request, and return the fault rule for it if that is planned.
 
-        Kubernetes events and Leases are not counted: they come and go in the background.
+        Kubernetes events and Leases are not counted: they are written in the background.
         """
         if request.user.name not in self.users or call.verb not in _WRITES or call.plural in _NOISE:
             return None
@@ -78,7 +78,7 @@ class PlannedActions:
         return self._come("write")
 
     def note_change(self, author: str) -> None:
-        """Notice a change in the cluster; nobody knows of it yet."""
+        """Count a change in the cluster, which no client has seen yet."""
         self._come("change")
         if author not in self.users and not author.startswith("system:"):
             self._come("step")
@@ -101,7 +101,7 @@ class PlannedActions:
         return None
 
     def spawn(self, coro: Coroutine[Any, Any, None]) -> None:
-        """Do this meanwhile."""
+        """Run the coroutine in the background."""
         task = asyncio.create_task(coro, name="planned action of the simulation")
         self._tasks.add(task)
         task.add_done_callback(self._finish)
@@ -114,15 +114,15 @@ class PlannedActions:
 
 class SimulatedOperator(SimulationCore):
     """
-    What happens to the operator. Each time, it begins as a new process.
+    The life of the operator: each start is a new process.
 
-    Large because it has two faces: for the tests, whose time passes meanwhile, and for what happens by itself.
+    Large because it has two interfaces: one for tests, which let the time pass, and one for planned actions.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.instruments = NO_INSTRUMENTS
-        """What the next operators are made with: they can be recorded."""
+        """The instruments of the next processes, e.g. to record them."""
         self._actions = PlannedActions(self.user, self.fail)
         self._planned_crash: PlannedAction | None = None
         self._planned_downtime = 0.0
@@ -133,7 +133,7 @@ class SimulatedOperator(SimulationCore):
 
     @property
     def writes(self) -> int:
-        """How many writes the operator has requested so far, except for those of Kubernetes events."""
+        """The number of writes that the operator has requested so far, except for Kubernetes events."""
         return self._actions.writes
 
     @property
@@ -142,11 +142,11 @@ class SimulatedOperator(SimulationCore):
         return self._process is not None and self._process.is_running
 
     async def stop(self) -> None:
-        """Let the operator exit in order, as on SIGTERM. Its error is raised if it has failed."""
+        """Stop the operator gracefully, as with SIGTERM. Raises its error if it has failed."""
         await self.wait(self.end_process())
 
     async def crash(self) -> None:
-        """Let the operator die as on SIGKILL: nothing is said goodbye to."""
+        """Kill the operator, as with SIGKILL: nothing is finished or released."""
         await self.wait(self.crash_now())
 
     def crash_after(
@@ -158,9 +158,9 @@ class SimulatedOperator(SimulationCore):
         downtime: float = 0.0,
     ) -> None:
         """
-        Let the operator die at its ``write``-th write from now on: when it is done, but not answered yet.
+        Kill the operator at its ``write``-th write from now on: the write is done, but not answered yet.
 
-        With ``before``, it is not done. With ``restart``, a new operator starts after the ``downtime`` (in seconds).
+        With ``before``, the write is not done. With ``restart``, a new operator starts after ``downtime`` seconds.
         """
 
         def crash() -> kopf_cluster.FaultRule | None:
@@ -175,11 +175,11 @@ class SimulatedOperator(SimulationCore):
         self._planned_crash, self._planned_downtime = planned, downtime if restart else 0.0
 
     async def restart(self) -> None:
-        """Start the operator, after it is stopped in order if it runs."""
+        """Start the operator; if it runs, stop it gracefully first."""
         await self.wait(self.restart_now())
 
     async def downtime(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Stop the operator in order if it runs, let the time pass, and start it."""
+        """Stop the operator gracefully if it runs, let the time pass, and start it."""
         await self.stop()
         await self.advance(hours=hours, minutes=minutes, seconds=seconds)
         await self.restart()
@@ -193,7 +193,7 @@ class SimulatedOperator(SimulationCore):
         try:
             await process.start()
         except BaseException:
-            self._process = None  # the error is told right now, and not once again in the end
+            self._process = None  # the error is raised now, and not once again in the end
             raise
         self.notice()
 
@@ -231,7 +231,7 @@ class SimulatedOperator(SimulationCore):
             process.check()
 
     async def end_all(self) -> None:
-        """Let the operator and all replicas exit in order."""
+        """Stop the operator and all replicas gracefully."""
         for group in self._replicas:
             await group.end()
         await self.end_process()

@@ -38,43 +38,43 @@ from kopf.cli.loading import load_anew
 
 T = TypeVar("T")
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-"""The date and time in the beginning of every simulation, unless it is told otherwise."""
+"""The default date and time at the beginning of a simulation."""
 USER = "operator"
-"""The name of the user that the operator is for the cluster, by default."""
+"""The default name of the operator's user in the cluster."""
 _CALM, _LIMIT = 1.0, 3600.0
 _MOST_CHANGES = 300
-"""How many times one object can be changed at one moment: a thoughtful operator needs a few."""
-_NOISE = {"events", "events.events.k8s.io", "leases.coordination.k8s.io"}  # written for ever, with no reason
+"""How many times an object may change at the same moment: a proper operator needs only a few changes."""
+_NOISE = {"events", "events.events.k8s.io", "leases.coordination.k8s.io"}  # written forever, even if nothing happens
 
 
 class Simulation(SimulatedObjects, SimulatedOperator):
     """
-    An operator and a cluster in one event loop, whose time jumps when there is nothing to do.
+    An operator and a cluster in one event loop with virtual time, which jumps when there is nothing to do.
 
-    It is an asynchronous context manager for a loop with virtual time: that of the pytest fixture ``simulation``, of
-    :func:`simulate`, or of :class:`SyncSimulation`. Everything begins when the context begins: the cluster, then the
-    operator; and nothing is left when it ends.
+    It is an asynchronous context manager. It needs an event loop with virtual time: that of the pytest fixture
+    ``simulation``, of :func:`simulate`, or of :class:`SyncSimulation`. The context starts the cluster, then the
+    operator; on exit, it stops both and leaves nothing behind.
 
-    Large because it is what tests see: all verbs are here, and what is behind them is elsewhere.
+    Large because it is the interface of tests: all their verbs are here, most of the implementation is elsewhere.
 
     :param paths: the files of the operator, as for ``kopf run``; they are loaded anew.
     :param modules: the modules of the operator, as for ``kopf run -m``; they are loaded anew, too.
     :param registry: the handlers, if they are neither in the files nor in the default registry.
-    :param settings: the settings that every process of the operator begins with, or a function that makes them.
+    :param settings: the settings for every process of the operator, or a function that returns them.
     :param namespaces: the namespaces for the operator to serve; the whole cluster by default.
-    :param crds: what to apply before the operator starts: custom resource definitions, usually. Those of the operator's
-        models are applied by themselves, unless they are here.
-    :param seed: where all random decisions come from.
-    :param start: the date and time of the beginning. All timestamps come from there, both on the objects and in the
+    :param crds: manifests to apply before the operator starts, usually custom resource definitions. The definitions of
+        the operator's models are applied automatically, unless they are here.
+    :param seed: the seed of all random decisions.
+    :param start: the date and time at the beginning. All timestamps are relative to it, both in objects and in the
         kwargs of handlers.
-    :param freeze_wall_clock: whether ``time.time()``, ``datetime.now()``, etc. tell the virtual time to everybody in
-        this process; by default, if the library for it is there, ``time-machine``.
-    :param operator: whether the operator is started in the beginning; otherwise, it is up to :meth:`restart`.
-    :param user: the name of the user that the operator is for the cluster.
+    :param freeze_wall_clock: whether ``time.time()``, ``datetime.now()``, etc. return the virtual time in the whole
+        process; by default, only if the library ``time-machine`` is installed.
+    :param operator: whether to start the operator at the beginning; if not, start it with :meth:`restart`.
+    :param user: the name of the operator's user in the cluster.
     :param groups: the groups of this user; with ``authorization="rbac"``, there are usually none.
-    :param patience: how long a handler may take of the real time, in seconds: for what hangs, not for what is slow.
-    :param slack: how much longer everything may take than the test says, in seconds of the virtual time: until it
-        counts as settled, and until waiting fails. It is for tests that are run with trouble they do not know of.
+    :param patience: how many seconds of the real time a handler may take: it is to catch what hangs, not what is slow.
+    :param slack: additional seconds of the virtual time to all limits of the test: before it counts as settled, and
+        before waiting fails. For tests that run with trouble they do not know about.
     :param cluster: the options of :class:`LocalCluster`, e.g. ``simulate=True``, ``authorization="rbac"``.
     """
 
@@ -96,14 +96,14 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         slack: float = 0.0,
         **cluster: Any,
     ) -> None:
-        """Large because each option is a choice of the test, and they are described above."""
+        """Large because of the many options, which are described above."""
         clock = SimulatedClock(start, is_frozen=freeze_wall_clock)
         super().__init__(kopf_cluster.LocalCluster(seed=seed, **cluster), user, clock, slack=slack)
         if patience <= 0:
             raise ValueError(f"The patience must be some seconds, not {patience:g}.")
         self.seed = seed
         self.faults = SimulatedFaults(self)
-        """Trouble to be made."""
+        """The faults to inject."""
         self._paths = [str(path) for path in paths]
         self._modules = [*modules]
         self._registry = registry
@@ -138,7 +138,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
-            if self._problem is not None:  # whatever is stuck or blocked, would never let it exit in order
+            if self._problem is not None:  # it would never exit gracefully if something is stuck or blocked
                 await self.crash_now()
             await self.end_all()
         finally:
@@ -181,7 +181,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
                 await self.apply(definition)
         if self._is_operator_wanted:
             await self.restart()
-            await self._loop.be_idle()  # it watches already: what the test does first, comes to it as events
+            await self._loop.be_idle()  # it watches already: it gets the first actions of the test as events
 
     async def replicas(
         self,
@@ -193,13 +193,13 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         configure: Callable[[OperatorSettings], object] = id,
     ) -> Replicas:
         """
-        Start several replicas of the operator: ``replica-0``, ``replica-1``, and so on. They are users of the cluster.
+        Start several replicas of the operator: ``replica-0``, ``replica-1``, and so on. Each is a user of the cluster.
 
-        The operator of the simulation itself is not one of them: usually, it is not started, with ``operator=False``.
+        The operator of the simulation is not one of them: usually, it is not started, with ``operator=False``.
 
-        :param mode: ``leader``, ``shards``, or none for replicas that know nothing of each other, or by peering only.
-        :param name: what their names begin with.
-        :param registry: their handlers, if they are others than those of the simulation: of a new version, e.g.
+        :param mode: ``leader``, ``shards``, or none for replicas that are not coordinated, except by peering.
+        :param name: the prefix of their names.
+        :param registry: their handlers if they differ from those of the simulation, e.g. of a new version.
         :param configure: a function that changes the settings of each replica before its start.
         """
 
@@ -230,16 +230,16 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         return group
 
     def _load_registry(self) -> OperatorRegistry:
-        """Load the handlers as a new process does: its modules have state of their own."""
+        """Load the handlers as a new process does: its modules have their own state."""
         return load_anew(self._paths, self._modules, self._registry)
 
     async def settle(self, *, calm: float = _CALM, timeout: float = _LIMIT) -> None:
         """
-        Let the time pass until nothing is to be done but waiting: for a timer, for a retry, for a change.
+        Let the time pass until everything only waits: for a timer, for a retry, for a change.
 
-        That is when nothing has happened for ``calm`` seconds: no handler was called, no object was changed. Trouble
-        that ends by itself, is waited for. If it does not come so within ``timeout`` seconds, it is an error, which
-        tells what goes on.
+        Everything is settled when no handler was called and no object was changed for ``calm`` seconds. If there are
+        faults that end by themselves, it waits for their end, too. If it is not settled within ``timeout`` seconds,
+        raises :class:`SimulationError` with the latest entries of the journal.
         """
         await self.wait(self._settle(self._planned_downtime + calm + self._slack, timeout))
 
@@ -264,29 +264,29 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         **wanted: Unpack[Wanted],
     ) -> Obj:
         """
-        Let the time pass until the object is as expected, and give it so; else, fail with its whole timeline.
+        Let the time pass until the object is as expected, and return it; otherwise, fail with its whole timeline.
 
-        The object is given by its kind and name, or by itself as it once was. It is expected to have the ``value`` in
-        the ``field`` (``field="status.phase", value="Ready"``), or any value if none is named; or to satisfy the
-        ``condition``, a function of the object; or, with ``absent=True``, not to be there. With nothing of that, it is
-        just expected to be there.
+        The object is identified by its kind and name, or by any former state of it. It must have the ``value`` in the
+        ``field`` (``field="status.phase", value="Ready"``), or any value there if none is given; or it must satisfy the
+        ``condition``, a function of the object; or, with ``absent=True``, it must not exist. With none of these
+        options, it just must exist.
         """
         place = await self.wait(locate(self, kind, name, namespace))
         return await self.wait(Expectation(self, place, wanted).wait(within))
 
     async def timeline(self, kind: str | Mapping[str, Any], name: str = "", *, namespace: str = "default") -> str:
-        """Tell all that has happened to the object: calls, changes, logs, in the order of time."""
+        """Return all calls, changes, and logs of the object in the order of time."""
         place: Place = await self.wait(locate(self, kind, name, namespace))
         return place.describe_timeline(self)
 
-    # What happens.
+    # Access for other clients, and actions at specific moments.
 
     @property
     def kubeconfig(self) -> pathlib.Path:
         """
-        The path of the operator's kubeconfig for other clients, which talk to the cluster by a real port.
+        The path of the operator's kubeconfig for other clients, which connect to the cluster by a real port.
 
-        ``KUBECONFIG`` leads to it as long as the simulation lasts. The administrator's one is that of the cluster.
+        ``KUBECONFIG`` contains this path during the simulation. The administrator's kubeconfig is that of the cluster.
         """
         if self._kubeconfig is None:
             raise SimulationError(NOT_BEGUN)
@@ -294,11 +294,11 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
     def when(self, *, write: int | None = None, change: int | None = None, step: int | None = None, do: Action) -> None:
         """
-        Let something be done at the n-th moment from now on, of one kind of moments.
+        Call the function at the n-th moment of the given kind from now on.
 
-        That is when the operator requests a ``write`` (except for those of Kubernetes events): a fault rule, if the
-        function gives one, is applied to this request. Or when an object has been changed, by anybody (``change``) or
-        by the test (``step``), and no watch tells of that yet.
+        The moment is either a ``write`` requested by the operator (except for Kubernetes events): if the function
+        returns a fault rule, it is applied to this request. Or a change of an object, by anybody (``change``) or by the
+        test (``step``), before any watch event about it is sent.
         """
         moments: dict[Moment, int | None] = {"write": write, "change": change, "step": step}
         given = [(moment, number) for moment, number in moments.items() if number is not None]
@@ -333,9 +333,9 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
 class StandstillGuard:
     """
-    Counts the changes that are made to the same object while the clock stands still.
+    Counts the changes of each object while the clock stands still.
 
-    An operator that reacts to its own changes without end keeps the virtual time from passing at all.
+    An operator that endlessly reacts to its own changes does not let the virtual time pass at all.
     """
 
     def __init__(self) -> None:
@@ -343,7 +343,7 @@ class StandstillGuard:
         self._counts: Counter[str] = Counter()
 
     def note(self, write: Write) -> str:
-        """Notice a change; tell the problem if there is one, or nothing."""
+        """Count a change; return the description of the problem, or an empty text."""
         if write.time != self._now:
             self._now = write.time
             self._counts.clear()
@@ -357,7 +357,7 @@ class StandstillGuard:
 
 
 def _describe_busy_tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """Tell which tasks wait for nothing, and where they are."""
+    """Describe the tasks that do not wait for anything, with their places in the code."""
     busy = [task for task in asyncio.all_tasks(loop) if getattr(task, "_fut_waiter", None) is None]
     shown = "\n".join(f"{task.get_name()}:\n{_locate(task.get_coro())}" for task in busy)
     return (
@@ -367,7 +367,7 @@ def _describe_busy_tasks(loop: asyncio.AbstractEventLoop) -> str:
 
 
 def _locate(coro: Any) -> str:
-    """Show the latest lines of the coroutine and of those that it awaits."""
+    """Format the innermost lines of the stack of the coroutine and of those that it awaits."""
     lines = []
     while (frame := getattr(coro, "cr_frame", None)) is not None:
         lines += traceback.format_stack(frame, limit=1)

@@ -1,5 +1,5 @@
 """
-The decorators by which a test becomes an exploration, or a description of an object becomes a walk of its schema.
+The decorators that turn a test into an exploration, or a description of an object into a walk of its schema.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHOICES = frozenset(Choices.__annotations__)
 
 
 class Explored(Protocol):
-    """The test as it becomes: a function that runs it many times, and fails if it does not converge."""
+    """A decorated test: a function that runs the test many times, and fails if the results differ."""
 
     exploration: Exploration
 
@@ -28,7 +28,7 @@ class Explored(Protocol):
 
 
 class Walked(Protocol):
-    """The description as it becomes: a function that does all the walks, and fails if they do not come out the same."""
+    """A decorated description: a function that does all walks, and fails if the results differ."""
 
     walk: SchemaWalk
 
@@ -37,21 +37,20 @@ class Walked(Protocol):
 
 def explore(*paths: str | pathlib.Path, only: str = "", **options: Any) -> Callable[[Test], Explored]:
     """
-    Run the test many times, with other trouble each time, and expect that it always comes to the same end.
+    Run the test many times, each time with another trouble, and expect the same result every time.
 
-    The test is a function of a simulation, the argument ``simulation`` or the first one: a coroutine function, or
-    a regular one, which gets a :class:`SyncSimulation`. It becomes a regular function of all the other arguments, which
-    are fixtures and parameters for pytest; they are the same in all runs. Its attribute ``exploration`` is for those
-    who want to look into it: see :class:`Exploration`.
+    The test takes a simulation as the argument ``simulation`` or as its first one. It is either a coroutine function or
+    a regular function, which gets a :class:`SyncSimulation`. The decorated test is a regular function of the other
+    arguments (fixtures and parameters of pytest); they are the same in all runs. Its attribute ``exploration`` is the
+    :class:`Exploration`, e.g. to run a single variant by hand.
 
     :param paths: the files of the operator, as for :class:`Simulation`.
-    :param only: the name of the only variant to run, to look into it.
+    :param only: the name of the only variant to run, e.g. to debug it.
     :param options: what is explored (``troubles``, ``runs``, ``seconds``), what is compared (``ignore``,
-        ``observe``, ``tracebacks``), and all the options of :class:`Simulation`. Those in the mark
-        ``pytest.mark.simulation`` of the test or of its module are taken, too.
+        ``observe``, ``tracebacks``), and all options of :class:`Simulation`. The options in the mark
+        ``pytest.mark.simulation`` of the test or of its module are used, too.
     """
-    _check_paths(paths)
-    simulated, choices = _sort_out(options)
+    simulated, choices = _sort_out(paths, options)
 
     def decorate(test: Test) -> Explored:
         subject = Subject(test)
@@ -65,7 +64,7 @@ def explore(*paths: str | pathlib.Path, only: str = "", **options: Any) -> Calla
         exploration = Exploration(subject, Source(run, paths, simulated), choices)
         explored = cast(Explored, run)
         explored.exploration = exploration
-        run.__signature__ = signature  # type: ignore[attr-defined]  # so that nobody looks for a fixture `simulation`
+        run.__signature__ = signature  # type: ignore[attr-defined]  # so that pytest does not look for a fixture `simulation`
         return explored
 
     return decorate
@@ -73,21 +72,20 @@ def explore(*paths: str | pathlib.Path, only: str = "", **options: Any) -> Calla
 
 def walk_schema(*paths: str | pathlib.Path, only: str = "", **options: Any) -> Callable[[Describe], Walked]:
     """
-    Let the fields of an object become all that its schema permits, at the edges: each one alone, then by pairs.
+    Change the fields of an object to the edge values that its schema permits: each field alone, then pairs of fields.
 
-    All the rest, in the cluster and outside, must come out as if the object was created so at once; and as it was
-    before, when the fields are as they were before. Nothing may be left when the object is deleted.
+    After each change, everything else in the cluster and outside must be as if the object had been created with the
+    new values; when the changes are undone, it must be as before. Nothing may be left when the object is deleted.
 
-    The function gives the object to begin with. It becomes a function that gives nothing: for pytest, a test. Its
-    attribute ``walk`` is for those who want to look into it: see :class:`SchemaWalk`.
+    The decorated function returns the initial object. It becomes a test of pytest, with no arguments and no result. Its
+    attribute ``walk`` is the :class:`SchemaWalk`, e.g. to do a single walk by hand.
 
     :param paths: the files of the operator, as for :class:`Simulation`.
-    :param only: the name of the only walk to do, to look into it.
-    :param options: as for :func:`explore`; there is no trouble here. The definition of the kind must be in ``crds``, or
-        be that of a model.
+    :param only: the name of the only walk to do, e.g. to debug it.
+    :param options: as for :func:`explore`, but without troubles. The definition of the kind must be in ``crds``, or
+        come from a model.
     """
-    _check_paths(paths)
-    simulated, choices = _sort_out(options)
+    simulated, choices = _sort_out(paths, options)
 
     def decorate(describe: Describe) -> Walked:
         @functools.wraps(describe)
@@ -102,12 +100,9 @@ def walk_schema(*paths: str | pathlib.Path, only: str = "", **options: Any) -> C
     return decorate
 
 
-def _check_paths(paths: tuple[Any, ...]) -> None:
+def _sort_out(paths: tuple[Any, ...], options: dict[str, Any]) -> tuple[dict[str, Any], Choices]:
+    """Split the options into those of simulations and those of the exploration."""
     if any(map(callable, paths)):
         raise TypeError("The decorator needs parentheses, even if there is nothing inside: @explore(), @walk_schema().")
-
-
-def _sort_out(options: dict[str, Any]) -> tuple[dict[str, Any], Choices]:
-    """Tell the options of simulations from what is chosen to be explored."""
     choices = cast(Choices, {key: value for key, value in options.items() if key in _CHOICES})
     return {key: value for key, value in options.items() if key not in _CHOICES}, choices

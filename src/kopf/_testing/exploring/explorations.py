@@ -1,5 +1,5 @@
 """
-Explorations: one test is run without trouble, and then with all the trouble that can be, one by one.
+Explorations: a test runs once without trouble, and then once with each possible trouble.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _LEFTOVERS = (
 
 
 class Choices(TypedDict, total=False):
-    """What is explored, and how it is judged."""
+    """The options of an exploration: what is explored, and how it is judged."""
 
     troubles: Collection[TroubleKind]
-    """Which kinds of trouble are made; all by default."""
+    """The kinds of trouble; all by default."""
     runs: int | None
-    """How many runs there may be; all that are possible by default."""
+    """The maximum number of runs; unlimited by default."""
     seconds: float | None
-    """How long it may take, in seconds of the real time; as long as it takes, by default."""
+    """The maximum duration in seconds of the real time; unlimited by default."""
     ignore: Collection[str]
-    """What is not compared: kinds (``pods``, ``deployments.apps``), and fields (``status.probed``) of all kinds."""
+    """What not to compare: kinds (``pods``, ``deployments.apps``), or fields (``status.probed``) of all kinds."""
     observe: Callable[[], Mapping[str, Any]]
-    """Tells what there is outside of the cluster, e.g. in a fake API: it must come out the same, too."""
+    """Returns the state outside of the cluster, e.g. in a fake API: it must be the same in the end, too."""
     tracebacks: bool
-    """Whether tracebacks in the logs are failures, if there are none without trouble; true by default."""
+    """Whether tracebacks in the logs are failures, unless they also happen without trouble; true by default."""
 
 
 class Exploration:
     """
-    One test with all the trouble that can be.
+    A test to be run with each possible trouble.
 
     :param subject: the test: a coroutine function of a simulation, or a function of a :class:`SyncSimulation`.
     """
@@ -60,7 +60,7 @@ class Exploration:
         self._slack = CALM
 
     def given(self, /, **arguments: Any) -> Exploration:
-        """Give the same for the test with these arguments, besides the simulation: fixtures, parameters."""
+        """Return the exploration for these arguments of the test (fixtures, parameters) besides the simulation."""
         return Exploration(Subject(self._subject.function, arguments), self._source, self._choices)
 
     def run(
@@ -69,11 +69,11 @@ class Exploration:
         """
         Run the test once.
 
-        :param trouble: makes the trouble in the simulation that has just begun.
-        :param ending: ``"deletion"`` if all the test's objects are deleted in the end, to look for what is left;
-            ``"deletion during downtime"`` if they are deleted while there is no operator.
-        :param judgement: ``is_harmed`` if requests are refused or broken, so that errors of clients are natural;
-            ``is_test_judged=False`` if the test does not have to pass with that.
+        :param trouble: called with the new simulation to make the trouble.
+        :param ending: ``"deletion"`` to delete all the test's objects in the end and look for leftovers;
+            ``"deletion during downtime"`` to delete them while the operator is stopped.
+        :param judgement: ``is_harmed=True`` if requests are refused or broken, so that clients' errors are expected;
+            ``is_test_judged=False`` if the test may fail with this trouble.
         """
         explored = ExploredRun(
             test=self._subject.call,
@@ -90,13 +90,13 @@ class Exploration:
 
     def explore(self, *, only: str = "", **choices: Any) -> Report:
         """
-        Run the test without trouble, then with it.
+        Run the test without trouble, then with each trouble.
 
-        Raises the error of the test if it does not pass without trouble, or :class:`SimulationError` if it does not
-        settle then, or comes out in another way when it is run again.
+        Raises the error of the test if it fails without trouble, or :class:`SimulationError` if it does not settle
+        then, or if its results differ when it is run again.
 
         :param only: the name of the only variant to run.
-        :param choices: other choices than those of the exploration.
+        :param choices: options that override those of the exploration.
         """
         if choices:
             chosen: Choices = {**self._choices, **choices}  # type: ignore[typeddict-item]
@@ -111,7 +111,7 @@ class Exploration:
         """Run the test without trouble. Raises the same as :meth:`explore`."""
         baseline = self.run(only_listen)
         if any(isinstance(problem.error, SimulationError) for problem in baseline.problems):
-            self._slack = 0.0  # there are timers which never rest: it settles only as the test expects it
+            self._slack = 0.0  # there are timers that never rest: it settles only when the test expects it
             baseline = self.run(only_listen)
         if not baseline.is_comparable or any(problem.error is not None for problem in baseline.problems):
             baseline.raise_error()
@@ -144,7 +144,7 @@ class Exploration:
             yield trial
 
     def _check_repeatability(self, baseline: FinalState, variant: Variant) -> None:
-        """Make sure that it was the trouble that made the difference: it must come out the same again without it."""
+        """Check that the trouble made the difference: without it, the results must be the same again."""
         again = self.run()
         differences = again.compare(baseline)
         if differences:

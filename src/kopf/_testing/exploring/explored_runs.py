@@ -1,6 +1,6 @@
 """
-Explored runs: one run of the test, with trouble or without, and how it has ended. When the test deletes its own objects
-in the end, nothing of what was made for them may be left.
+Explored runs: one run of the test, with or without trouble, and its final state. If the objects of the test are deleted
+in the end, nothing that was created for them may be left.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from kopf._virtual_time.journal import Write
 from kopf._virtual_time.patience import SimulationError
 
 Test = Callable[[Any], Any]
-"""A function of a simulation, which gives a coroutine or does it all."""
+"""A function of a simulation, either regular or a coroutine function."""
 Trouble = Callable[[Simulation], object]
-"""Makes or appoints trouble in a simulation that has just begun."""
+"""Makes or schedules the trouble in a new simulation."""
 Ending = Callable[[Simulation], Awaitable[None]]
 
 CALM = 130.0
-"""For how long nothing happens when all has settled, in seconds: two delays of retries as they are by default."""
+"""How long nothing must happen to consider everything settled, in seconds: two default delays of retries."""
 _HORIZON = 900.0
-"""How long it may take to settle after the test, in seconds. It is enough for a dozen of retries, one a minute."""
+"""How long it may take to settle after the test, in seconds: enough for a dozen retries, one a minute."""
 _DOWNTIME = 10
-"""How long the operator is away while the objects are deleted, in seconds."""
+"""How long the operator is stopped while the objects are deleted, in seconds."""
 _DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 Place = tuple[str, str, str]
 
 
 def list_created(simulation: Simulation, *, by_operator: bool, since: int = 0) -> list[Place]:
-    """List all objects that were created by the operator, or by the test; since that entry of the journal."""
+    """List the objects created by the operator or by the test, since the given entry of the journal."""
     return list(
         dict.fromkeys(
             entry.key
@@ -51,7 +51,7 @@ def list_created(simulation: Simulation, *, by_operator: bool, since: int = 0) -
 
 
 def list_wanted(simulation: Simulation) -> list[Place]:
-    """List the test's objects that the operator is for: custom resources; or all, if there are none of them."""
+    """List the test's objects that the operator handles: custom resources, or all objects if there are none of them."""
     places = list_created(simulation, by_operator=False)
     custom = {
         entry.name
@@ -62,7 +62,7 @@ def list_wanted(simulation: Simulation) -> list[Place]:
 
 
 async def delete_created(simulation: Simulation) -> None:
-    """Request the deletion of the test's objects, as many of them as there are."""
+    """Request the deletion of all the test's objects that still exist."""
     for resource, namespace, name in list_wanted(simulation):
         try:
             await simulation.cluster.aio.delete(resource, name, namespace=namespace or "default")
@@ -72,7 +72,7 @@ async def delete_created(simulation: Simulation) -> None:
 
 
 async def delete_during_downtime(simulation: Simulation) -> None:
-    """Delete the test's objects while there is no operator."""
+    """Delete the test's objects while the operator is stopped."""
     await simulation.stop()
     await delete_created(simulation)
     await simulation.advance(seconds=_DOWNTIME)
@@ -80,7 +80,7 @@ async def delete_during_downtime(simulation: Simulation) -> None:
 
 
 async def find_leftovers(simulation: Simulation, since: int) -> list[Problem]:
-    """Find what has remained after the deletion: the objects themselves, and those made by the operator since then."""
+    """Find what is left after the deletion: the objects themselves, and those created by the operator since then."""
     problems = []
     made = list_created(simulation, by_operator=True, since=since)
     for resource, namespace, name in [*list_wanted(simulation), *made]:
@@ -99,42 +99,42 @@ ENDINGS: Mapping[str, Ending | None] = {
     "deletion": delete_created,
     "deletion during downtime": delete_during_downtime,
 }
-"""How stories can end."""
+"""The ways to end a run, by their names."""
 
 
 def no_trouble(simulation: Simulation) -> None:
-    """Let all go well."""
+    """Make no trouble."""
 
 
 def only_listen(simulation: Simulation) -> None:
-    """Let all go well, and take notice of what the operator is told."""
+    """Make no trouble, but note the watch events that the operator gets."""
     simulation.faults.events.listen()
 
 
 @dataclasses.dataclass(kw_only=True)
 class ExploredRun:
-    """One run of a test: what is done in it, what is looked at, and how it has ended."""
+    """One run of a test: what to do in it, and what to look at in the end."""
 
     test: Test
-    """What is done by users."""
+    """The test: what users do."""
     is_async: bool = True
-    """Whether that gives a coroutine; otherwise, it gets a :class:`SyncSimulation`."""
+    """Whether it is a coroutine function; otherwise, it gets a :class:`SyncSimulation`."""
     trouble: Trouble = no_trouble
     deletion: Ending | None = None
-    """How the test's objects are deleted in the end, if they are; then, it is looked for what is left."""
+    """How to delete the test's objects in the end, if at all; if so, leftovers are problems."""
     observe: Callable[[], Mapping[str, Any]] = dict
-    """What there is outside of the cluster."""
+    """Returns the state outside of the cluster."""
     ignored: Collection[str] = ()
-    """Which kinds and fields do not matter."""
+    """The kinds and fields to leave out."""
     tracebacks: bool = True
-    """Whether tracebacks in the logs matter."""
+    """Whether tracebacks in the logs are problems."""
     is_harmed: bool = False
-    """Whether requests are refused or broken, so that errors of clients are natural."""
+    """Whether requests are refused or broken, so that clients' errors are expected."""
     is_test_judged: bool = True
     """Whether the test must pass."""
 
     def run(self, *paths: Any, **options: Any) -> FinalState:
-        """Run it in a simulation of its own, with these options of :class:`Simulation`."""
+        """Run the test in a new simulation with these options, and return its final state."""
         final = FinalState(objects={}, is_comparable=False)
         try:
             with _not_propagating_logs(), SyncSimulation(*paths, **options) as facade:
@@ -145,7 +145,7 @@ class ExploredRun:
         return final
 
     def _run(self, facade: SyncSimulation, final: FinalState) -> None:
-        """Tell the story from its beginning to its end."""
+        """Run the test and its ending, and put what came out into the final state."""
         simulation, outside_before = facade.simulation, dict[str, Any]()
         since = len(simulation.journal)
         simulation.when(step=1, do=lambda: outside_before.update(self.observe()))
@@ -189,7 +189,7 @@ class ExploredRun:
 
 @contextlib.contextmanager
 def _not_propagating_logs() -> Iterator[None]:
-    """Keep what is logged within the simulation: of a hundred runs, nobody wants to read it all."""
+    """Keep the logs within the simulation: nobody wants to read the logs of a hundred runs."""
     logger = logging.getLogger("kopf")
     before, logger.propagate = logger.propagate, False
     try:
@@ -199,7 +199,7 @@ def _not_propagating_logs() -> Iterator[None]:
 
 
 async def _settle(simulation: Simulation) -> list[Problem]:
-    """Let all that is begun come to its end, if it does; otherwise, tell what does not."""
+    """Wait until everything settles; if it does not, return the handlers that are called endlessly."""
     try:
         await simulation.settle(calm=CALM, timeout=_HORIZON)
     except SimulationError:

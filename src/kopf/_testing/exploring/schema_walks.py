@@ -1,5 +1,5 @@
 """
-Walks of the schema: whatever the fields of an object become, it must come out as if the object was created so at once.
+Walks of a schema: after any change of an object, the result must be as if the object had been created that way.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kopf._virtual_time.patience import SimulationError
 
 _DEFINITIONS = "customresourcedefinitions"
 _REFUSALS = (400, 422)
-"""How the API refuses what the schema does not permit."""
+"""The HTTP statuses of the API's refusals of what the schema does not permit."""
 
 
 class SchemaWalk:
     """
-    An object whose fields become all that its schema permits, at the edges: each one alone, then by pairs.
+    The walks of an object: its fields are set to the edge values of its schema, each field alone, then in pairs.
 
-    :param describe: the function that gives the object to begin with.
+    :param describe: the function that returns the initial object.
     """
 
     def __init__(self, describe: Callable[[], Manifest], source: Source, choices: Choices) -> None:
@@ -44,13 +44,13 @@ class SchemaWalk:
 
     def run(self, *states: Manifest, ending: str = "") -> FinalState:
         """
-        Create the object in the first state, and let it become the others, one by one; tell what is there besides it.
+        Create the object in the first state, change it to the other states one by one, and return all other objects.
 
-        :param ending: ``"deletion"`` if the object is deleted in the end, to look for what is left.
+        :param ending: ``"deletion"`` to delete the object in the end and look for leftovers.
         """
 
         async def live(simulation: Simulation) -> None:
-            self._describe()  # and whatever else it makes anew
+            self._describe()  # for its side effects, e.g. on the state outside of the cluster
             await self._object.live(simulation, states)
 
         explored = ExploredRun(
@@ -66,7 +66,7 @@ class SchemaWalk:
 
     def explore(self, *, only: str = "") -> Report:
         """
-        Let the object become all that it can be. What the API refuses, is not counted.
+        Do all walks. Those that the API refuses are not counted.
 
         :param only: the name of the only walk to do.
         """
@@ -81,13 +81,13 @@ class SchemaWalk:
         return try_all(walks, lambda chosen: (self._try(walk, baseline) for walk in chosen), budget, began)
 
     def _try(self, walk: Walk, baseline: FinalState) -> Trial | None:
-        """Do the walk; give nothing if it is refused by the API."""
+        """Do the walk; return ``None`` if the API refuses it."""
         expected = self._run_once(walk.expected)
         if _is_refused(expected):
             return None
         if len(walk.states) > 1:
             final = self.run(*walk.states, ending=walk.ending)
-        else:  # it has nothing to be like, but must not fail
+        else:  # there is nothing to compare it with, but it must not fail
             final, expected = dataclasses.replace(expected, is_comparable=False), baseline
         if _is_refused(final):
             return None
@@ -103,7 +103,7 @@ class SchemaWalk:
         )
 
     def _run_once(self, state: Manifest) -> FinalState:
-        """Create the object in this state, or remember how that was."""
+        """Create the object in this state, or return the remembered result."""
         key = json.dumps(state, sort_keys=True)
         if key not in self._known:
             self._known[key] = self.run(state)
@@ -111,7 +111,7 @@ class SchemaWalk:
 
 
 class WalkedObject:
-    """The object as the cluster knows it, once it was there."""
+    """The object of the walks, with its schema once it is known."""
 
     def __init__(self, manifest: Manifest) -> None:
         group, _, self._version = str(manifest["apiVersion"]).rpartition("/")
@@ -120,10 +120,10 @@ class WalkedObject:
         self._namespace = manifest["metadata"].get("namespace", "default")
         self.schema: Mapping[str, Any] = {}
         self.label = ""
-        """What it is called in final states."""
+        """Its name in final states."""
 
     async def live(self, simulation: Simulation, states: Sequence[Manifest]) -> None:
-        """Create it in the first state, and let it become the others."""
+        """Create it in the first state, and change it to the others."""
         await self._learn(simulation)
         await simulation.apply(states[0])
         await simulation.settle()
