@@ -295,7 +295,11 @@ def convert(
     :param registry: the registry for the function; by default, :func:`kopf.get_default_registry`.
     :raises kopf.DeclarationError: if any argument is wrong, or if the same conversion is declared twice.
     """
-    definition = resource if isinstance(resource, str) else _name_definition(resource)
+    if isinstance(resource, str):
+        definition = resource
+    else:
+        group, _, plural = resource.get_resource_names()
+        definition = f"{plural}.{group}"
     id = HandlerId(f"{definition}/{source}-{target}")
     if definition.count(".") < 2 or "/" in definition:
         raise DeclarationError.at_caller(
@@ -458,11 +462,6 @@ def _add_subhandler(
     )
     check_handlers([handler], context.cause.indices)
     context.declared.append(handler)
-
-
-def _name_definition(model: ResourceModel) -> str:
-    group, _, plural = model.get_resource_names()
-    return f"{plural}.{group}"
 
 
 def _declare_webhook(type: WebhookType, name: tuple[Name, ...], options: WebhookOptions) -> Callable[[Fn], Fn]:

@@ -7,8 +7,6 @@ import enum
 from kopf._values.bodies import StanzaError
 from kopf._values.model_mismatch import ModelMismatchError
 
-DEFAULT_RETRY_DELAY = 60.0
-
 
 class ErrorsMode(enum.Enum):
     """
@@ -34,7 +32,7 @@ class TemporaryError(Exception):
     :param delay: the delay before the retry, in seconds; with ``None`` or 0, Kopf retries the handler at once.
     """
 
-    def __init__(self, msg: object = None, /, delay: float | None = DEFAULT_RETRY_DELAY) -> None:
+    def __init__(self, msg: object = None, /, delay: float | None = 60.0) -> None:
         super().__init__(*(() if msg is None else (msg,)))
         self.delay = delay
 

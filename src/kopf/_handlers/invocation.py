@@ -73,7 +73,8 @@ class _StepsBeforeFence:
                 except FencedError as e:
                     error, is_shut = e, True
             try:
-                awaited = steps.send(None) if error is None else _get_thrower(steps)(error)
+                # Not all iterators can take errors in: e.g. some await nothing but a future.
+                awaited = steps.send(None) if error is None else getattr(steps, "throw", _raise)(error)
             except StopIteration as e:
                 return e.value
             finally:
@@ -82,11 +83,6 @@ class _StepsBeforeFence:
                 yield awaited
             except BaseException as e:
                 error = e
-
-
-def _get_thrower(steps: Any) -> Callable[[BaseException], Any]:
-    """Get the method that throws errors into the iterator; not all iterators have it."""
-    return getattr(steps, "throw", _raise)
 
 
 def _raise(error: BaseException) -> Any:

@@ -345,14 +345,6 @@ def _is_flag(value: object) -> bool:
     return value in (True, False)  # also 0 & 1, but no strings: "no" and "false" are true
 
 
-def _is_delay(value: object) -> bool:
-    return callable(value) or _is_number(value)
-
-
-def _is_backoff(value: object) -> bool:
-    return isinstance(value, ExponentialBackoff) or _is_number(value)
-
-
 def _is_field(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, tuple | list) and all(map(_is_text, value)))
 
@@ -389,8 +381,14 @@ _CHECKS: Mapping[str, _Check] = {
     ),
     "retries": (_is_number, "a number of attempts (0 or more)"),
     "errors": (lambda value: isinstance(value, ErrorsMode), "kopf.ErrorsMode.IGNORED, or .TEMPORARY, or .PERMANENT"),
-    "backoff": (_is_backoff, "a number of seconds (0 or more), or kopf.exponential(...)"),
-    "initial_delay": (_is_delay, "a number of seconds (0 or more), or a function that returns it"),
+    "backoff": (
+        lambda value: isinstance(value, ExponentialBackoff) or _is_number(value),
+        "a number of seconds (0 or more), or kopf.exponential(...)",
+    ),
+    "initial_delay": (
+        lambda value: callable(value) or _is_number(value),
+        "a number of seconds (0 or more), or a function that returns it",
+    ),
     "when": (callable, "a function"),
     "field": (_is_field, "a dotted string or a sequence of strings"),
     "owns": (_is_name_or_names, "the name of a resource, or a collection of names"),

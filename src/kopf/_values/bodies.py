@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import reprlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, NewType, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NewType, TypedDict, TypeVar, cast
 
 from kopf._values.objects import KubeObject
 
@@ -192,32 +192,27 @@ class Meta(_Stanza):
     @property
     def uid(self) -> str | None:
         """The UID; ``None`` if the object was never stored in a cluster."""
-        uid: str | None = self.get("uid")
-        return uid
+        return cast("str | None", self.get("uid"))
 
     @property
     def name(self) -> str | None:
         """The name; ``None`` if the object has no name yet, e.g. because the server generates it."""
-        name: str | None = self.get("name")
-        return name
+        return cast("str | None", self.get("name"))
 
     @property
     def namespace(self) -> NamespaceName | None:
         """The namespace; ``None`` for cluster-scoped objects."""
-        namespace: NamespaceName | None = self.get("namespace")
-        return namespace
+        return cast("NamespaceName | None", self.get("namespace"))
 
     @property
     def creation_timestamp(self) -> str | None:
         """The time of the creation (ISO 8601); ``None`` if the object was never stored in a cluster."""
-        timestamp: str | None = self.get("creationTimestamp")
-        return timestamp
+        return cast("str | None", self.get("creationTimestamp"))
 
     @property
     def deletion_timestamp(self) -> str | None:
         """The time of the deletion request (ISO 8601); ``None`` if there was none."""
-        timestamp: str | None = self.get("deletionTimestamp")
-        return timestamp
+        return cast("str | None", self.get("deletionTimestamp"))
 
 
 class Body(MappingView[str, Any]):
