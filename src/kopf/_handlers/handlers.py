@@ -48,6 +48,8 @@ class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
     identity: tuple[int, int, str] = (0, 0, "")
     """The identity of the handler: the function (or the method and its instance), and the id."""
 
+    title: ClassVar[str] = "Handler"
+    """The name of this kind of handlers in logs."""
     success_level: ClassVar[int] = logging.INFO
     """The level of log lines about successes."""
     stores_result: ClassVar[bool] = False
@@ -62,16 +64,15 @@ class Handler(FrozenRecord, frozen=True, kw_only=True, eq=False):
         force_setattr(self, "identity", identity)
 
     def __str__(self) -> str:
-        return f"Handler {self.id!r}"
+        return f"{self.title} {self.id!r}"
 
 
 class ActivityHandler(Handler, frozen=True, kw_only=True, eq=False):
     """A handler of an activity of the operator: startup, cleanup, login, probes."""
 
-    activity: Activity
+    title = "Activity"
 
-    def __str__(self) -> str:
-        return f"Activity {self.id!r}"
+    activity: Activity
 
 
 class ResourceHandler(Handler, frozen=True, kw_only=True, eq=False):
@@ -124,8 +125,7 @@ class WatchingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
 class IndexingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """A handler that fills an index."""
 
-    def __str__(self) -> str:
-        return f"Indexer {self.id!r}"
+    title = "Indexer"
 
 
 class Reference(FrozenRecord, frozen=True):
@@ -150,6 +150,7 @@ class SpawningHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
 class DaemonHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
     """A handler that runs once for each object, and for long."""
 
+    title = "Daemon"
     is_endless = True
 
     cancellation_backoff: float | None = None
@@ -159,13 +160,11 @@ class DaemonHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
     cancellation_polling: float | None = None
     """The seconds between log lines about a daemon that does not exit."""
 
-    def __str__(self) -> str:
-        return f"Daemon {self.id!r}"
-
 
 class TimerHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
     """A handler that runs again and again for each object."""
 
+    title = "Timer"
     success_level = logging.DEBUG  # otherwise, they would fill the log and the events
 
     interval: float | None = None
@@ -177,13 +176,11 @@ class TimerHandler(SpawningHandler, frozen=True, kw_only=True, eq=False):
     owns: tuple[Selector, ...] = ()
     """The resources that the object owns: after their changes, the next run is early."""
 
-    def __str__(self) -> str:
-        return f"Timer {self.id!r}"
-
 
 class WebhookHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     """An admission handler: it denies or modifies changes before they are made."""
 
+    title = "Webhook"
     success_level = logging.DEBUG  # all changes of all users pass through it
 
     type: WebhookType
@@ -198,12 +195,11 @@ class WebhookHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):
     ignore_failures: bool = False
     """Whether changes are admitted if it fails or is unreachable."""
 
-    def __str__(self) -> str:
-        return f"Webhook {self.id!r}"
-
 
 class ConversionHandler(Handler, frozen=True, kw_only=True, eq=False):
     """A function that converts objects from one version of their definition to another one."""
+
+    title = "Conversion"
 
     definition: str
     """The name of the custom resource definition: ``widgets.example.com``."""
@@ -211,9 +207,6 @@ class ConversionHandler(Handler, frozen=True, kw_only=True, eq=False):
     """The version of its argument."""
     target: str
     """The version of its result."""
-
-    def __str__(self) -> str:
-        return f"Conversion {self.id!r}"
 
 
 class ChangingHandler(ResourceHandler, frozen=True, kw_only=True, eq=False):

@@ -13,7 +13,7 @@ arguments. It accepts functions that have no signature, or pretend to have anoth
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from kopf._handlers.causes import (
     ActivityCause,
@@ -107,22 +107,20 @@ def get_callbacks_kwargs(handler: ResourceHandler, indices: Collection[str]) -> 
     return frozenset(cause.list_kwargs()).difference(_RETRYING).union(indices)
 
 
+_KINDS: Sequence[tuple[type[Handler], str, type[Cause]]] = (
+    (ActivityHandler, "handlers of activities", ActivityCause),
+    (WatchingHandler, "handlers of raw events", WatchingCause),
+    (IndexingHandler, "indexing functions", ResourceCause),
+    (DaemonHandler, "daemons", BackgroundCause),
+    (TimerHandler, "timers", BackgroundCause),
+    (WebhookHandler, "admission handlers", WebhookCause),
+    (Handler, "handlers of changes", ChangingCause),
+)
+"""The names of all kinds of handlers, and their causes."""
+
+
 def _get_kind(handler: Handler) -> tuple[str, type[Cause]]:
-    """Get the name of this kind of handlers, and their cause."""
-    match handler:
-        case ActivityHandler():
-            return "handlers of activities", ActivityCause
-        case WatchingHandler():
-            return "handlers of raw events", WatchingCause
-        case IndexingHandler():
-            return "indexing functions", ResourceCause
-        case DaemonHandler():
-            return "daemons", BackgroundCause
-        case TimerHandler():
-            return "timers", BackgroundCause
-        case WebhookHandler():
-            return "admission handlers", WebhookCause
-    return "handlers of changes", ChangingCause
+    return next((name, cause) for kind, name, cause in _KINDS if isinstance(handler, kind))
 
 
 def _find_problems(handler: Handler, indices: Collection[str]) -> Iterator[str]:

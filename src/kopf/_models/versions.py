@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kopf._models.markers import Rule
@@ -130,7 +130,7 @@ def _check_path(path: str, schema: JSON) -> tuple[str, str]:
     if path.startswith(".metadata."):
         return path, "string"
     kind = "string"
-    for name in _split(path):
+    for name in path.partition("[")[0].strip(".").split("."):  # up to an item of a list
         properties = schema.get("properties")
         if properties is None or (schema.get("x-kubernetes-preserve-unknown-fields") and name not in properties):
             return path, "string"
@@ -141,11 +141,6 @@ def _check_path(path: str, schema: JSON) -> tuple[str, str]:
         schema = properties[name]
         kind = _name_column_type(schema)
     return path, kind
-
-
-def _split(path: str) -> Iterator[str]:
-    """Split the path into names, up to an item of a list."""
-    return iter(path.partition("[")[0].strip(".").split("."))
 
 
 def _name_column_type(schema: JSON) -> str:

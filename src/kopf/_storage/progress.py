@@ -92,10 +92,6 @@ class ProgressStorage(EssenceCleaner, abc.ABC):
         """Write records that the storage has cached in memory. Kopf calls it at the end of a handling cycle."""
 
 
-def _compact(record: ProgressRecord) -> ProgressRecord:
-    return cast(ProgressRecord, {key: value for key, value in record.items() if value is not None})
-
-
 def _warn(annotation: str, namespace: str | None, name: str, uid: str, problem: str) -> None:
     logger.warning(
         "The annotation %r of %s/%s is malformed, so the handler starts anew: %s",
@@ -170,7 +166,7 @@ class AnnotationsProgressStorage(AnnotationNaming, ProgressStorage):
         return None
 
     def store(self, *, key: HandlerId, record: ProgressRecord, body: Body, patch: Patch) -> None:
-        text = codec.dumps(record if self.verbose else _compact(record))
+        text = codec.dumps({name: value for name, value in record.items() if self.verbose or value is not None})
         annotations = patch.ensure_stanza("metadata", "annotations")
         for name in self.make_keys(key, body=body):
             annotations[name] = text

@@ -244,7 +244,10 @@ _decode_conversion = msgspec.json.Decoder(ConversionRequest).decode
 def parse_review(payload: object) -> ReviewRequest:
     """Check the review, and return its request. Raises :class:`ReviewError`."""
     request = _parse(payload, "A review", _KIND, _SUPPORTED_VERSIONS, _decode_request)
-    return _check_sizes(request, payload.max_object) if isinstance(payload, EncodedReview) else request
+    limit = payload.max_object if isinstance(payload, EncodedReview) else None
+    if limit is not None and any(memoryview(raw).nbytes > limit for raw in (request.object, request.old_object)):
+        raise TooLargeReviewError(f"An object of the review is larger than {limit} bytes.")
+    return request
 
 
 def parse_conversion(payload: object) -> ConversionRequest:
@@ -266,13 +269,6 @@ def _parse(payload: object, what: str, kind: str, versions: Sequence[str], decod
     except (ValueError, TypeError, RecursionError) as e:
         reason = re.sub(r"value '.*'", "value", str(e), flags=re.DOTALL)  # no values go to the logs
         raise MalformedReviewError(f"The request of the review is malformed: {reason}") from None
-
-
-def _check_sizes(request: ReviewRequest, max_object: int | None) -> ReviewRequest:
-    largest = max(memoryview(raw).nbytes for raw in (request.object, request.old_object))
-    if max_object is not None and largest > max_object:
-        raise TooLargeReviewError(f"An object of the review is larger than {max_object} bytes.")
-    return request
 
 
 def decode_object(raw: msgspec.Raw) -> KubeObject | None:

@@ -35,7 +35,8 @@ def suggest(selector: Selector, resources: Collection[Resource]) -> str | None:
     name = _get_name(selector)
     if name is None:
         return None
-    namesakes = [resource for resource in resources if _loosen(selector).check(_prefer(resource))]
+    anywhere = dataclasses.replace(selector, arg1=None, arg2=None, arg3=None, group=None, version=None)
+    namesakes = [item for item in resources if anywhere.check(dataclasses.replace(item, preferred=True))]
     if namesakes:
         asked = "/".join(part for part in (selector.group, selector.version) if part) or "the core API"
         return f"There is {_join(_choose_near(selector, namesakes))}, but {asked} is asked for."
@@ -46,15 +47,6 @@ def suggest(selector: Selector, resources: Collection[Resource]) -> str | None:
 def _get_name(selector: Selector) -> str | None:
     names = (selector.any_name, selector.plural, selector.singular, selector.kind, selector.shortcut)
     return next((name for name in names if isinstance(name, str)), None)
-
-
-def _loosen(selector: Selector) -> Selector:
-    return dataclasses.replace(selector, arg1=None, arg2=None, arg3=None, group=None, version=None)
-
-
-def _prefer(resource: Resource) -> Resource:
-    """Make the resource match selectors without versions."""
-    return dataclasses.replace(resource, preferred=True)
 
 
 def _choose_near(selector: Selector, resources: Collection[Resource]) -> Collection[Resource]:
