@@ -241,11 +241,11 @@ def find_remembered(world: World) -> Iterator[str]:
         background = controller.background
         contents: dict[str, Sized] = {
             "objects": [*controller.objects],
-            "handled": controller.objects.handled,
+            "handled": controller.objects.handled._kept,
             "memos": controller.scope.runtime.memos,
             "queue": controller.queue,
             "backgrounds": background.objects if background is not None else (),
-            "workers": controller.workers,
+            "workers": controller.workers._tasks,
         }
         for what, things in contents.items():
             if len(things) > 0:

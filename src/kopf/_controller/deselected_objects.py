@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import heapq
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -50,23 +51,22 @@ Key = str
 """The namespace and name of an object, with a slash between them; the namespace can be empty."""
 
 _SOONEST, _LATEST = 10.0, 3600.0
-"""In how many seconds to look at an object after it is deselected, and how rarely to do that later."""
+"""The first and the maximal interval between reads of a deselected object, in seconds."""
 
 _LATEST_IF_BLOCKED = 60.0
-"""The same for those that have our finalizer: something was not possible yet, or somebody has put it back."""
+"""The maximal interval for objects with our finalizer: its removal was impossible yet, or others have put it back."""
 
 _TOGETHER = 5.0
-"""How much earlier than planned, in seconds, an object can be looked at together with others."""
-
+"""How much earlier than planned an object can be read together with others, in seconds."""
 
 _MANY = 500
-"""If more objects are to be read, they are listed first: most of those that vanish together do not exist."""
+"""To read more objects than this, list the metadata first: most objects that vanish together do not exist."""
 
 _AT_ONCE = 10
 """How many objects are read at once."""
 
 _DELAYS = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Pauses between attempts while the API is not available, in seconds; the last one is repeated."""
+"""The delays between attempts while the API is not available, in seconds; the last one repeats."""
 
 _TEMPORARY_ERRORS = (APINetworkError, APIServerError, APITooManyRequestsError, APIGoneError)
 
@@ -76,14 +76,14 @@ class _Deselected(Record):
 
     uid: str
     version: str
-    """The version that was reported last; empty if none was."""
+    """The last reported version; empty if there is none."""
     labels: dict[str, str]
-    """Those of the labels that are selected by: they tell that the object does not match."""
+    """The labels in the selector, by which the object does not match."""
     interval: float
     due: float
 
     def make_deletion(self, key: Key, resource: Resource) -> WatchEvent:
-        """Report that it is gone: nothing but this is known of it."""
+        """Make the event of its deletion, with the known part of the object."""
         namespace, _, name = key.partition("/")
         metadata = {"name": name, "uid": self.uid, "resourceVersion": self.version, "labels": self.labels}
         if namespace:
@@ -93,7 +93,7 @@ class _Deselected(Record):
 
 
 class _Search(FrozenRecord, frozen=True):
-    """One of the searches for the blocked objects: they are the rarer the longer the operator works."""
+    """A planned search for blocked objects: the longer the operator works, the rarer they are."""
 
     due: float
     interval: float = _SOONEST
@@ -104,7 +104,7 @@ class _Search(FrozenRecord, frozen=True):
 
 
 class DeselectedObjects:
-    """The objects of one target that are not selected by the server, as far as anybody has to do with them."""
+    """The objects of one target that the server does not select, but the operator must follow."""
 
     def __init__(self, runtime: Runtime, target: Target, pushed: PushedSelectors) -> None:
         self._target = target
@@ -118,16 +118,16 @@ class DeselectedObjects:
         """When to search for the blocked objects; ``None`` until the first listing."""
 
     def take_over(self, slots: Slots) -> None:
-        """Look for those who are blocked as in the beginning, as the objects of these slots are ours now."""
+        """Search for blocked objects as at the start, since this replica handles these slots now."""
         self._search = None
         for key in [key for key, item in self._deselected.items() if get_slot(item.uid or key) in slots]:
             del self._deselected[key]
 
     async def settle(self, events: list[WatchEvent]) -> list[WatchEvent]:
         """
-        Replace the deletions of those that still exist.
+        Replace the deletions of objects that still exist.
 
-        Raises :class:`APIForbiddenError` if they cannot be looked at: then, it is to be done again.
+        Raises :class:`APIForbiddenError` if the objects cannot be read; then it must be called again.
         """
         deleted = [event.object.head for event in events if event.type == "DELETED"] if self._pushed.labels else []
         if self._search is None and any(event is LISTED for event in events):
@@ -159,7 +159,7 @@ class DeselectedObjects:
         return [WatchEvent("MODIFIED", found)]
 
     def _remember(self, meta: ObjectMeta, interval: float = _SOONEST) -> None:
-        """Plan the next look at the object."""
+        """Plan the next read of the object."""
         is_blocked = self._finalizer in (meta.finalizers or ())
         interval = min(interval, _LATEST_IF_BLOCKED if is_blocked else _LATEST)
         due = asyncio.get_running_loop().time() + interval
@@ -170,7 +170,7 @@ class DeselectedObjects:
         self._changed.set()
 
     async def wait(self) -> None:
-        """Wait until it is time to look at any of the objects."""
+        """Wait until it is time to read any of the objects."""
         loop = asyncio.get_running_loop()
         while True:
             dues = [due for due, _ in self._agenda[:1]]
@@ -185,9 +185,9 @@ class DeselectedObjects:
 
     async def check(self) -> list[WatchEvent]:
         """
-        Look at those objects whose time has come; report what has happened to them.
+        Read the objects whose time has come; return the events of their changes.
 
-        Raises :class:`APIForbiddenError` if that is not permitted.
+        Raises :class:`APIForbiddenError` if this is not permitted.
         """
         now = asyncio.get_running_loop().time()
         events: list[WatchEvent] = []
@@ -197,7 +197,7 @@ class DeselectedObjects:
         return [*events, *await self._look_again()]
 
     async def _find_blocked(self, *, is_first: bool) -> list[WatchEvent]:
-        """Find the objects that have our finalizer, but are not selected by the server."""
+        """Find the objects with our finalizer that the server does not select."""
 
         def pick(meta: ObjectMeta) -> Key | None:
             is_blocked = self._finalizer in (meta.finalizers or ())
@@ -234,14 +234,14 @@ class DeselectedObjects:
         return events
 
     def drain(self) -> list[WatchEvent]:
-        """Let all objects go, as if they are deleted: they are not served anymore."""
+        """Report the deletion of all objects, since they are not served anymore."""
         events = [deselected.make_deletion(key, self._target.resource) for key, deselected in self._deselected.items()]
         self._deselected.clear()
         return events
 
 
 def _get_key(meta: ObjectMeta) -> Key:
-    """Tell how the object is found."""
+    """Return the key of the object."""
     return f"{meta.namespace or ''}/{meta.name}"
 
 
@@ -249,7 +249,7 @@ class _Reader:
     """
     Reads the objects of one target.
 
-    All methods wait for as long as the API is not available, and raise other errors, e.g. :class:`APIForbiddenError`.
+    All methods wait while the API is not available, and raise other errors, e.g. :class:`APIForbiddenError`.
     """
 
     def __init__(self, runtime: Runtime, target: Target) -> None:
@@ -257,7 +257,7 @@ class _Reader:
         self._target = target
 
     async def read(self, keys: Collection[Key]) -> Mapping[Key, KubeObject]:
-        """Read the objects; those that do not exist are left out."""
+        """Read the objects that exist."""
         if len(keys) > _MANY:
             existing = {*await self.scan(_get_key)}
             keys = [key for key in keys if key in existing]
@@ -266,7 +266,8 @@ class _Reader:
 
         async def read_one_by_one() -> None:
             for key in remaining:
-                if (obj := await self._read_one(key)) is not None:
+                read = functools.partial(self._read_one, key)
+                if (obj := await self._repeat(read, default=None)) is not None:
                     found[key] = obj
 
         try:
@@ -274,7 +275,7 @@ class _Reader:
                 for _ in range(min(len(keys), _AT_ONCE)):
                     group.create_task(read_one_by_one())
         except ExceptionGroup as e:
-            raise e.exceptions[0] from e  # any of them is as good as all of them
+            raise e.exceptions[0] from e  # one of them is enough
         return found
 
     async def _read_one(self, key: Key) -> KubeObject | None:
@@ -286,20 +287,15 @@ class _Reader:
             scope=namespace or None,
             selectors={**selectors, "fieldSelector": ",".join(fields)},
         )
-        api, settings = self._runtime.api, self._runtime.settings
-
-        async def read() -> KubeObject | None:
-            async with contextlib.aclosing(list_pages(api, settings, target)) as pages:
-                async for page in pages:
-                    for obj in page.objects:
-                        if _get_key(obj.head) == key:  # selectors can be ignored
-                            return obj
-            return None
-
-        return await self._repeat(read, default=None)
+        async with contextlib.aclosing(list_pages(self._runtime.api, self._runtime.settings, target)) as pages:
+            async for page in pages:
+                for obj in page.objects:
+                    if _get_key(obj.head) == key:  # selectors can be ignored
+                        return obj
+        return None
 
     async def scan(self, pick: Callable[[ObjectMeta], T | None], *, mentioning: str = "") -> list[T]:
-        """Look at the metadata of all objects (that mention the text); collect what is picked there."""
+        """Read the metadata of all objects (that mention the text); collect the picked values."""
         api, settings = self._runtime.api, self._runtime.settings
 
         async def scan() -> list[T]:
@@ -312,7 +308,7 @@ class _Reader:
         return await self._repeat(scan, default=[])
 
     async def _repeat(self, read: Callable[[], Awaitable[R]], *, default: R) -> R:
-        """Read until it succeeds; if the whole kind is absent, there is nothing."""
+        """Repeat until it succeeds; return the default if the whole kind is absent."""
         attempt = 0
         while True:
             try:

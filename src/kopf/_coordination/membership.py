@@ -38,13 +38,13 @@ _UNKNOWN, _ABSENT = None, ""
 
 
 class Host(Protocol):
-    """Who has the memberships."""
+    """The owner of the memberships."""
 
     def rescan(self) -> None:
-        """Look again if the kinds of peering exist."""
+        """Look for the kinds of peering again."""
 
     def fall_back(self) -> None:
-        """Say that there is nobody to look at."""
+        """Log that there is no peering object."""
 
 
 class Membership:
