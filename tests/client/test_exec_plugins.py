@@ -246,7 +246,7 @@ def test_plugins_do_not_outlive_the_process(plugin: Plugin, tmp_path: pathlib.Pa
         ("[1]", "not an ExecCredential"),
         ('{"kind": "Pod"}', "not an ExecCredential"),
         (f'{{"kind": "ExecCredential", "apiVersion": "{V1BETA1}"}}', f"responded in '{V1BETA1}', while '{V1}'"),
-        (f'{{"kind": "ExecCredential", "apiVersion": "{V1}"}}', "there is no status"),
+        (f'{{"kind": "ExecCredential", "apiVersion": "{V1}"}}', "its ExecCredential has no status"),
     ],
 )
 def test_unusable_outputs(plugin: Plugin, output: str, message: str) -> None:

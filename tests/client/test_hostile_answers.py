@@ -75,7 +75,7 @@ async def test_pages_are_no_answers(
     server.on(f"{method} /x", _show_page, reply({"a": 1}))
     assert await api.request(method, "/x", payload=None if method == "GET" else {}, backoffs=(0,)) == b'{"a": 1}'
     (warning,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    expected = rf"{method} {server.url}/x: .*\(text/html\): <!DOCTYPE html> <html><title>Log in, please<"
+    expected = rf"{method} {server.url}/x: .* an HTML page for people: <!DOCTYPE html> <html><title>Log in, please<"
     assert re.search(expected, warning.getMessage())
     assert len(warning.getMessage()) < 700
     assert warning.exc_info is None

@@ -33,8 +33,7 @@ class WebhookNgrokTunnel(WebhookContextManager):
     random but public: everybody who knows it can send requests to the handlers.
 
     It needs the ``pyngrok`` library; without it, an error contains the instructions. If ngrok exits, the tunnel ends
-    with
-    :class:`RuntimeError`.
+    with :class:`RuntimeError`.
     """
 
     CHECK_INTERVAL = 1.0

@@ -8,9 +8,8 @@ Guarantees:
 
 * Only the refused connection is invalidated. Others, including those that replaced it, stay.
 * A session is never closed while it has requests in flight, and is always closed after the last one.
-* Refused credentials are not accepted again, unless the authenticator insists (after a pause, and not forever). So,
-  there
-  are no endless loops of logins: a login that brings nothing new gets :class:`LoginError` with the reason.
+* Refused credentials are not accepted again, unless the authenticator insists (after a pause, and not forever). So, a
+  login that brings nothing new gets :class:`LoginError` with the reason, and there are no endless loops of logins.
 * Files with tokens and certificates are read again when they are old or refused. If the certificates have changed, new
   requests get a new connection, and the old one stays until its last request ends.
 """
