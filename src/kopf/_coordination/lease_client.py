@@ -14,8 +14,12 @@ from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.resources import LEASES
 
-_ATTEMPTS = 4
-"""How many requests fit in the time in which a replica must renew its Lease."""
+_ATTEMPTS = 2
+"""
+How many requests fit in the time in which a replica must renew its Lease.
+
+More of them are shorter: then, a server that is slow but alive would never renew a Lease in time.
+"""
 
 
 class LeaseClient:
