@@ -1,1 +1,1 @@
-"""What is wrong in an operator, found without a cluster: by its code, its declarations, its definitions."""
+"""Checks of an operator without a cluster: of its code, its declarations, its definitions."""

@@ -1,4 +1,4 @@
-"""Rules about the event loop: what holds it, what is never awaited, what cannot be stopped."""
+"""Rules about the event loop: blocking calls, coroutines that are not awaited, daemons that cannot be stopped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ENDS = (ast.Return, ast.Break, ast.Raise)
 
 
 def find_problems(source: Source, handler: DeclaredHandler) -> Iterator[Finding]:
-    """Find what is wrong in the handler, and in the functions that it calls."""
+    """Find the problems of the handler, and of the functions that it calls."""
     for function in source.list_reached(handler):
         if handler.is_async:
             yield from _find_blocking(source, function)
@@ -73,7 +73,7 @@ def _find_unawaited(source: Source, function: Function) -> Iterator[Finding]:
 
 
 def _find_swallowed(source: Source, function: Function) -> Iterator[Finding]:
-    """Find what hides the errors that the framework must see: those of its own, and cancellations."""
+    """Find the clauses that hide errors from the framework: its own errors, and cancellations."""
     for node in walk_own(function):
         if not isinstance(node, ast.Try | ast.TryStar):
             continue

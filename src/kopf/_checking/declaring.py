@@ -1,4 +1,4 @@
-"""Rules about what handlers change and declare: views, finalizers, timers."""
+"""Rules about the changes and declarations of handlers: views, finalizers, timers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MUTATORS = frozenset({"append", "clear", "extend", "insert", "pop", "popitem", 
 
 
 def find_problems(source: Source, handler: DeclaredHandler) -> Iterator[Finding]:
-    """Find what of the handler has no effect, or another one than it seems."""
+    """Find changes and options without the intended effect."""
     if not handler.kinds <= ACTIVITIES:
         yield from _find_lost_changes(source, handler)
         yield from _find_finalizers(source, handler)
@@ -46,7 +46,7 @@ def _find_lost_changes(source: Source, handler: DeclaredHandler) -> Iterator[Fin
 
 
 def _get_changed(node: ast.AST) -> ast.expr | None:
-    """Get what is changed by this piece of code, if anything: an item, an attribute, or a whole."""
+    """Return the expression that the code changes, if any: an item, an attribute, or a whole value."""
     match node:
         case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store() | ast.Del()):
             return node

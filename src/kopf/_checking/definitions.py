@@ -1,4 +1,4 @@
-"""Definitions: whether the resources and the fields of the handlers are those of the custom resource definitions."""
+"""Definitions: do the custom resource definitions have the resources and the fields of the handlers?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from kopf._packaging.rules import Situation, find_missing, find_resources, infer
 from kopf._settings.settings import OperatorSettings
 from kopf._values.fields import FieldPath
 from kopf._values.resources import Resource
-from kopf._values.selectors import Selector
 from kopf._values.similar_names import find_similar_names, suggest
 
 Schema = Mapping[str, Any]
@@ -27,7 +26,7 @@ _OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource
 
 
 def read_definitions(documents: Iterable[Any]) -> Definitions:
-    """Make the resources with their schemas of the documents that are definitions; the others are left out."""
+    """Make the resources of the definitions, with their schemas; other documents are ignored."""
     found: dict[Resource, Schema] = {}
     for document in documents:
         if isinstance(document, Mapping) and document.get("kind") == "CustomResourceDefinition":
@@ -54,7 +53,7 @@ def check_permissions(
     resources: Collection[Resource],
     roles: Mapping[str, Sequence[Any]],
 ) -> Iterator[Finding]:
-    """Find what the operator must be permitted, and none of the roles permits; these are by their files."""
+    """Find the missing permissions of the operator; ``roles`` are the documents of roles by their files."""
     documents = [item for items in roles.values() for item in items if isinstance(item, Mapping)]
     granted = [rule for item in documents if item.get("kind") in _ROLES for rule in item.get("rules") or ()]
     needed = infer_rules(registry, settings, find_resources(registry, resources)[0], Situation())
@@ -67,7 +66,7 @@ def check_permissions(
 
 
 def check_fields(registry: OperatorRegistry, definitions: Definitions, sources: Iterable[Source]) -> Iterator[Finding]:
-    """Find the fields that the definitions do not have: of filters, of results, and those that the functions name."""
+    """Find the fields that the definitions lack: of filters, of results, and those that the functions name."""
     functions = {
         (os.path.realpath(source.path), min(item.lineno for item in handler.node.decorator_list)): handler.node
         for source in sources
@@ -80,18 +79,15 @@ def check_fields(registry: OperatorRegistry, definitions: Definitions, sources: 
         paths += _list_paths(function) if function is not None else []
         if function is not None and handler.stores_result and _returns(function):
             paths.append((function.lineno, ("status", handler.id)))
+        schemas = [schema for item, schema in definitions.items() if handler.selector and handler.selector.check(item)]
         for number, path in paths:
-            if (cure := _find_cure(path, _choose_schemas(handler.selector, definitions))) is not None:
+            if (cure := _find_cure(path, schemas)) is not None:
                 text = f"The definition of {handler.selector} has no {'.'.join(path)}: the server drops such a field."
                 yield Finding(file, number, "unknown-field", text, cure)
 
 
-def _choose_schemas(selector: Selector | None, definitions: Definitions) -> list[Schema]:
-    return [] if selector is None else [schema for item, schema in definitions.items() if selector.check(item)]
-
-
 def _find_cure(path: FieldPath, schemas: Collection[Schema]) -> str | None:
-    """Say what to do if all schemas lack the field; ``None`` if any of them has it, or if there are none."""
+    """Say what to do if all schemas lack the field; return ``None`` if any has it, or if there are no schemas."""
     missing = [_find_missing(schema, path) for schema in schemas]
     if not missing or None in missing:
         return None
@@ -101,7 +97,7 @@ def _find_cure(path: FieldPath, schemas: Collection[Schema]) -> str | None:
 
 
 def _find_missing(schema: Schema, path: FieldPath) -> tuple[str, list[str]] | None:
-    """Tell which key of the path the schema lacks, and which ones it has there; what it leaves open, it has."""
+    """Return the key of the path that the schema lacks, and the keys that it has there; open parts have all keys."""
     for key in () if path[0] in _BASE else path:
         properties = schema.get("properties", {})
         others = schema.get("additionalProperties")
@@ -114,7 +110,7 @@ def _find_missing(schema: Schema, path: FieldPath) -> tuple[str, list[str]] | No
 
 
 def _list_paths(function: Function) -> Iterator[tuple[int, FieldPath]]:
-    """List the fields of the object that the function names, with the lines."""
+    """List the fields of the object that the function names, with the numbers of lines."""
     parameters = list_parameters(function)
     for node in walk_own(function):
         if isinstance(node, ast.Subscript | ast.Call) and len(path := _get_path(node, parameters) or ()) > 1:
@@ -122,7 +118,7 @@ def _list_paths(function: Function) -> Iterator[tuple[int, FieldPath]]:
 
 
 def _get_path(node: ast.AST, parameters: Collection[str]) -> FieldPath | None:
-    """Tell which field of the object is meant: by ``spec.get("x")``, ``patch.status["x"]``, ``body["spec"]["x"]``."""
+    """Return the path of a field by its code: ``spec.get("x")``, ``patch.status["x"]``, ``body["spec"]["x"]``."""
     match node:
         case ast.Name(id="spec" | "status" as name) if name in parameters:
             return (name,)

@@ -1,4 +1,4 @@
-"""Findings: what ``kopf check`` reports, how it is worded, and how a line is exempted from it."""
+"""Findings: the reports of ``kopf check``, their rules, and exemptions of lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _EXEMPTION = re.compile(r"#\s*kopf:\s*ignore\[([\w\s,-]+)\]")
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Finding:
-    """One thing that is wrong, and what to do about it."""
+    """One problem, and its cure."""
 
     file: str
     line: int
@@ -47,7 +47,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """Whether it never works, or not always."""
+        """The severity of the rule: ``error`` or ``warning``."""
         return RULES[self.rule]
 
     def __str__(self) -> str:
@@ -55,18 +55,18 @@ class Finding:
         return f"{place}: {self.severity}[{self.rule}]: {self.text}\n    {self.cure}"
 
     def as_dict(self) -> dict[str, str | int]:
-        """Give it for programs."""
+        """Convert the finding for JSON."""
         return {**dataclasses.asdict(self), "severity": self.severity}
 
 
 def find_place(fn: Callable[..., object]) -> tuple[str, int]:
-    """Tell in which file and line a function begins."""
+    """Return the file and the line where a function begins; empty and 0 if it is unknown."""
     file, _, line = (find_function_place(fn) or "").rpartition(":")
     return file, int(line or 0)
 
 
 def drop_exempted(findings: Iterable[Finding], texts: Mapping[str, str]) -> Iterator[Finding]:
-    """Leave out what the lines themselves exempt by ``# kopf: ignore[rule]``; ``texts`` are those of the files."""
+    """Drop the findings that their lines exempt by ``# kopf: ignore[rule]``; ``texts`` are the contents of files."""
     lines = {file: text.splitlines() for file, text in texts.items()}
     for finding in findings:
         known = lines.get(finding.file, [])

@@ -1,4 +1,4 @@
-"""Refusals: what the decorators and the registry say of handlers that cannot work, all of it and not only the first."""
+"""Refusals: all errors of the decorators and the registry about handlers that cannot work, not only the first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kopf._values.selectors import Selector
 from kopf._values.user_functions import describe_function
 
 _IMMEDIATE = frozenset({"register", "subhandler"})
-"""They are called by handlers, not when the code is loaded."""
+"""Handlers call these decorators; the others are called when the code is loaded."""
 
 _PLACE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?:: (?P<text>.*))?", re.DOTALL)
 _CURE = re.compile(
@@ -31,7 +31,7 @@ _OTHERWISE = "Correct it: the operator does not start with this."
 
 @contextlib.contextmanager
 def collecting_refusals() -> Iterator[list[str]]:
-    """Make the decorators tell what they refuse, and go on, for as long as the code is loaded."""
+    """Collect the refusals of the decorators inside of the block: they do not raise errors there."""
     problems: list[str] = []
     face = vars(sys.modules["kopf"])
     originals = {name: getattr(on, name) for name in on.__all__ if name not in _IMMEDIATE}
@@ -68,7 +68,7 @@ def _tolerate(decorator: Callable[..., Any], problems: list[str]) -> Callable[..
 
 
 def list_refusals(registry: OperatorRegistry) -> list[str]:
-    """List what the operator would refuse when it starts, and the handlers that it would take for each other."""
+    """List the refusals at the start of the operator, and the handlers with the same ids."""
     problems = [*_list_clashes(registry)]
     try:
         check_registry(registry)
@@ -90,7 +90,7 @@ def _list_clashes(registry: OperatorRegistry) -> Iterator[str]:
 
 
 def make_finding(problem: str, path: str) -> Finding:
-    """Take apart what is said of a problem: its place, and what to do; ``path`` is the file if the place is unknown."""
+    """Split the text of a problem into its place, text, and cure; ``path`` is the file if the place is unknown."""
     text, line = problem, 0
     if place := _PLACE.fullmatch(problem):
         path, line, text = place["file"], int(place["line"]), place["text"] or ""

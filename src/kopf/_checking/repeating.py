@@ -32,7 +32,7 @@ _EXISTENCE = re.compile(r"409|[Cc]onflict|[Ee]xist")
 
 
 def find_problems(source: Source, handler: DeclaredHandler) -> Iterator[Finding]:
-    """Find what goes wrong when the handler is called again."""
+    """Find the problems of repeated calls of the handler."""
     if handler.kinds <= ACTIVITIES:
         return
     for function in source.list_reached(handler):
@@ -72,7 +72,7 @@ def _is_generated(node: ast.AST) -> bool:
 
 
 def _list_name_values(node: ast.AST) -> Iterator[ast.expr]:
-    """List what is made a name of an object by this piece of code."""
+    """List the expressions that the code uses as names of objects."""
     match node:
         case ast.Dict(keys=keys, values=values):
             for key, value in zip(keys, values, strict=True):
@@ -89,7 +89,7 @@ def _list_name_values(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _trace_volatile(source: Source, function: Function) -> dict[str, ast.AST]:
-    """Map the variables to what makes them differ from call to call."""
+    """Map the variables to the expressions that make them differ from call to call."""
     values: dict[str, ast.AST] = {}
     for node in walk_own(function):
         for name, value in list_assignments(node):
@@ -99,7 +99,7 @@ def _trace_volatile(source: Source, function: Function) -> dict[str, ast.AST]:
 
 
 def _find_volatile(source: Source, function: Function, value: ast.AST, known: dict[str, ast.AST]) -> ast.AST | None:
-    """Find what of the expression differs from call to call; but not what is used only if there is nothing yet."""
+    """Find the part of the expression that differs from call to call; not the parts that are used only once."""
     match value:
         case ast.BoolOp() | ast.IfExp() | ast.Lambda() | ast.Call(func=ast.Attribute(attr="get" | "setdefault")):
             return None
@@ -125,7 +125,7 @@ def _find_creations(source: Source, function: Function) -> Iterator[Finding]:
 
 
 def _is_guarded(source: Source, function: Function, call: ast.Call) -> bool:
-    """Tell if something is done about objects that are there already."""
+    """Tell if the code expects that the object can exist already."""
     for node in source.list_ancestors(call, function):
         if isinstance(node, ast.With | ast.AsyncWith) and "suppress" in ast.unparse(node.items[0]):
             return True
@@ -139,7 +139,7 @@ def _is_guarded(source: Source, function: Function, call: ast.Call) -> bool:
 
 
 def _find_endless(source: Source, handler: DeclaredHandler) -> Iterator[Finding]:
-    """Find those who are called because of what they write themselves, as that is another value each time."""
+    """Find handlers that trigger themselves, as they write another value in each call."""
     node = handler.node
     is_raw = "event" in handler.kinds
     if not is_raw and not any(item.kind == "update" and "field" not in item.options for item in handler.declarations):

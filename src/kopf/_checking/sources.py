@@ -1,4 +1,4 @@
-"""Sources: a file of an operator as a syntax tree, with its handlers, and with the full names of what it calls."""
+"""Sources: a file of an operator as a syntax tree, with its handlers, and with the full names of called functions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Declaration:
     """One decorator of a handler."""
 
     kind: str
-    """How the decorator is called, e.g. ``"create"``."""
+    """The name of the decorator, e.g. ``"create"``."""
     node: ast.expr
     options: Mapping[str, ast.expr]
     is_complete: bool
-    """Whether all options are seen: there is no ``**options``."""
+    """Whether all options are known: there is no ``**options``."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class DeclaredHandler:
 
     @functools.cached_property
     def kinds(self) -> frozenset[str]:
-        """How the decorators are called."""
+        """The names of the decorators."""
         return frozenset(item.kind for item in self.declarations)
 
     @property
@@ -50,7 +50,7 @@ class DeclaredHandler:
 
 
 class Source:
-    """One file. Raises :class:`SyntaxError` if it is not in Python."""
+    """One file. Raises :class:`SyntaxError` if its syntax is wrong."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -70,7 +70,7 @@ class Source:
         ]
 
     def report(self, node: ast.AST, rule: str, text: str, cure: str) -> Finding:
-        """Make a finding in the line of the node."""
+        """Make a finding at the line of the node."""
         return Finding(self.path, getattr(node, "lineno", 0), rule, text, cure)
 
     def _make_handler(self, node: Function) -> DeclaredHandler:
@@ -87,9 +87,9 @@ class Source:
 
     def get_name(self, node: ast.AST, scope: ast.AST) -> str:
         """
-        Tell what an expression refers to, by the names of where it comes from: ``requests.Session().get``.
+        Resolve the full name of an expression, by its origin: ``requests.Session().get``.
 
-        ``scope`` is the function (or the whole tree) whose variables are known.
+        ``scope`` is the function (or the whole tree) with the variables of the expression.
         """
         match node:
             case ast.Name(id=name):
@@ -105,7 +105,7 @@ class Source:
         return "?"
 
     def _get_names(self, scope: ast.AST) -> Mapping[str, str]:
-        """Map the variables to what is in them, as far as that is obvious."""
+        """Map the variables to the full names of their values, as far as these are obvious."""
         if scope not in self._names:
             is_file = scope is self.tree
             names = {} if is_file else dict(self._get_names(self.tree))
@@ -120,12 +120,12 @@ class Source:
         return self._names[scope]
 
     def list_ancestors(self, node: ast.AST, scope: ast.AST) -> Iterator[ast.AST]:
-        """Go from the node outwards, up to the function that it is in, without the latter."""
+        """Iterate over the nodes around the node, from inside outwards, up to the scope."""
         while (node := self.parents[node]) is not scope:
             yield node
 
     def list_calls(self, scope: ast.AST) -> Iterator[tuple[ast.Call, str]]:
-        """List the calls that the function itself makes, with the names of what is called."""
+        """List the calls that the function itself makes, with the full names of called functions."""
         for node in walk_own(scope):
             if isinstance(node, ast.Call):
                 yield node, self.get_name(node.func, scope)
@@ -142,12 +142,12 @@ class Source:
 
 
 def walk_own(scope: ast.AST) -> Iterator[ast.AST]:
-    """Go through the code that runs when the function does (or the file is loaded)."""
+    """Iterate over the code that runs when the function is called (or the file is loaded)."""
     return walk(scope.body if isinstance(scope, Function | ast.Module) else [scope])
 
 
 def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Go through the code in its order, but not into the functions and classes in it."""
+    """Iterate over the code in its order, but not over the bodies of inner functions and classes."""
     pending = [*reversed(nodes)]
     while pending:
         node = pending.pop()
@@ -157,18 +157,18 @@ def walk(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 
 def list_parameters(function: Function) -> list[str]:
-    """Name the parameters, but those that collect the rest."""
+    """List the names of the parameters, without ``*args`` and ``**kwargs``."""
     args = function.args
     return [item.arg for item in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
 
 
 def list_names(node: ast.AST) -> set[str]:
-    """Name the variables that are read in the expression, or in whatever it is."""
+    """List the names of the variables in the code."""
     return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
 
 
 def get_root(node: ast.AST) -> str | None:
-    """Name the variable whose part is meant: of ``spec["x"].get("y")``, it is ``spec``."""
+    """Return the name of the variable that the expression begins with: ``spec`` of ``spec["x"].get("y")``."""
     while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
@@ -185,7 +185,7 @@ def _list_imports(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def list_assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """List the variables that get a value by this piece of code, with the value."""
+    """List the variables that the code assigns, with their values."""
     match node:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             yield name, value

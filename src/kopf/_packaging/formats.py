@@ -1,4 +1,4 @@
-"""Formats: the manifests as files, for kubectl, Kustomize, and Helm. The same objects are always the same bytes."""
+"""Formats: the manifests as files, for kubectl, Kustomize, and Helm. The same objects always give the same bytes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kopf._packaging.manifests import Files
 NAMES = ("plain", "kustomize", "helm")
 
 RELEASE_NAMESPACE = "{{ .Release.Namespace }}"
-"""Where Helm puts the operator; instead of the namespace of the account."""
+"""The namespace of the operator in a chart, instead of the namespace of the account."""
 
 _VALUES = "nodeSelector", "tolerations", "affinity", "imagePullSecrets"
-"""The fields of the pod that are only in the values of the chart."""
+"""The fields of the pod that only the values of the chart set."""
 
 
 def dump(objects: Iterable[Mapping[str, Any]]) -> str:
@@ -29,14 +29,14 @@ def _dump(value: object) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """The same object at several places is written there as a whole: those who read it, edit it."""
+    """Writes the same object at several places in full each time, as people read and edit the files."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True
 
 
 def render(objects: Files, format: str, *, name: str, image: str) -> dict[str, str]:
-    """Give the texts of the files by their names; those that are not to be there are empty."""
+    """Make the texts of the files by their names; an empty text is for a file that must be absent."""
     if format == "helm":
         return _render_chart(objects, name, image)
     files = {f"{key}.yaml": dump(items) for key, items in objects.items()}
@@ -50,7 +50,7 @@ def render(objects: Files, format: str, *, name: str, image: str) -> dict[str, s
 
 
 def split_image(image: str) -> tuple[str, str]:
-    """Split the image to the repository and the tag; there is no tag if it is named by a digest, or by nothing."""
+    """Split the image into the repository and the tag; the tag is empty if there is none, or there is a digest."""
     repository, colon, tag = image.rpartition(":")
     return (repository, tag) if colon and "/" not in tag and "@" not in repository else (image, "")
 
@@ -80,7 +80,7 @@ def _render_chart(objects: Files, name: str, image: str) -> dict[str, str]:
 
 
 def _make_template(deployment: dict[str, Any]) -> str:
-    """Replace in the text what is to be taken from the values."""
+    """Make the template of the deployment, with references to the values of the chart."""
     spec = deployment["spec"]["template"]["spec"]
     [container] = spec["containers"]
     container = {**container, "image": "{{ .Values.image }}", "imagePullPolicy": "{{ .Values.imagePullPolicy }}"}

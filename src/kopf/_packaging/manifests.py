@@ -21,20 +21,20 @@ Files = dict[str, list[Obj]]
 """The objects by the names of the files for them, with no extensions."""
 
 EXTRAS = ("pdb", "network-policy", "service-monitor")
-"""What is only there if it is asked for."""
+"""The optional manifests."""
 
 NAMESPACE_VARIABLE = "POD_NAMESPACE"
-"""By this, the code can know that it runs in a pod, and where."""
+"""The environment variable with the namespace of the pod."""
 _NAME_VARIABLE = "POD_NAME"
 
 _RBAC_GROUP = "rbac.authorization.k8s.io"
 
 _PORT = 8080
-"""Where the health and the metrics are served."""
+"""The port of the health and the metrics."""
 _WEBHOOK_PORT = 9443
 _NOBODY = 65534
 _GRACE_PERIOD = 60
-"""How long the handlers can take to finish, by default, in seconds."""
+"""The default time for a pod to stop, in seconds."""
 _OWN_EXIT_TIME = 12
 """How long the framework can take to exit after the handlers, in seconds; see docs/command-line.md."""
 _ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
@@ -48,7 +48,7 @@ class Account(NamedTuple):
 
 
 class Package(FrozenRecord, frozen=True, kw_only=True):
-    """Everything that the manifests depend on."""
+    """The source of the manifests."""
 
     account: Account
     image: str
@@ -63,7 +63,7 @@ class Package(FrozenRecord, frozen=True, kw_only=True):
 
 
 def make_objects(package: Package) -> Files:
-    """Make all objects, in the order in which they are to be applied; for some files, there can be none."""
+    """Make all objects, by their files, in the order of their application; some files can have no objects."""
     account = package.account
     roles = make_roles(package.rules, account.name)
     has_budget = "pdb" in package.extras or package.replicas > 1
@@ -117,7 +117,7 @@ def _make_deployment(package: Package) -> Obj:
     is_replicated = package.settings.coordination.mode is not None
     if is_replicated:
         container["env"].append(_make_variable(_NAME_VARIABLE, "metadata.name"))
-        # Unless it is for the webhooks: a replica that cannot renew its Lease can answer these.
+        # The probe of webhooks comes first: a replica that cannot renew its Lease can still answer reviews.
         container.setdefault("readinessProbe", {"httpGet": {"path": READINESS_PATH, "port": "health"}, **probe})
     pod = {
         "serviceAccountName": name,
@@ -133,8 +133,8 @@ def _make_deployment(package: Package) -> Obj:
     }
     return {
         "replicas": package.replicas,
-        # Two operators would handle everything twice: the old one must be gone before the new one comes. Replicas know
-        # of each other; the old ones stay until the new ones can take over.
+        # Two operators would handle everything twice, so the old pod must be gone before the new one comes. Replicas
+        # know of each other; the old ones stay until the new ones can take over.
         "strategy": _ROLLING if is_replicated else {"type": "Recreate"},
         "selector": {"matchLabels": _make_labels(package)},
         "template": {"metadata": {"labels": _make_labels(package)}, "spec": pod},
@@ -147,9 +147,9 @@ def _make_variable(name: str, path: str) -> Obj:
 
 def get_grace_period(registry: OperatorRegistry, coordination: CoordinationSettings) -> int:
     """
-    Tell how many seconds a pod can take to stop: as the slowest daemon and the cleanup handlers, at least.
+    Return how long a pod can take to stop, in seconds: at least as long as the slowest daemon and the cleanup handlers.
 
-    A replica hands its objects over before that.
+    A replica also needs time to hand over its objects before that.
     """
     daemons = [handler for handler in registry.resources if isinstance(handler, DaemonHandler)]
     cancelling = [(item.cancellation_backoff or 0) + (item.cancellation_timeout or 0) for item in daemons]
@@ -159,7 +159,7 @@ def get_grace_period(registry: OperatorRegistry, coordination: CoordinationSetti
 
 
 def _find_webhook_server(package: Package) -> tuple[str, int, int] | None:
-    """Give the name and the port of the service, and the port of the pod, if there are webhooks behind a service."""
+    """Return the name and the port of the service of webhooks, and the port of the pod; ``None`` if there is none."""
     from kopf._admission.servers.service import WebhookServiceServer
 
     server = package.settings.admission.server
@@ -191,7 +191,7 @@ def _make_network_policy(package: Package) -> Obj:
     ports = ["health", *(["webhooks"] if webhooks is not None else [])]
     spec = {
         "podSelector": {"matchLabels": _make_labels(package)},
-        "policyTypes": ["Ingress"],  # where the API server is, and what the handlers talk to, is not known here
+        "policyTypes": ["Ingress"],  # the API server and the peers of the handlers are unknown here
         "ingress": [{"ports": [{"protocol": "TCP", "port": port} for port in ports]}],
     }
     return _make(package, "networking.k8s.io/v1", "NetworkPolicy", {"spec": spec})
@@ -203,7 +203,7 @@ def _make_monitor(package: Package) -> Obj:
 
 
 def merge_rules(rules: Sequence[Rule]) -> list[Obj]:
-    """Make the items of ``rules`` for one role: those that differ only in the resources are one."""
+    """Make the items of ``rules`` for one role; rules that differ only in the resources are merged."""
     merged: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for rule in rules:
         merged.setdefault((rule.group, rule.verbs, rule.names), []).append(rule.resource)
@@ -211,7 +211,7 @@ def merge_rules(rules: Sequence[Rule]) -> list[Obj]:
 
 
 def make_roles(rules: Sequence[Rule], name: str) -> list[Obj]:
-    """Make the roles: one for each namespace, and one for the whole cluster, as far as there is anything in them."""
+    """Make the roles: one for each namespace, and one for the whole cluster, if they have any rules."""
     return [
         _make_role(namespace, "Role", name, rules=merge_rules([rule for rule in rules if rule.namespace == namespace]))
         for namespace in sorted({rule.namespace for rule in rules})

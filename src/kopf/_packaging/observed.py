@@ -1,4 +1,4 @@
-"""What was observed: the requests that the local cluster has noted, as rules; and definitions of custom resources."""
+"""Observations: the requests in an audit of the local cluster, as rules; and the resources of definitions."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kopf._packaging.rules import Rule, RuleSet, Situation
 from kopf._values.resources import Resource
 
 _OTHERS = ("kubectl", "helm", "Mozilla")
-"""How those call themselves who are not the operator: people."""
+"""The user agents of people: their requests are not those of the operator."""
 _OPEN_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
-"""What everybody may ask."""
+"""The API groups that are open to all users."""
 
 
 def merge_observed(rules: Iterable[Rule], requests: Iterable[Mapping[str, Any]], situation: Situation) -> list[Rule]:
-    """Add to the rules what was done, as of the audit of a local cluster. Raises :class:`LookupError` otherwise."""
+    """Add the requests of an audit of a local cluster to the rules. Raises :class:`LookupError` if it is not one."""
     merged = RuleSet()
     for rule in rules:
         resource, _, subresource = rule.resource.partition("/")
@@ -38,7 +38,7 @@ def merge_observed(rules: Iterable[Rule], requests: Iterable[Mapping[str, Any]],
 
 
 def list_defined(definitions: Iterable[Mapping[str, Any]]) -> Iterator[Resource]:
-    """List the resources that are defined by these definitions. Raises :class:`LookupError` if they are incomplete."""
+    """List the resources of these definitions. Raises :class:`LookupError` if they are incomplete."""
     for definition in definitions:
         spec = definition["spec"]
         names = spec["names"]

@@ -1,7 +1,7 @@
 """
-Rules: what an operator must be permitted to do, found out from its handlers, its settings, and its declared needs.
+Rules: the permissions that an operator needs, inferred from its handlers, its settings, and its declared needs.
 
-It is a pure function: the resources are given, whether they are discovered or only known from the definitions.
+It is a pure function of the given resources, whether they are discovered or only known from definitions.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "delete
 _SECRETS = Resource("", "v1", "secrets", "Secret", namespaced=True)
 _SUBHANDLING = frozenset({"execute", "register", "subhandler"})
 _DEFAULT_NAMESPACE = "default"
-"""Where the events of those objects are that are in no namespace."""
+"""The namespace of the events about objects without namespaces."""
 
 
 class Rule(FrozenRecord, frozen=True, order=True):
-    """What is to be permitted on one resource in one namespace, or in the whole cluster (then, the first is empty)."""
+    """A permission on one resource in one namespace or in the whole cluster."""
 
     namespace: str
+    """The namespace; empty for the whole cluster."""
     group: str
     resource: str
     """The plural name, maybe with a subresource: ``pods``, ``pods/log``; or ``*``."""
     names: tuple[str, ...]
-    """Of which objects; of all of them if there are none."""
+    """The names of the permitted objects; empty for all objects."""
     verbs: tuple[str, ...]
 
     def render(self) -> dict[str, Any]:
@@ -48,20 +49,20 @@ class Rule(FrozenRecord, frozen=True, order=True):
 
 
 class Situation(FrozenRecord, frozen=True, kw_only=True):
-    """Where the operator works."""
+    """The place of the operator, and the namespaces that it serves."""
 
     scopes: frozenset[Scope] = frozenset({None})
-    """Which namespaces it serves; ``None`` is for the whole cluster."""
+    """The namespaces that it serves; ``None`` is for the whole cluster."""
     has_namespaces: bool = False
-    """Whether it is restricted to some namespaces, and so looks at them."""
+    """Whether it is restricted to some namespaces, and so watches them."""
     has_patterns: bool = False
-    """Whether these are not only exact names."""
+    """Whether some of these are patterns, not exact names."""
     own_namespace: Scope = None
-    """Where its pods are, if that is known."""
+    """The namespace of its pods, if it is known."""
 
 
 class RuleSet:
-    """The rules, collected verb by verb."""
+    """A collection of rules, verb by verb."""
 
     def __init__(self) -> None:
         self._verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
@@ -75,7 +76,7 @@ class RuleSet:
         subresource: str | None = None,
         names: Sequence[str] = (),
     ) -> None:
-        """Permit it in these namespaces; or in the whole cluster, if the objects are in no namespaces."""
+        """Permit the verbs in these namespaces; or in the whole cluster, if the resource has no namespaces."""
         name = f"{resource.plural}/{subresource}" if subresource else resource.plural
         for scope in (None,) if resource.namespaced is False else scopes:
             verbs = {*verbs}
@@ -85,7 +86,7 @@ class RuleSet:
                     self._verbs.setdefault((scope or "", resource.group, name, restriction), set()).update(part)
 
     def list(self) -> list[Rule]:
-        """Give all of them in order, without those that are parts of other ones."""
+        """List all rules in order, without those that are parts of other rules."""
         order = [*_VERBS, *sorted({verb for verbs in self._verbs.values() for verb in verbs} - {*_VERBS})]
         rules = [Rule(*key, tuple(sorted(verbs, key=order.index))) for key, verbs in sorted(self._verbs.items())]
         return [rule for rule in rules if not any(_is_part(rule, other) for other in rules if other is not rule)]
@@ -98,7 +99,7 @@ def _is_part(rule: Rule, other: Rule) -> bool:
 def infer_rules(
     registry: OperatorRegistry, settings: OperatorSettings, resources: Collection[Resource], situation: Situation
 ) -> list[Rule]:
-    """Find out what is needed for the handlers of these resources; with no cluster, see :func:`find_resources`."""
+    """Infer the rules for the handlers of these resources. Without a cluster, see :func:`find_resources`."""
     rules = RuleSet()
     scopes = situation.scopes
     plan = registry.plan(resources)
@@ -149,7 +150,7 @@ def _add_handled(
 
 
 def _writes(handler: Handler) -> bool:
-    """Tell if the handler can change more than what the framework keeps on the object: by a result, or by the patch."""
+    """Tell if the handler can write to the object itself, by a result or by the patch; not only the framework."""
     reads = handler.reads
     code = getattr(get_function(handler.fn), "__code__", None)
     has_children = code is not None and not _SUBHANDLING.isdisjoint(code.co_names)
@@ -200,7 +201,7 @@ def _add_admission(
 
 
 def find_missing(rule: Rule, granted: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Give the verbs and the names (or nothing) that none of the granted rules permits; these are as in roles."""
+    """List the verbs and the names (or empty) that no granted rule permits; these rules are as in roles."""
     granted = [item for item in granted if _is_for(item, rule)]
     for verb in rule.verbs:
         for name in rule.names or ("",):
@@ -221,9 +222,9 @@ def find_resources(
     registry: OperatorRegistry, known: Collection[Resource]
 ) -> tuple[Collection[Resource], Collection[Selector]]:
     """
-    Find the resources of the handlers and needs with no cluster, and the selectors for which there are none.
+    Find the resources of the handlers and needs without a cluster, and the selectors without resources.
 
-    What is not known, is taken as it is said: if there is a group, the name is plural. Everything is a wildcard.
+    An unknown name in a known group is taken for the plural name. ``kopf.EVERYTHING`` is a wildcard.
     """
     found: set[Resource] = set()
     unknown: list[Selector] = []

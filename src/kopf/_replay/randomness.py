@@ -1,9 +1,9 @@
 """
-Randomness: every call of a handler has random numbers of its own, which come from the seed of the recording.
+Randomness: each call of a handler has its own random numbers, derived from the seed of the recording.
 
-With one sequence for all, the numbers would depend on who was the first of those who work at the same time. So, the
-functions of the module ``random`` are replaced for as long as an operator is recorded or replayed. Whoever is not in a
-call of a handler, e.g. the rest of the application, gets numbers from elsewhere.
+With one sequence for all calls, the numbers would depend on the order of concurrent calls. So, the functions of the
+module ``random`` are replaced while an operator is recorded or replayed. Code outside of handlers, e.g. the rest of
+the application, gets numbers from the usual source.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class _CallRandom(Random):
 
 class ShortestDelays(Random):
     """
-    Makes the delays with jitter the shortest ones.
+    Makes delays with jitter the shortest ones.
 
-    They cannot be repeated, as nobody knows who has asked for them; but what is too early in a replay, is held back.
+    The recorded delays cannot be repeated, as their callers are unknown; but early actions of a replay are held back.
     """
 
     def random(self) -> float:
@@ -77,9 +77,9 @@ class ShortestDelays(Random):
 
 class Randomness:
     """
-    Random numbers that are the same when they are asked for again, by the same call.
+    Random numbers that are the same in a replay of the same call.
 
-    :param outside: where the numbers come from outside of calls; by default, from where they have always come.
+    :param outside: the source of numbers outside of calls; by default, the usual one.
     """
 
     def __init__(self, seed: int, outside: Random | None = None) -> None:
@@ -88,7 +88,7 @@ class Randomness:
 
     @contextlib.contextmanager
     def replacing_functions(self) -> Iterator[None]:
-        """Let the module ``random`` work so, as long as this context lasts."""
+        """Replace the functions of the module ``random`` inside of the ``with`` block."""
         originals = {
             name: function
             for name in random.__all__
@@ -105,7 +105,7 @@ class Randomness:
 
     @contextlib.contextmanager
     def of_call(self, number: int) -> Iterator[None]:
-        """Let the numbers be those of the call that is recorded with this number."""
+        """Use the numbers of the call that is recorded with this number inside of the ``with`` block."""
         token = _source.set(_Source(f"{self._seed}:{number}"))
         try:
             yield

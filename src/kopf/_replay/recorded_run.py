@@ -17,18 +17,18 @@ from kopf._virtual_time.journal import HandlerCall, Journal
 
 @dataclasses.dataclass(kw_only=True)
 class RecordedAction:
-    """Something that the operator did: it made a request, opened a stream, or called a handler."""
+    """An action of the operator: a request, a stream, or a call of a handler."""
 
     begin: RecordedEntry
     position: int
     """The position of its beginning among all entries."""
     end: RecordedEntry | None = None
-    """How it has ended; ``None`` if nobody knows."""
+    """The entry of its end; ``None`` if the end is not recorded."""
     end_position: int = -1
     lines: list[tuple[int, RecordedEntry]] = dataclasses.field(default_factory=list)
     """The lines of a stream as they have come, with their positions among all entries."""
     is_repeated: bool = False
-    """Whether the replayed operator has done that, too."""
+    """Whether the replayed operator has done the same."""
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -41,7 +41,7 @@ class RecordedAction:
 
 @dataclasses.dataclass(kw_only=True)
 class Checkpoint:
-    """What was there when the rest was dropped: the objects by the path where they are listed."""
+    """The state when the older half was dropped: the objects and versions, by the paths of their listings."""
 
     time: float
     versions: Mapping[str, str]
@@ -50,9 +50,9 @@ class Checkpoint:
 
 class RecordedRun:
     """
-    What is in a recording.
+    The content of a recording.
 
-    Raises :class:`RecordingError` if it cannot be read, or if there is nothing to replay.
+    Raises :class:`RecordingError` if it cannot be read, or is damaged.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -68,12 +68,12 @@ class RecordedRun:
 
     @property
     def head(self) -> Mapping[str, Any]:
-        """What the operator was started with."""
+        """The versions, the options, and the time of the start."""
         return self.entries[0].fields
 
     @property
     def stop_time(self) -> float:
-        """When the operator was told to stop; infinity if it was not."""
+        """The time when the operator was stopped, in seconds since the start; infinity if it was not."""
         return max((entry.time for entry in self.entries if entry.kind == "stop"), default=math.inf)
 
     @property
@@ -111,7 +111,7 @@ class RecordedRun:
 
 
 def make_journal_entry(call: Mapping[str, Any], began: float, done: Mapping[str, Any], ended: float) -> HandlerCall:
-    """Make an entry of a journal of what is recorded of a call."""
+    """Make an entry of a journal from a recorded call."""
     return HandlerCall(
         time=ended,
         resource=call["resource"],

@@ -1,12 +1,11 @@
 """
-The recorder: it numbers and times what happens in the operator, and hands it over to the writer.
+The recorder: it numbers and times the actions of the operator, and passes them to the writer.
 
-The writer is a thread that redacts the entries, compresses them, and appends them to the file: nothing of that is done
-in the event loop.
+The writer is a thread that redacts the entries, compresses them, and appends them to the file, outside of the event
+loop.
 
-Whatever happens to the disk, is nothing to the operator: the recording ends then, with one warning, and what was
-written so far can be replayed. Several times a second, all that has come is passed to the system, so that not more
-than that is lost when the operator is killed.
+If the disk fails, the recording ends with one warning, and the operator goes on; the written part can be replayed.
+Entries are passed to the system several times a second, so that only the latest are lost if the operator is killed.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from kopf._replay.redaction import Redactor
 logger = logging.getLogger(__name__)
 
 _MOST_PENDING = 8 * 2**20
-"""How much may wait to be written until requests are slowed down, in bytes."""
+"""How many bytes may wait to be written until requests are slowed down."""
 _PATIENCE = 5.0
 """How long a request may be slowed down, in seconds; then the recording ends, and the operator goes on."""
 _PAUSE = 0.02
 _INTERVAL = 0.2
-"""For how long entries are gathered, in seconds: the thread must not wake up for each of them."""
+"""For how long entries are gathered, in seconds, so that the thread does not wake up for each of them."""
 _FAREWELL = 10.0
 _SENT = {"req"}
 _END = None
@@ -61,24 +60,24 @@ class Writer:
 
     @property
     def pending(self) -> int:
-        """How many bytes are not written yet."""
+        """The number of bytes that are not written yet."""
         return self._pending
 
     def put(self, entry: RecordedEntry) -> None:
-        """Take one more entry."""
+        """Add an entry."""
         if not self._has_given_up:
             with self._lock:
                 self._pending += _weigh(entry)
             self._queue.put(entry)
 
     def give_up(self, reason: str) -> None:
-        """End the recording as it is."""
+        """End the recording with a warning, and keep the written part."""
         has_given_up, self._has_given_up = self._has_given_up, True
         if not has_given_up:
             logger.warning("The recording ends here, while the operator goes on: %s.", reason)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining entries."""
         self._hurry.set()
         self._queue.put(_END)
         self._thread.join(_FAREWELL)
@@ -129,7 +128,7 @@ def _weigh(entry: RecordedEntry) -> int:
 
 
 class Recorder:
-    """Takes notes of one operator. ``head`` is what it was started with."""
+    """Takes notes of one operator; the ``head`` has its versions and options."""
 
     def __init__(self, writer: Writer, head: Mapping[str, Any]) -> None:
         self._writer = writer
@@ -138,12 +137,12 @@ class Recorder:
         self._number = 0
 
     def start(self, now: datetime.datetime) -> None:
-        """Begin the recording now, by the clock of the operator: it can be some moments off from all others."""
+        """Begin the recording now, by the clock of the operator, which can differ a little from others."""
         self._began = asyncio.get_running_loop().time()
         self._writer.put(RecordedEntry("head", 0, 0.0, {**self._head, "format": FORMAT, "start": now.isoformat()}, []))
 
     def begin(self, kind: str, fields: Mapping[str, Any], documents: list[bytes], path: str = "") -> int:
-        """Note the beginning of something. Get its number."""
+        """Note the beginning of an action. Return its number."""
         self._number += 1
         self.note(kind, self._number, fields, documents, path)
         return self._number
@@ -153,7 +152,7 @@ class Recorder:
         self.begin("stop", {}, [])
 
     def note(self, kind: str, number: int, fields: Mapping[str, Any], documents: list[bytes], path: str = "") -> None:
-        """Note what goes on with that number."""
+        """Note an event of the action with this number."""
         time = round(asyncio.get_running_loop().time() - self._began, 6)
         self._writer.put(RecordedEntry(kind, number, time, fields, documents, path))
 

@@ -1,8 +1,8 @@
 """
-Recording: the instruments of an operator that is recorded.
+Recording: the instruments of a recorded operator.
 
-Its client does what every client does, and notes down what was sent and what has come. Credentials, headers of the
-connection, and retries with other credentials are below it, so they are never seen here.
+Its client works as usual, and notes the sent and received documents. Credentials, headers of the connection, and
+retries with other credentials are on lower levels, so they never come here.
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ async def recording(
     """
     Record the operator that is made with these instruments, in this event loop.
 
-    :param options: what is to be the same for the operator when it is replayed.
-    :param seed: of what handlers get by the module ``random``, to be replayed: it is in the file. If there is none,
-        nothing is done about such numbers, and nobody can derive them.
+    :param path: the file of the recording.
+    :param limit: the largest size of the file, in bytes.
+    :param options: the options of the operator that are needed to replay it.
+    :param seed: the seed of the module ``random`` in handlers. The file contains it, so that it can be replayed. If it
+        is ``None``, the random numbers are the usual ones, and cannot be derived from the file.
 
     Raises :class:`RecordingError` if the file cannot be written.
     """
@@ -54,12 +56,12 @@ async def recording(
         with recording_to(writer, options=options or {}, seed=seed) as instruments:
             yield instruments
     finally:
-        await asyncio.to_thread(writer.close)  # others in the loop go on
+        await asyncio.to_thread(writer.close)  # other tasks go on
 
 
 @contextlib.contextmanager
 def recording_to(writer: Writer, *, options: Mapping[str, Any], seed: int | None = None) -> Iterator[Instruments]:
-    """Make the instruments of the operator to be recorded."""
+    """Make the instruments of a recorded operator; see :func:`recording`."""
     randomness = None if seed is None else Randomness(seed)
     head: dict[str, Any] = {"kopf": __version__, "python": platform.python_version(), "options": dict(options)}
     head |= {} if seed is None else {"seed": seed}
@@ -120,7 +122,7 @@ class RecordingClient(APIClient):
 
 
 def describe_request(method: str, target: str, headers: Mapping[str, str] | None) -> dict[str, Any]:
-    """Tell what is requested."""
+    """Describe the request."""
     fields: dict[str, Any] = {"method": method, "target": target, "headers": dict(headers or {})}
     if in_background.get():
         fields["background"] = True
@@ -128,7 +130,7 @@ def describe_request(method: str, target: str, headers: Mapping[str, str] | None
 
 
 def describe_failure(error: BaseException) -> Mapping[str, Any]:
-    """Tell how it has failed, so that the same error can be made of it."""
+    """Describe the error of a request, so that a replay can raise the same error."""
     match error:
         case APIError():
             status = {

@@ -1,9 +1,9 @@
 """
-The file of a recording: it is appended to, member by member, and does not grow beyond its limit.
+The file of a recording: entries are appended member by member, up to a limit of its size.
 
-When it is too large, its oldest half is replaced with what the cluster was like then. That is a *checkpoint*: the
-latest known state of every object that is watched, the answers of the discovery, and which streams were open. From
-there, the operator can be replayed as if it was restarted at that moment.
+If the file is too large, its oldest half is replaced with a *checkpoint*: the latest known state of all watched
+objects, the responses of the discovery, and the open streams at that moment. The operator can be replayed from there as
+if it was restarted.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ class RecordingFile:
 
 
 class CheckpointTooLargeError(Exception):
-    """The objects alone take more than the file may."""
+    """The objects alone take more than a half of the limit."""
 
 
 class Checkpoint:
-    """What is known at one moment, out of all that has happened before. Documents are kept compressed."""
+    """The known state at one moment, from all entries before it. Documents are kept compressed."""
 
     def __init__(self) -> None:
         self._time = 0.0
@@ -125,7 +125,7 @@ class Checkpoint:
         self._versions: dict[str, str] = {}
 
     def note(self, entry: RecordedEntry) -> None:
-        """Take notice of what has happened."""
+        """Update the state by an entry."""
         self._time = max(self._time, entry.time)
         match entry.kind:
             case "state":
@@ -156,7 +156,7 @@ class Checkpoint:
                 if kind != "ERROR":
                     self._versions[path] = obj["metadata"]["resourceVersion"]
             except (ValueError, LookupError, TypeError):
-                continue  # what the operator cannot read either
+                continue  # the operator cannot read it either
 
     def _note_response(self, request: RecordedEntry, response: RecordedEntry) -> None:
         target = str(request.fields["target"])
@@ -184,7 +184,7 @@ class Checkpoint:
         self._objects.setdefault(path, {})[_identify(obj)] = zlib.compress(codec.encode(obj), 1)
 
     def make_entries(self) -> Iterator[RecordedEntry]:
-        """Make the entries that stand for all these."""
+        """Make the entries that replace all the noted ones."""
         for request, response in self._discovery.values():
             yield request
             yield response

@@ -1,14 +1,14 @@
 """
-Redaction: documents and texts without anything secret in them.
+Redaction: it hides the secrets in documents and texts.
 
-Hidden are: the data of Secrets, wherever such an object is, also in their annotations; these values in all other
-documents; tokens issued by the API; whatever is called a password, or looks like one, a token, or a private key. What
-is hidden is replaced by its digest; in ``data``, by the digest in base64, so that whoever decodes it, gets the digest.
-Names of objects and keys of the data remain: they are in the paths anyway.
+It hides the data of Secrets anywhere, also in their annotations; the same values in all other documents; tokens that
+the API issues; and values that are named or look like passwords, tokens, or private keys. A hidden value is replaced by
+its digest; in ``data``, by the digest in base64, so that decoding gives the digest. Names of objects and keys of data
+remain, as they are in the paths anyway.
 
-Fields with telling names are hidden at once: nobody knows if a Secret with the same value comes later, or ever. Names
-of objects and of keys are called so, too (``token: my-token``), and are needed in a replay: so only what is clearly no
-name, is hidden by the less telling ones.
+Fields with telling names are hidden at once, as a Secret with the same value can come later, or never. Fields with less
+telling names can contain the names of objects or keys (``token: my-token``), which a replay needs. So these fields are
+hidden only if their value is clearly not a name.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _DATA = ("data", "stringData")
 _HIDDEN = "redacted"
 _ENCODED_PREFIX = base64.b64encode(PREFIX.encode()).decode()
 _SHORTEST_LEARNED = 8
-"""Shorter values are hidden where they are called secrets: elsewhere, they can be any words."""
+"""Shorter values are hidden in fields with telling names only: elsewhere, they can be any words."""
 TEXT = "$text"
-"""Where that is which was not proper JSON."""
+"""The key of a document that was not valid JSON, in the object that replaces it."""
 
-# Whatever the document is: first by what is quickly looked for, then by what it exactly is.
+# The patterns for all documents: first a text that is quickly found, then the exact pattern.
 _PATTERNS = (
     ("eyJ", re.compile(r"eyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*")),
     ("PRIVATE KEY-----", re.compile(
@@ -57,31 +57,31 @@ _IDENTITY = {"name", "namespace", "uid", "resourceVersion", "generateName"}
 _VERSIONS = {"apiVersion", "kind"}
 _IDENTIFIED = {"metadata", "involvedObject", "ownerReferences"}
 
-# How the fields are called whose values are secrets, whatever object they are in.
+# The names of fields with secrets, in any objects.
 _PASSWORD_NAMES = ("password", "passwd", "passphrase")
 _KEY_NAMES = ("token", "apikey", "secretkey", "accesskey", "privatekey", "clientsecret")
 _drop_separators = re.compile(r"[-_. ]").sub
 _is_dense = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])\S{12,}").fullmatch
 _NAME_HINTS = (b"passw", b"passphrase", b'token"', b"token\\", b"token=", b"key", b"client", b'"auth"', b'"auth\\')
-"""In lower case; quoted in documents, and in documents that are texts in them."""
+"""Parts of these names in lower case, as they are quoted in documents, and in documents inside of these."""
 
 
 class Redactor:
-    """Makes documents and texts fit to be seen by others. It learns the secrets from the documents as they come."""
+    """Hides the secrets in documents and texts. It learns the secrets from the documents as they come."""
 
     def __init__(self) -> None:
         self._known = KnownSecrets(os.urandom(16))
 
     def redact_text(self, text: str) -> str:
-        """Hide all that is known or looks like a secret, e.g. in an error."""
+        """Hide known secrets, and values that look like secrets, e.g. in the text of an error."""
         data = text.encode(errors="replace")
         return self._hide_patterns(self._known.replace(text, self._known.find_glued(data)))
 
     def redact(self, document: bytes, path: str, *, is_sent: bool) -> bytes:
         """
-        Hide all that is secret in the document, which comes from or goes to (``is_sent``) this path.
+        Hide the secrets in the document, which comes from or goes to (``is_sent``) this path.
 
-        Whatever comes out of that, is proper JSON on one line, and not too deep to be a part of a line of the file.
+        The result is valid JSON on one line, and not nested too deeply for a line of the file.
         """
         is_secret = _SECRETS.search(path) is not None
         is_issuing = _ISSUING.search(path) is not None
@@ -104,21 +104,21 @@ class Redactor:
         return document.replace(b"\n", b" ").replace(b"\r", b" ")
 
     def _wrap(self, document: bytes, *, is_secret: bool) -> bytes:
-        """What is not proper JSON, becomes a text inside of JSON."""
+        """Put a document that is not valid JSON into a text inside of JSON."""
         text = document.decode(errors="replace")
         return codec.encode({TEXT: _HIDDEN if is_secret else self.redact_text(text)})
 
     def _hide_patterns(self, text: str) -> str:
         for hint, pattern in _PATTERNS:
             if hint in text:
-                # The same for what is escaped in a document inside of this one: they are compared in a replay.
+                # Escaped values in inner documents get the same digests, as a replay compares them.
                 text = pattern.sub(lambda match: self._known.digest(match[0].replace("\\n", "\n").encode()), text)
         return text
 
     # Secrets.
 
     def _hide_secrets(self, value: Any, *, is_secret: bool) -> Any:
-        """Hide the data of the Secrets at any level; ``is_secret`` if this is one even if it does not say so."""
+        """Hide the data of Secrets at any level; ``is_secret`` is for values that are Secrets by their paths."""
         if isinstance(value, list):
             if is_secret:
                 return [self._hide_operation(item) for item in value]
@@ -164,7 +164,7 @@ class Redactor:
         return self._known.digest(value.encode())
 
     def _hide_annotations(self, annotations: dict[str, Any]) -> dict[str, Any]:
-        """Copies of the object are there: the last applied, and the last handled configuration."""
+        """Hide the copies of the Secret in its annotations: the last applied, and the last handled configuration."""
         hidden = dict(annotations)
         for name, text in annotations.items():
             if isinstance(text, str) and text.lstrip().startswith("{"):
@@ -175,7 +175,7 @@ class Redactor:
         return hidden
 
     def _hide_operation(self, operation: Any) -> Any:
-        """Of a JSON-patch of a Secret."""
+        """Hide the values in an operation of a JSON-patch of a Secret."""
         if not isinstance(operation, dict) or "value" not in operation:
             return operation
         value, target = operation["value"], str(operation.get("path"))
@@ -188,7 +188,7 @@ class Redactor:
         return {**operation, "value": self._hide_secrets(value, is_secret=target in ("", "/"))}
 
     def _hide_tokens(self, value: Any) -> Any:
-        """In the requests & responses that issue or review tokens."""
+        """Hide the tokens in requests & responses that issue or review them."""
         if isinstance(value, dict):
             return {
                 key: self._hide_value(item) if key == "token" and isinstance(item, str) else self._hide_tokens(item)
@@ -198,7 +198,7 @@ class Redactor:
 
 
 def _hide_telling(value: Any, known: KnownSecrets) -> Any:
-    """Hide what is called a password, or the like."""
+    """Hide the values of fields with telling names, e.g. passwords."""
     if isinstance(value, list):
         return _hide_arguments([_hide_telling(item, known) for item in value], known)
     if isinstance(value, str):
@@ -212,7 +212,7 @@ def _hide_telling(value: Any, known: KnownSecrets) -> Any:
 
 
 def _hide_arguments(items: list[Any], known: KnownSecrets) -> list[Any]:
-    """Hide what is given to the options of a command line: in the same item, or in the next one."""
+    """Hide the secret values of options in a command line: in the same item, or in the next one."""
     hidden = [*items]
     for index, item in enumerate(items):
         if not isinstance(item, str) or not item.startswith("--"):
@@ -227,14 +227,14 @@ def _hide_arguments(items: list[Any], known: KnownSecrets) -> list[Any]:
 
 
 def _is_secret_argument(option: str, value: str) -> bool:
-    """Tell it without doubts: some options have no values, and the next item is of another option, or of none."""
+    """Tell if it is clearly a secret: some options have no value, and the next item can be anything."""
     if not value or value.startswith("-") or option.startswith("--no-"):
         return False
     return _is_secret(option, value) or option.lower().endswith("token")  # as opposed to fields, it is never a name
 
 
 def _hide_telling_inside(text: str, known: KnownSecrets) -> str:
-    """Documents have documents in them, as texts: e.g. the configuration of Docker, or what was handled last."""
+    """Hide secrets in a document inside of a text, e.g. the configuration of Docker, or the last handled state."""
     if text.lstrip()[:1] not in ("{", "[") or not _may_have_telling_names(text.encode()):
         return text
     try:
@@ -258,7 +258,7 @@ def _map_texts(document: bytes, change: Callable[[str], str]) -> bytes:
 
 
 def _map(value: Any, change: Callable[[str], str], *, is_identified: bool) -> Any:
-    """Change all texts, the keys too, but for the names of objects, and those of fields: a value can be any word."""
+    """Change all texts and keys, except for names of objects and of fields, as a secret can be any word."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -274,7 +274,7 @@ def _map(value: Any, change: Callable[[str], str], *, is_identified: bool) -> An
 
 
 def _check(document: bytes) -> None:
-    """Raise an error if it is not JSON, or if it is too deep to be a part of a line, with some levels to spare."""
+    """Raise :class:`ValueError` if it is not JSON, or is nested too deeply for a line, with some levels to spare."""
     if document.count(b"[") + document.count(b"{") < _SAFE_DEPTH:
         codec.skim(document)
     else:
@@ -282,7 +282,7 @@ def _check(document: bytes) -> None:
 
 
 def _may_have_telling_names(document: bytes) -> bool:
-    """Tell quickly if there can be such names."""
+    """Tell quickly if there can be fields with telling names."""
     lowered = document.lower()
     return any(hint in lowered for hint in _NAME_HINTS)
 
@@ -306,7 +306,7 @@ def _is_secret(key: str, value: str) -> bool:
 
 
 def _is_user_with_password(value: str) -> bool:
-    """Tell if it is as in the configuration of Docker."""
+    """Tell if the value is ``user:password`` in base64, as in the configuration of Docker."""
     try:
         return b":" in base64.b64decode(value.encode(), validate=True)
     except (binascii.Error, ValueError):

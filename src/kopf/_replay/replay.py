@@ -1,5 +1,5 @@
 """
-A replay: the handlers run again as they were recorded, in the recorded time, as fast as they can.
+A replay: it runs the handlers again as recorded, in the recorded time, as fast as possible.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ Operate = Callable[[Instruments], Coroutine[Any, Any, None]]
 
 @dataclasses.dataclass(kw_only=True)
 class Replay:
-    """What has come out of a replay. It is true if nothing differs; as a text, it tells what does."""
+    """The result of a replay: true if nothing differs. As a text, it describes the differences."""
 
     divergences: list[Divergence]
-    """Where the operator does something else than it was recorded to do; in the order of time."""
+    """The differences from the recording, in the order of time."""
     journal: Journal
     """The calls of handlers in the replay."""
     recorded_journal: Journal
     """The calls of handlers in the recording."""
     logs: SimulatedLogs
-    """What was logged in the replay."""
+    """The logs of the replay."""
     duration: float
-    """How long the recording is, in seconds."""
+    """The duration of the recording, in seconds."""
     requests: int
-    """How many requests were recorded."""
+    """The number of recorded requests."""
     is_cut: bool
     """Whether the end of the recording is cut: the operator was killed, or still runs."""
     checkpoint: float | None
-    """When the recording begins in fact, in seconds, if its beginning was dropped because of its size."""
+    """The actual beginning of the recording, in seconds, if its first part was dropped because of its size."""
 
     def __bool__(self) -> bool:
         return not self.divergences
@@ -82,7 +82,7 @@ def check_loop() -> None:
 
 def replay_run(run: RecordedRun, operate: Operate, *, patience: float) -> Replay:
     """
-    Replay what was recorded, in an event loop of its own; ``patience`` is as for simulations.
+    Replay a recording in a new event loop; ``patience`` is the limit for a handler, in seconds of real time.
 
     Raises :class:`SimulationError` if a handler is stuck.
     """
@@ -123,7 +123,7 @@ class _ReplayRun:
         )
 
     def _enter_time(self, stack: contextlib.ExitStack, loop: VirtualTimeLoop, schedule: Schedule) -> None:
-        """Let everybody have the recorded time, and nobody a real cluster."""
+        """Let all code have the recorded time, and no real cluster."""
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kopf-replay-")))
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(_NOWHERE)

@@ -1,5 +1,5 @@
 """
-The instruments of a replay: the answers come from the recording, and handlers are called, at the recorded times.
+The instruments of a replay: responses come from the recording, and handlers are called, at the recorded times.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from kopf._values import codec
 from kopf._virtual_time.journal import Journal
 
 _MOST_UNRECORDED = 1000
-"""After so many requests that were never recorded, there are no more answers: nothing else goes on, probably."""
+"""The limit of requests that were never recorded. More are not answered: probably, nothing else goes on."""
 
 
 class Replayer:
-    """Lets an operator do again what was recorded; tells in what it differs."""
+    """Makes an operator repeat its recording, and compares them."""
 
     def __init__(self, run: RecordedRun, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -47,7 +47,7 @@ class Replayer:
         self.randomness = Randomness(run.seed, ShortestDelays(run.seed))
 
     def make_instruments(self) -> Instruments:
-        """Make what the operator is to be made with."""
+        """Make the instruments of the operator."""
         return Instruments(
             make_client=self._make_client, interceptors=[self._call], has_webhooks=False, has_replicas=False
         )
@@ -58,7 +58,7 @@ class Replayer:
     async def _call(
         self, execute: Execute, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings
     ) -> Outcome:
-        """Call the handler, and let it take the time that it took in the recording."""
+        """Call the handler, and make it take the recorded time."""
         if not is_replayable(cause):
             return await execute(handler, cause, attempt, around)
         fields = describe_call(handler, cause, attempt)
@@ -81,12 +81,12 @@ class Replayer:
         return outcome
 
     async def begin(self, action: RecordedAction) -> None:
-        """Wait for the moment when it was recorded."""
+        """Wait for the recorded moment of the action."""
         self.schedule.note_action(action.begin.number)
         await self.schedule.wait(action.position)
 
     async def end(self, action: RecordedAction, method: str, path: str) -> RecordedEntry:
-        """Wait until the request or the stream ends as it was recorded; raise its error, if it was one."""
+        """Wait for the recorded end of the request or the stream; raise its error, if there was any."""
         if action.end is None or action.end.fields.get("failure") == "cancelled":
             await _wait_forever()
         await self.schedule.wait(action.end_position)
@@ -96,7 +96,7 @@ class Replayer:
 
 
 class ReplayingClient(APIClient):
-    """A client of a cluster that is not there."""
+    """A client of a cluster that does not exist."""
 
     def __init__(self, vault: Vault, settings: OperatorSettings, replayer: Replayer) -> None:
         super().__init__(vault, settings)
@@ -158,6 +158,6 @@ def _make_error(method: str, path: str, end: RecordedEntry) -> Exception:
 
 
 async def _wait_forever() -> NoReturn:
-    """Until it is cancelled."""
+    """Wait until the task is cancelled."""
     await asyncio.get_running_loop().create_future()
     raise AssertionError("forever is over")

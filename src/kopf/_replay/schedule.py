@@ -1,9 +1,9 @@
 """
-The schedule of a replay: the recorded things happen at the recorded moments, and in the recorded order.
+The schedule of a replay: the recorded events happen at the recorded times, and in the recorded order.
 
-What comes from outside (responses, lines of streams, ends of calls) is let through when its time has come, and when the
-operator has done all that it has to do. What the operator does, is waited for a moment if it is late, and is held back
-if it is early: so, its own clock does not run ahead of the recorded one, however long the story is.
+External events (responses, lines of streams, ends of calls) come when it is their time, and the operator is idle. The
+schedule waits a moment for late actions of the operator, and holds early actions back. So, the clock of the operator
+does not run ahead of the recorded one, however long the recording is.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from kopf._virtual_time.virtual_time import VirtualTimeLoop
 
 _ACTIONS = {"req", "open", "call"}
 _GRACE = 0.05
-"""How late the operator may be with what it does, in seconds: clocks of event loops are coarse."""
+"""How late the actions of the operator may be, in seconds: clocks of event loops are coarse."""
 
 
 class Schedule:
     """
     Goes through the entries.
 
-    :param origin: the recorded time at which the replay begins.
-    :param on_stop: who is told when the recorded operator was told to stop.
+    :param origin: the recorded time when the replay begins, in seconds.
+    :param on_stop: called at the time when the recorded operator was stopped.
     """
 
     def __init__(
@@ -42,26 +42,26 @@ class Schedule:
 
     @property
     def now(self) -> float:
-        """The time as it is recorded."""
+        """The current time in the recording, in seconds."""
         return self._loop.time() - self._offset
 
     def has_passed(self, position: int) -> bool:
-        """Tell if the moment of this entry is over."""
+        """Tell if the time of this entry is over."""
         return position <= self._passed
 
     async def wait(self, position: int) -> None:
-        """Wait for the moment of this entry."""
+        """Wait for the time of this entry."""
         if position > self._passed:
             if position not in self._waiting:
                 self._waiting[position] = self._loop.create_future()
             await asyncio.shield(self._waiting[position])
 
     def note_action(self, number: int) -> None:
-        """Take notice that the operator does what was recorded with this number."""
+        """Note that the operator does the action with this number."""
         self._actions[number].set()
 
     async def run(self) -> None:
-        """Let everything happen."""
+        """Go through all entries."""
         for position, entry in enumerate(self._entries):
             if entry.time > self._origin or not self._origin:  # otherwise, it is over before the replay begins
                 await self._sleep_until(entry.time)

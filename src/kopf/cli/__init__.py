@@ -1,12 +1,12 @@
 """
-The command line: ``kopf run`` for operators, ``kopf freeze`` & ``kopf resume`` to pause them,
-``kopf explain`` for what they do with an object, ``kopf plan`` for what they would write, ``kopf release`` for what is
-left of them, ``kopf shards`` for their replicas, ``kopf replay`` for what was recorded of them, ``kopf dev`` &
-``kopf cluster`` for their development.
+The command line: ``kopf run`` runs operators; ``kopf freeze`` & ``kopf resume`` pause and resume them;
+``kopf explain`` explains their work on an object; ``kopf plan`` shows their next writes; ``kopf release`` removes their
+finalizers; ``kopf shards`` shows their replicas; ``kopf replay`` replays their recordings; ``kopf dev`` &
+``kopf cluster`` are for their development.
 
-Every option can also be set by an environment variable: e.g. ``KOPF_RUN_VERBOSE=true`` for ``kopf run --verbose``.
+Each option can also be set by an environment variable: e.g. ``KOPF_RUN_VERBOSE=true`` for ``kopf run --verbose``.
 
-A command is imported when it is asked for: the others have nothing to do in the memory of an operator.
+A command is imported when it is used, so that the others take no memory of an operator.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ _COMMANDS = {
     "manifests": ("kopf.cli.packaging:manifests", "Make all that is needed to deploy an operator."),
     "cluster": ("kopf.cli.cluster:cluster", "Serve the Kubernetes API from memory on the loopback."),
 }
-"""Where the commands are, and what the list of the commands says of them."""
+"""The places of the commands, and their texts for the list of commands."""
 
 _UNLOADED = click.Command(None)
-"""What stands for a command that is not imported yet."""
+"""The placeholder of a command that is not imported yet."""
 
 
 class LazyCommands(collections.UserDict[str, click.Command]):
-    """All commands by their names, for click and for plugins; each is imported when it is taken from here."""
+    """All commands by their names, for click and for plugins; a command is imported when it is taken from here."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,17 +80,17 @@ class LazyCommands(collections.UserDict[str, click.Command]):
         return self.data[name]
 
     def describe(self, name: str, width: int) -> str:
-        """Say in one line what the command is for; nothing is imported for that."""
+        """Describe the command in one line, without an import."""
         command = self.data[name]
         return _COMMANDS[name][1] if command is _UNLOADED else command.get_short_help_str(width)
 
     def is_hidden(self, name: str) -> bool:
-        """Tell if the command is not to be shown; nothing is imported for that."""
+        """Tell if the list hides the command, without an import."""
         return self.data[name].hidden
 
 
 class LazyGroup(click.Group):
-    """A group of commands, of which not all are imported. Those that somebody adds are there, too."""
+    """A group of commands that are imported on demand. Plugins can add commands."""
 
     commands: LazyCommands
 
@@ -115,7 +115,7 @@ def main() -> None:
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Import the names that are offered to those who call the commands from Python."""
+        """Import the public names, for Python code that calls the commands."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         if name in _COMMANDS:

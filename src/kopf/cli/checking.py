@@ -1,4 +1,4 @@
-"""``kopf check``: what is wrong or dangerous in an operator, found without a cluster."""
+"""``kopf check``: find wrong or dangerous code in an operator, without a cluster."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check(
     """
     if not paths and not modules:
         raise click.UsageError("Name the files of the operator, or its modules: kopf check handlers.py")
-    # Whatever the files print, it is not a part of the answer.
+    # The output of the files is not a part of the answer.
     with contextlib.redirect_stdout(sys.stderr):
         granted = {path: read_manifests(pathlib.Path(path), "'--roles'") for path in roles}
         documents = [item for path in crds for item in read_manifests(pathlib.Path(path), "'--crds'")]
@@ -83,7 +83,7 @@ def check(
 def find_all(
     paths: Sequence[str], modules: Sequence[str], given: Definitions, roles: Mapping[str, Sequence[Any]]
 ) -> Sequence[Finding]:
-    """Find everything in the operator, by the definitions that are given for its resources, and the roles by files."""
+    """Find all problems of the operator; with the definitions of its resources, and its roles by their files."""
     registry, findings, known = OperatorRegistry(), [], {*sys.modules}
     with collecting_refusals() as problems:
         for kind, name in (*((0, path) for path in paths), *((1, module) for module in modules)):
@@ -105,7 +105,7 @@ def find_all(
     findings += [make_finding(problem, first) for problem in (*problems, *list_refusals(registry))]
     sources = []
     for path, text in _read_texts(paths, {*sys.modules} - known):
-        with contextlib.suppress(SyntaxError):  # that is said by the loading
+        with contextlib.suppress(SyntaxError):  # the loading reports it
             sources.append(Source(path, text))
     findings += [finding for source in sources for finding in check_code(source)]
     definitions = {**given, **models}
@@ -147,7 +147,7 @@ def _explain_failure(cause: BaseException | None, message: str, path: str) -> Fi
 
 
 def _read_texts(paths: Sequence[str], modules: set[str]) -> Iterator[tuple[str, str]]:
-    """Read the files, and those that they have imported, unless they are of libraries."""
+    """Read the files, and the files that they have imported, except for libraries."""
     imported = [getattr(sys.modules[name], "__file__", None) or "" for name in modules]
     own = [path for path in imported if path.endswith(".py") and not is_library(path)]
     for path in {os.path.realpath(path): os.path.relpath(path) for path in (*own, *paths)}.values():

@@ -1,4 +1,4 @@
-"""``kopf cluster``: a Kubernetes API from memory, for experiments and tests; nothing else has to be installed."""
+"""``kopf cluster``: a Kubernetes API in memory, for experiments and tests; it needs no other programs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class UserOption:
 
 
 _LOCAL_CONTEXTS = r"(?m)^current-context: local\n(?s:.*)^contexts:\n- name: local\n(  .*\n)*\Z"
-"""How the kubeconfig of a local cluster looks like: there is only one context, the last of all."""
+"""The kubeconfig of a local cluster: it has only one context, at the end."""
 
 _SERVER = r"(?m)^    server: (.+)$"
 _USER = "NAME[:GROUP,...]"
@@ -38,7 +38,7 @@ _USER_FILE = f"{_USER}=FILE"
 
 
 def parse_user(value: str) -> tuple[str, tuple[str, ...]]:
-    """Read a user with the groups: ``jane:devs,ops``; what begins with ``system:`` is a name as a whole."""
+    """Parse a user with the groups: ``jane:devs,ops``; a text that begins with ``system:`` is a name as a whole."""
     name, colon, groups = (value, "", "") if value.startswith("system:") else value.partition(":")
     if not name or (colon and not groups):
         raise click.BadParameter(f"{value!r} is not like {_USER}")
@@ -53,7 +53,7 @@ def _parse_user_file(value: str) -> UserOption:
 
 
 def _parse_lag(value: str) -> tuple[float, float]:
-    """Read how late events are: ``0.5``, or anything in a range, ``0-0.5``; in seconds."""
+    """Parse the lag of events, in seconds: ``0.5``, or a range ``0-0.5``."""
     least, _, most = value.partition("-")
     try:
         lag = float(least), float(most or least)
@@ -65,7 +65,7 @@ def _parse_lag(value: str) -> tuple[float, float]:
 
 
 def _parse_conflicts(value: str) -> tuple[float, float]:
-    """Read how many writes conflict, and how late they are told so, in seconds: ``0.1``, or ``0.1,0.3``."""
+    """Parse the share of conflicting writes, and the delay of their responses in seconds: ``0.1``, or ``0.1,0.3``."""
     rate, _, latency = value.partition(",")
     try:
         conflicts = float(rate), float(latency or 0)
@@ -77,7 +77,7 @@ def _parse_conflicts(value: str) -> tuple[float, float]:
 
 
 def _parse_gates(value: str) -> dict[str, bool]:
-    """Read feature gates as kube-apiserver does: ``ShardedListAndWatch=true,AnotherOne=false``."""
+    """Parse feature gates as kube-apiserver does: ``ShardedListAndWatch=true,AnotherOne=false``."""
     gates = dict(item.partition("=")[::2] for item in value.split(","))
     if not set(gates.values()) <= {"true", "false"}:
         raise click.BadParameter(f"{value!r} is not like NAME=true,NAME=false")
@@ -85,7 +85,7 @@ def _parse_gates(value: str) -> dict[str, bool]:
 
 
 def _parse_token(value: str) -> tuple[str, str, tuple[str, ...]]:
-    """Read a user with a token, e.g. ``jane:devs=secret``."""
+    """Parse a user with a token, e.g. ``jane:devs=secret``."""
     who, _, token = value.partition("=")
     if not who or not token:
         raise click.BadParameter(f"{value!r} is not like {_USER}=TOKEN")
@@ -221,7 +221,7 @@ async def _serve(options: Mapping[str, Any]) -> None:
 
 
 def explain_incompleteness(error: ImportError) -> str:
-    """Say what to do when the local cluster cannot be imported: production images have no libraries for it."""
+    """Explain how to install the libraries of the local cluster, as production images do not have them."""
     return f"The local cluster needs more than is installed: {error}. Install it: pip install 'kopf[dev]'"
 
 
@@ -236,7 +236,7 @@ async def start_cluster(
     simulate_controllers: bool,
     **options: Any,
 ) -> AsyncIterator[LocalCluster]:
-    """Start a local cluster with the options of `LocalCluster` and others; say clearly if that is impossible."""
+    """Start a local cluster with these options. Raises :class:`click.ClickException` if it cannot be started."""
     audit: pathlib.Path | None = options.pop("audit")
     try:
         from kopf_cluster import ArchiveError, LocalCluster  # heavy, and not all it needs is always installed
@@ -265,10 +265,10 @@ async def start_cluster(
 
 def check_kubeconfig(path: pathlib.Path) -> pathlib.Path:
     """
-    Give the absolute path, as it is used in other terminals, too, or refuse to write there.
+    Return the absolute path, which works in other terminals, too. Raises :class:`click.BadParameter`.
 
-    The file is overwritten now and removed in the end, so it must not be the kubeconfig of another cluster. That of
-    a local cluster can be there if that was killed.
+    The file is overwritten now and removed in the end, so it must not be the kubeconfig of another cluster. A killed
+    local cluster can have left its own file.
     """
     path = path.absolute()
     if not path.parent.is_dir():
@@ -280,9 +280,9 @@ def check_kubeconfig(path: pathlib.Path) -> pathlib.Path:
 
 def find_project_kubeconfig() -> pathlib.Path | None:
     """
-    Give the path for the project in the current directory: always the same one, so that terminals can keep it.
+    Return the path for the project in the current directory: always the same, so that terminals can keep it.
 
-    There is none if it is in use by another command in the same directory, or if it cannot be written.
+    Return ``None`` if another command in the same directory uses it, or if it cannot be written.
     """
     project = pathlib.Path.cwd()
     name = f"{project.name}-{hashlib.sha256(bytes(project)).hexdigest()[:8]}.yaml"
@@ -296,7 +296,7 @@ def find_project_kubeconfig() -> pathlib.Path | None:
 
 
 def _is_alive(kubeconfig: str) -> bool:
-    """Tell if somebody listens at the address of the cluster: those who were killed have left only the file."""
+    """Tell if a server listens at the address of the cluster: a killed one has left only the file."""
     found = re.search(_SERVER, kubeconfig)
     url = urllib.parse.urlsplit(found[1]) if found else None
     if url is None or url.hostname is None or url.port is None:
@@ -313,8 +313,7 @@ def interruptible() -> Iterator[list[signal.Signals]]:
     """
     Let SIGINT & SIGTERM cancel the current task inside of the block, and quietly leave the block.
 
-    Every signal cancels: the second one interrupts the cleanup that the first one has caused. Those received
-    are in the list.
+    Each signal cancels: the second one interrupts the cleanup of the first one. The list has the received signals.
     """
     received: list[signal.Signals] = []
     task = asyncio.current_task()

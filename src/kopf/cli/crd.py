@@ -1,4 +1,4 @@
-"""``kopf crd``: the definitions of the custom resources of an operator, made of its models."""
+"""``kopf crd``: the definitions of the custom resources of an operator, made from its models."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def crd(
 
 
 def dump(definitions: list[dict[str, Any]]) -> str:
-    """Make YAML: always the same of the same models."""
+    """Write the definitions in YAML: the same models always give the same text."""
     text: str = yaml.safe_dump_all(definitions, sort_keys=False, allow_unicode=True, width=120, explicit_start=True)
     return text
 

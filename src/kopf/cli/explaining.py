@@ -1,4 +1,4 @@
-"""``kopf explain``: why the handlers of an object run or do not run, and what is next."""
+"""``kopf explain``: why the handlers of an object run or do not run, and when they run next."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def explain(
     if not name or "/" in name:
         raise click.UsageError("Name one object: kopf explain RESOURCE NAME, or RESOURCE/NAME.")
     registry = None
-    # Whatever the files print, it is not a part of the answer.
+    # The output of the files is not a part of the answer.
     with _Warnings() as warnings, contextlib.redirect_stdout(sys.stderr):
         if paths or modules:
             with exiting_on_refusal():
@@ -115,7 +115,7 @@ async def _ask(
 
 
 def _make_settings() -> OperatorSettings:
-    """Somebody waits for the answer, unlike those of operators."""
+    """Make settings with short timeouts, as a person waits for the answer."""
     settings = OperatorSettings()
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 60
@@ -124,7 +124,7 @@ def _make_settings() -> OperatorSettings:
 
 
 class _Warnings(logging.Handler):
-    """What the framework warns of meanwhile, e.g. of malformed annotations, belongs to the answer."""
+    """Collects the warnings of the framework for the answer, e.g. about malformed annotations."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

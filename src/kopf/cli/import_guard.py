@@ -1,9 +1,9 @@
 """
-Whose modules are imported: the folders of users' files are the first in ``sys.path``, but for the users' files only.
+The guard of imports: the folders of users' files are the first in ``sys.path``, but only for the users' files.
 
-Those folders can have files named as modules of Python or of libraries (``argparse.py``), by accident or by malice.
-What the framework and libraries import, also in a running operator, is looked for among the installed modules first;
-and only there if they name it themselves: many libraries try to import others, which are not there.
+Those folders can have files with the names of modules of Python or libraries (``argparse.py``), by accident or malice.
+Imports of the framework and of libraries, also in a running operator, find the installed modules first; and only those
+if the code itself names the module: many libraries try to import others that are not installed.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _IMPORT_STATEMENT = opcode.opmap["IMPORT_NAME"]
 
 
 class ImportGuard:
-    """A finder of modules (see ``sys.meta_path``), which leaves to the usual ones whatever users import."""
+    """A finder of modules (see ``sys.meta_path``); it leaves the imports of users to the usual finders."""
 
     def __init__(self) -> None:
         self.folders: set[str] = set()
         """The folders of the users' files."""
         self.requested: set[str] = set()
-        """The modules that are named in the command line: the framework imports them for the users."""
+        """The modules that the command line names: the framework imports them for the users."""
 
     def install(self) -> None:
-        """Take effect, if not yet. It is for the whole process, as ``sys.path`` is."""
+        """Take effect, if not yet, for the whole process, as ``sys.path``."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find the installed module for a library; ``None`` if it is to be looked for as usual."""
+        """Find the installed module for a library; return ``None`` for the usual search."""
         if path is not None or fullname in self.requested or not self.folders.intersection(sys.path):
             return None
         if fullname in sys.builtin_module_names:
@@ -49,24 +49,24 @@ class ImportGuard:
             return None
         installed = [folder for folder in sys.path if folder not in self.folders]
         spec = importlib.machinery.PathFinder.find_spec(fullname, installed, target)
-        # Those of the standard library can be of other systems.
+        # Modules of the standard library can be for other systems.
         if spec is None and (fullname in sys.stdlib_module_names or _is_named_by(importer)):
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         return spec
 
 
 def _find_importer(frame: FrameType) -> FrameType | None:
-    """Find the code that has the import."""
+    """Find the frame of the code with the import."""
     machinery = ("<frozen importlib", _IMPORTLIB)
     return next((item for item in _walk(frame) if not item.f_code.co_filename.startswith(machinery)), None)
 
 
 def _is_named_by(importer: FrameType) -> bool:
     """
-    Tell if the code has the name of the module in itself, so that no file of users can be meant.
+    Tell if the code itself names the module, so that it cannot mean a file of users.
 
-    Libraries get other names from elsewhere, e.g. from settings: those can be of the users' files. The framework
-    does not.
+    Libraries can get other names from elsewhere, e.g. from settings: these can mean users' files. The framework does
+    not.
     """
     code = importer.f_code
     return code.co_filename.startswith(_FRAMEWORK) or code.co_code[importer.f_lasti] == _IMPORT_STATEMENT

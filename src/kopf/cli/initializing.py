@@ -1,4 +1,4 @@
-"""``kopf init``: a new project with everything that an operator needs: model, handlers, tests, image, CI, manifests."""
+"""``kopf init``: a new project of an operator: its model, handlers, tests, image, CI, manifests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import click
 from kopf._models.custom_resources import pluralise
 
 _SUFFIX = ".tmpl"
-"""Of the templates, so that they are not taken for the code of this project."""
+"""The suffix of templates, so that tools do not take them for the code of this project."""
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")
-"""A label by RFC 1123, which the kind of the objects, and the names of all manifests can be made of."""
+"""A label by RFC 1123; the kind of the objects and the names of all manifests are made from it."""
 
 _TAKEN = frozenset({*keyword.kwlist, "Any", "Spec", "Status"})
-"""Which kinds there cannot be, as the templates have such names."""
+"""The names that cannot be kinds, as the templates use them."""
 
 
 def _check_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -65,7 +65,7 @@ def _make_kind(name: str) -> str:
 
 
 def _read_templates(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Read the templates with the paths that are made of them: ``dot-`` is for hidden files."""
+    """Read the templates, with the paths of the files to make: ``dot-`` is for hidden files."""
     for item in folder.iterdir():
         path = prefix + item.name.removesuffix(_SUFFIX).replace("dot-", ".", 1)
         if item.is_dir():

@@ -1,8 +1,8 @@
 """
 Loading the user's code: files and modules are imported, and their decorators fill the registry as they go.
 
-What goes wrong in the user's code is shown from the user's point of view: which file, which line, and what to
-do -- with no traces of how the code was loaded.
+Errors in the user's code are shown from the user's point of view: the file, the line, and the cure, without traces of
+the loading.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MANIFESTS = (".yaml", ".yml", ".json")
 
 
 class LoadingError(click.ClickException):
-    """The operator's code cannot be loaded; the message is for the operator's developer."""
+    """The code of the operator cannot be loaded; the message is for its developer."""
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def exiting_on_refusal(exit_code: int = 1) -> Iterator[None]:
 
 def load(paths: Iterable[str], modules: Iterable[str]) -> None:
     """
-    Import the files, then the modules, in the given order; the repeated ones are imported once.
+    Import the files, then the modules, in the given order; repeated ones are imported once.
 
     As with ``python file.py`` and ``python -m module``, the files can import their neighbours, and the
     modules are also looked for in the current directory.
@@ -72,9 +72,9 @@ def load(paths: Iterable[str], modules: Iterable[str]) -> None:
 
 def load_anew(paths: Sequence[str], modules: Sequence[str], registry: OperatorRegistry | None) -> OperatorRegistry:
     """
-    Load the files and modules to this registry, or to a new one, as if it was for the first time: for one test.
+    Load the files and modules into this registry, or into a new one, as if for the first time: for one test.
 
-    If there are none, the default registry is taken.
+    If there are no files and modules, return this registry or the default one.
     """
     if not paths and not modules:
         return registry if registry is not None else get_default_registry()
@@ -82,7 +82,7 @@ def load_anew(paths: Sequence[str], modules: Sequence[str], registry: OperatorRe
     previous = get_default_registry()
     set_default_registry(registry)
     for name in [name for name in sys.modules if any(f"{name}.".startswith(f"{own}.") for own in modules)]:
-        del sys.modules[name]  # of an earlier test: its decorators must work again
+        del sys.modules[name]  # from an earlier test: its decorators must work again
     try:
         load(paths, modules)
     finally:
@@ -106,10 +106,10 @@ def list_sources() -> list[str]:
 
 class _FileLoader(importlib.machinery.SourceFileLoader):
     """
-    Loads a file as it is now, and keeps no byte code of it.
+    Loads a file as it is now, and keeps no byte code.
 
-    Byte code is only outdated if the second of the last change or the size differs: of two changes in one second, the
-    latter could be missed by whoever loads the file that soon again.
+    Byte code is outdated only if the second of the last change or the size differs, so a reload after two changes in
+    one second could miss the second change.
     """
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
@@ -143,9 +143,9 @@ def _load_file(path: str) -> None:
 
 def _forget(path: str) -> None:
     """
-    Drop the handlers of the same file, if it was loaded or imported before: those of now replace them.
+    Drop the handlers of the same file, if it was loaded or imported before: the new ones replace them.
 
-    So it is in tests, where operators run one after another in one process: the handlers must not be doubled.
+    This happens in tests that run several operators in one process: the handlers must not be doubled.
     """
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -189,7 +189,7 @@ def _put_first_in_sys_path(path: str) -> None:
 
 
 def suggest_files(path: str) -> str:
-    """Say which file could have been meant by one that does not exist, or nothing if none of them is similar."""
+    """Suggest a file with a similar name for one that does not exist; return an empty text if there is none."""
     folder, name = os.path.split(path)
     try:
         stems = [stem for stem, extension in map(os.path.splitext, os.listdir(folder or ".")) if extension == ".py"]
@@ -200,7 +200,7 @@ def suggest_files(path: str) -> str:
 
 
 def _explain_declarations(exc: DeclarationError) -> str:
-    """Say what is wrong with the handlers; the places are in the problems."""
+    """Describe the problems of the handlers, which contain the places."""
     return "\n  ".join(["Some handlers are declared so that they cannot work:", *exc.problems])
 
 
@@ -220,7 +220,7 @@ def _explain(exc: Exception, what: str) -> LoadingError:
 
 
 def _format_users_traceback(exc: Exception) -> list[str]:
-    """Format the traceback beginning from the first line of the user's code."""
+    """Format the traceback from the first line of the user's code."""
     tb: types.TracebackType | None = exc.__traceback__
     while tb is not None and is_framework(tb.tb_frame.f_code.co_filename):
         tb = tb.tb_next

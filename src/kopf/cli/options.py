@@ -1,4 +1,4 @@
-"""The options that are common for the commands, and the values that cannot be passed via the command line."""
+"""The common options of the commands, and the values that Python code can pass to them."""
 
 from __future__ import annotations
 
@@ -30,32 +30,36 @@ from kopf._values.operator_error import OperatorError
 T = TypeVar("T")
 
 DEBUG_KEY = "kopf.debug"
-"""Where the contexts of click remember if the debugging is on."""
+"""The key of the debugging mode in the contexts of click."""
 
 DEV_PRIORITY = 666
-"""What ``--dev`` means: of higher priority than usual."""
+"""The priority of ``--dev``: higher than usual."""
 
 
 @dataclasses.dataclass
 class CLIControls:
     """
-    What those who call the commands from Python can pass to them, e.g. :class:`kopf.testing.KopfRunner`.
+    The values that Python code can pass to the commands, as :class:`kopf.testing.KopfRunner` does.
 
     Use it as the context object of click: ``kopf.cli.main(args, obj=CLIControls(...))``.
     """
 
     ready_flag: Flag | None = None
-    """Set when the operator is up and running."""
+    """It is set when the operator is ready; by default, nothing is set."""
     stop_flag: Flag | None = None
-    """Stops the operator when it is set."""
+    """It stops the operator when it is set; by default, only signals do."""
     vault: Vault | None = None
+    """The credentials; by default, the login handlers of the operator get them."""
     registry: OperatorRegistry | None = None
+    """The handlers; by default, those of the default registry."""
     settings: OperatorSettings | None = None
+    """The initial settings; by default, new ones."""
     loop: asyncio.AbstractEventLoop | None = None
+    """The event loop to run in; by default, a new one."""
 
 
 def make_access(controls: CLIControls, settings: OperatorSettings) -> Access:
-    """Make what a command needs to talk to the cluster as an operator does."""
+    """Make the access of a command to the cluster, as an operator has it."""
     vault = controls.vault if controls.vault is not None else Vault(settings)
     return Access(registry=get_registry(controls), settings=settings, vault=vault)
 
@@ -89,13 +93,13 @@ def check_namespaces(ctx: click.Context, param: click.Parameter, value: tuple[st
 
 
 class LogFormatParamType(click.Choice[str]):
-    """The name of a log format, or a format string of :mod:`logging`, as an option's value."""
+    """The type of an option: the name of a log format, or a format string of :mod:`logging`."""
 
     def __init__(self) -> None:
         super().__init__([item.name.lower() for item in LogFormat], case_sensitive=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Convert the name of a log format to the :class:`kopf.LogFormat`; format strings remain as they are."""
+        """Convert the name of a log format to :class:`kopf.LogFormat`; format strings remain strings."""
         if isinstance(value, LogFormat):
             return value
         if isinstance(value, str) and "%" in value:
@@ -108,7 +112,7 @@ class LogFormatParamType(click.Choice[str]):
 
 
 def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the logging options to a command; the logging is configured before the command is executed."""
+    """Add the logging options to a command, a function for click. They configure the logging before it runs."""
 
     @click.option("-v", "--verbose", is_flag=True, help="Show what is being done, in details.")
     @click.option("-d", "--debug", is_flag=True, help="Show everything: the API calls, asyncio & aiohttp.")
@@ -164,8 +168,8 @@ def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _configure_by_file(path: pathlib.Path) -> None:
-    """Leave the logging to the users. The loggers that exist are not disabled by default: all are there by now."""
-    import logging.config  # both are a lot, for what few operators have
+    """Configure the logging by the user's file. By default, it does not disable the existing loggers."""
+    import logging.config  # both are large, and few operators need them
 
     import yaml
 

@@ -1,4 +1,4 @@
-"""``kopf rbac`` & ``kopf manifests``: what an operator needs in the cluster, found out from its code."""
+"""``kopf rbac`` & ``kopf manifests``: the needs of an operator in the cluster, found out from its code."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from kopf.cli.loading import exiting_on_refusal, load
 from kopf.cli.options import CLIControls, check_namespaces, get_registry, get_settings
 
 _STARTUP_TIMEOUT = 10.0
-"""How long the startup handlers may take to say what the settings are, in seconds."""
+"""How long the startup handlers may take to change the settings, in seconds."""
 
 _REPLICAS = {None: 1, "leader": 2, "shards": 3}
-"""How many pods there are by default: as few as can go on when one of them is gone."""
+"""The default number of pods: the least that survives the loss of one of them."""
 
 _LABEL = re.compile(r"(?!.{64})[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 """By RFC 1123: the names of namespaces, and what can be the name of all objects, and the value of their label."""
@@ -60,7 +60,7 @@ def _check_image(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 class Findings(NamedTuple):
-    """What is found out of an operator."""
+    """The facts about an operator, from its code and the options."""
 
     registry: OperatorRegistry
     settings: OperatorSettings
@@ -68,7 +68,7 @@ class Findings(NamedTuple):
     definitions: Sequence[Obj]
     own_namespace: str
     arguments: Sequence[str]
-    """The options with which it is to run."""
+    """The options of ``kopf run`` for it."""
 
 
 _OPTIONS = (
@@ -287,7 +287,12 @@ def _find_out(
     definitions = [*models, *[item for item in others if item.get("metadata", {}).get("name") not in names_of_models]]
     resources, unknown = find_resources(registry, [*list_builtins(), *_list_defined(definitions)])
     if unknown:
-        raise click.ClickException(_explain_unknown([*map(str, unknown)]))
+        raise click.ClickException(
+            f"It is unknown which resources these are: {', '.join(map(str, unknown))}. Name the files with their "
+            "definitions: --crds crd.yaml; or name the group in the code: @kopf.on.create('example.com', "
+            "'kopfexamples'). The kinds of Kubernetes are known if the local cluster is installed: "
+            "pip install 'kopf[dev]'"
+        )
     rules = infer_rules(registry, settings, resources, situation)
     rules = merge_observed(rules, [request for path in observed for request in _read_audit(path)], situation)
     scope = [f"--namespace={names.get(name, name)}" for name in namespaces] or ["--all-namespaces"]
@@ -307,7 +312,7 @@ def _list_sources(directory: str, *, paths: Sequence[str], modules: Sequence[str
 
 
 async def configure(registry: OperatorRegistry, settings: OperatorSettings) -> None:
-    """Let those startup handlers that take the settings change them; all others are for running operators."""
+    """Call the startup handlers that take the settings; all others are for running operators."""
     handlers = registry.get_activities(Activity.STARTUP)
     handlers = [item for item in handlers if item.reads is None or "settings" in item.reads]
     executor = HandlerExecutor(settings.execution)
@@ -344,7 +349,7 @@ def _read_audit(path: pathlib.Path) -> list[Mapping[str, Any]]:
 
 
 def list_builtins() -> list[Resource]:
-    """Give all kinds of Kubernetes itself; or none, if the local cluster is not installed."""
+    """List the built-in resources of Kubernetes; none if the local cluster is not installed."""
     try:
         from kopf_cluster.kinds.resources import read_resources
     except ImportError:
@@ -367,16 +372,8 @@ def list_builtins() -> list[Resource]:
     ]
 
 
-def _explain_unknown(names: Sequence[str]) -> str:
-    return (
-        f"It is unknown which resources these are: {', '.join(names)}. Name the files with their definitions: "
-        "--crds crd.yaml; or name the group in the code: @kopf.on.create('example.com', 'kopfexamples'). "
-        "The kinds of Kubernetes are known if the local cluster is installed: pip install 'kopf[dev]'"
-    )
-
-
 def _check(folder: pathlib.Path, files: Mapping[str, str]) -> None:
-    """Compare with what is there, or is not to be. What else is there, is of somebody else."""
+    """Compare the files with those in the folder; an empty text is for a file that must be absent."""
     different = [name for name, text in files.items() if not _has_text(folder / name, text)]
     if different:
         click.echo(

@@ -1,4 +1,4 @@
-"""``kopf freeze`` & ``kopf resume``: pause the operators of the cluster or of some namespaces, and let them go on."""
+"""``kopf freeze`` & ``kopf resume``: pause and resume the operators of the cluster or of some namespaces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kopf.cli.options import (
 )
 
 _PRIORITY = 1_000_000
-"""More than any sensible operator has, random ones included."""
+"""The default priority: higher than usual ones of operators, even random ones."""
 
 
 # The names of the parameters are those of the options, as the environment variables are named after them.

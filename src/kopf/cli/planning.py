@@ -1,4 +1,4 @@
-"""``kopf plan``: what an operator would write if it was started now, as a diff for each object; nothing is written."""
+"""``kopf plan``: the changes that an operator would make now, as a diff for each object; nothing is written."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _plan(
     namespaces: tuple[str, ...],
     is_called: Callable[[Handler], bool],
 ) -> PlannedActions:
-    """Load the operator, and find out what it would do; or end with a message."""
+    """Load the operator, and plan its actions; or exit with a message."""
     with exiting_on_refusal(_FAILED):
         load(paths, modules)
         registry = get_registry(controls)
@@ -111,11 +111,17 @@ def _plan(
 
 
 def _make_report(actions: PlannedActions) -> dict[str, Any]:
-    """Describe the plan for programs: only what is of interest to people."""
+    """Describe the plan for programs: only the parts that people need."""
+    states = {place: _clean(place, draft) for place, draft in actions.drafts.items()}
     objects = [
-        {**_describe(place), "action": _name_action(*states), "before": states[0], "after": states[1]}
-        for place, draft in actions.drafts.items()
-        if (states := _clean(place, draft))[0] != states[1]
+        {
+            **_describe(place),
+            "action": "create" if before is None else "delete" if after is None else "change",
+            "before": before,
+            "after": after,
+        }
+        for place, (before, after) in states.items()
+        if before != after
     ]
     failures = [(call.place, f"{call.handler}: {call.error}") for call in actions.calls if call.error]
     unknown = [call for call in actions.calls if call.is_change and not call.is_called and not call.mismatch]
@@ -148,12 +154,8 @@ def _describe(place: Place) -> dict[str, str | None]:
     return {"resource": place.resource, "namespace": place.namespace, "name": place.name}
 
 
-def _name_action(before: Obj | None, after: Obj | None) -> str:
-    return "create" if before is None else "delete" if after is None else "change"
-
-
 def _clean(place: Place, draft: Draft) -> tuple[Obj | None, Obj | None]:
-    """Leave out what belongs to the server and to the framework, and what is secret."""
+    """Remove the fields of the server and of the framework, and hide the data of Secrets."""
     before, after = copy.deepcopy(draft.before), copy.deepcopy(draft.after)
     for obj in (before, after):
         if obj is not None:

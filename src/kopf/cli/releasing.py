@@ -1,4 +1,4 @@
-"""``kopf release``: remove our finalizers from objects that are stuck, as the operator is not there anymore."""
+"""``kopf release``: remove our finalizers from objects that are stuck without their operator."""
 
 from __future__ import annotations
 

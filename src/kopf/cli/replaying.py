@@ -1,4 +1,4 @@
-"""``kopf replay``: replay a recording with some handlers, and tell by the exit code if they do the same."""
+"""``kopf replay``: replay a recording with some handlers; the exit code tells if they do the same."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kopf.cli.loading import exiting_on_refusal, load_anew
 
 _SAME, _DIVERGED, _UNUSABLE = 0, 1, 2
 _SERVER = "https://recorded.invalid"
-"""Nobody is there, and nobody is ever asked."""
+"""A server that does not exist, and never gets any requests."""
 
 
 @click.command("replay")
@@ -85,18 +85,19 @@ def replay(
     patience: float = PATIENCE,
 ) -> Replay:
     """
-    Replay what was recorded by ``kopf run --record``, and tell where the operator diverges from that.
+    Replay a recording of ``kopf run --record``, and return the differences of the operator from it.
 
-    No cluster is needed, and none is ever asked.
+    It needs no cluster, and makes no requests.
 
-    :param recording: the file.
+    :param recording: the file of the recording.
     :param paths: the files of the operator, as for ``kopf run``; they are loaded anew.
     :param modules: the modules of the operator, as for ``kopf run -m``; they are loaded anew, too.
     :param registry: the handlers, if they are neither in the files nor in the default registry.
-    :param settings: the settings that the operator begins with, if they are not the default ones.
-    :param patience: how long a handler may take of the real time, in seconds.
+    :param settings: the settings that the operator begins with; by default, the default ones.
+    :param patience: how long a handler may take, in seconds of real time.
 
-    Raises :class:`RecordingError` if the file cannot be read.
+    Raises :class:`RecordingError` if the file cannot be read; :class:`SimulationError` if an event loop runs already,
+    or a handler takes too long; :class:`DeclarationError` if some handlers can never work.
     """
     check_loop()
     handlers = load_anew([str(path) for path in paths], [*modules], registry)

@@ -1,4 +1,4 @@
-"""``kopf run``: load the operator, run it until it is stopped, and tell by the exit code how it has ended."""
+"""``kopf run``: load the operator, run it until it is stopped, and exit with the code of its ending."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 _DEFINING_TIMEOUT = 10.0
-"""How long to wait until the definitions of custom resources are taken by those who have started us, in seconds."""
+"""How long to wait until ``kopf dev`` applies the definitions of custom resources, in seconds."""
 
 _DEFINING_INTERVAL = 0.05
 
 _LEFTOVERS_TIMEOUT = 2.0
-"""How long the tasks may end that were left by the operator, in seconds."""
+"""How long the tasks that the operator has left may take to end, in seconds."""
 
 _MODE_OPTIONS = ("--leader-election", "--shards")
 _MAX_NAME = 63
@@ -55,7 +55,7 @@ _YES, _NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def _checking_endpoint(title: str, path: str) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """Make a check of an option for where something is to be served; see :func:`parse_endpoint`."""
+    """Make a check of an option with an endpoint to serve; see :func:`parse_endpoint`."""
 
     def check_endpoint(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
         try:
@@ -77,16 +77,16 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
 
 class _CommandWithModes(click.Command):
-    """A command in which ``--shards handlers.py`` is not a name, but two things."""
+    """A command in which ``--shards handlers.py`` is an option without a name, and a file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments: names follow the equals sign only, which is added where there is none."""
+        """Parse the arguments. Names follow an equals sign only, so it is added to options without one."""
         end = args.index("--") if "--" in args else len(args)
         return super().parse_args(ctx, [f"{arg}=" if arg in _MODE_OPTIONS else arg for arg in args[:end]] + args[end:])
 
 
 def _parse_mode(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Parse the name of a Lease: empty if it is left out. The environment can also have what flags have there."""
+    """Parse the name of a Lease: empty if it is left out. In the environment, the words of flags work, too."""
     is_word = value is not None and ctx.get_parameter_source(param.name or "") is click.core.ParameterSource.ENVIRONMENT
     if value is None or (is_word and value.lower() in _NO):
         return None
@@ -103,7 +103,7 @@ def _parse_mode(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str]) -> str | bool:
-    """Name the Lease by the first file or module if its name is left out; false if there is to be none."""
+    """Return the name of the Lease, by default that of the first file or module; false if there is no Lease."""
     if value is None:
         return False
     sources = [*(os.path.splitext(os.path.basename(path))[0] for path in paths), *modules]
@@ -287,12 +287,14 @@ def run(
         definitions = {handler.definition for handler in registry.conversions}
         _report(reports / "webhooks", sorted({handler.type for handler in registry.webhooks} | definitions))
 
+    # The environment is often common for many commands, so --dev there does not replace a priority in the command.
+    is_explicit = ctx.get_parameter_source("priority") is click.core.ParameterSource.COMMANDLINE
     options: OperatorOptions = {
         "registry": registry,
         "settings": settings,
         "standalone": standalone,
         "peering_name": peering_name,
-        "priority": DEV_PRIORITY if dev and not _is_explicit(ctx, "priority") else priority,
+        "priority": DEV_PRIORITY if dev and not is_explicit else priority,
         "leader_election": _name_lease(leader_election, paths, modules),
         "shards": _name_lease(shards, paths, modules),
         "clusterwide": clusterwide,
@@ -325,15 +327,10 @@ def _check_models(registry: OperatorRegistry, reports: pathlib.Path | None) -> N
 
 
 def _report(path: pathlib.Path, lines: Collection[str]) -> None:
-    """Tell those who have started this process; in one step, as they can be reading just now."""
+    """Write a report for ``kopf dev`` in one step, as it can be reading just now."""
     draft = path.with_name(f"{path.name}.draft")
     draft.write_text("\n".join(lines))
     draft.replace(path)
-
-
-def _is_explicit(ctx: click.Context, name: str) -> bool:
-    """Tell if the option is in the command itself, not in the environment, which is often common for many commands."""
-    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def _explain_nothing_to_do(sources: list[str]) -> click.ClickException:
@@ -372,7 +369,7 @@ def _run(
         logger.critical("The operator cannot go on: %s", e, exc_info=debug)
         raise SystemExit(1) from e
     except Exception as e:
-        # Nobody knows what it is, so the place where it came from is worth more than brevity.
+        # The error is unknown, so its traceback is worth more than brevity.
         logger.critical("The operator cannot go on: %s: %s", type(e).__name__, e, exc_info=True)
         raise SystemExit(1) from e
 
@@ -394,13 +391,14 @@ def find_loop_factory() -> LoopFactory | None:
 
 def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """
-    Handle what nobody awaits for, as :meth:`asyncio.loop.default_exception_handler` does.
+    Handle errors that no code awaits, as :meth:`asyncio.loop.default_exception_handler` does.
 
-    When the server breaks a connection in the middle of its TLS goodbye, uvloop writes to what it has closed itself,
-    and calls this a fatal error. Whoever uses the connection is told anyway, so it is worth a debug message.
+    When the server breaks a connection in the middle of its TLS goodbye, uvloop writes to the transport that it has
+    closed itself, and reports a fatal error. The user of the connection gets an error anyway, so this is only logged
+    for debugging.
     """
     error, transport = context.get("exception"), context.get("transport")
-    # Not all ways of closing are noticed by `is_closing()` there: what is closed by an error is only shown as such.
+    # There, `is_closing()` is false after a closing by an error, which is only visible in the `repr()`.
     is_over = transport is not None and (transport.is_closing() or "closed=True" in repr(transport))
     if is_over and isinstance(error, RuntimeError) and "the handler is closed" in str(error):
         logger.debug("A connection was broken while it was being closed: %s", error)
@@ -409,7 +407,7 @@ def handle_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
 
 
 def _run_in_own_loop(coro: Coroutine[Any, Any, None], loop_factory: LoopFactory | None, debug: bool) -> None:
-    """Run it in a new event loop, as :func:`asyncio.run` does, but do not wait forever for tasks that never end."""
+    """Run the coroutine as :func:`asyncio.run` does, but do not wait forever for tasks that never end."""
     give_back_freed_memory()
     collect_rarely()
     runner = asyncio.Runner(loop_factory=loop_factory, debug=debug)
@@ -427,7 +425,7 @@ def _run_in_own_loop(coro: Coroutine[Any, Any, None], loop_factory: LoopFactory 
 
 
 async def _cancel_leftovers() -> set[asyncio.Task[Any]]:
-    """Cancel what is left in the event loop; get those that do not end: daemons that swallow cancellations, usually."""
+    """Cancel the remaining tasks. Return those that do not end: usually, daemons that swallow cancellations."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

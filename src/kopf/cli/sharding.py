@@ -1,4 +1,4 @@
-"""``kopf shards``: which replicas of an operator there are, and which of the objects are whose."""
+"""``kopf shards``: the replicas of an operator, and their shares of the objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kopf.cli.options import CLIControls, get_settings, make_access, run_to_end
 
 _HEADER = ("REPLICA", "ROLE", "SHARE", "MOVING", "SINCE", "RENEWED", "VERSION", "SLOTS")
 _MAX_SLOTS = 40
-"""How much of the slots is shown, in characters: those of replicas that have come and gone are in many pieces."""
+"""The limit of shown slots, in characters: after many moves of replicas, the slots are in many pieces."""
 
 
 @click.command()
@@ -84,7 +84,7 @@ def _make_row(replica: SurveyedReplica) -> Sequence[str]:
 
 
 def _tell_age(replica: SurveyedReplica) -> str:
-    """Tell when the Lease was renewed, by the clocks of the replica and of this machine, which can differ."""
+    """Tell the age of the latest renewal, by the clocks of the replica and of this machine, which can differ."""
     try:
         time = datetime.datetime.fromisoformat(replica.renewed)
         age = (datetime.datetime.now(datetime.UTC) - time).total_seconds()

@@ -7,7 +7,6 @@ They are kept serialised until then, as users can modify the values, and as the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from typing import Any
 
 from kopf._insight.console.texts import (
@@ -49,28 +48,27 @@ def restore_patch(before: KubeObject, kept: bytes, *, is_secret: bool) -> Detail
         return show_patch(changes, None, secret=is_secret)
     if isinstance(changes, dict) and not before.pruned:
         with contextlib.suppress(ValueError, RecursionError):  # the values cannot be decoded, or are too deep
-            known = _shorten(_get_before(before, changes))
+            known = _get_before(before, changes)
     return {"changes": codec.Raw(kept) if len(kept) <= _SMALL else _shorten(changes), "before": known}
 
 
 def _get_before(before: KubeObject, changes: dict[str, Any]) -> dict[str, Any]:
-    """Take out the values before the patch in the fields that are changed; of the metadata, those that are decoded."""
+    """Take out the values before the patch; small stanzas are not decoded, as this is cheaper."""
     head, known = before.head, dict[str, Any]()
-    for stanza in changes:
-        raw = None if stanza == "metadata" else before.find_raw(stanza)
-        if raw is not None and memoryview(raw).nbytes <= _MAX_COMPARED:
-            known[stanza] = codec.decode(raw)
-    if "metadata" in changes:
-        known["metadata"] = {"labels": head.labels, "annotations": head.annotations, "finalizers": head.finalizers}
-    return _take_same(changes, known)
+    for stanza, values in changes.items():
+        if stanza == "metadata":
+            old = {"labels": head.labels, "annotations": head.annotations, "finalizers": head.finalizers}
+            known[stanza] = _shorten(_take_changed(values, old))
+        elif (raw := before.find_raw(stanza)) is not None and (size := memoryview(raw).nbytes) <= _MAX_COMPARED:
+            known[stanza] = raw if size <= _SMALL else _shorten(_take_changed(values, codec.decode(raw)))
+    return known
 
 
-def _take_same(changes: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _take_same(value, known[key]) if isinstance(value, dict) and isinstance(known[key], dict) else known[key]
-        for key, value in changes.items()
-        if known.get(key) is not None
-    }
+def _take_changed(changes: Any, known: Any) -> Any:
+    """Take only the parts that are changed."""
+    if not isinstance(changes, dict) or not isinstance(known, dict):
+        return known
+    return {key: _take_changed(value, known[key]) for key, value in changes.items() if known.get(key) is not None}
 
 
 def _shorten(value: Any) -> Any:

@@ -1,7 +1,6 @@
 """
-The process of the operator under ``kopf dev``: all that is special in it.
-
-It shows all that can be shown, its time can leap, and its console can edit the local cluster.
+The process of the operator under ``kopf dev``: it shows all errors, its time can leap, and its console can edit the
+local cluster.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ from kopf.cli.dev.cluster_editing import ClusterEditing
 from kopf.cli.dev.leaping import LeapingLoop, LeapingTime
 
 KUBECONFIG_VARIABLE = "KOPF_DEV_KUBECONFIG"
-"""The environment variable by which the operator is told of the local cluster, to be edited in the page."""
+"""The environment variable with the kubeconfig of the local cluster, for the editing in the page."""
 OFFSET_VARIABLE = "KOPF_DEV_CLOCK_OFFSET"
-"""The environment variable by which a reloaded operator is told how far the time has leapt, in seconds."""
+"""The environment variable that tells a reloaded operator how far the time has leapt, in seconds."""
 
 STOP_SIGNAL = signal.SIGTERM if sys.platform == "win32" else signal.SIGUSR1
-"""What stops an operator in development: also if Ctrl+C of the terminal has come to it before that."""
+"""The signal that stops an operator in development, even after Ctrl+C of the terminal has come to it."""
 
 _LOOP_TIMEOUT = 0.5
-"""How long the event loop may be blocked in development, in seconds, until it is said who blocks it."""
+"""After how long a blocked event loop is reported in development, in seconds."""
 
 
 def show_everything(settings: OperatorSettings) -> None:
-    """Let all be shown that can be, and the console edit the local cluster."""
+    """Show all errors, and let the console edit the local cluster."""
     if kubeconfig := os.environ.get(KUBECONFIG_VARIABLE):
         editing.set(ClusterEditing(kubeconfig))
     settings.admission.show_errors = settings.health.show_errors = True
@@ -39,14 +38,14 @@ def show_everything(settings: OperatorSettings) -> None:
 
 
 def make_stop_flag() -> threading.Event:
-    """Stop by a signal that can be repeated, as those of Ctrl+C cannot be."""
+    """Make a stop flag for a signal that can be repeated, unlike those of Ctrl+C."""
     stop_flag = threading.Event()
     signal.signal(STOP_SIGNAL, lambda signum, frame: stop_flag.set())
     return stop_flag
 
 
 def make_leaping_loop() -> asyncio.AbstractEventLoop:
-    """The page of the console can move the time; it goes on from where it was before a reload."""
+    """Make an event loop whose time the page can move; it continues the time from before a reload."""
     loop = LeapingLoop()
     time_source.set(LeapingTime(loop))
     if offset := float(os.environ.get(OFFSET_VARIABLE, "0")):

@@ -1,7 +1,7 @@
 """
-The editing of the local cluster in the page: objects, faults, and the time. It is only there under ``kopf dev``.
+The editing of the local cluster in the page: objects, faults, and the time; only under ``kopf dev``.
 
-The requests are made in the event loop of the console, not by the operator: they work when it is blocked, too.
+The requests are made in the event loop of the console, so that they work even when the operator is blocked.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 AGENT = "kopf-console"
-"""How the console calls itself, so that the faults are for others only."""
+"""The user agent of the console, so that faults do not affect its requests."""
 
 MAX_LEAP = 366 * 86400.0
-"""How far the time goes at once, in seconds."""
+"""The limit of one leap in time, in seconds."""
 _is_name = re.compile(r"(?!\.{1,2}\Z)[^/?#%\s\\]+").fullmatch
 _POST = frozenset({"POST"})
 _MAX_BODY = 3 * 2**20
@@ -82,7 +82,7 @@ class ClusterEditing:
         return {"manifest": yaml.safe_dump(obj, sort_keys=False, allow_unicode=True)}
 
     async def _apply(self, content: Mapping[str, Any]) -> object:
-        """Create or replace the objects: those with a version in them, only if it is the current one."""
+        """Create or replace the objects; those with a version, only if it is the current one."""
         try:
             manifests = [item for item in yaml.safe_load_all(str(content.get("manifest", ""))) if item]
         except yaml.YAMLError as e:
@@ -115,7 +115,7 @@ class ClusterEditing:
         return {"done": [f"{resource.plural}/{name} is to be deleted"]}
 
     async def _set_faults(self, content: Mapping[str, Any]) -> object:
-        """Make a fault, end all of them, or only tell what there is."""
+        """Make a fault, or end all faults. Return the current ones."""
         settings, action = content.get("settings"), content.get("action")
         if action == "clear":
             await self._request("DELETE", "/_kopf/faults")
@@ -153,7 +153,7 @@ class ClusterEditing:
         raise AnswerError(f"There is no such kind in {cut(api_version, 100)}: {cut(kind, 100)}")
 
     async def _request(self, method: str, path: str, payload: Any = None) -> bytes:
-        # With a connection of its own: it is a person who makes these requests, now and then.
+        # Each request has its own connection, as people make these requests rarely.
         settings = OperatorSettings()
         vault = Vault(settings)
         try:
@@ -165,7 +165,7 @@ class ClusterEditing:
 
 
 async def _move(loop: LeapingLoop, seconds: float) -> None:
-    """At once, so that nobody in the loop sees the one without the other."""
+    """Move both clocks in one step, so that no code in the loop sees one without the other."""
     loop.leap_with_process(seconds)
 
 
@@ -195,7 +195,7 @@ async def _read_body(request: web.BaseRequest) -> bytes:
 
 
 def _read_address(content: Mapping[str, Any]) -> tuple[Resource, str | None, str]:
-    """Read which object is meant: ``resource`` is as the page knows it. What is no name, can lead to another object."""
+    """Read the address of an object from the page. Malformed names are refused: they could lead to other objects."""
     for part in (content["resource"], content.get("namespace") or "default", content["name"]):
         if _is_name(str(part)) is None:
             raise AnswerError(f"It is not a name: {cut(str(part), 100)}")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 USUAL_FILE = pathlib.Path("handlers.py")
 USUAL_MANIFESTS = (pathlib.Path("crd.yaml"), pathlib.Path("obj.yaml"))
-"""What is taken from the current folder if nothing is named; so they are called in projects of ``kopf init``."""
+"""The default files in the current folder, as ``kopf init`` names them."""
 
 POLLING_INTERVAL = 0.25
 """How often to look for changed files and for the operator's end, in seconds."""
@@ -45,7 +45,7 @@ STOPPING_TIMEOUT = 30.0
 """How long the operator may take to stop, in seconds; then it is killed. Pods have as much by default."""
 
 STOPPING_PATIENCE = 3.0
-"""How long the operator may take to stop until it is said that it is waited for, in seconds."""
+"""After how long the wait for the stop of the operator is reported, in seconds."""
 
 PUBLISHING_TIMEOUT = 10.0
 """How long the operator may take to publish its webhooks after it is started, in seconds."""
@@ -98,7 +98,7 @@ def dev(
         args, manifests = (str(USUAL_FILE),), tuple(path for path in USUAL_MANIFESTS if path.exists())
     if not args:
         raise click.UsageError("Nothing to run. Name the files with handlers, or modules with -m.")
-    # Nothing has to be started to see that the command makes no sense.
+    # Wrong commands are refused before anything is started.
     params = run.make_context("kopf dev", list(args)).params
     for path in params["paths"]:
         if not os.path.exists(path):
@@ -111,7 +111,7 @@ def dev(
 
 
 class Operating(NamedTuple):
-    """How the operator is run."""
+    """The options of the operator."""
 
     args: Sequence[str]
     console_endpoint: str | None
@@ -162,7 +162,7 @@ async def _keep_reloading(
     paths: Collection[pathlib.Path],
     args: Collection[str],
 ) -> None:
-    """Run the operator, and run it anew whenever its sources change; apply the manifests when they change."""
+    """Run the operator, and restart it when its sources change; apply the manifests when they change."""
     by_path = {os.path.realpath(path): path for path in paths}
     watcher = SourceWatcher(arg for arg in args if arg.endswith(".py") or os.path.isfile(arg))
     watcher.add(by_path)
@@ -173,7 +173,9 @@ async def _keep_reloading(
     offset = clock.offset
     while True:
         await asyncio.sleep(POLLING_INTERVAL)
-        if isinstance(loop, LeapingLoop) and clock.offset > offset:  # the page has moved it: the timers follow
+        if (
+            isinstance(loop, LeapingLoop) and clock.offset > offset
+        ):  # the page has moved the clock, so the timers of the cluster follow
             loop.leap(clock.offset - offset)
         offset = clock.offset
         if (definitions := process.read_report("definitions")) is not None:
@@ -194,7 +196,7 @@ async def _keep_reloading(
 
 
 class Readiness:
-    """Knows when the operator can be asked about objects: when it has published its webhooks, if it has any."""
+    """Knows when the operator is ready for objects: when it has published its webhooks, if it has any."""
 
     def __init__(self, cluster: LocalCluster, process: OperatorProcess) -> None:
         self._cluster = cluster
@@ -209,7 +211,7 @@ class Readiness:
         await self._process.start()
 
     async def check(self) -> bool:
-        """Tell if it is ready, or if that takes too long, e.g. as it does not publish them itself."""
+        """Tell if the operator is ready, or takes too long, e.g. as it does not publish its webhooks itself."""
         types = self._process.read_report("webhooks")
         if types is None or self._process.is_over:
             return False
@@ -223,7 +225,7 @@ class Readiness:
         return True
 
     async def _list_configurations(self) -> dict[str, str]:
-        """Give the versions of all webhook configurations, by their types and names; and of converted definitions."""
+        """Get the versions of all webhook configurations, by their types and names; and of converted definitions."""
         definitions = await self._cluster.aio.list("customresourcedefinitions")
         converted = [obj for obj in definitions if obj["spec"]["conversion"]["strategy"] == "Webhook"]
         return {obj["metadata"]["name"]: obj["metadata"]["resourceVersion"] for obj in converted} | {
@@ -282,11 +284,11 @@ class OperatorProcess:
 
     @property
     def is_over(self) -> bool:
-        """Whether it does not run."""
+        """Whether the process has ended, or was not started."""
         return self._process is None or self._process.returncode is not None
 
     def has_just_ended(self) -> bool:
-        """Whether it has ended by itself since it was asked for the last time."""
+        """Tell if the process has ended by itself since the last call."""
         was_ended, self._is_ended = self._is_ended, self.is_over
         return self._is_ended and not was_ended
 
@@ -306,7 +308,7 @@ class OperatorProcess:
         (self._reports / "definitions").unlink(missing_ok=True)
 
     async def stop(self) -> None:
-        """Stop the operator: let it finish what it does; kill it if that takes too long, or if we are cancelled."""
+        """Stop the operator gracefully; kill it if that takes too long, or if this task is cancelled."""
         if self._process is None or self._process.returncode is not None:
             return
         try:

@@ -1,4 +1,4 @@
-"""The console under ``kopf dev``: where it is served, how the operator is told so, and how the browser gets there."""
+"""The console under ``kopf dev``: its address, the options of the operator for it, and the opening of the browser."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kopf._serving.endpoints import parse_endpoint
 from kopf.cli.dev.child import KUBECONFIG_VARIABLE
 
 _PORTS = range(20_000, 30_000)
-"""Where nothing usual is served, and from where systems take no ports for connections."""
+"""Ports without usual servers, and outside of the ports that systems use for connections."""
 _OPENING_TIMEOUT = 15.0
 _POLLING_INTERVAL = 0.1
 _READING_TIMEOUT = 30.0
-"""For how long the page is there that leads the browser to the console, in seconds: browsers can start slowly."""
+"""For how long the page that leads to the console exists, in seconds: browsers can start slowly."""
 REDIRECTION = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={url}">'
 
 
@@ -32,7 +32,7 @@ class DevConsole:
     """The console of the operator, which outlives its reloads: the same address, the same token."""
 
     def __init__(self, kubeconfig: pathlib.Path, endpoint: str | None) -> None:
-        """``endpoint`` is where the user wants it to be, if anywhere; the ``kubeconfig`` is for its own changes."""
+        """``endpoint`` is the address by the user, if any; the ``kubeconfig`` is for changes from the page."""
         token = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(16)
         self.args: Sequence[str] = ()
         """The arguments of the operator."""
@@ -46,7 +46,7 @@ class DevConsole:
         """The address for the browser."""
 
     async def open(self) -> None:
-        """Open the browser as soon as the console is there; if it does not come, do nothing."""
+        """Open the browser when the console is served; if it is not served in time, do nothing."""
         host = self._endpoint.host or "127.0.0.1"
         try:
             async with asyncio.timeout(_OPENING_TIMEOUT):
@@ -64,16 +64,16 @@ class DevConsole:
 
 def is_to_be_opened(wish: bool | None, env: Mapping[str, str], stream: Any) -> bool:
     """
-    Decide if a browser is opened: for people at a terminal, unless they do not want it.
+    Tell if to open a browser: for people at a terminal, unless they do not wish it.
 
-    Without a screen, it could be a browser for terminals, which would take this one.
+    Without a screen, it could be a browser for terminals, which would take over this terminal.
     """
     has_screen = sys.platform != "linux" or bool(env.get("DISPLAY") or env.get("WAYLAND_DISPLAY"))
     return wish is not False and stream.isatty() and not env.get("CI") and has_screen
 
 
 def find_port(folder: pathlib.Path) -> int:
-    """Find a free port: always the same one for a project, so that open pages find it again; or the next one."""
+    """Find a free port: always the same for a project, so that open pages find it again; or the next free one."""
     first = zlib.crc32(bytes(folder)) % len(_PORTS)
     return next(filter(_is_free, (*_PORTS[first:], *_PORTS[:first])), _PORTS[first])
 

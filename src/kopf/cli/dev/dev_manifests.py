@@ -1,7 +1,7 @@
 """
-The manifests of ``kopf dev``: first what an operator needs to start, and the other objects when it is ready for them.
+The manifests of ``kopf dev``: first those that an operator needs to start, and the others when it is ready.
 
-In a real cluster, the objects come when the operator is there, so that its webhooks are asked about them.
+As in a real cluster, the objects come when the operator runs, so that its webhooks review them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NEEDED_GROUP = "rbac.authorization.k8s.io"
 
 
 class Manifests:
-    """The files to be applied; if something is wrong with them, that is said, and left to be fixed."""
+    """Applies the files, and reports problems with them, for the user to fix."""
 
     def __init__(self, cluster: LocalCluster, say: Callable[..., None]) -> None:
         self._cluster = cluster
@@ -38,7 +38,7 @@ class Manifests:
         return bool(self._waiting)
 
     async def apply(self, paths: Collection[pathlib.Path]) -> None:
-        """Apply the files in this order; but as long as the operator is not ready, only what it needs of them."""
+        """Apply the files in this order; while the operator is not ready, only the objects that it needs."""
         self._waiting = [(path, document) for path, document in self._waiting if path not in paths]
         for path in paths:
             for document in self._read(path):
@@ -48,12 +48,12 @@ class Manifests:
                     self._waiting.append((path, document))
 
     async def apply_definitions(self, text: str) -> None:
-        """Apply the definitions that are made of the models of the operator: others could have removed them."""
+        """Apply the definitions of the models of the operator, again after each reload, as they can be removed."""
         for document in yaml.safe_load_all(text):
             await self._apply("the models", document)
 
     async def apply_waiting(self) -> None:
-        """Apply the other objects, as the operator is ready, and apply all objects at once from now on."""
+        """Apply the waiting objects, as the operator is ready. From now on, objects do not wait."""
         self._is_ready = True
         waiting, self._waiting = self._waiting, []
         for path, document in waiting:
@@ -74,7 +74,7 @@ class Manifests:
                 await self._cluster.aio.wait_for(
                     "crd", meta["name"], "condition=Established", timeout=ESTABLISHING_TIMEOUT
                 )
-        except Exception as e:  # of any kind: of what is no object at all, of the API, of webhooks
+        except Exception as e:  # of any kind: of malformed objects, of the API, of webhooks
             self._say(f"Cannot apply {path}: {e}", fg="red")
         else:
             if isinstance(path, str):
@@ -87,7 +87,7 @@ class Manifests:
 
 
 def is_needed_by_operators(document: Any) -> bool:
-    """Tell what must be there before an operator starts: what it looks for at once, and what it may do."""
+    """Tell if an operator needs the object to start: definitions, namespaces, peerings, and permissions."""
     if not isinstance(document, dict):
         return True  # to be refused at once
     group = str(document.get("apiVersion")).partition("/")[0]

@@ -1,9 +1,9 @@
 """
 Leaps in time, under ``kopf dev``: the operator goes on as after a long sleep of its machine, e.g. of a laptop.
 
-Whatever is due by then in the event loop, comes at once, and only once: timers, delayed retries, sleeps, timeouts. The
-date is another one for the whole process, the handlers and their libraries included. What waits in other ways is not
-affected: ``time.sleep()``, other processes, other servers.
+All that is due by then in the event loop happens at once, and only once: timers, delayed retries, sleeps, timeouts. The
+date changes for the whole process, with the handlers and their libraries. Other waits are not affected:
+``time.sleep()``, other processes, other servers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ else:
     _Loop = asyncio.ProactorEventLoop
 
 _POLLING = 1.0
-"""How often threads look at the clock of the loop, in seconds."""
+"""How often waiting threads check the clock of the loop, in seconds."""
 
 
 class LeapingLoop(_Loop):
@@ -30,7 +30,7 @@ class LeapingLoop(_Loop):
 
     def __init__(self) -> None:
         self.ahead = 0.0
-        """How far it is ahead of the real time, in seconds."""
+        """How far the clock is ahead of the real time, in seconds."""
         self._traveller: Any = None
         super().__init__()
 
@@ -38,12 +38,12 @@ class LeapingLoop(_Loop):
         return super().time() + self.ahead
 
     def leap(self, seconds: float) -> None:
-        """Have the timers run that are due by then, as soon as what runs now is over."""
+        """Move the clock of the loop. The timers that are due run after the current step of the loop."""
         self.ahead += seconds
 
     def leap_with_process(self, seconds: float) -> None:
         """
-        Do so, and move the date and time for everybody in this process who asks Python for it.
+        Move the clock of the loop, and the date and time of Python in the whole process.
 
         Raises :class:`ImportError` if the library for that is not installed.
         """
@@ -58,7 +58,7 @@ class LeapingLoop(_Loop):
 
 
 class LeapingEvent(threading.Event):
-    """An event that threads wait for by the clock of the loop."""
+    """An event whose timeouts are by the clock of the loop."""
 
     def __init__(self, loop: LeapingLoop) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class LeapingEvent(threading.Event):
 
 
 class LeapingTime(TimeSource):
-    """The date is that of the process; threads wait by the clock of the loop."""
+    """The time of the process; threads wait by the clock of the loop."""
 
     def __init__(self, loop: LeapingLoop) -> None:
         self._loop = loop

@@ -1,8 +1,8 @@
 """
-Noticing that the source files have changed: by their sizes and modification times, looked at regularly.
+The watcher of source files: it regularly compares their sizes and modification times.
 
-It is cheap for as many files as an operator has, and works on all systems and on network & container volumes,
-where notifications of file systems often do not.
+This is cheap for the files of an operator, and works on all systems and on network & container volumes, where
+notifications of file systems often do not.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ Stamp = tuple[int, int] | None
 
 class SourceWatcher:
     """
-    Watches over a few specified files, and over all the source files next to them.
+    Watches the specified files, and all source files next to them.
 
-    The neighbours are watched even if they are not imported yet: a missing one can be what fails the import.
+    The neighbours are watched even if they are not imported yet, as a missing one can fail the import.
     """
 
     def __init__(self, files: Iterable[str]) -> None:
@@ -26,7 +26,7 @@ class SourceWatcher:
         self._stamps = self._look()
 
     def add(self, files: Iterable[str]) -> None:
-        """Watch over more files, as they are now; or as they were if they are watched already as neighbours."""
+        """Watch more files, as they are now; or as they were, if they are watched already as neighbours."""
         for path in files:
             if path not in self._files:
                 self._files.add(path)
@@ -34,7 +34,7 @@ class SourceWatcher:
                     self._stamps[path] = _get_stamp(path)
 
     def poll(self) -> set[str]:
-        """Get those files that have been changed, added, or removed since the last time."""
+        """Return the files that were changed, added, or removed since the last call."""
         stamps = self._look()
         paths = stamps.keys() | self._stamps.keys()
         changed = {path for path in paths if stamps.get(path) != self._stamps.get(path)}
