@@ -16,7 +16,7 @@ import kopf
 ORDERS = prometheus_client.Counter("shop_orders", "How many orders were accepted.", ["size"])
 
 registry = kopf.OperatorRegistry()  # of its own, so that there can be several operators in one application
-accepted = {}
+orders = set()
 
 
 @kopf.on.startup(registry=registry)
@@ -31,11 +31,9 @@ async def accept(name, spec, patch, **_):
 
 
 @kopf.on.event("orders", registry=registry)
-async def remember(event, name, status, **_):
-    if event["type"] == "DELETED":
-        accepted.pop(name, None)
-    elif status.get("phase") == "Accepted":
-        accepted[name] = True
+async def remember(event, name, **_):
+    change = orders.discard if event["type"] == "DELETED" else orders.add
+    change(name)
 
 
 @contextlib.asynccontextmanager
@@ -58,4 +56,4 @@ app.mount("/metrics", prometheus_client.make_asgi_app())
 
 @app.get("/orders")
 async def list_orders() -> list[str]:
-    return sorted(accepted)
+    return sorted(orders)

@@ -1,11 +1,11 @@
 """The application serves what the operator knows, and both count on one page."""
 
 import pathlib
-import sys
 import time
 
 import pytest
 
+import kopf
 from kopf.testing import LocalCluster
 
 FOLDER = pathlib.Path(__file__).parent
@@ -19,16 +19,21 @@ def cluster(monkeypatch):
     with LocalCluster() as cluster:
         cluster.apply(FOLDER / "crd.yaml")
         monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-        monkeypatch.syspath_prepend(str(FOLDER))
         yield cluster
 
 
 @pytest.fixture
-def client(cluster):
-    sys.modules.pop("app", None)
+def app(monkeypatch):
+    """The application is loaded once: so is its counter, which cannot be registered twice."""
+    monkeypatch.syspath_prepend(str(FOLDER))
     import app
 
-    with testclient.TestClient(app.app) as client:
+    return app.app
+
+
+@pytest.fixture
+def client(cluster, app):
+    with testclient.TestClient(app) as client:
         yield client
 
 
@@ -47,3 +52,9 @@ def test_orders_are_served_and_counted(cluster, client):
     assert 'shop_orders_total{size="large"} 1.0' in client.get("/metrics/").text
     cluster.delete("order", "tea")
     wait_until(lambda: client.get("/orders").json() == [])
+
+
+def test_it_does_not_start_if_the_operator_cannot(app, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(FOLDER / "absent.yaml"))
+    with pytest.raises(kopf.LoginError), testclient.TestClient(app):
+        pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -59,3 +60,9 @@ def test_manifests_are_applicable(folder: pathlib.Path) -> None:
             names = [document["metadata"]["name"] for document in yaml.safe_load_all(path.read_text())]
             if all(isinstance(name, str) and "{" not in name for name in names):  # it is not a template
                 cluster.apply(path)
+
+
+def test_the_gallery_lists_all_examples() -> None:
+    listed = re.findall(r"^\| \[`([^`]+)`\]\(([^)]+)\) \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    folders = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    assert sorted(listed) == [(name, f"{name}/README.md") for name in folders]
