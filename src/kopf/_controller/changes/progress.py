@@ -47,7 +47,6 @@ class Progress(Mapping[HandlerId, HandlerState]):
         "_noted",
         "_now",
         "_purpose",
-        "_reason",
         "_woken",
         "saved",
         "states",
@@ -68,7 +67,6 @@ class Progress(Mapping[HandlerId, HandlerState]):
         handlers to call once more in any case, and whether they were called. This object updates the latter two.
         """
         self.saved = saved
-        self._reason = reason
         self._purpose = reason._value_  # a plain text, with no search for it
         self._now = now
         self.states: dict[HandlerId, HandlerState] = {}

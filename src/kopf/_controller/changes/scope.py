@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
 
 
-_NO_USER_CODE = contextlib.nullcontext()
-
-
 class ReconciliationScope:
     """
     The common parts of all passes over the objects of one resource; the setting of their observations.
@@ -38,9 +34,9 @@ class ReconciliationScope:
         resource: Resource,
         handlers: HandlersOfResource,
         *,
-        background: Background | None = None,
-        handled: HandledStates | None = None,
-        user_code: AbstractContextManager[None] = _NO_USER_CODE,
+        background: Background | None,
+        handled: HandledStates,
+        user_code: AbstractContextManager[None],
     ) -> None:
         persistence = runtime.settings.persistence
         self.runtime = runtime
@@ -48,7 +44,7 @@ class ReconciliationScope:
         self.handlers = handlers
         self.candidates = Candidates(handlers)
         self.background = background
-        self.handled = handled if handled is not None else HandledStates()
+        self.handled = handled
         self.rivals = Rivals(runtime, resource)
         self.get_fresher: Callable[[str], KubeObject | None] = lambda key: None
         """Returns the state of an object that has come during its current pass, if any, by its key."""
