@@ -313,7 +313,7 @@ def convert(
         into = _get_registry(registry)
         if any(handler.id == id for handler in into.conversions):
             raise DeclarationError.at_caller(
-                f"It is declared twice how to convert {definition} from {source} to {target}."
+                f"The conversion of {definition} from {source} to {target} is declared twice."
             )
         into.append(ConversionHandler(id=id, fn=fn, definition=definition, source=source, target=target))
         return fn
@@ -488,15 +488,14 @@ def _check_function(fn: Callable[..., Any]) -> None:
     """Check that it can be called without an instance or a class: handlers are called with keyword arguments only."""
     if not callable(fn):
         raise DeclarationError.at_caller(
-            f"A handler must be a function, got {fn!r}. Methods can be registered when their instance exists: "
+            f"A handler must be a function, got {fn!r}. To declare a method, take it from an instance: "
             "kopf.on.create('pods')(instance.method)."
         )
     code = None if inspect.ismethod(fn) else getattr(fn, "__code__", None)
     if code is not None and code.co_argcount > 0 and code.co_varnames[0] in ("self", "cls"):
         raise DeclarationError.at_caller(
-            f"{getattr(fn, '__qualname__', fn)} looks like a method, and there is no instance to call it for. "
-            "Decorate a function or a static method, or register the methods of an instance when it exists: "
-            "kopf.on.create('pods')(instance.method)."
+            f"{getattr(fn, '__qualname__', fn)} looks like a method, but has no instance. Decorate a function or a "
+            "static method, or take the method from an instance: kopf.on.create('pods')(instance.method)."
         )
 
 

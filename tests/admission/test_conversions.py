@@ -388,7 +388,7 @@ async def test_conversions_need_a_server(operator: Operator) -> None:
         (("example.com/widgets", "v1", "v2"), "Name the resource as in"),
         ((WIDGETS, "v1", "v1"), "Name two versions"),
         ((WIDGETS, "example.com/v1", "v2"), "Name two versions"),
-        ((WIDGETS, "v1beta1", "v1"), f"It is declared twice how to convert {WIDGETS} from v1beta1 to v1."),
+        ((WIDGETS, "v1beta1", "v1"), f"The conversion of {WIDGETS} from v1beta1 to v1 is declared twice."),
     ],
 )
 def test_wrong_declarations(args: Any, problem: str, registry: kopf.OperatorRegistry) -> None:

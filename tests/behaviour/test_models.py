@@ -219,7 +219,7 @@ async def test_unfit_objects_wait_until_they_fit(
     await kex.merge({"metadata": {"labels": {"x": "y"}}}, "unfit")
     await asyncio.sleep(1000)
     assert get_unfit(logs) == [
-        f"The object does not fit KopfExample of kopf.dev/v1: {reason}. It is handled when that is changed."
+        f"The object does not fit KopfExample of kopf.dev/v1: {reason}. Kopf handles it when it changes."
     ]
     assert calls.items.count("other") == 2
     [event] = [event for event in await api.list_events() if event["involvedObject"]["name"] == "unfit"]

@@ -130,7 +130,7 @@ def test_breaking_changes_are_told_from_harmless_ones(
         (
             'other: str = ""',
             "other: 'Spec | None' = None",
-            "models.py:5: Spec.other: Spec is inside of itself, but schemas are finite; use dict[str, Any] here.",
+            "models.py:5: Spec.other: Spec contains itself, but schemas are finite; use dict[str, Any] here.",
         ),
         (
             "field: int = 1",
@@ -138,7 +138,7 @@ def test_breaking_changes_are_told_from_harmless_ones(
             "models.py:5: Spec: module 'kopf' has no attribute 'Quantiy'",
         ),
         ("field: int = 1", "field: 'Itn' = 1", "models.py:5: Spec: name 'Itn' is not defined; declare it before"),
-        ("storage=False", "storage=True", "models.py:17: Example: exactly one of its versions must have storage=True"),
+        ("storage=False", "storage=True", "models.py:17: Example: exactly one version must have storage=True"),
         ('version="v1beta1"', 'version="v1"', "models.py:17: Example is declared twice as example.com/v1."),
         (
             "storage=False",

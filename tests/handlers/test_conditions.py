@@ -195,7 +195,7 @@ def test_what_the_conventions_permit(type: str, reason: str) -> None:
 def test_other_mistakes() -> None:
     with pytest.raises(TypeError, match=r"The 'Ready' must be a kopf.Condition, got True"):
         conditions(kopf.Patch(), make_body())["Ready"] = True  # type: ignore[assignment]
-    with pytest.raises(TypeError, match=r"the whole object that is needed, not its status"):
+    with pytest.raises(TypeError, match=r"Pass the whole object, not its status"):
         conditions(kopf.Patch(), {"conditions": []})
     with pytest.raises(LookupError, match=r"kopf.conditions\(patch, body\)"):
         conditions(kopf.Patch())

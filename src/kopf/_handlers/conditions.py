@@ -66,7 +66,7 @@ def conditions(patch: Patch, body: Mapping[str, Any] | None = None) -> Condition
             raise LookupError("No handler is being executed here; pass the object: kopf.conditions(patch, body).")
         body = cause.body
     elif "metadata" not in body:
-        raise TypeError("It is the whole object that is needed, not its status: kopf.conditions(patch, body).")
+        raise TypeError("Pass the whole object, not its status: kopf.conditions(patch, body).")
     return Conditions(patch, body, cause)
 
 

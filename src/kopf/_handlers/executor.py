@@ -134,7 +134,7 @@ class HandlerExecutor:
 
             report_mismatch(handler, cause, mismatch)
         if self._warnings.is_new((head.key, text), head.generation):
-            cause.logger.warning("%s. It is handled when that is changed.", text, extra={"k8s_reason": "ModelMismatch"})
+            cause.logger.warning("%s. Kopf handles it when it changes.", text, extra={"k8s_reason": "ModelMismatch"})
 
     def _conclude(self, handler: Handler, cause: Cause, result: Any, around: Surroundings) -> Outcome:
         """Make the outcome of a returned result: a success, even if Kopf cannot store the result."""
@@ -198,8 +198,8 @@ def _report_cancellation(handler: Handler, call: TracedCall | None, logger: Logg
         return
     if not isinstance(handler, SpawningHandler):  # the code that stops daemons & timers logs it
         logger.warning(
-            "%s does not end, so it is abandoned: it goes on in its thread until the process exits, and will be called "
-            "again by the next operator.",
+            "%s does not end, so it is abandoned: it continues in its thread until the process exits, and the next "
+            "operator calls it again.",
             handler,
         )
     if logger.isEnabledFor(logging.DEBUG):

@@ -32,7 +32,7 @@ def needs(
     if isinstance(verbs, str) or not verbs or not all(verbs):
         raise TypeError(f"verbs= must be a list of verbs, e.g. ['get', 'create'], got {verbs!r}.")
     if isinstance(names, str) or not resource:
-        raise TypeError(f"kopf.needs() is for a resource, and names= is a list, got {resource!r} and {names!r}.")
+        raise TypeError(f"kopf.needs() takes a resource, and names= as a list, got {resource!r} and {names!r}.")
     *api, name = resource
     name, _, subresource = name.partition("/")
     need = Need(

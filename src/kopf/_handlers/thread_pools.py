@@ -121,7 +121,7 @@ class ThreadPools:
             self._is_warned = True
             logger.warning(
                 "settings.execution.max_workers has no effect on the replaced settings.execution.executor. "
-                "Specify the number of threads when the executor is made."
+                "Specify the number of threads when you create the executor."
             )
         return executor
 

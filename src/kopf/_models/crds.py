@@ -56,7 +56,7 @@ def _find_clashes(group: list[ResourceDescription]) -> list[str]:
     stored = [item.version for item in group if item.storage]
     if len(stored) != 1:
         said = ", ".join(stored) or "none"
-        problems.append(f"{first.kind}: exactly one of its versions must have storage=True, and these have: {said}.")
+        problems.append(f"{first.kind}: exactly one version must have storage=True, but these have it: {said}.")
     return [put_place(find_class_place(group[-1].cls), problem) for problem in problems]
 
 

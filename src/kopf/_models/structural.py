@@ -172,7 +172,7 @@ class _Maker:
     def _make_object(self, plain: Any) -> JSON:
         cls = typing.get_origin(plain) or plain
         if cls in self._within[1:]:
-            raise self._fail(f"{cls.__name__} is inside of itself, but schemas are finite; use dict[str, Any] here.")
+            raise self._fail(f"{cls.__name__} contains itself, but schemas are finite; use dict[str, Any] here.")
         if issubclass(cls, msgspec.Struct) and (cls.__struct_config__.array_like or cls.__struct_config__.tag):
             raise self._fail(
                 f"{cls.__name__} is tagged or array-like, which schemas are not; use a plain msgspec.Struct."

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kopf._values.fields import FieldPath
 
-WARNING = "JSON has no form for some values of %s: %s. Convert them in the handler: texts, lists, or nulls are stored."
+WARNING = "JSON has no form for some values of %s: %s. Convert them in the handler: Kopf stores texts, lists, or nulls."
 """For the handler and the result of :func:`name_foreign_values`."""
 
 MAX_WARNED = 20_000
