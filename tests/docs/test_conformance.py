@@ -11,7 +11,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent.parent
 TESTS = ROOT / "tests"
 FOLDERS = ["behaviour", "admission", "admission/servers"]
-TEXT = (ROOT / "docs" / "conformance.md").read_text()
+TEXT, _, TOPICS = (ROOT / "docs" / "conformance.md").read_text().partition("## Where each topic is explained")
 REFERENCES = sorted(set(re.findall(r"`((?:\w+/)*test_\w+\.py)(?:::([\w*]+))?`", TEXT)))
 
 
@@ -43,3 +43,10 @@ def test_nothing_else_is_in_the_cells_of_tests() -> None:
     for row in rows:
         cell = row.strip("| ").rsplit("|", maxsplit=1)[-1].strip()
         assert all(re.fullmatch(r"`(\w+/)*test_\w+\.py(::[\w*]+)?`", item) for item in cell.split(", ")), row
+
+
+def test_each_topic_has_a_page() -> None:
+    """That the pages exist is checked with all other links."""
+    rows = [line for line in TOPICS.splitlines() if line.startswith("|")][2:]
+    assert len(rows) > 30
+    assert all(re.search(r"\(\S+\.md\)", row) for row in rows)
