@@ -271,7 +271,7 @@ class LocalCluster(Client):
             return
         self._credentials = dataclasses.replace(self._credentials, token=secrets.token_urlsafe(24))
         self.token = self._credentials.token
-        self._server.set_token(self.token)
+        self._server.access.set_token(self.token)
         self.kubeconfig = self._kubeconfigs.write(self._credentials.make_kubeconfig(self.url))
         if self._data_dir is not None:
             save_credentials(self._data_dir, self._credentials)
@@ -324,11 +324,11 @@ class LocalCluster(Client):
     @property
     def counters(self) -> Mapping[tuple[str, str, int], int]:
         """The numbers of answered requests by verb, resource (``pods``, ``pods/status``), and code."""
-        return dict(self._need_server().counters)
+        return dict(self._need_server().http.counters)
 
     def reset_counters(self) -> None:
         """Reset the numbers of answered requests."""
-        self._need_server().counters.clear()
+        self._need_server().http.counters.clear()
 
     @property
     def audit(self) -> list[AuditRecord]:
@@ -353,7 +353,7 @@ class LocalCluster(Client):
     @property
     def admission_calls(self) -> list[AdmissionCall]:
         """The latest calls of admission webhooks since the start (10,000 at most), in the order of their answers."""
-        return self._need_server().admission_calls
+        return list(self._need_server().reviewer.calls)
 
     def create_token(self, namespace: str, name: str, *, lifetime: float = LIFETIME) -> str:
         """Return a bearer token of the service account.
@@ -365,7 +365,7 @@ class LocalCluster(Client):
         Raises `LookupError` if there is no such service account.
         """
         server = self._need_server()
-        return self._call(lambda: server.create_token(namespace, name, lifetime))
+        return self._door.do_and_wait(self._user, lambda _: server.create_token(namespace, name, lifetime))
 
     def add_token(self, token: str, user: str, groups: Iterable[str] = ()) -> None:
         """Accept the bearer token for the user, as a static token file of a real server does."""
@@ -415,7 +415,7 @@ class LocalCluster(Client):
     def _accept(self) -> asyncio.Protocol:
         if self._server is None:
             raise ConnectionRefusedError("this local cluster is not running")
-        return self._server.accept()
+        return self._server.http.accept()
 
     def _find_server(self) -> tuple[ClusterServer, asyncio.AbstractEventLoop]:
         server = self._need_server()
@@ -427,13 +427,3 @@ class LocalCluster(Client):
         if self._server is None:
             raise RuntimeError("this local cluster is not running")
         return self._server
-
-    def _call(self, function: Callable[[], T]) -> T:
-        """Call the function in the thread of the server."""
-        if self._thread is None or self._loop is None:
-            return function()
-
-        async def call() -> T:
-            return function()
-
-        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()

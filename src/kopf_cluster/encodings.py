@@ -78,18 +78,9 @@ class Frames(NamedTuple):
     """Makes an event from its type and an object in JSON."""
 
 
-def _make_line(type_: str, obj: bytes) -> bytes:
-    return b'{"type":"%s","object":%s}\n' % (type_.encode(), obj)
-
-
-def _make_delimited(type_: str, obj: bytes) -> bytes:
-    """In protobuf, each event has its length before it."""
-    return messages.encode_event(type_, codec.decode(obj))
-
-
 STREAMED: Final[Mapping[str, Frames]] = {
-    JSON: Frames(JSON, _make_line),
-    PROTOBUF: Frames(f"{PROTOBUF};stream=watch", _make_delimited),
+    JSON: Frames(JSON, lambda type_, obj: b'{"type":"%s","object":%s}\n' % (type_.encode(), obj)),
+    PROTOBUF: Frames(f"{PROTOBUF};stream=watch", lambda type_, obj: messages.encode_event(type_, codec.decode(obj))),
 }
 """The media types of streams; there are none in YAML."""
 

@@ -40,14 +40,9 @@ class Path:
             values = step(values)
         return values
 
-    def first(self, value: Any) -> Any:
-        """Return the first found value, or none if there is nothing."""
-        found = self.find(value)
-        return found[0] if found else None
-
     def show(self, value: Any) -> str:
         """Return the first found value as a text, which is empty if there is nothing."""
-        return as_text(self.first(value))
+        return as_text(next(iter(self.find(value)), None))
 
 
 def parse(text: str) -> Path:

@@ -5,7 +5,6 @@ The server as a whole: the store, the kinds, the control loops, and the HTTP sid
 from __future__ import annotations
 
 import asyncio
-import collections
 import contextlib
 import contextvars
 import functools
@@ -19,14 +18,14 @@ from kopf_cluster.access.credentials import Credentials
 from kopf_cluster.access.gate import Access, Authorization
 from kopf_cluster.access.tokens import Binding, Tokens
 from kopf_cluster.admission.configurations import Configurations
-from kopf_cluster.admission.reviewing import AdmissionCall, Gate, Reviewer
+from kopf_cluster.admission.reviewing import Gate, Reviewer
 from kopf_cluster.admission.webhook_calls import Caller, Services
 from kopf_cluster.api.api import API
 from kopf_cluster.api.discovery import answer_metrics
 from kopf_cluster.audit import Audit
 from kopf_cluster.builtin_kinds import read_kinds
 from kopf_cluster.clients.operations import AGENT, Desk, Operation
-from kopf_cluster.control.basics import Basics, create_components
+from kopf_cluster.control.basics import Basics
 from kopf_cluster.control.collecting import Collector
 from kopf_cluster.control.definition_life import Definitions
 from kopf_cluster.control.disruptions import Disruptions
@@ -95,13 +94,13 @@ class ClusterServer:
         self.registry = _make_builtin_registry().copy()
         self._caller = Caller(services)
         self._webhooks = Configurations(self._store, self.registry)
-        self._reviewer = Reviewer(self._webhooks, self._caller)
+        self.reviewer = Reviewer(self._webhooks, self._caller)
         self._writer = Writer(
-            self._store, self.registry, Gate(self._webhooks, self._reviewer), managed_fields=options.managed_fields
+            self._store, self.registry, Gate(self._webhooks, self.reviewer), managed_fields=options.managed_fields
         )
         self._queue = WorkQueue()
         self._worker: asyncio.Task[None] | None = None
-        self._access = Access(
+        self.access = Access(
             self._store,
             self.registry,
             tokens,
@@ -109,20 +108,20 @@ class ClusterServer:
             authorization=options.authorization,
             administrator=options.administrator,
         )
-        self._store.observers.append(self._access.observe)
-        self._writer.guard = self._access.guard
+        self._store.observers.append(self.access.observe)
+        self._writer.guard = self.access.guard
         self._api = API(
             self._store,
             self.registry,
             self._writer,
-            self._access,
+            self.access,
             bookmark_interval=options.bookmark_interval,
             sharded=options.feature_gates[shards.GATE],
         )
-        self._http = HTTPServer(
+        self.http = HTTPServer(
             self, faults, audit, credentials.make_ssl_context(), compact=self._store.compact, orders=orders
         )
-        self._api.pages.append(lambda request: answer_metrics(request, self._store, self.registry, self.counters))
+        self._api.pages.append(lambda request: answer_metrics(request, self._store, self.registry, self.http.counters))
 
     def observe(self, observer: Observer) -> None:
         """Call the observer for all changes from now on."""
@@ -159,20 +158,12 @@ class ClusterServer:
         namespaces.create_initial()
         if not self._options.bare:
             basics.create_initial()
-            create_components(access)
         if self._options.simulate is True:
             Nodes.create_initial(access)
 
     def take_snapshot(self) -> Snapshot:
         """Return all the data, for a server that continues with them."""
         return Snapshot(self._store.revision, list(self._store.all_records()))
-
-    @property
-    def admission_calls(self) -> list[AdmissionCall]:
-        return list(self._reviewer.calls)
-
-    def set_token(self, token: str) -> None:
-        self._access.set_token(token)
 
     def create_token(self, namespace: str, name: str, lifetime: float) -> str:
         record = self._store.bucket("serviceaccounts").records.get((namespace, name))
@@ -181,34 +172,26 @@ class ClusterServer:
         return self._tokens.issue([Binding("serviceaccounts", record.key, record.uid)], lifetime=lifetime)
 
     def authenticate(self, identity: Identity) -> User:
-        return self._access.authenticate(identity)
-
-    @property
-    def counters(self) -> collections.Counter[tuple[str, str, int]]:
-        return self._http.counters
+        return self.access.authenticate(identity)
 
     def start(self, host: str, port: int, take_snapshot: Callable[[], Snapshot] | None) -> int:
         """Start to serve; return the port. Nothing is awaited here, so the data are restored before any request."""
-        port = self._http.start(host, port)
+        port = self.http.start(host, port)
         self._api.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._start_control_loops(None if take_snapshot is None else take_snapshot(), port)
         self._worker = asyncio.create_task(self._run_control_loops(), name="control loops of the local cluster")
         return port
 
-    def accept(self) -> asyncio.Protocol:
-        """Return the server side of a connection in memory."""
-        return self._http.accept()
-
     def find_ask(self) -> Ask | None:
         """Return the way to make requests without a connection, if the server accepts requests."""
-        return self._http.ask if self._http.is_open else None
+        return self.http.ask if self.http.is_open else None
 
     async def _run_control_loops(self) -> None:
         asking.set(CONTROL_LOOPS)
         await self._queue.run()
 
     async def stop(self) -> None:
-        await self._http.stop()
+        await self.http.stop()
         if self._worker is not None:
             self._worker.cancel()
             await asyncio.wait([self._worker])

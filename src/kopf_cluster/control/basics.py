@@ -66,7 +66,7 @@ class Basics(ControlLoop):
         }
 
     def create_initial(self) -> None:
-        """Create the service of the API and the default roles, and complete the existing namespaces."""
+        """Create the service of the API, the default roles, and the components; complete the existing namespaces."""
         for bucket, made in (
             (_CLUSTER_ROLES, cluster_roles()),
             (_CLUSTER_BINDINGS, cluster_role_bindings()),
@@ -106,20 +106,13 @@ class Basics(ControlLoop):
         for bucket, body in ((_SLICES, slice_), ("endpoints", endpoints)):
             if self.objects.create(bucket, "default", body) is None:  # from before the restart, of another port
                 self.objects.update(bucket, ("default", "kubernetes"), functools.partial(_replace, body))
+        for name in ("controller-manager", "etcd-0", "scheduler"):
+            healthy = {"type": "Healthy", "status": "True", "message": "ok"}
+            self.objects.create("componentstatuses", "", {"metadata": {"name": name}, "conditions": [healthy]})
 
 
 def _replace(body: Obj, old: Obj) -> Obj:
     return {**old, **body, "metadata": old["metadata"]}
-
-
-def create_components(access: Objects) -> None:
-    """Create the objects that ``kubectl get componentstatuses`` shows."""
-    for name in ("controller-manager", "etcd-0", "scheduler"):
-        access.create(
-            "componentstatuses",
-            "",
-            {"metadata": {"name": name}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]},
-        )
 
 
 _READ: Final = "get list watch"

@@ -118,7 +118,7 @@ class Collector(ControlLoop):
             if others:
                 self._drop_references(kind, record.key, set(record.owners) - others)
                 return False
-            if any(self._is_going(self._uid_of(dependent)) for dependent in self._dependents.get(record.uid, ())):
+            if any(self._is_going_at(dependent) for dependent in self._dependents.get(record.uid, ())):
                 self._unblock(kind, record.key)
             if self.objects.writer.delete(kind, record.key, DeleteOptions(propagationPolicy="Foreground"))[1]:
                 return False
@@ -148,14 +148,13 @@ class Collector(ControlLoop):
                         pending.append(owner)
         return False
 
-    def _uid_of(self, place: Place) -> str:
-        found = self._find(place)
-        return found[1].uid if found is not None else ""
-
     def _is_going(self, uid: str) -> bool:
         """Whether the object waits for its dependents to be deleted."""
         place = self._places.get(uid)
-        found = self._find(place) if place is not None else None
+        return place is not None and self._is_going_at(place)
+
+    def _is_going_at(self, place: Place) -> bool:
+        found = self._find(place)
         return found is not None and found[1].deleting and FOREGROUND in found[1].finalizers
 
     def _unblock(self, kind: Kind, key: Key) -> None:

@@ -45,7 +45,7 @@ def describe(definitions: Iterable[str], dialect: Dialect) -> Obj:
 
 
 def _definition(name: str, node: Node, dialect: Dialect) -> Obj:
-    text, of_fields = _descriptions(name)
+    text, of_fields = msgspec.json.decode(structures.read_descriptions()[name], type=tuple[str, dict[str, str]])
     schema = _schema(node, dialect)
     for field, description in of_fields.items():
         schema["properties"][field]["description"] = description
@@ -56,10 +56,6 @@ def _definition(name: str, node: Node, dialect: Dialect) -> Obj:
             {"group": group, "version": version, "kind": kind} for group, version, kind in node.gvk
         ]
     return schema
-
-
-def _descriptions(name: str) -> tuple[str, dict[str, str]]:
-    return msgspec.json.decode(structures.read_descriptions()[name], type=tuple[str, dict[str, str]])
 
 
 def _schema(node: Node, dialect: Dialect) -> Obj:
@@ -78,7 +74,14 @@ def _schema(node: Node, dialect: Dialect) -> Obj:
         schema["items"] = _schema(node.items, dialect)
     if node.values is not None:
         schema["additionalProperties"] = _schema(node.values, dialect)
-    schema.update((f"x-kubernetes-{word}", value) for word, value in _extensions(node) if value)
+    extensions = {
+        "list-type": node.list_type,
+        "list-map-keys": list(node.list_map_keys),
+        "map-type": node.map_type,
+        "patch-strategy": node.patch_strategy,
+        "patch-merge-key": node.patch_merge_key,
+    }
+    schema.update((f"x-kubernetes-{word}", value) for word, value in extensions.items() if value)
     return schema
 
 
@@ -86,14 +89,6 @@ def refer(name: str, dialect: Dialect) -> Obj:
     """Return a schema that refers to a definition; v3 ignores siblings of `$ref`, so it needs a detour."""
     reference = {"$ref": _PREFIXES[dialect] + name}
     return reference if dialect == "v2" else {"allOf": [reference]}
-
-
-def _extensions(node: Node) -> Iterator[tuple[str, Any]]:
-    yield "list-type", node.list_type
-    yield "list-map-keys", list(node.list_map_keys)
-    yield "map-type", node.map_type
-    yield "patch-strategy", node.patch_strategy
-    yield "patch-merge-key", node.patch_merge_key
 
 
 def _references(node: Node) -> Iterator[str]:

@@ -56,10 +56,7 @@ class Registry:
         return self._groups.get(group, {}).get(version, {}).get(plural)
 
     def find_by_kind(self, group: str, version: str, kind: str) -> Kind | None:
-        for candidate in self._groups.get(group, {}).get(version, {}).values():
-            if candidate.kind == kind:
-                return candidate
-        return None
+        return next((candidate for candidate in self.kinds(group, version) if candidate.kind == kind), None)
 
     def find_any_version(self, group: str, plural: str) -> Kind | None:
         """Find the kind in its most preferred version, or in the stored one if others need a conversion."""

@@ -300,23 +300,17 @@ def _take_from_spec(field: str) -> Callable[[Kind, Obj, Obj], Obj]:
     return take
 
 
-def _take_binding(kind: Kind, old: Obj, new: Obj) -> Obj:
-    """Take both the node and the condition, as the server itself makes the binding."""
-    return new
-
-
 def _take_sizes(kind: Kind, old: Obj, new: Obj) -> Obj:
     """Take only the resources of the containers."""
     spec, wanted = dict(old.get("spec") or {}), new.get("spec")
     for field in ("containers", "initContainers"):
-        sizes = {item.get("name"): item for item in codec.dig_objects(wanted, field)}
+        sizes = {
+            item.get("name"): {name: item[name] for name in ("resources", "resizePolicy") if name in item}
+            for item in codec.dig_objects(wanted, field)
+        }
         if field in spec:
-            spec[field] = [_resize(item, sizes.get(item.get("name"), {})) for item in codec.dig_objects(spec, field)]
+            spec[field] = [{**item, **sizes.get(item.get("name"), {})} for item in codec.dig_objects(spec, field)]
     return {**old, "spec": spec}
-
-
-def _resize(container: Obj, wanted: Obj) -> Obj:
-    return {**container, **{name: wanted[name] for name in ("resources", "resizePolicy") if name in wanted}}
 
 
 def copy_field(source: Obj, target: Obj, field: str) -> None:
@@ -330,7 +324,7 @@ def copy_field(source: Obj, target: Obj, field: str) -> None:
 _TAKERS: Final[dict[str, Callable[[Kind, Obj, Obj], Obj]]] = {
     "status": _take_status,
     "approval": _take_approval,
-    "binding": _take_binding,
+    "binding": lambda kind, old, new: new,  # by the server itself: both the node and the condition
     "finalize": _take_from_spec("finalizers"),
     "ephemeralcontainers": _take_from_spec("ephemeralContainers"),
     "resize": _take_sizes,
