@@ -353,7 +353,7 @@ class LocalCluster(Client):
     @property
     def admission_calls(self) -> list[AdmissionCall]:
         """The latest calls of admission webhooks since the start (10,000 at most), in the order of their answers."""
-        return list(self._need_server().reviewer.calls)
+        return list(self._need_server().gate.calls)
 
     def create_token(self, namespace: str, name: str, *, lifetime: float = LIFETIME) -> str:
         """Return a bearer token of the service account.

@@ -18,7 +18,7 @@ from kopf_cluster.access.credentials import Credentials
 from kopf_cluster.access.gate import Access, Authorization
 from kopf_cluster.access.tokens import Binding, Tokens
 from kopf_cluster.admission.configurations import Configurations
-from kopf_cluster.admission.reviewing import Gate, Reviewer
+from kopf_cluster.admission.reviewing import Gate
 from kopf_cluster.admission.webhook_calls import Caller, Services
 from kopf_cluster.api.api import API
 from kopf_cluster.api.discovery import answer_metrics
@@ -94,10 +94,8 @@ class ClusterServer:
         self.registry = _make_builtin_registry().copy()
         self._caller = Caller(services)
         self._webhooks = Configurations(self._store, self.registry)
-        self.reviewer = Reviewer(self._webhooks, self._caller)
-        self._writer = Writer(
-            self._store, self.registry, Gate(self._webhooks, self.reviewer), managed_fields=options.managed_fields
-        )
+        self.gate = Gate(self._webhooks, self._caller)
+        self._writer = Writer(self._store, self.registry, self.gate, managed_fields=options.managed_fields)
         self._queue = WorkQueue()
         self._worker: asyncio.Task[None] | None = None
         self.access = Access(

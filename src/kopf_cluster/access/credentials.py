@@ -254,39 +254,27 @@ class Kubeconfigs:
     """
 
     def __init__(self, wanted: pathlib.Path | None) -> None:
-        self._wanted = wanted
-        self._temporary: pathlib.Path | None = None
-        self._written: list[pathlib.Path] = []
+        # The temporary file has no directory of its own, which would slow the start down.
+        self._path = wanted or pathlib.Path(tempfile.gettempdir()) / f"kopf-local-cluster-{secrets.token_hex(8)}.yaml"
+        self._written = 0
         self._directory: tempfile.TemporaryDirectory[str] | None = None
 
     def write(self, text: str) -> pathlib.Path:
         """Write the kubeconfig of the administrator, always at the same path."""
-        path = self._wanted or self._find_temporary()
-        write_privately(path, text)
-        return path
+        write_privately(self._path, text)
+        return self._path
 
     def write_another(self, text: str) -> pathlib.Path:
         """Write the kubeconfig of another user at its own path."""
-        path = self._find_directory() / f"user-{len(self._written)}.yaml"
+        self._directory = self._directory or tempfile.TemporaryDirectory(prefix="kopf-local-cluster-")
+        path = pathlib.Path(self._directory.name) / f"user-{self._written}.yaml"
         write_privately(path, text)
-        self._written.append(path)
+        self._written += 1
         return path
 
     def remove(self) -> None:
-        self._written.clear()
-        path, self._temporary = self._wanted or self._temporary, None
-        if path is not None:
-            path.unlink(missing_ok=True)
+        """Remove all of them."""
+        self._path.unlink(missing_ok=True)
         directory, self._directory = self._directory, None
         if directory is not None:
             directory.cleanup()
-
-    def _find_temporary(self) -> pathlib.Path:
-        """Return the file of the administrator, outside of any own directory, which would slow the start down."""
-        if self._temporary is None:
-            self._temporary = pathlib.Path(tempfile.gettempdir()) / f"kopf-local-cluster-{secrets.token_hex(8)}.yaml"
-        return self._temporary
-
-    def _find_directory(self) -> pathlib.Path:
-        self._directory = self._directory or tempfile.TemporaryDirectory(prefix="kopf-local-cluster-")
-        return pathlib.Path(self._directory.name)

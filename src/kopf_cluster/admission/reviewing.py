@@ -57,15 +57,79 @@ class AdmissionCall(msgspec.Struct, frozen=True, kw_only=True):
     audit_annotations: Mapping[str, str] = {}
 
 
-class Reviewer:
-    """Calls the webhooks for writes."""
+class Gate:
+    """Admission of writes: calls the webhooks. It is false as long as there are no webhooks."""
 
     def __init__(self, configurations: Configurations, caller: Caller) -> None:
         self.calls: collections.deque[AdmissionCall] = collections.deque(maxlen=_REMEMBERED)
         self._configurations = configurations
         self._caller = caller
 
-    def review(self, attributes: Attributes, *, mutating: bool) -> Obj | None:
+    def __bool__(self) -> bool:
+        return bool(self._configurations) and sessions.current() is not None
+
+    def mutate(
+        self,
+        operation: Operation,
+        kind: Kind,
+        new: Obj,
+        old: Obj | None,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        """Return the object as the webhooks leave it, with its fixed metadata restored."""
+        metadata = new["metadata"]
+        attributes = self._describe(operation, kind, new, old, subresource, dry_run)
+        mutated = self._review(attributes, mutating=True)
+        if mutated is None or mutated is new or mutated == new:
+            return new
+        try:
+            cleaned = objects.settle_metadata(mutated.get("metadata"))
+        except ValueError as error:
+            raise statuses.internal(f"the object is broken by mutating webhooks: {error}") from None
+        for field in _FIXED:
+            cleaned.pop(field, None)
+            if field in metadata:
+                cleaned[field] = metadata[field]
+        return {**mutated, "metadata": cleaned}
+
+    def validate(
+        self,
+        operation: Operation,
+        kind: Kind,
+        new: Obj | None,
+        old: Obj | None,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> None:
+        self._review(self._describe(operation, kind, new, old, subresource, dry_run), mutating=False)
+
+    def review_deletion(self, kind: Kind, old: Obj, *, dry_run: bool = False) -> None:
+        attributes = self._describe("DELETE", kind, None, old, "", dry_run)
+        self._review(attributes, mutating=True)
+        self._review(attributes, mutating=False)
+
+    def review_connection(self, kind: Kind, key: Key, subresource: str, options: Obj) -> None:
+        attributes = Attributes("CONNECT", kind, subresource, *key, options, None)
+        mutated = self._review(attributes, mutating=True)
+        self._review(dataclasses.replace(attributes, obj=mutated), mutating=False)
+
+    @staticmethod
+    def _describe(
+        operation: Operation,
+        kind: Kind,
+        new: Obj | None,
+        old: Obj | None,
+        subresource: str,
+        dry_run: bool,
+    ) -> Attributes:
+        metadata = (new or old or {}).get("metadata") or {}
+        namespace = metadata.get("namespace") or (metadata.get("name") if kind.bucket == "namespaces" else None)
+        return Attributes(operation, kind, subresource, namespace or "", metadata.get("name") or "", new, old, dry_run)
+
+    def _review(self, attributes: Attributes, *, mutating: bool) -> Obj | None:
         """Return the object as the webhooks leave it, or raise the refusal."""
         session = sessions.current()
         if session is None or not (selected := self._configurations.select(attributes, mutating=mutating)):
@@ -166,78 +230,6 @@ class Reviewer:
                 **outcome,
             )
         )
-
-
-class Gate:
-    """The interface of admission for writes; false as long as there are no webhooks."""
-
-    def __init__(self, configurations: Configurations, reviewer: Reviewer) -> None:
-        self._configurations = configurations
-        self._reviewer = reviewer
-
-    def __bool__(self) -> bool:
-        return bool(self._configurations) and sessions.current() is not None
-
-    def mutate(
-        self,
-        operation: Operation,
-        kind: Kind,
-        new: Obj,
-        old: Obj | None,
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Obj:
-        """Return the object as the webhooks leave it, with its fixed metadata restored."""
-        metadata = new["metadata"]
-        attributes = self._describe(operation, kind, new, old, subresource, dry_run)
-        mutated = self._reviewer.review(attributes, mutating=True)
-        if mutated is None or mutated is new or mutated == new:
-            return new
-        try:
-            cleaned = objects.settle_metadata(mutated.get("metadata"))
-        except ValueError as error:
-            raise statuses.internal(f"the object is broken by mutating webhooks: {error}") from None
-        for field in _FIXED:
-            cleaned.pop(field, None)
-            if field in metadata:
-                cleaned[field] = metadata[field]
-        return {**mutated, "metadata": cleaned}
-
-    def validate(
-        self,
-        operation: Operation,
-        kind: Kind,
-        new: Obj | None,
-        old: Obj | None,
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> None:
-        self._reviewer.review(self._describe(operation, kind, new, old, subresource, dry_run), mutating=False)
-
-    def review_deletion(self, kind: Kind, old: Obj, *, dry_run: bool = False) -> None:
-        attributes = self._describe("DELETE", kind, None, old, "", dry_run)
-        self._reviewer.review(attributes, mutating=True)
-        self._reviewer.review(attributes, mutating=False)
-
-    def review_connection(self, kind: Kind, key: Key, subresource: str, options: Obj) -> None:
-        attributes = Attributes("CONNECT", kind, subresource, *key, options, None)
-        mutated = self._reviewer.review(attributes, mutating=True)
-        self._reviewer.review(dataclasses.replace(attributes, obj=mutated), mutating=False)
-
-    @staticmethod
-    def _describe(
-        operation: Operation,
-        kind: Kind,
-        new: Obj | None,
-        old: Obj | None,
-        subresource: str,
-        dry_run: bool,
-    ) -> Attributes:
-        metadata = (new or old or {}).get("metadata") or {}
-        namespace = metadata.get("namespace") or (metadata.get("name") if kind.bucket == "namespaces" else None)
-        return Attributes(operation, kind, subresource, namespace or "", metadata.get("name") or "", new, old, dry_run)
 
 
 # The metadata that webhooks cannot change.

@@ -19,7 +19,7 @@ from kopf_cluster.api import subresources
 from kopf_cluster.api.bodies import YAML_TYPES, decode_body, decode_patch, delete_options, read_object, write_options
 from kopf_cluster.api.discovery import Discovery, answer_issuer, answer_path
 from kopf_cluster.api.openapi import OpenAPI
-from kopf_cluster.api.subresources import Pods, Scaling
+from kopf_cluster.api.subresources import Pods
 from kopf_cluster.kinds import objects, structures
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
@@ -51,7 +51,6 @@ class API:
         self._writer = writer
         self._access = access
         self._virtual = VirtualResources(store, access)
-        self._scaling = Scaling(writer)
         self._pods = Pods(store, registry, writer)
         self._reader = Reader(store, bookmark_interval, sharded=sharded)
         self.address = ""
@@ -137,7 +136,7 @@ class API:
             raise statuses.not_implemented(f"the subresource {kind.plural}/{name}")
         match name:
             case "scale" if kind.scale is not None:
-                return self._scaling.answer(kind, kind.scale, call, request)
+                return subresources.answer_scale(self._writer, kind, kind.scale, call, request)
             case "token":
                 body = decode_body(request, subresource) if request.body else {}
                 return Answer(201, codec.encode(self._virtual.request_token(kind, call, body)))

@@ -20,7 +20,7 @@ from kopf_cluster.kinds.scales import SCALE, ScalePaths
 from kopf_cluster.requests import Answer, Call, Request
 from kopf_cluster.store.storage import Key, Record, Store
 from kopf_cluster.writes.write_options import WriteOptions
-from kopf_cluster.writes.writing import Writer
+from kopf_cluster.writes.writing import Transform, Writer
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"
 _VIOLATED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -185,33 +185,31 @@ _PATCHES: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-class Scaling:
-    """Answers to reads and writes of scales."""
+def answer_scale(writer: Writer, kind: Kind, paths: ScalePaths, call: Call, request: Request) -> Answer:
+    """Read or write the scale of an object."""
+    key = (call.namespace or "", call.name or "")
+    if call.verb == "get":
+        return _show(kind, paths, writer.need(kind, key))
+    options = write_options(request)
+    if call.verb == "update":
+        scale = read_object(SCALE, request, implied=not kind.custom)
+        objects.require_same_name(scale, key[1])
+        return _write(writer, kind, paths, key, lambda old: scale, options)
+    if request.content_type == patches.APPLY:
+        raise statuses.not_implemented(f"applying to the subresource {kind.plural}/scale on the server side")
+    if request.content_type not in _PATCHES:
+        raise statuses.unsupported_media(_PATCHES)
+    function, patch = _PATCHES[request.content_type], decode_patch(request)
+    return _write(writer, kind, paths, key, lambda old: function(old, patch), options)
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
 
-    def answer(self, kind: Kind, paths: ScalePaths, call: Call, request: Request) -> Answer:
-        key = (call.namespace or "", call.name or "")
-        if call.verb == "get":
-            return _show(kind, paths, self._writer.need(kind, key))
-        options = write_options(request)
-        if call.verb == "update":
-            scale = read_object(SCALE, request, implied=not kind.custom)
-            objects.require_same_name(scale, key[1])
-            return self._write(kind, paths, key, lambda old: scale, options)
-        if request.content_type == patches.APPLY:
-            raise statuses.not_implemented(f"applying to the subresource {kind.plural}/scale on the server side")
-        if request.content_type not in _PATCHES:
-            raise statuses.unsupported_media(_PATCHES)
-        function, patch = _PATCHES[request.content_type], decode_patch(request)
-        return self._write(kind, paths, key, lambda old: function(old, patch), options)
+def _write(
+    writer: Writer, kind: Kind, paths: ScalePaths, key: Key, transform: Transform, options: WriteOptions
+) -> Answer:
+    def change(old: Obj) -> Obj:
+        return scales.take(transform(scales.show(old, paths)), old, paths)
 
-    def _write(self, kind: Kind, paths: ScalePaths, key: Key, transform: Any, options: WriteOptions) -> Answer:
-        def change(old: Obj) -> Obj:
-            return scales.take(transform(scales.show(old, paths)), old, paths)
-
-        return _show(kind, paths, self._writer.update(kind, key, change, subresource="scale", options=options))
+    return _show(kind, paths, writer.update(kind, key, change, subresource="scale", options=options))
 
 
 def _show(kind: Kind, paths: ScalePaths, record: Record) -> Answer:

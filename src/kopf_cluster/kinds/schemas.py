@@ -9,6 +9,7 @@ declares something.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -265,16 +266,15 @@ def _validate_string(value: str, raw: Mapping[str, Any], path: str) -> Iterator[
 
 
 def _validate_number(value: float, raw: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    if "minimum" in raw:
-        exclusive = bool(raw.get("exclusiveMinimum"))
-        if value < raw["minimum"] or (exclusive and value == raw["minimum"]):
-            relation = "greater than" if exclusive else "greater than or equal to"
-            yield invalid_value(path, value, f"{path} in body should be {relation} {raw['minimum']}")
-    if "maximum" in raw:
-        exclusive = bool(raw.get("exclusiveMaximum"))
-        if value > raw["maximum"] or (exclusive and value == raw["maximum"]):
-            relation = "less than" if exclusive else "less than or equal to"
-            yield invalid_value(path, value, f"{path} in body should be {relation} {raw['maximum']}")
+    for limit, exclusion, breaks, relation in (
+        ("minimum", "exclusiveMinimum", operator.lt, "greater than"),
+        ("maximum", "exclusiveMaximum", operator.gt, "less than"),
+    ):
+        if limit in raw:
+            exclusive = bool(raw.get(exclusion))
+            if breaks(value, raw[limit]) or (exclusive and value == raw[limit]):
+                shown = relation if exclusive else f"{relation} or equal to"
+                yield invalid_value(path, value, f"{path} in body should be {shown} {raw[limit]}")
     if raw.get("multipleOf") and value % raw["multipleOf"]:
         yield invalid_value(path, value, f"{path} in body should be a multiple of {raw['multipleOf']}")
 

@@ -147,12 +147,10 @@ def _validate_url(text: str, path: str) -> Iterator[FieldError]:
         yield invalid_value(path, url.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}")
     if not host:
         yield invalid_value(path, host, f"host must be provided{_URL_FORM}")
-    if user:
-        yield invalid_value(path, user, "user information is not permitted in the URL")
-    if url.fragment:
-        yield invalid_value(path, url.fragment, "fragments are not permitted in the URL")
-    if url.query:
-        yield invalid_value(path, url.query, "query parameters are not permitted in the URL")
+    forbidden = ((user, "user information is"), (url.fragment, "fragments are"), (url.query, "query parameters are"))
+    for part, what in forbidden:
+        if part:
+            yield invalid_value(path, part, f"{what} not permitted in the URL")
 
 
 def _validate_service(service: Obj, path: str) -> Iterator[FieldError]:
