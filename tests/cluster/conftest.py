@@ -9,7 +9,7 @@ import base64
 import contextlib
 import json
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -90,6 +90,13 @@ class Client:
 
     async def delete(self, path: str, **options: Any) -> Any:
         return (await self.call("DELETE", path, 200, json=options or None)).body
+
+    async def wait(self, path: str, check: Callable[[Any], object] = bool) -> Any:
+        """Wait until the object (or the list) is there and as expected."""
+        async with asyncio.timeout(PATIENCE):
+            while (reply := await self.call("GET", path)).status != 200 or not check(reply.body):
+                await asyncio.sleep(0.001)
+        return reply.body
 
     async def wait_gone(self, path: str) -> None:
         async with asyncio.timeout(PATIENCE):

@@ -4,16 +4,13 @@ Subresources: what they are for is changed, and nothing else.
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CRDS, STRATEGIC, Client, causes, make_definition, make_kex, make_request
-from tests.patience import PATIENCE
 
 APPS = "/apis/apps/v1/namespaces/default"
 CORE = "/api/v1/namespaces/default"
@@ -46,13 +43,6 @@ def make_deployment(replicas: int = 2) -> dict[str, Any]:
             },
         },
     }
-
-
-async def wait_for(client: Client, path: str, check: Callable[[Any], object]) -> Any:
-    async with asyncio.timeout(PATIENCE):
-        while not check(found := await client.get(path)):
-            await asyncio.sleep(0.001)
-    return found
 
 
 async def test_builtin_scales(client: Client) -> None:
@@ -188,13 +178,13 @@ async def test_budgets_forbid_evictions(client: Client) -> None:
     await client.create(
         budgets, {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}
     )
-    await wait_for(client, f"{budgets}/b", lambda obj: obj.get("status", {}).get("disruptionsAllowed") == 1)
+    await client.wait(f"{budgets}/b", lambda obj: obj.get("status", {}).get("disruptionsAllowed") == 1)
     assert (await client.call("POST", f"{CORE}/pods/p/eviction", json={})).status == 201
     reply = await client.call("POST", f"{CORE}/pods/q/eviction", json={})
     assert (reply.status, reply.body["reason"]) == (429, "TooManyRequests")
     assert reply.body["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
     assert [cause["reason"] for cause in reply.body["details"]["causes"]] == ["DisruptionBudget"]
-    await wait_for(client, f"{budgets}/b", lambda obj: obj["status"]["expectedPods"] == 1)
+    await client.wait(f"{budgets}/b", lambda obj: obj["status"]["expectedPods"] == 1)
     await client.create(
         budgets,
         {"metadata": {"name": "c"}, "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "web"}}}},

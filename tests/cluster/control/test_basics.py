@@ -4,27 +4,18 @@ What every cluster has from the beginning.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import Client, connect
-from tests.patience import PATIENCE
 
 NAMESPACES = "/api/v1/namespaces"
 SERVICE = "/api/v1/namespaces/default/services/kubernetes"
 
 
 CLUSTER: dict[str, object] = {}
-
-
-async def wait_there(client: Client, path: str) -> object:
-    async with asyncio.timeout(PATIENCE):
-        while (reply := await client.call("GET", path)).status != 200:
-            await asyncio.sleep(0)
-        return reply.body
 
 
 @pytest.mark.parametrize("namespace", ["default", "kube-system", "kube-public", "kube-node-lease"])
@@ -36,15 +27,15 @@ async def test_initial_namespaces_are_complete(cluster: LocalCluster, client: Cl
 
 async def test_new_namespaces_are_completed(client: Client) -> None:
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
-    await wait_there(client, f"{NAMESPACES}/new/serviceaccounts/default")
-    await wait_there(client, f"{NAMESPACES}/new/configmaps/kube-root-ca.crt")
+    await client.wait(f"{NAMESPACES}/new/serviceaccounts/default")
+    await client.wait(f"{NAMESPACES}/new/configmaps/kube-root-ca.crt")
 
 
 @pytest.mark.parametrize("path", ["serviceaccounts/default", "configmaps/kube-root-ca.crt"])
 async def test_what_belongs_to_a_namespace_is_created_again(client: Client, path: str) -> None:
     before = await client.get(f"{NAMESPACES}/default/{path}")
     await client.delete(f"{NAMESPACES}/default/{path}")
-    after = await wait_there(client, f"{NAMESPACES}/default/{path}")
+    after = await client.wait(f"{NAMESPACES}/default/{path}")
     assert isinstance(after, dict)
     assert after["metadata"]["uid"] != before["metadata"]["uid"]
 
@@ -77,7 +68,7 @@ async def test_the_certificate_is_restored_after_changes(
 
 async def test_deleted_namespaces_are_not_completed_again(client: Client) -> None:
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}})
-    await wait_there(client, f"{NAMESPACES}/new/configmaps/kube-root-ca.crt")
+    await client.wait(f"{NAMESPACES}/new/configmaps/kube-root-ca.crt")
     await client.delete(f"{NAMESPACES}/new")
     await client.wait_gone(f"{NAMESPACES}/new")
     assert (await client.get(f"{NAMESPACES}/new/configmaps"))["items"] == []

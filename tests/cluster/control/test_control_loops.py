@@ -8,7 +8,6 @@ import pytest
 from kopf_cluster import LocalCluster
 from kopf_cluster.control.loops import WorkQueue
 from tests.cluster.conftest import CONFIG_MAPS, Client, make_config_map, make_kex
-from tests.patience import PATIENCE
 
 NAMESPACES = "/api/v1/namespaces"
 
@@ -49,9 +48,7 @@ async def test_dependents_with_finalizers_are_only_marked(client: Client, kexes:
         CONFIG_MAPS, make_config_map(metadata={"ownerReferences": [owner(parent)], "finalizers": ["a/b"]})
     )
     await client.delete(f"{kexes}/parent")
-    async with asyncio.timeout(PATIENCE):
-        while "deletionTimestamp" not in (await client.get(f"{CONFIG_MAPS}/one"))["metadata"]:
-            await asyncio.sleep(0)
+    await client.wait(f"{CONFIG_MAPS}/one", lambda obj: "deletionTimestamp" in obj["metadata"])
 
 
 async def test_dependents_stay_while_any_owner_is_there(client: Client, kexes: str) -> None:
@@ -59,9 +56,7 @@ async def test_dependents_stay_while_any_owner_is_there(client: Client, kexes: s
     references = [owner(first), owner(second)]
     await client.create(CONFIG_MAPS, make_config_map(metadata={"ownerReferences": references}))
     await client.delete(f"{kexes}/first")
-    async with asyncio.timeout(PATIENCE):
-        while (await client.get(f"{CONFIG_MAPS}/one"))["metadata"]["ownerReferences"] != [owner(second)]:
-            await asyncio.sleep(0)
+    await client.wait(f"{CONFIG_MAPS}/one", lambda obj: obj["metadata"]["ownerReferences"] == [owner(second)])
     await client.delete(f"{kexes}/second")
     await client.wait_gone(f"{CONFIG_MAPS}/one")
 
@@ -300,9 +295,7 @@ async def test_big_families_are_collected_completely(client: Client, kexes: str)
             CONFIG_MAPS, make_config_map(f"child-{number}", metadata={"ownerReferences": [owner(parent)]})
         )
     await client.delete(f"{kexes}/parent")
-    async with asyncio.timeout(PATIENCE):
-        while (await client.get(CONFIG_MAPS))["items"]:
-            await asyncio.sleep(0.001)
+    await client.wait(CONFIG_MAPS, lambda found: not found["items"])
 
 
 @pytest.mark.fastforward

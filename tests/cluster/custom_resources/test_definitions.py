@@ -1,22 +1,15 @@
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from kopf_cluster import LocalCluster
 from tests.cluster.conftest import CRDS, KEXES, Client, causes, make_definition, make_kex
-from tests.patience import PATIENCE
 
 
 async def wait_established(client: Client, name: str = "kexes.example.com") -> Any:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            definition = await client.get(f"{CRDS}/{name}")
-            if definition["status"]["conditions"]:
-                return definition
-            await asyncio.sleep(0)
+    return await client.wait(f"{CRDS}/{name}", lambda obj: obj["status"]["conditions"])
 
 
 async def test_defined_kinds_are_served_at_once(client: Client) -> None:
@@ -129,9 +122,7 @@ async def test_spoiled_conditions_do_not_hold_the_deletion(client: Client, condi
     await client.patch(f"{CRDS}/kexes.example.com/status", {"status": {"conditions": conditions}})
     await client.create(KEXES, make_kex(metadata={"finalizers": ["example.com/hold"]}))
     await client.delete(f"{CRDS}/kexes.example.com")
-    async with asyncio.timeout(PATIENCE):
-        while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
-            await asyncio.sleep(0)
+    await client.wait(f"{KEXES}/one", lambda obj: "deletionTimestamp" in obj["metadata"])
     await client.patch(f"{KEXES}/one", {"metadata": {"finalizers": None}})
     await client.wait_gone(f"{CRDS}/kexes.example.com")
 
@@ -373,9 +364,7 @@ async def test_finalizers_of_objects_hold_the_definition(client: Client) -> None
     await client.create(CRDS, make_definition())
     await client.create(KEXES, make_kex(metadata={"finalizers": ["a/b"]}))
     await client.delete(f"{CRDS}/kexes.example.com")
-    async with asyncio.timeout(PATIENCE):
-        while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
-            await asyncio.sleep(0)
+    await client.wait(f"{KEXES}/one", lambda obj: "deletionTimestamp" in obj["metadata"])
     reply = await client.call("POST", KEXES, json=make_kex("two"), expected=405)
     assert reply.body["message"] == "create not allowed while custom resource definition is terminating"
     conditions = (await client.get(f"{CRDS}/kexes.example.com"))["status"]["conditions"]
@@ -405,7 +394,7 @@ async def test_names_are_accepted_once(client: Client) -> None:
     other = make_definition("kexen")
     other["spec"]["names"]["shortNames"] = ["kexes"]
     await client.create(CRDS, other)
-    conditions = await wait_for_conditions(client, "kexen.example.com")
+    conditions = (await wait_established(client, "kexen.example.com"))["status"]["conditions"]
     assert [(item["type"], item["status"], item["reason"]) for item in conditions] == [
         ("NamesAccepted", "False", "SingularConflict"),
         ("Established", "False", "NotAccepted"),
@@ -414,24 +403,14 @@ async def test_names_are_accepted_once(client: Client) -> None:
     assert (await client.call("GET", KEXES.replace("kexes", "kexen"))).status == 404
     await client.delete(f"{CRDS}/kexes.example.com")
     await client.wait_gone(f"{CRDS}/kexes.example.com")
-    async with asyncio.timeout(PATIENCE):
-        while (await client.call("GET", KEXES.replace("kexes", "kexen"))).status != 200:
-            await asyncio.sleep(0.001)
-        while (await wait_for_conditions(client, "kexen.example.com"))[1]["status"] != "True":
-            await asyncio.sleep(0.001)
-
-
-async def wait_for_conditions(client: Client, name: str) -> Any:
-    async with asyncio.timeout(PATIENCE):
-        while not (conditions := (await client.get(f"{CRDS}/{name}"))["status"]["conditions"]):
-            await asyncio.sleep(0.001)
-    return conditions
+    await client.wait(KEXES.replace("kexes", "kexen"))
+    await client.wait(f"{CRDS}/kexen.example.com", lambda obj: obj["status"]["conditions"][1]["status"] == "True")
 
 
 async def test_versions_with_objects_must_stay(client: Client) -> None:
     definition = make_definition()
     await client.create(CRDS, definition)
-    await wait_for_conditions(client, "kexes.example.com")
+    (await wait_established(client, "kexes.example.com"))["status"]["conditions"]
     versions = [{**definition["spec"]["versions"][0], "name": "v2"}]
     reply = await client.send_patch(f"{CRDS}/kexes.example.com", {"spec": {"versions": versions}})
     assert causes(reply) == [("status.storedVersions[0]", "FieldValueInvalid")]

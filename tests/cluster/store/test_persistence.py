@@ -97,9 +97,7 @@ async def test_definitions_that_were_going_away_go_on_with_it(tmp_path: pathlib.
         await client.create(KEXES, make_kex(metadata={"finalizers": ["a/b"]}))
         await client.delete(f"{CRDS}/kexes.example.com")
     async with LocalCluster(data_dir=tmp_path) as cluster, connect(cluster) as client:
-        async with asyncio.timeout(PATIENCE):
-            while "deletionTimestamp" not in (await client.get(f"{KEXES}/one"))["metadata"]:
-                await asyncio.sleep(0)
+        await client.wait(f"{KEXES}/one", lambda obj: "deletionTimestamp" in obj["metadata"])
         await client.patch(f"{KEXES}/one", {"metadata": {"finalizers": None}})
         await client.wait_gone(f"{CRDS}/kexes.example.com")
 
@@ -365,10 +363,8 @@ async def test_a_moved_clock_is_seen_in_control_loops_and_ages(cluster: LocalClu
     old = await client.create(CONFIG_MAPS, make_config_map("old"))
     cluster.faults.move_clock(2 * 366 * 24 * 3600)
     cluster.apply(make_definition())
-    async with asyncio.timeout(PATIENCE):
-        while not (conditions := (await client.get(f"{CRDS}/kexes.example.com"))["status"]["conditions"]):
-            await asyncio.sleep(0)
-    assert int(conditions[0]["lastTransitionTime"][:4]) == year_of(old) + 2
+    definition = await client.wait(f"{CRDS}/kexes.example.com", lambda obj: obj["status"]["conditions"])
+    assert int(definition["status"]["conditions"][0]["lastTransitionTime"][:4]) == year_of(old) + 2
     table = await client.get(CONFIG_MAPS, headers={"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"})
     assert table["rows"][0]["cells"][-1].startswith("2y")
 
