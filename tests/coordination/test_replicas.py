@@ -261,6 +261,21 @@ async def test_what_runs_in_threads_is_not_left_and_the_lease_is_not_released(
     assert await until(lambda: two.slots == ALL_SLOTS) <= 16
 
 
+@pytest.mark.parametrize("mode", ["leader", "shards"])
+async def test_the_exit_waits_for_an_unreachable_server_until_the_fence_only(
+    start: Start, cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = start("web-1")
+    one.runtime.settings.coordination.drain_timeout = 30
+    await until(lambda: one.slots == ALL_SLOTS)
+    cluster.faults.freeze(user="web-1")
+    await asyncio.sleep(3)
+    assert await until_done(one.replicas.leave()) <= 10
+    assert one.fence.is_shut
+    assert "could not be renewed in 10 s; everything is stopped." in caplog.text
+    cluster.faults.heal()
+
+
 async def test_what_could_not_be_left_in_time_is_never_released(start: Start) -> None:
     """Then, everything is stopped, and nobody can tell if the thread still runs."""
     one, two = await start_pair(start)

@@ -84,7 +84,7 @@ class Replica:
 
     def _begin(self) -> None:
         self.name = self._make_name()  # for this life of the replica
-        self._lease_name = self.terms.name if self.terms.mode == LEADER else ""
+        self._lease_name = self.terms.name if self.terms.mode == LEADER and not self.is_leaving else ""
         self._accepted: Lease | None = None  # our Lease as the server has it
         self._sent: dict[int, _Sent] = {}
         self.acting: Slots = frozenset()
