@@ -177,3 +177,30 @@ def test_secrets_are_mirrored(tmp_path: pathlib.Path) -> None:
         simulation.advance(seconds=65)
         assert simulation.get("secret", "s", namespace="kube-system")["data"] == {"k": "eA=="}
         assert simulation.get("secret", "s", namespace="new")["data"] == {"k": "eA=="}
+
+
+def test_few_events_are_posted(tmp_path: pathlib.Path) -> None:
+    with run_page("fewer-events", tmp_path) as simulation:
+        create(simulation)
+        simulation.settle()
+        simulation.advance(seconds=5)
+        messages = [event["message"] for event in simulation.list("events", namespace="default")]
+        assert messages == ["obj is large."]
+
+
+def test_methods_are_handlers(tmp_path: pathlib.Path) -> None:
+    with run_page("classes", tmp_path) as simulation:
+        create(simulation)
+        simulation.expect("kopfexample", "obj", field="status.zone", value="eu-1")
+        simulation.delete("kopfexample", "obj")
+        simulation.settle()
+        assert len(simulation.journal.get_calls("delete")) == 1
+
+
+def test_objects_are_resumed(tmp_path: pathlib.Path) -> None:
+    with run_page("resume", tmp_path) as simulation:
+        create(simulation)
+        simulation.settle()
+        simulation.restart()
+        simulation.settle()
+        assert [call.reason for call in simulation.journal.get_calls("connect_fn")] == ["create", "resume"]
