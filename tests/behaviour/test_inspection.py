@@ -48,7 +48,7 @@ def fetch(url: str, resource: str = "kopfexamples", name: str = "obj", namespace
     query = f"resource={resource}&name={name}&namespace={namespace}"
     try:
         with urllib.request.urlopen(f"{url}/api/explain?{query}", timeout=PATIENCE) as response:
-            assert response.headers["Content-Type"] == "application/json"
+            assert response.headers["Content-Type"] == "application/json; charset=utf-8"
             return json.load(response)
     except urllib.error.HTTPError as e:
         with e:
