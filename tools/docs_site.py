@@ -193,4 +193,7 @@ def describe_api() -> str:
 
 
 def _to_markdown(text: str) -> str:
-    return re.sub(r"``([^`]+)``", r"`\1`", text)
+    """Convert the markup of docstrings: literals, roles, lists of parameters."""
+    text = re.sub(r"^:param (\w+):", r"- `\1`:", text, flags=re.MULTILINE)
+    text = re.sub(r"^:raises ([\w.]+):", r"- raises `\1`", text, flags=re.MULTILINE)
+    return re.sub(r"(?::\w+:`|``)([^`]+)`+", r"`\1`", text)
