@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from kopf._insight.backlog import Backlog
@@ -301,7 +301,7 @@ class History:
                 left = record.entries[-KEPT_ENTRIES:]
             else:
                 left = []
-            freed = record.size - BASE_SIZE - _get_size(left)
+            freed = record.size - BASE_SIZE - sum(len(entry) + ENTRY_SIZE for entry in left)
             record.entries = left
             record.size -= freed
             self.size -= freed
@@ -338,7 +338,3 @@ def _decode(encoded: bytes) -> list[Any]:
 
 def _show(entry: list[Any]) -> list[Any]:
     return [*entry[:-1], show_details(entry[-1], entry[1])] if isinstance(entry[-1], dict) else entry
-
-
-def _get_size(entries: Sequence[bytes]) -> int:
-    return sum(len(entry) + ENTRY_SIZE for entry in entries)

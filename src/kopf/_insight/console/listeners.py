@@ -195,7 +195,8 @@ class AttemptListener(Observer):
             record.calling = ""
         if isinstance(error, Exception):
             self._errors.add(handler.id, error, record)
-        if isinstance(handler, IndexingHandler) or (record is self._history.operator and _is_of_probe(cause)):
+        is_probe = isinstance(cause, ActivityCause) and cause.activity is Activity.PROBE
+        if is_probe or isinstance(handler, IndexingHandler):
             return
         text, level = _describe_attempt(handler, outcome, took, is_withheld=record.kind.is_secret)
         self._history.add(record, "attempt", text, level=level)
@@ -207,10 +208,6 @@ class AttemptListener(Observer):
         if isinstance(cause, ResourceCause):
             return self._history.find(cause.resource, cause.body.object.head.key)
         return self._history.operator if isinstance(cause, ActivityCause) else None
-
-
-def _is_of_probe(cause: Cause) -> bool:
-    return isinstance(cause, ActivityCause) and cause.activity is Activity.PROBE
 
 
 def _describe_attempt(handler: Handler, outcome: Outcome | None, took: float, *, is_withheld: bool) -> tuple[str, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from kopf._handlers.handlers import ResourceHandler
 from kopf._insight.explaining.dry_run import DryRun, Facts
 from kopf._insight.explaining.explanation import (
     ChangeInfo,
@@ -71,7 +70,10 @@ def make_frame(facts: Facts) -> Explanation:
         state=UNKNOWN_STATE if live is None else live.state,
         handled=None,
         handlers=[],
-        elsewhere=[_describe_elsewhere(handler) for handler in facts.elsewhere[:MAX_ELSEWHERE]],
+        elsewhere=[
+            f"{name_kind(handler)} {handler.id!r} is for {handler.selector or 'nothing'}"
+            for handler in facts.elsewhere[:MAX_ELSEWHERE]
+        ],
         leftovers=[],
         decisions=[] if live is None else [*live.decisions],
         events=[],
@@ -140,23 +142,14 @@ def _explain_change(item: DiffItem, texts: RedactedTexts) -> ChangeInfo:
     )
 
 
-def _describe_elsewhere(handler: ResourceHandler) -> str:
-    place = "nothing" if handler.selector is None else str(handler.selector)
-    return f"{name_kind(handler)} {handler.id!r} is for {place}"
-
-
 def find_resources(name: str, resources: Collection[Resource]) -> list[Resource]:
     """Find the resources of the name, sorted: several if it is ambiguous, none if it is unknown or malformed."""
     try:
         exact = [item for item in resources if name == repr(item)]
         found = exact or Selector(name).select(resources)
         if not found:  # kinds are mostly written in lower case
-            lowered = {_lower(item): item for item in resources}
+            lowered = {dataclasses.replace(item, kind=item.kind and item.kind.lower()): item for item in resources}
             found = [lowered[item] for item in Selector(name.lower()).select(lowered)]
     except TypeError:
         return []
     return sorted(found, key=repr)
-
-
-def _lower(resource: Resource) -> Resource:
-    return dataclasses.replace(resource, kind=None if resource.kind is None else resource.kind.lower())
