@@ -6,7 +6,6 @@ They are kept serialised until then, as users can modify the values, and as the 
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 from kopf._insight.console.texts import (
@@ -43,31 +42,35 @@ def restore_diff(kept: bytes, *, is_secret: bool) -> Details:
 
 def restore_patch(before: KubeObject, kept: bytes, *, is_secret: bool) -> Details:
     """Get the details of a patch; with the values before it, if the object is small and not secret."""
-    changes, known = codec.decode(kept), dict[str, Any]()
+    known: dict[str, Any] = {}
+    changes = codec.decode(kept)
     if is_secret or len(kept) > _MAX_COMPARED:
         return show_patch(changes, None, secret=is_secret)
     if isinstance(changes, dict) and not before.pruned:
-        with contextlib.suppress(ValueError, RecursionError):  # the values cannot be decoded, or are too deep
+        try:
             known = _get_before(before, changes)
+        except (ValueError, RecursionError):  # the values cannot be decoded, or are too deep
+            known = {}
     return {"changes": codec.Raw(kept) if len(kept) <= _SMALL else _shorten(changes), "before": known}
 
 
 def _get_before(before: KubeObject, changes: dict[str, Any]) -> dict[str, Any]:
     """Take out the values before the patch; small stanzas are not decoded, as this is cheaper."""
-    head, known = before.head, dict[str, Any]()
+    head = before.head
+    known: dict[str, Any] = {}
     for stanza, values in changes.items():
         if stanza == "metadata":
             old = {"labels": head.labels, "annotations": head.annotations, "finalizers": head.finalizers}
-            known[stanza] = _shorten(_take_changed(values, old))
+            known[stanza] = _take_changed(values, old)
         elif (raw := before.find_raw(stanza)) is not None and (size := memoryview(raw).nbytes) <= _MAX_COMPARED:
-            known[stanza] = raw if size <= _SMALL else _shorten(_take_changed(values, codec.decode(raw)))
+            known[stanza] = raw if size <= _SMALL else _take_changed(values, codec.decode(raw))
     return known
 
 
 def _take_changed(changes: Any, known: Any) -> Any:
-    """Take only the parts that are changed."""
-    if not isinstance(changes, dict) or not isinstance(known, dict):
-        return known
+    """Take only the parts that are changed, with their texts cut."""
+    if type(changes) is not dict or type(known) is not dict:
+        return _shorten(known)
     return {key: _take_changed(value, known[key]) for key, value in changes.items() if known.get(key) is not None}
 
 
