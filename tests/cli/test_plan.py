@@ -329,6 +329,7 @@ def test_reconcilers_are_called_by_default(
         "~ configmaps default/two",
     ]
     assert "    -  key: value\n    +  key: edited\n" in result.stdout
+    assert cluster.get("configmaps", "one")["data"] == {"key": "value"}  # nothing is deleted
 
 
 def test_foreign_objects_are_errors(cluster: LocalCluster, plan: Plan, tmp_path: pathlib.Path) -> None:

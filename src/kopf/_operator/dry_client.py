@@ -131,6 +131,8 @@ class DryClient(APIClient):
 
     async def _try(self, method: str, path: str, payload: Any, content_type: str, options: RequestOptions) -> bytes:
         dry: RequestOptions = {**options, "params": {**(options.get("params") or {}), "dryRun": "All"}}
+        if method == "DELETE" and payload:  # with a body, the server ignores the options in the query
+            payload = {**payload, "dryRun": ["All"]}
         return await super().request(method, path, payload, content_type, **dry)
 
     async def stream(

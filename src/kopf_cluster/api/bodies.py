@@ -1,7 +1,7 @@
 """
 The bodies of requests, decoded and checked for the right kind; and the options of writes.
 
-Bodies are in JSON, YAML, or protobuf. Options are in the query, and for deletions in the body, too.
+Bodies are in JSON, YAML, or protobuf. Options are in the query, but those of deletions in the body, if there is one.
 """
 
 from __future__ import annotations
@@ -223,8 +223,8 @@ def _is_dry_run(named: statuses.Naming, value: str | None) -> bool:
 
 
 def delete_options(request: Request) -> DeleteOptions:
-    """Read the options from the body and the query; those of the body win."""
-    raw = {**request.query, **(decode_body(request, _DELETION) if request.body else {})}
+    """Read the options from the body; from the query if there is no body."""
+    raw = decode_body(request, _DELETION) if request.body else dict(request.query)
     if isinstance(raw.get("dryRun"), str):
         raw["dryRun"] = [raw["dryRun"]] if raw["dryRun"] else []
     return convert_delete_options(raw)

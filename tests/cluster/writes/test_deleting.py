@@ -70,6 +70,15 @@ async def test_wrong_options_are_bad(client: Client, kexes: str) -> None:
     assert (await client.call("DELETE", f"{kexes}/one?gracePeriodSeconds=0")).status == 200
 
 
+async def test_options_in_the_query_are_ignored_if_there_is_a_body(client: Client) -> None:
+    await client.create(CONFIG_MAPS, make_config_map())
+    await client.call("DELETE", f"{CONFIG_MAPS}/one?dryRun=All", json={"dryRun": ["All"]}, expected=200)
+    await client.call("GET", f"{CONFIG_MAPS}/one", expected=200)
+    body = {"propagationPolicy": "Background"}
+    await client.call("DELETE", f"{CONFIG_MAPS}/one?dryRun=All", json=body, expected=200)
+    await client.call("GET", f"{CONFIG_MAPS}/one", expected=404)
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
