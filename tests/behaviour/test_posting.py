@@ -122,6 +122,24 @@ async def test_log_messages_become_events(operator: Operator, kex: Objects, api:
     ]
 
 
+async def test_debug_messages_become_normal_events(
+    operator: Operator,
+    kex: Objects,
+    api: API,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @kopf.on.create("kopfexamples")
+    def create_fn(logger: kopf.Logger, **_: Any) -> None:
+        logger.debug("a debug message")
+
+    caplog.set_level(logging.DEBUG, "kopf.objects")
+    operator.set("posting.loggers", True)
+    operator.set("posting.level", logging.DEBUG)
+    await operator.start_and_handle(kex)
+    await operator.stop()
+    assert ("Normal", "Logging", "a debug message") in brief(await api.list_events())
+
+
 async def test_log_messages_are_posted_by_default(operator: Operator, kex: Objects, api: API) -> None:
     kopf.on.create("kopfexamples", id="fn")(lambda **_: None)
     await operator.start(settings=kopf.OperatorSettings())

@@ -58,8 +58,12 @@ async def test_results_that_are_dropped_by_the_schema_do_not_repeat_the_handling
 async def test_conditions_that_are_dropped_by_the_schema_are_warned_of(
     operator: Operator,
     strict: Objects,
+    api: API,
     logs: Logs,
 ) -> None:
+    operator.set("posting.enabled", True)
+    operator.set("posting.loggers", True)
+
     @kopf.on.create("strictexamples")
     @kopf.on.update("strictexamples")
     async def fn(patch: kopf.Patch, **_: Any) -> None:
@@ -69,6 +73,8 @@ async def test_conditions_that_are_dropped_by_the_schema_are_warned_of(
     await strict.change_and_wait(field=2)
     [warning] = logs.get_messages(level=logging.WARNING)
     assert warning.startswith("The field 'status.conditions' is dropped by the API")
+    await operator.stop()
+    assert [event["message"] for event in await api.list_events() if event["type"] == "Warning"] == [warning]
 
 
 async def test_progress_in_a_status_that_is_dropped_is_not_needed(

@@ -351,4 +351,22 @@ EXPLANATIONS = [
     ),
 ]
 
+# The other rows: what both frameworks do looks the same in the outcomes, or is not lived through. The tests of ours.
+TESTED_ELSEWHERE = {
+    "order-of-diffs": "values/test_diffs.py::test_items_are_in_the_order_of_the_fields_and_new_ones_are_the_last",
+    "warnings-of-equal-ids": "behaviour/test_identities.py::test_different_functions_with_one_id_are_warned_of",
+    "refused-patches-are-kept": "behaviour/test_refused_changes.py::"
+    "test_handlers_with_statuses_are_not_repeated_while_their_progress_is_refused",
+    "long-delays": "controller/changes/test_progress.py::test_too_long_delays_are_limited",
+    "handlers-that-cannot-work": "behaviour/test_embedding.py::"
+    "test_functions_that_can_never_work_are_refused_before_anything_runs",
+    "texts-of-errors": "admission/test_errors.py::test_arbitrary_errors_are_shown_on_demand",
+    "reviews-in-json": "admission/servers/test_review_server.py::test_only_documents_in_json_are_accepted",
+    "types-of-events": "behaviour/test_posting.py::test_debug_messages_become_normal_events",
+    "dropped-fields-are-posted": "behaviour/test_schemas.py::"
+    "test_conditions_that_are_dropped_by_the_schema_are_warned_of",
+    "words-on-terminals": "cli/test_terminal.py::test_for_people",
+    "words-when-ready": "cli/test_terminal.py::test_for_people",
+}
+
 FAULTS: list[Explanation] = []

@@ -15,7 +15,7 @@ import pytest
 from tests.conftest import ORIGINAL_MISSING
 from tests.differential.cases import CASES, SECTIONS
 from tests.differential.comparing import compare_all
-from tests.differential.explained import EXPLANATIONS, FAULTS, Explanation
+from tests.differential.explained import EXPLANATIONS, FAULTS, TESTED_ELSEWHERE, Explanation
 from tests.differential.generating import generate
 from tests.differential.hosting import get_original_python, get_own_python, run_host
 from tests.differential.lives import Case
@@ -63,6 +63,18 @@ def test_rows_are_unique() -> None:
 @pytest.mark.parametrize("explanation", EXPLANATIONS, ids=lambda explanation: explanation.row)
 def test_explanations_are_in_the_docs(explanation: Explanation) -> None:
     assert explanation.row in ROWS
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_rows_of_the_docs_are_explanations_or_tested_elsewhere(row: str) -> None:
+    assert (row in {explanation.row for explanation in EXPLANATIONS}) != (row in TESTED_ELSEWHERE)
+
+
+@pytest.mark.parametrize(("row", "test"), TESTED_ELSEWHERE.items())
+def test_tests_elsewhere_exist_for_rows_of_the_docs(row: str, test: str) -> None:
+    file, _, name = test.partition("::")
+    assert row in ROWS
+    assert f"def {name}(" in (PAGE.parents[1] / "tests" / file).read_text()
 
 
 def test_known_faults_are_not_in_the_docs() -> None:

@@ -73,6 +73,11 @@ def test_all_mappings_are_alike() -> None:
     assert diff(old, MappingProxyType({"field": 2})) == ((CHANGE, ("field",), 1, 2),)
 
 
+def test_items_are_in_the_order_of_the_fields_and_new_ones_are_the_last() -> None:
+    items = diff({"z": 1, "y": {"b": 1, "a": 1}, "x": 1}, {"new": 1, "x": 2, "y": {"a": 2, "c": 1, "b": 2}, "z": 2})
+    assert [item.field for item in items] == [("z",), ("y", "b"), ("y", "a"), ("y", "c"), ("x",), ("new",)]
+
+
 def test_diffs_are_shown_as_in_the_log_lines() -> None:
     assert repr(diff({"spec": {"field": "value"}}, {"spec": {"field": "new"}})) == (
         "(('change', ('spec', 'field'), 'value', 'new'),)"
