@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile replicas mutants logins siege docs wheel sbom oldest data clean
+.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile replicas mutants coverage logins siege docs wheel sbom oldest data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -21,6 +21,8 @@ WORKERS ?= 3
 ARGS ?=
 # Where event loops matter most: clocks, timers, transports. Those marked as `loops` run in both anyway.
 LOOP_TESTS := tests/client/test_api.py tests/client/test_watching.py tests/client/test_closings.py tests/controller/test_work_queue.py
+# What the coverage is measured by: the rules and the behaviour of operators, without the tools around them.
+COVERAGE_TESTS := $(addprefix tests/,values handlers storage settings client controller coordination behaviour)
 # The tests start hundreds of processes, each of which would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 # Where the demo is installed to: it needs a small part of what development needs.
@@ -103,6 +105,12 @@ mutants: $(STAMP)  ## check that the tests of the pure rules notice when these a
 	@$(BIN)/python -c 'import json, sys; stats = json.load(open("mutants/mutmut-cicd-stats.json")); \
 		share = stats["killed"] / (stats["total"] - stats["skipped"]); \
 		print(f"{share:.1%} of the mutants are killed, and 90% should be."); sys.exit(share < 0.9)'
+
+coverage: $(STAMP)  ## measure which statements of the framework its tests run, in all processes; not less than the floor
+	@rm -rf build/coverage
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(or $(ARGS),$(COVERAGE_TESTS))
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 logins: $(STAMP)  ## log in by the client libraries of many versions, the lowest ones too; downloads them all
 	KOPF_LOGINS=$(abspath $(LOGINS)) $(BIN)/python -m pytest tests/behaviour/test_logins.py $(ARGS)
