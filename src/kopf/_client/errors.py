@@ -19,6 +19,7 @@ from kopf._values.fields import FieldPath
 from kopf._values.operator_error import OperatorError
 
 _TEXT_LIMIT = 300
+_UID_PRECONDITION = "UID in precondition"
 _PHRASES: Mapping[int, str] = {status: status.phrase for status in http.HTTPStatus}
 _KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]<>]+)")
 """The keys in ``spec.items[0].name``, ``metadata.annotations[example.com/name]``; ``<nil>`` is the whole object."""
@@ -95,6 +96,11 @@ class APIError(OperatorError):
         """The refused fields, if the server names any, as it does for objects that would be invalid."""
         causes = self.details.get("causes") or ()
         return [tuple(map("".join, _KEYS.findall(cause["field"]))) for cause in causes if "field" in cause]
+
+    @property
+    def is_identity_mismatch(self) -> bool:
+        """Whether the UID in the request is that of another object with the same name: 409 or, for patches, 422."""
+        return _UID_PRECONDITION in self.message or ("metadata", "uid") in self.fields
 
 
 class APIClientError(APIError):

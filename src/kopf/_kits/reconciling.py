@@ -16,7 +16,7 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from kopf._client.errors import APIConflictError, APINotFoundError
+from kopf._client.errors import APIClientError, APIConflictError, APINotFoundError
 from kopf._client.http.api import get_current_api, get_current_loop
 from kopf._controller.controllers import Controllers, Place, Wakeup, get_current_controllers
 from kopf._handlers.current_handler import current_subhandling
@@ -260,7 +260,10 @@ async def _write(
 ) -> Body:
     try:
         return await apply_plain(get_current_api(), desired, resource=resource, check=check, force=force)
-    except APIConflictError as e:  # of the uid: what we know of the child is outdated
+    except APIClientError as e:
+        if not isinstance(e, APIConflictError) and not e.is_identity_mismatch:
+            raise
+        # What we know of the child is outdated.
         text = f"{_name(desired)} was deleted or replaced by others meanwhile. It is looked at again."
         raise TemporaryError(text, delay=_GARBAGE_DELAY) from e
 

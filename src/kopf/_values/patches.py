@@ -213,7 +213,7 @@ class PatchRequest(FrozenRecord, frozen=True):
         """
         Make the payload, given the last known ``resourceVersion`` and the UID of the object.
 
-        The UID is a precondition: the server refuses the patch (409) if another object has the same name now. Some
+        The UID is a precondition: the server refuses the patch (422) if another object has the same name now. Some
         objects of aggregated APIs have neither of these, so they have no preconditions.
         """
         if isinstance(self.changes, list):

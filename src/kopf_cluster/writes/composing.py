@@ -48,7 +48,7 @@ def begin_metadata(kind: Kind, namespace: str, raw: Any) -> Obj:
     return metadata
 
 
-def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
+def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool, options: WriteOptions) -> Obj:
     """Return the metadata of the client with the fields of the server, or refuse a conflict."""
     known, name = old["metadata"], old["metadata"]["name"]
     if new.get("apiVersion", kind.api_version) != kind.api_version or new.get("kind", kind.kind) != kind.kind:
@@ -57,7 +57,9 @@ def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
             f"the expected API version ({kind.api_version}) and the kind ({kind.kind})"
         )
     metadata = _read_metadata(kind, new.get("metadata"))
-    if metadata.setdefault("uid", known["uid"]) != known["uid"]:
+    if metadata.setdefault("uid", known["uid"]) != known["uid"] and options.patching:
+        raise refuse_uid(kind, name, metadata["uid"])
+    if metadata["uid"] != known["uid"]:
         raise statuses.conflict(
             kind,
             name,
@@ -80,6 +82,11 @@ def update_metadata(kind: Kind, old: Obj, new: Obj, need_version: bool) -> Obj:
     for field in _SERVER_FIELDS:
         copy_field(known, metadata, field)
     return {field: value for field, value in metadata.items() if value is not None}
+
+
+def refuse_uid(kind: Kind, name: str, uid: Any) -> statuses.APIStatus:
+    """Refuse a patch with the UID of another object: unlike in an update, it is no precondition there."""
+    return statuses.invalid(kind, name, [statuses.invalid_value("metadata.uid", uid, "field is immutable")])
 
 
 def _read_metadata(kind: Kind, raw: Any) -> Obj:

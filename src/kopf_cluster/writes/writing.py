@@ -116,7 +116,7 @@ class Writer:
         sent, outcome = new.get("metadata"), new
         try:
             new = composing.take_part(kind, subresource, old, dict(new))
-            new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version))
+            new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version, options))
             is_same = (
                 codec.same_fields(old, new, ("metadata",))
                 and not options.repeated
@@ -168,7 +168,8 @@ class Writer:
                 text = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 raise statuses.conflict(kind, key[1], text)
             return self.create(kind, key[0], transform(None) or applied, options), True
-        _check_preconditions(kind, record, Preconditions(uid=uid) if uid else None)
+        if uid and uid != record.uid:
+            raise composing.refuse_uid(kind, key[1], uid)
         version = (applied.get("metadata") or {}).get("resourceVersion")
         if version and version != str(record.revision):
             raise statuses.modified(kind, key[1])

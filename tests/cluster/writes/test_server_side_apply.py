@@ -60,8 +60,8 @@ async def test_what_is_applied_with_a_uid_is_no_other_object(client: Client) -> 
     assert "no existing object was found" in reply.body["message"]
     await apply(client, f"{CONFIG_MAPS}/one", config_map(a="3"))
     reply = await apply(client, f"{CONFIG_MAPS}/one", wanted)
-    assert reply.status == 409
-    assert "Precondition failed: UID in precondition" in reply.body["message"]
+    assert reply.status == 422
+    assert causes(reply) == [("metadata.uid", "FieldValueInvalid")]
 
 
 async def test_the_same_in_another_form_changes_nothing(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

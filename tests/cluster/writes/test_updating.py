@@ -131,8 +131,14 @@ async def test_stale_updates_are_conflicts(client: Client, kexes: str) -> None:
 
 async def test_another_object_of_the_same_name_is_a_conflict(client: Client, kexes: str) -> None:
     await client.create(kexes, make_kex())
-    reply = await client.send_patch(f"{kexes}/one", {"metadata": {"uid": "other"}}, expected=409)
+    other = make_kex(metadata={"uid": "other"})
+    reply = await client.call("PUT", f"{kexes}/one", json=other, expected=409)
     assert "Precondition failed: UID in precondition: other" in reply.body["message"]
+    reply = await client.send_patch(f"{kexes}/one", {"metadata": {"uid": "other"}}, expected=422)
+    assert causes(reply) == [("metadata.uid", "FieldValueInvalid")]
+    assert reply.body["message"] == (
+        'Kex.example.com "one" is invalid: metadata.uid: Invalid value: "other": field is immutable'
+    )
 
 
 async def test_custom_objects_are_updated_only_with_versions(client: Client, kexes: str) -> None:

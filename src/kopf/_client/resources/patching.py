@@ -20,9 +20,6 @@ from kopf._values.patch_deliveries import EVERYTHING, REST, STATUS
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
 
-_IDENTITY_MISMATCH = "UID in precondition"
-"""The text in the error if the object is another one; the status and the reason are those of all conflicts."""
-
 _UNACCEPTABLE = frozenset({400, 413, 422})
 """The statuses for patches that are wrong, or would make the object wrong."""
 
@@ -150,7 +147,7 @@ class _Sending(NamedTuple):
             except APINotFoundError:
                 return None
             except APIClientError as e:
-                if _IDENTITY_MISMATCH in e.message:
+                if e.is_identity_mismatch:
                     return None  # the object is gone, and there is another one with the same name
                 self._blame(e)
                 is_conflict = isinstance(e, APIConflictError)
