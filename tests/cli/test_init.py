@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -106,6 +107,31 @@ def test_new_projects_have_manifests(folder: pathlib.Path, cluster: LocalCluster
     for path in sorted((folder / "my-app" / "deploy").iterdir()):
         assert cluster.apply(path)
     assert cluster.apply(folder / "my-app" / "obj.yaml")
+
+
+@pytest.mark.parametrize(
+    ("origin", "end"),
+    [
+        (None, ">=2"),
+        ({"url": "file:///home/jane/kopf", "dir_info": {"editable": True}}, " @ file:///home/jane/kopf"),
+        (
+            {"url": "https://example.com/kopf.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            " @ git+https://example.com/kopf.git@abc",
+        ),
+    ],
+)
+def test_new_projects_need_the_same_kopf(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, origin: object, end: str
+) -> None:
+    record = folder / "site" / "kopf-2.0.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: kopf\nVersion: 2.0\n")
+    if origin is not None:
+        (record / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(folder / "site")
+    init("my-app")
+    assert (folder / "my-app" / "requirements.txt").read_text() == f"kopf[uvloop]{end}\n"
+    assert f"\nkopf[dev]{end}\n" in (folder / "my-app" / "requirements-dev.txt").read_text()
 
 
 def test_nothing_is_overwritten(folder: pathlib.Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.resources
+import json
 import keyword
 import pathlib
 import re
@@ -53,6 +55,7 @@ def init(name: str, group: str) -> None:
         raise click.ClickException(f"{name!r} exists already, and is not overwritten. Choose another name.")
     kind = _make_kind(name)
     words = {"name": name, "group": group, "kind": kind, "singular": kind.lower(), "plural": pluralise(kind.lower())}
+    words["source"] = _find_source()
     for path, text in _read_templates(importlib.resources.files("kopf") / "_project_templates"):
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -62,6 +65,21 @@ def init(name: str, group: str) -> None:
 
 def _make_kind(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("-"))
+
+
+def _find_source() -> str:
+    """Return the end of the requirement of Kopf: a version in the index, or where this Kopf was installed from."""
+    try:
+        record = importlib.metadata.distribution("kopf").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        record = None
+    if record is None:
+        return ">=2"
+    origin = json.loads(record)
+    url: str = origin["url"]
+    if (vcs := origin.get("vcs_info")) is not None:
+        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return f" @ {url}"
 
 
 def _read_templates(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
