@@ -413,3 +413,12 @@ def test_helm(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path
     assert [item["name"] for item in pod["containers"][0]["env"]] == ["POD_NAMESPACE", "X"]
     lint = subprocess.run([helm, "lint", "chart"], text=True, check=False, cwd=tmp_path, capture_output=True)
     assert lint.returncode == 0, lint.stdout
+
+
+@pytest.mark.parametrize("page", ["how-to/webhooks.md", "webhook-servers.md"])
+def test_webhooks_of_the_docs_have_their_services(kopf_command: Kopf, tmp_path: pathlib.Path, page: str) -> None:
+    blocks = get_blocks(ROOT / "docs" / page, "python")
+    (tmp_path / "documented.py").write_text(next(block for block in blocks if "WebhookServiceServer(" in block))
+    objects = parse(kopf_command("manifests", "documented.py", "--crds", CRD, *IMAGE).stdout)
+    assert ("Service", "my-operator") in objects
+    assert ("secrets", "create") in list_rules(objects["Role", "kex"])
