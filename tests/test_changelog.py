@@ -11,6 +11,8 @@ CHANGELOG = """# Changelog
 
 ## [Unreleased]
 
+All is new.
+
 ### Added
 
 - One.
@@ -43,7 +45,7 @@ def test_entries_join_those_of_their_kinds(folder: pathlib.Path) -> None:
     (folder / "c.changed.md").write_text("Four.\n")
     assert [path.name for path in list_fragments(folder)] == ["b.added.md", "c.changed.md"]
     assert release(CHANGELOG, read_fragments(folder), "2.0.0", "2026-12-31") == (
-        "# Changelog\n\n## [Unreleased]\n\n## [2.0.0] - 2026-12-31\n\n"
+        "# Changelog\n\n## [Unreleased]\n\n## [2.0.0] - 2026-12-31\n\nAll is new.\n\n"
         "### Added\n\n- One.\n- Three,\n  in two lines.\n\n### Changed\n\n- Four.\n\n### Fixed\n\n- Two.\n\n"
         "## [1.0.0] - 2025-01-01\n\n### Added\n\n- Zero.\n"
     )

@@ -36,12 +36,12 @@ def release(changelog: str, entries: dict[str, str], version: str, date: str) ->
     """Add the entries to the unreleased ones, and make these the section of the version."""
     before, after = changelog.split(UNRELEASED)
     section, *older = re.split(r"^(?=## )", after, maxsplit=1, flags=re.MULTILINE)
-    _, *parts = re.split(r"^### (\w+)\n", section, flags=re.MULTILINE)
+    introduction, *parts = re.split(r"^### (\w+)\n", section, flags=re.MULTILINE)
     texts = dict(zip(parts[::2], parts[1::2], strict=True))
     for kind, text in entries.items():
         texts[kind] = texts.get(kind, "").rstrip() + "\n" + text
     sections = "".join(f"### {kind}\n\n{texts[kind].strip()}\n\n" for kind in KINDS if kind in texts)
-    return f"{before}{UNRELEASED}\n## [{version}] - {date}\n\n{sections}{''.join(older)}".rstrip() + "\n"
+    return f"{before}{UNRELEASED}\n## [{version}] - {date}\n{introduction}{sections}{''.join(older)}".rstrip() + "\n"
 
 
 def main(args: list[str]) -> None:
