@@ -205,10 +205,11 @@ def not_acceptable(accepted: Iterable[str]) -> APIStatus:
     return APIStatus(406, "NotAcceptable", f"only the following media types are accepted: {', '.join(accepted)}")
 
 
-def already_exists(named: Named, name: str) -> APIStatus:
-    return APIStatus(
-        409, "AlreadyExists", f'{group_resource(named)} "{name}" already exists', details=_details(named, name)
-    )
+def already_exists(named: Named, name: str, *, is_ending: bool = False) -> APIStatus:
+    text = f'{group_resource(named)} "{name}" already exists'
+    if is_ending:
+        text = f"object is being deleted: {text}"
+    return APIStatus(409, "AlreadyExists", text, details=_details(named, name))
 
 
 def conflict(named: Named, name: str, why: str) -> APIStatus:

@@ -180,8 +180,9 @@ class API:
     def _check_scope(kind: Kind, call: Call) -> None:
         """Refuse namespaced kinds outside of namespaces, and cluster-wide kinds inside."""
         if kind.namespaced:
-            if call.namespace is None and (call.name is not None or call.verb == "create"):
-                raise statuses.method_not_allowed() if call.name is None else statuses.unknown_path()
+            if call.namespace is None and (call.name is not None or call.verb in ("create", "deletecollection")):
+                is_path = call.name is None and not kind.custom
+                raise statuses.method_not_allowed() if is_path else statuses.unknown_path()
         elif call.namespace is not None:
             raise statuses.unknown_path()
 

@@ -224,7 +224,7 @@ def _is_dry_run(named: statuses.Naming, value: str | None) -> bool:
 
 def delete_options(request: Request) -> DeleteOptions:
     """Read the options from the body; from the query if there is no body."""
-    raw = decode_body(request, _DELETION) if request.body else dict(request.query)
+    raw: dict[str, Any] = decode_body(request, _DELETION) if request.body else dict(request.query)
     if isinstance(raw.get("dryRun"), str):
         raw["dryRun"] = [raw["dryRun"]] if raw["dryRun"] else []
     return convert_delete_options(raw)

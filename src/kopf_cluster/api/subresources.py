@@ -207,7 +207,7 @@ def _write(
     writer: Writer, kind: Kind, paths: ScalePaths, key: Key, transform: Transform, options: WriteOptions
 ) -> Answer:
     def change(old: Obj) -> Obj:
-        return scales.take(transform(scales.show(old, paths)), old, paths)
+        return scales.take(transform(scales.show(old, paths, default=0)), old, paths)
 
     return _show(kind, paths, writer.update(kind, key, change, subresource="scale", options=options))
 

@@ -180,6 +180,9 @@ def _validate_schema(schema: Obj, path: str) -> Iterator[FieldError]:
         yield from _validate_schema(sub, f"{path}.properties[{name}]")
     if items is not None:
         yield from _validate_schema(items, f"{path}.items")
+    if values not in (None, False) and schema.get("properties"):
+        text = "additionalProperties and properties are mutual exclusive"
+        yield forbidden_value(f"{path}.additionalProperties", text)
     if isinstance(values, dict):
         yield from _validate_schema(values, f"{path}.additionalProperties")
 

@@ -50,9 +50,10 @@ BUILTIN: Final = ScalePaths(("spec", "replicas"), ("status", "replicas"), ("spec
 SCALE: Final = statuses.Naming(group="autoscaling", kind=KIND, plural="scales")
 
 
-def show(obj: Obj, paths: ScalePaths) -> Obj:
-    """Return the scale of an object, or raise the refusal if it has no number of replicas."""
+def show(obj: Obj, paths: ScalePaths, default: int | None = None) -> Obj:
+    """Return the scale of an object; without a number of replicas or a default, raise the refusal."""
     replicas = codec.dig(obj, *paths.spec)
+    replicas = default if replicas is None else replicas
     if replicas is None:
         raise statuses.internal(f"the spec replicas field {statuses.quoted('.' + '.'.join(paths.spec))} does not exist")
     status: Obj = {"replicas": codec.dig(obj, *paths.status) or 0}

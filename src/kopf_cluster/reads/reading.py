@@ -81,6 +81,8 @@ class Reader:
         limit = request.number("limit") or 0
         after, revision = None, self._choose_revision(request)
         if request.query.get("continue"):
+            if request.query.get("resourceVersion", "0") not in ("", "0"):
+                raise statuses.bad_request("specifying resource version is not allowed when using continue")
             token = ContinueToken.decode(request.query["continue"])
             after, revision = (token.namespace, token.name), token.revision
         try:

@@ -81,8 +81,9 @@ class Writer:
         self._check_namespace_accepts(kind, namespace, metadata["name"])
         if self._gate:
             self._gate.validate("CREATE", kind, new, None, dry_run=options.dry_run)
-        if (namespace, metadata["name"]) in self._store.bucket(kind.bucket).records:
-            raise statuses.already_exists(kind, metadata["name"])
+        if known := self._store.bucket(kind.bucket).records.get((namespace, metadata["name"])):
+            is_ending = "deletionTimestamp" in objects.open_record(kind, known)["metadata"]
+            raise statuses.already_exists(kind, metadata["name"], is_ending=is_ending)
         _remark(kind, new, None, options)
         self._settle_managers(kind, None, new, options, "")
         return self._put(kind, new, options)

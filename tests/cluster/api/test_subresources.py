@@ -112,7 +112,8 @@ async def test_custom_scales(client: Client) -> None:
     reply = await client.call("GET", f"{path}/one/scale")
     assert (reply.status, reply.body["reason"]) == (500, "InternalError")
     assert reply.body["message"].endswith('the spec replicas field ".spec.size" does not exist')
-    await client.patch(f"{path}/one", {"spec": {"size": 3}})
+    scale = await client.patch(f"{path}/one/scale", {"spec": {"replicas": 3}})
+    assert scale["spec"] == {"replicas": 3}
     await client.patch(f"{path}/one/status", {"status": {"ready": 1, "sel": "a=b"}})
     scale = await client.get(f"{path}/one/scale")
     assert (scale["spec"], scale["status"]) == ({"replicas": 3}, {"replicas": 1, "selector": "a=b"})

@@ -389,6 +389,13 @@ async def test_defaults_must_fit_the_schema(client: Client, field: dict[str, Any
     assert causes(reply) == [(path, reason)]
 
 
+async def test_named_and_additional_properties_exclude_each_other(client: Client) -> None:
+    spec = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}
+    reply = await client.call("POST", CRDS, json=make_definition(spec=spec))
+    path = "spec.versions[0].schema.openAPIV3Schema.properties[spec].additionalProperties"
+    assert causes(reply) == [(path, "FieldValueForbidden")]
+
+
 async def test_names_are_accepted_once(client: Client) -> None:
     await client.create(CRDS, make_definition())
     other = make_definition("kexen")

@@ -306,6 +306,20 @@ async def test_cluster_wide_kinds_are_not_in_namespaces_and_vice_versa(client: C
     assert (await client.call("GET", "/api/v1/namespaces/default/nodes")).status == 404
     assert (await client.call("GET", "/api/v1/configmaps/one")).status == 404
     await client.call("POST", "/api/v1/configmaps", json=make_config_map(), expected=405)
+    await client.call("DELETE", "/api/v1/configmaps", expected=405)
+    await client.create(CRDS, make_definition())
+    await client.call("GET", "/apis/example.com/v1/kexes", expected=200)
+    await client.call("POST", "/apis/example.com/v1/kexes", json=make_kex(), expected=404)
+    await client.call("DELETE", "/apis/example.com/v1/kexes", expected=404)
+
+
+async def test_pages_are_continued_without_versions(client: Client) -> None:
+    for name in ("one", "two"):
+        await client.create(CONFIG_MAPS, make_config_map(name))
+    first = (await client.get(CONFIG_MAPS, params={"limit": "1"}))["metadata"]
+    params = {"limit": "1", "continue": first["continue"]}
+    for version, expected in (("0", 200), ("", 200), (first["resourceVersion"], 400)):
+        await client.call("GET", CONFIG_MAPS, params={**params, "resourceVersion": version}, expected=expected)
 
 
 async def test_only_metadata_on_demand(client: Client) -> None:

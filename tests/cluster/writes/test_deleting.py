@@ -28,6 +28,8 @@ async def test_finalizers_hold_the_object(client: Client, kexes: str) -> None:
     assert marked["metadata"]["deletionTimestamp"]
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
     assert marked["metadata"]["generation"] == 2
+    reply = await client.call("POST", kexes, json=make_kex(), expected=409)
+    assert reply.body["message"] == 'object is being deleted: kexes.example.com "one" already exists'
 
     again = await client.delete(f"{kexes}/one")
     assert again == marked
