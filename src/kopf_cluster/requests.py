@@ -57,6 +57,8 @@ _MAX_NUMBER: Final = 2**63
 _MAX_WARNINGS: Final = 4096
 _MAX_WARNING: Final = 256
 
+_CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
 
 class Identity(msgspec.Struct, frozen=True):
     """The identity in a request, before the authentication."""
@@ -153,8 +155,8 @@ def with_warnings(
 
 
 def _shorten(texts: Iterable[str]) -> list[str]:
-    """Shorten warnings that are too long for headers, as a real server does, and omit the rest."""
-    kept = list(texts)
+    """Shorten warnings that are too long for headers, as a real server does; omit the rest, and control characters."""
+    kept = [text for text in texts if not _CONTROL_CHARACTERS.search(text)]
     if sum(map(len, kept)) > _MAX_WARNINGS:
         kept = [text[:_MAX_WARNING] for text in kept]
         lengths = itertools.accumulate(map(len, kept))
@@ -163,7 +165,7 @@ def _shorten(texts: Iterable[str]) -> list[str]:
 
 
 def _warning(text: str) -> str:
-    return f"299 - {json.dumps(text)}"
+    return '299 - "{}"'.format(text.replace("\\", "\\\\").replace('"', '\\"'))
 
 
 class Call(msgspec.Struct, frozen=True):

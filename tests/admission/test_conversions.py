@@ -279,6 +279,16 @@ async def test_definitions_that_come_later_or_anew(start: Start, api: API, opera
     await wait_definition(api, lambda obj: obj["spec"]["conversion"]["strategy"] == "Webhook")
 
 
+async def test_definitions_that_are_applied_again_with_another_address(start: Start, api: API) -> None:
+    declare()
+    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+    published = (await api.request("GET", f"{CRDS}/{WIDGETS}"))["spec"]["conversion"]
+    address = {"url": "https://127.0.0.1:1/nobody", "caBundle": None}
+    applied = {"spec": {"conversion": {"webhook": {"clientConfig": address}}}}
+    await api.request("PATCH", f"{CRDS}/{WIDGETS}", applied, MERGE_PATCH)
+    await wait_definition(api, lambda obj: obj["spec"]["conversion"] == published)
+
+
 async def test_many_objects_at_once(start: Start, api: API, operator: Operator) -> None:
     declare()
     await start(make_definition("v1beta1", "v1", stored="v1beta1"))

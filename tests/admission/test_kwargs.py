@@ -209,6 +209,14 @@ async def test_warnings(reviewer: Reviewer) -> None:
     assert sorted(response["warnings"]) == ["2", "four", "one", "three"]
 
 
+async def test_warnings_are_of_one_line(reviewer: Reviewer) -> None:
+    @kopf.on.validate("kopfexamples")
+    def fn(warnings: list[str], **_: Any) -> None:
+        warnings.append("the first line\r\n\tand the second")
+
+    assert (await reviewer.review())["warnings"] == ["the first line and the second"]  # others, API servers drop
+
+
 async def test_results_are_ignored(reviewer: Reviewer) -> None:
     @kopf.on.mutate("kopfexamples")
     def fn(**_: Any) -> object:

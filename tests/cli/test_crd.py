@@ -66,6 +66,26 @@ def test_the_definitions_are_accepted_and_always_the_same(start: Starter) -> Non
         cluster.apply(definition)
 
 
+@pytest.mark.parametrize(
+    "field", ["y: int = 1", "n: str = 'y'", "field: str = '1e3'", "field: str = '0o7'", "field: tuple[int, ...] = ()"]
+)
+def test_the_definitions_are_read_by_kubectl_as_they_are(
+    start: Starter, folder: pathlib.Path, kubectl: str, field: str
+) -> None:
+    (folder / "models.py").write_text(MODELS.replace("field: int = 1", field))
+    (folder / "crd.yaml").write_text(run(start, "handlers.py"))
+    assert run(start, "handlers.py", "--check", "crd.yaml") == ""
+    with LocalCluster() as cluster:
+        apply = [kubectl, f"--kubeconfig={cluster.kubeconfig}", "apply", "-f", str(folder / "crd.yaml")]
+        subprocess.run(apply, check=True)
+        definition = cluster.get("customresourcedefinitions", "examples.example.com")
+        [expected] = yaml.safe_load_all((folder / "crd.yaml").read_text())
+        for version, wanted in zip(definition["spec"]["versions"], expected["spec"]["versions"], strict=True):
+            schemas = version["schema"], wanted["schema"]
+            found, made = (schema["openAPIV3Schema"]["properties"]["spec"]["properties"] for schema in schemas)
+            assert found == made
+
+
 def test_files_are_checked(start: Starter, folder: pathlib.Path) -> None:
     (folder / "crd.yaml").write_text("# Ours.\n" + run(start, "handlers.py"))
     assert run(start, "handlers.py", "--check", "crd.yaml") == ""

@@ -126,6 +126,7 @@ class ManagedDefinition(ManagedConfiguration):
         super().__init__(runtime, CRDS, "conversion", routes.definition)
         self._routes = routes
         self._said: set[str] = set()
+        self._published: object = None  # the conversion as the server has stored it
 
     def list_webhooks(self, declaration: Declaration, *, persistent_only: bool = False) -> Sequence[WebhookRecord]:
         """Make the only webhook, or none at the exit of the operator."""
@@ -140,6 +141,7 @@ class ManagedDefinition(ManagedConfiguration):
         changes = {"metadata": {"annotations": self._make_annotations()}, "spec": {"conversion": conversion}}
         with contextlib.suppress(APINotFoundError):
             definition = codec.decode_answer(await self._runtime.api.patch(self._path, payload=changes))
+            self._published = definition["spec"]["conversion"]
             self._check_versions(definition["spec"]["versions"])
 
     def _make_annotations(self) -> Mapping[str, str | None]:
@@ -156,7 +158,10 @@ class ManagedDefinition(ManagedConfiguration):
 
     def is_in_good_hands(self, obj: KubeObject) -> bool:
         """Check the conversion, too: the definition can have been applied with another one."""
-        return super().is_in_good_hands(obj) and obj["spec"].get("conversion", {}).get("strategy") == "Webhook"
+        conversion = obj["spec"].get("conversion", {})
+        is_own = (obj.head.annotations or {}).get(OWNER_ANNOTATION) == self._identity
+        is_intact = conversion == self._published if is_own else conversion.get("strategy") == "Webhook"
+        return super().is_in_good_hands(obj) and is_intact
 
     def _check_versions(self, versions: Sequence[Mapping[str, Any]]) -> None:
         """Warn of missing conversions at once: objects are read in all served versions, and stored in one of them."""

@@ -162,7 +162,7 @@ def _get_default(field: Any, factory: Any) -> Any:
         return MISSING if any(item.is_required for item in list_fields(factory)) else {}
     if field.default is None or type(field.default).__name__ in _NO_DEFAULTS:
         return MISSING
-    return msgspec.to_builtins(field.default, enc_hook=_encode, order="deterministic")
+    return msgspec.json.decode(msgspec.json.encode(field.default, enc_hook=_encode, order="deterministic"))
 
 
 def _encode(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,14 +26,25 @@ def dump(objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _dump(value: object) -> str:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, default_flow_style=None, width=120)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes the same object at several places in full each time, as people read and edit the files."""
+class Dumper(yaml.SafeDumper):
+    """
+    Writes YAML for ``kubectl``, which reads more plain texts as booleans and numbers than Python: ``y``, ``1e3``.
+
+    The same object at several places is written in full each time, as people read and edit the files.
+    """
 
     def ignore_aliases(self, data: object) -> bool:
         return True
+
+
+Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), [*"yYnN"])
+Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile("^[-+]?0[oO][0-7]+$"), [*"-+0"])
+Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+$"), [*"-+.0123456789"]
+)
 
 
 def render(objects: Files, format: str, *, name: str, image: str) -> dict[str, str]:

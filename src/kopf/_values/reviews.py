@@ -13,13 +13,15 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypedDict, TypeVar
 
 import msgspec
 
 from kopf._values import codec
 from kopf._values.objects import KubeObject
 from kopf._values.reasons import Operation
+
+_CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 Headers = Mapping[str, str]
 """The HTTP headers of an admission request."""
@@ -300,10 +302,10 @@ def make_response(
     """
     Answer the review in its version: the change is allowed if there is no ``denial``.
 
-    ``patch`` is a serialised JSON patch.
+    ``patch`` is a serialised JSON patch. Line breaks in warnings become spaces: API servers drop a warning with them.
     """
     response: ResponsePayload = {"uid": request.uid, "allowed": denial is None}
-    if texts := [str(warning) for warning in warnings]:
+    if texts := [_CONTROL_CHARACTERS.sub(" ", str(warning)) for warning in warnings]:
         response["warnings"] = texts
     if denial is not None:
         response["status"] = denial

@@ -10,6 +10,7 @@ import yaml
 
 from kopf._models.crd_changes import CRDChange, compare
 from kopf._models.crds import list_models, make_definitions
+from kopf._packaging.formats import Dumper
 from kopf.cli.loading import LoadingError, exiting_on_refusal, load
 from kopf.cli.options import CLIControls, get_registry
 
@@ -69,7 +70,8 @@ def crd(
 
 def dump(definitions: list[dict[str, Any]]) -> str:
     """Write the definitions in YAML: the same models always give the same text."""
-    text: str = yaml.safe_dump_all(definitions, sort_keys=False, allow_unicode=True, width=120, explicit_start=True)
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 120, "explicit_start": True}
+    text: str = yaml.dump_all(definitions, Dumper=Dumper, **options)
     return text
 
 

@@ -156,14 +156,16 @@ async def test_warnings_are_passed_to_the_client(cluster: LocalCluster, client: 
             hooks.on(
                 "/",
                 lambda review: respond(
-                    review, allowed=review["request"]["name"] == "one", warnings=["beware", 'of "quotes"']
+                    review,
+                    allowed=review["request"]["name"] == "one",
+                    warnings=["beware", 'of "quotes"', "of\nlines", "of\x7fcontrol", "für \\"],
                 ),
             )
         ),
     )
     for name, status in (("one", 201), ("two", 400)):
         reply = await client.call("POST", CONFIG_MAPS, json=make_config_map(name), expected=status)
-        assert reply.headers["Warning"] == r'299 - "beware", 299 - "of \"quotes\""'
+        assert reply.headers["Warning"] == r'299 - "beware", 299 - "of \"quotes\"", 299 - "für \\"'
 
 
 # ------------------------------------------------------------------------------------------ mutation
