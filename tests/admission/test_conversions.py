@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import copy
 import time
 from collections.abc import Awaitable, Callable
@@ -287,6 +288,21 @@ async def test_definitions_that_are_applied_again_with_another_address(start: St
     applied = {"spec": {"conversion": {"webhook": {"clientConfig": address}}}}
     await api.request("PATCH", f"{CRDS}/{WIDGETS}", applied, MERGE_PATCH)
     await wait_definition(api, lambda obj: obj["spec"]["conversion"] == published)
+
+
+async def test_authorities_injected_by_others_are_left_alone(start: Start, api: API) -> None:
+    """Otherwise, both would write forever."""
+    declare()
+    await start(make_definition("v1beta1", "v1", stored="v1beta1"))
+    published = (await api.request("GET", f"{CRDS}/{WIDGETS}"))["spec"]["conversion"]
+    authorities = base64.b64encode(2 * base64.b64decode(published["webhook"]["clientConfig"]["caBundle"])).decode()
+    injected = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": authorities}}}}}
+    written = await api.request("PATCH", f"{CRDS}/{WIDGETS}", injected, MERGE_PATCH)
+    touched = {"metadata": {"labels": {"touched": "yes"}}}
+    await api.request("PATCH", f"{CRDS}/{WIDGETS}", touched, MERGE_PATCH)
+    await asyncio.sleep(1)
+    found = await api.request("GET", f"{CRDS}/{WIDGETS}")
+    assert found["spec"] == written["spec"]
 
 
 async def test_many_objects_at_once(start: Start, api: API, operator: Operator) -> None:

@@ -116,6 +116,12 @@ class ManagedConfiguration:
         return owner is not None and not is_inferior
 
 
+def _get_address(conversion: Mapping[str, Any]) -> tuple[object, object]:
+    """Get where the webhook is; the rest can be changed by others, e.g. injectors of certificate authorities."""
+    client = conversion.get("webhook", {}).get("clientConfig", {})
+    return client.get("url"), client.get("service")
+
+
 class ManagedDefinition(ManagedConfiguration):
     """The conversion in the definition of a custom resource. All other fields belong to others."""
 
@@ -126,7 +132,7 @@ class ManagedDefinition(ManagedConfiguration):
         super().__init__(runtime, CRDS, "conversion", routes.definition)
         self._routes = routes
         self._said: set[str] = set()
-        self._published: object = None  # the conversion as the server has stored it
+        self._published: object = None  # the address of the webhook as the server has stored it
 
     def list_webhooks(self, declaration: Declaration, *, persistent_only: bool = False) -> Sequence[WebhookRecord]:
         """Make the only webhook, or none at the exit of the operator."""
@@ -141,7 +147,7 @@ class ManagedDefinition(ManagedConfiguration):
         changes = {"metadata": {"annotations": self._make_annotations()}, "spec": {"conversion": conversion}}
         with contextlib.suppress(APINotFoundError):
             definition = codec.decode_answer(await self._runtime.api.patch(self._path, payload=changes))
-            self._published = definition["spec"]["conversion"]
+            self._published = _get_address(definition["spec"]["conversion"])
             self._check_versions(definition["spec"]["versions"])
 
     def _make_annotations(self) -> Mapping[str, str | None]:
@@ -160,7 +166,7 @@ class ManagedDefinition(ManagedConfiguration):
         """Check the conversion, too: the definition can have been applied with another one."""
         conversion = obj["spec"].get("conversion", {})
         is_own = (obj.head.annotations or {}).get(OWNER_ANNOTATION) == self._identity
-        is_intact = conversion == self._published if is_own else conversion.get("strategy") == "Webhook"
+        is_intact = _get_address(conversion) == self._published if is_own else conversion.get("strategy") == "Webhook"
         return super().is_in_good_hands(obj) and is_intact
 
     def _check_versions(self, versions: Sequence[Mapping[str, Any]]) -> None:
