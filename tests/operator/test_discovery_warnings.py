@@ -84,6 +84,24 @@ async def test_unavailable_groups(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+async def test_resources_of_unavailable_groups_are_not_called_absent(caplog: pytest.LogCaptureFixture) -> None:
+    observed = Observed("kopfexamples.kopf.dev")
+    await observed.look(unavailable={"kopf.dev/v1": ValueError("boo!")})
+    assert caplog.messages == [
+        "Some of the API groups are unavailable, their resources are not known now: kopf.dev/v1 (boo!)"
+    ]
+    caplog.clear()
+    await observed.look()
+    assert caplog.messages[0] == "All API groups are available again."
+    assert "No resource is found for 'kopfexamples' of kopf.dev." in caplog.messages[1]
+
+
+async def test_absent_resources_of_the_available_versions(caplog: pytest.LogCaptureFixture) -> None:
+    observed = Observed("kopfexamples.v1.kopf.dev")
+    await observed.look(unavailable={"kopf.dev/v2": ValueError("boo!")})
+    assert "No resource is found for" in caplog.messages[1]
+
+
 @pytest.mark.parametrize(
     ("verbs", "expected"), [(set(), True), ({"list", "watch"}, True), ({"list"}, False), ({"create"}, False)]
 )

@@ -49,7 +49,8 @@ class DiscoveryWarnings:
         for selector, found in self._registry.get_ambiguities(discovery.resources).items():
             names = ", ".join(sorted(map(repr, found)))
             self._warn_once(f"{selector} is ambiguous, so it is not served: it can be any of {names}. Add a group.")
-        unmatched = [item for item in self._registry.get_unmatched(discovery.resources) if item not in self._unmatched]
+        absent = [item for item in self._registry.get_unmatched(discovery.resources) if not _is_hidden(item, discovery)]
+        unmatched = [item for item in absent if item not in self._unmatched]
         if unmatched:
             self._unmatched.update(unmatched)
             group.create_task(self._warn_of_unmatched(unmatched), name="search of similar resources")
@@ -85,6 +86,12 @@ class DiscoveryWarnings:
         if message not in self._said:
             self._said.add(message)
             logger.warning(message)
+
+
+def _is_hidden(selector: Selector, discovery: Discovery) -> bool:
+    """Tell if the resource can exist in an API version that is unavailable now: then, nobody knows if it is absent."""
+    versions = (name.rpartition("/") for name in discovery.unavailable)
+    return any(selector.group == group and selector.version in (None, version) for group, _, version in versions)
 
 
 def is_watchable(resource: Resource) -> bool:
