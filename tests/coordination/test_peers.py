@@ -150,6 +150,20 @@ def test_replicas_are_one_peer_with_the_highest_of_their_priorities() -> None:
     assert [peer.identity for peer in replicas.get_standing(0, time=START).seniors] == ["other"]
 
 
+def test_the_time_for_many_records_does_not_grow_with_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = Peers("me")
+    comparisons: list[Peer] = []
+    look(peers, {f"peer-{number}": make_record(priority=0) for number in range(100)})
+
+    def compare(one: Peer, other: object) -> bool:
+        comparisons.append(one)
+        return one is other
+
+    monkeypatch.setattr(Peer, "__eq__", compare)
+    assert len(peers.get_standing(0, time=START).rivals) == 100
+    assert not comparisons
+
+
 def test_our_own_record_is_not_a_peer() -> None:
     peers = Peers("me")
     look(peers, {"me": make_record(priority=99)})

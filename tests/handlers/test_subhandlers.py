@@ -85,6 +85,11 @@ def test_options_of_subhandlers(context: SubhandlingContext) -> None:
     assert (third.old, third.new) == ("x", "y")
 
 
+def test_functions_of_subhandlers_can_be_named(context: SubhandlingContext) -> None:
+    assert kopf.register(fn=do_nothing, id="other") is do_nothing
+    assert [handler.id for handler in context.declared] == ["parent/other"]
+
+
 @pytest.mark.parametrize("needs_change", [True, False])
 def test_subhandlers_look_at_fields_as_their_parents_do(needs_change: bool) -> None:
     context = make_context(field_needs_change=needs_change)

@@ -208,8 +208,9 @@ class Peers:
     def get_standing(self, priority: int, *, time: float) -> Standing:
         """Compare ourselves with those who are alive; our replicas are ourselves, with the highest priority of all."""
         alive = [sighting.peer for sighting in self._sightings.values() if sighting.deadline > time]
+        ours = [peer.priority for peer in alive if self._group and peer.group == self._group]
         others = [peer for peer in alive if not self._group or peer.group != self._group]
-        highest = max([priority, *(peer.priority for peer in alive if peer not in others)])
+        highest = max([priority, *ours])
         return Standing(
             seniors=tuple(peer for peer in others if peer.priority > highest),
             rivals=tuple(peer for peer in others if peer.priority == highest),

@@ -271,12 +271,16 @@ def takes_options(
     """
 
     def decorate(fn: Fn) -> Fn:
+        own = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+
         @functools.wraps(fn)
         def declare(*args: Any, **given: Any) -> Any:
+            named = {name: given.pop(name) for name in own if name in given}
             problems = [*_list_problems(given, options), *find_problems(given)]
             if problems:
                 raise DeclarationError.at_caller(*problems)
-            return fn(*args, **{name: _simplify(name, value) for name, value in given.items() if value is not None})
+            simple = {name: _simplify(name, value) for name, value in given.items() if value is not None}
+            return fn(*args, **named, **simple)
 
         setattr(declare, "__signature__", _DecoratorSignature(fn, options, required))  # noqa: B010
         declare.__doc__ = f"{fn.__doc__}{_describe_usage(options, cause)}"
