@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from kopf._logging.configuration import LogFormat
-from kopf.cli import LogFormatParamType, logging_options, main
+from kopf._values import codec
+from kopf.cli import CLIControls, LogFormatParamType, logging_options, main
+from kopf.cli.options import run_to_end
 
 DOCS = "\n".join(path.read_text() for path in (pathlib.Path(__file__).parent.parent.parent / "docs").glob("*.md"))
 
@@ -103,3 +105,12 @@ def test_run_as_a_module() -> None:
 )
 def test_format_strings(value: str, expected: str) -> None:
     assert CliRunner().invoke(say, ["--log-format", value]).stderr == expected
+
+
+def test_unreadable_answers_are_errors_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    async def read() -> None:
+        codec.decode_answer(b"<html>")
+
+    with pytest.raises(SystemExit, match="2"):
+        run_to_end(CLIControls(), read(), exit_code=2)
+    assert capsys.readouterr().err.startswith("Error: JSON is malformed")

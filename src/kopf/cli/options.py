@@ -78,7 +78,7 @@ def run_to_end(controls: CLIControls, coro: Coroutine[Any, Any, T], *, exit_code
     """Run the coroutine of a command, and return its result; or say what is wrong, and exit with this code."""
     try:
         return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
-    except (OperatorError, PatchConflict) as e:
+    except (OperatorError, PatchConflict, ValueError) as e:
         click.echo(f"Error: {e}", err=True)
         raise SystemExit(exit_code) from e
 
