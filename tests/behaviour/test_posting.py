@@ -197,6 +197,19 @@ async def test_long_messages_are_cut(operator: Operator, kex: Objects, api: API)
     assert event["message"].endswith("xxxend")
 
 
+async def test_long_texts_are_cut_in_bytes(operator: Operator, kex: Objects, api: API) -> None:
+    @kopf.on.create("kopfexamples", id="create_fn")
+    def create_fn(body: kopf.Body, **_: Any) -> None:
+        kopf.info(body, reason="é" * 100, message="begin" + "\N{SNOWMAN}" * 1000 + "é\udc00end")
+
+    await operator.start_and_create(kex)
+    (event,) = await wait_for_events(api, 1)
+    assert event["reason"] == "é" * 64
+    assert 1000 < len(event["message"].encode()) <= 1024
+    assert event["message"].startswith("begin\N{SNOWMAN}")
+    assert event["message"].endswith("\N{SNOWMAN}éend")
+
+
 async def test_the_identity_is_configurable(operator: Operator, kex: Objects, api: API) -> None:
     kopf.on.create("kopfexamples")(lambda body, **_: kopf.info(body, reason="R", message="m"))
     operator.set("posting.reporting_component", "my-operator")

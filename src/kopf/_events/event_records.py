@@ -10,7 +10,7 @@ from kopf._settings.settings import Delays, PostingSettings
 from kopf._values.references import ObjectReference
 
 MAX_MESSAGE_LENGTH = 1024
-"""Kubernetes refuses longer messages (validation of core/v1 events), in characters."""
+"""Kubernetes refuses longer messages (validation of core/v1 events), in bytes of UTF-8."""
 MAX_REASON_LENGTH = 128
 """Kubernetes refuses longer reasons, too."""
 _CUT = "..."
@@ -64,7 +64,7 @@ class EventRecord:
             "metadata": {"namespace": self.namespace, "generateName": settings.event_name_prefix},
             "action": "Handling",
             "type": report.type,
-            "reason": report.reason[:MAX_REASON_LENGTH],
+            "reason": _cut_end(report.reason),
             "message": _cut(report.message),
             "reportingComponent": settings.reporting_component,
             "reportingInstance": settings.reporting_instance,
@@ -86,9 +86,15 @@ def _format(moment: datetime.datetime, timespec: str = "seconds") -> str:
     return moment.isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
+def _cut_end(reason: str) -> str:
+    return reason.encode(errors="surrogatepass")[:MAX_REASON_LENGTH].decode(errors="ignore")
+
+
 def _cut(message: str) -> str:
     """Cut the middle out: the beginning says what the message is about, the end says what is wrong."""
-    if len(message) <= MAX_MESSAGE_LENGTH:
+    encoded = message.encode(errors="surrogatepass")
+    if len(encoded) <= MAX_MESSAGE_LENGTH:
         return message
     half = (MAX_MESSAGE_LENGTH - len(_CUT)) // 2
-    return message[:half] + _CUT + message[-half:]
+    # The cuts can go through characters; their halves are left out.
+    return encoded[:half].decode(errors="ignore") + _CUT + encoded[-half:].decode(errors="ignore")
