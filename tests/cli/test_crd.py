@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -233,3 +235,11 @@ def test_models_are_defined_in_the_local_cluster_and_again_on_reload(
         process.wait_for("'text'")
         assert "No such resource" not in process.output
         assert process.output.count("Did you mean") == 0
+
+
+def test_files_are_read_as_utf8_in_any_locale(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "crd.yaml"
+    path.write_text("title: \u2713", encoding="utf-8")
+    code = "import pathlib, sys; from kopf.cli.crd import read_manifests; read_manifests(pathlib.Path(sys.argv[1]), '')"
+    env = {**os.environ, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
+    assert subprocess.run([sys.executable, "-c", code, str(path)], env=env, check=False).returncode == 0

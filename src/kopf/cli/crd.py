@@ -82,7 +82,7 @@ def _describe(change: CRDChange) -> str:
 def read_manifests(path: pathlib.Path, option: str) -> list[dict[str, Any]]:
     """Read the objects of a YAML file. Raises :class:`click.BadParameter` with this name of the option."""
     try:
-        return [item for item in yaml.safe_load_all(path.read_text()) if isinstance(item, dict)]
+        return [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if isinstance(item, dict)]
     except (OSError, UnicodeError, yaml.YAMLError) as e:
         raise click.BadParameter(f"{str(path)!r} cannot be read: {e}", param_hint=option) from e
 
