@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import os
 import pathlib
 import ssl
 import tempfile
@@ -19,6 +20,10 @@ from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, decode
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[bytes, bytes]:
+    return make_pair()
+
+
+def make_pair() -> tuple[bytes, bytes]:
     """A self-signed certificate, usable as a CA and as a client certificate, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
@@ -160,6 +165,24 @@ def test_client_certificates_in_all_forms(
     }
     ConnectionInfo(server="https://host", **kwargs[form]).as_ssl_context()
     assert list(temporary.iterdir()) == []  # the keys are not left on disk
+
+
+def test_client_certificates_where_files_in_memory_are_forbidden(
+    pair: tuple[bytes, bytes], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "memfd_create", refuse, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ConnectionInfo(server="https://host", certificate_data=pair[0], private_key_data=pair[1]).as_ssl_context()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_certificates_beside_the_key_are_ignored(pair: tuple[bytes, bytes]) -> None:
+    other, _ = make_pair()
+    info = ConnectionInfo(server="https://host", certificate_data=pair[0], private_key_data=other + pair[1])
+    info.as_ssl_context()
 
 
 def test_unusable_keys_are_not_left_on_disk(

@@ -174,7 +174,7 @@ def _configure_by_file(path: pathlib.Path) -> None:
     import yaml
 
     try:
-        config = yaml.safe_load(path.read_text())
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(config, dict):
             raise ValueError("a mapping is expected")
         logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, **config})

@@ -340,7 +340,7 @@ def _list_defined(definitions: Collection[Obj]) -> list[Resource]:
 
 def _read_audit(path: pathlib.Path) -> list[Mapping[str, Any]]:
     try:
-        requests: list[Mapping[str, Any]] = json.loads(path.read_text())["requests"]
+        requests: list[Mapping[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["requests"]
     except (OSError, ValueError, LookupError, TypeError) as e:
         raise click.BadParameter(
             f"{str(path)!r} is not an audit of a local cluster: {e!r}", param_hint="'--observed'"

@@ -149,6 +149,7 @@ class ConnectionInfo:
                 (self.private_key_path, self.private_key_data),
             )
         )
+        key = _CERTIFICATES.sub(b"", key)  # files with keys can hold others, and OpenSSL takes the first one
         with exposing(key.strip() + b"\n" + certificate) as path:
             context.load_cert_chain(path)
 
@@ -254,6 +255,19 @@ def _read(path: AnyPath | None) -> bytes:
         return file.read()
 
 
+_CERTIFICATES = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+def _open_memory() -> int | None:
+    """Open a file in memory, where the system can do that and permits it (``vm.memfd_noexec``, seccomp)."""
+    if not hasattr(os, "memfd_create") or not os.path.isdir("/proc/self/fd"):
+        return None
+    try:
+        return os.memfd_create("kopf", os.MFD_CLOEXEC)
+    except OSError:
+        return None
+
+
 @contextlib.contextmanager
 def exposing(data: bytes) -> Iterator[str]:
     """
@@ -262,8 +276,7 @@ def exposing(data: bytes) -> Iterator[str]:
     Private keys should be on no disk, and containers often have no place to write to. So, the file is in memory where
     the system can do that.
     """
-    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
-        descriptor = os.memfd_create("kopf", os.MFD_CLOEXEC)
+    if (descriptor := _open_memory()) is not None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()

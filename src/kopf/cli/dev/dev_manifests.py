@@ -61,7 +61,7 @@ class Manifests:
 
     def _read(self, path: pathlib.Path) -> list[Any]:
         try:
-            return [document for document in yaml.safe_load_all(path.read_text()) if document]
+            return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
         except (OSError, UnicodeError, yaml.YAMLError) as e:
             self._say(f"Cannot apply {path}: {e}", fg="red")
             return []
