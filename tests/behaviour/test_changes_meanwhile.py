@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -137,3 +138,21 @@ async def test_changes_by_others_do_not_cut_the_delays_of_retries(
     assert [(retry, other) for retry, other, _ in calls.items[:3]] == [(0, None), (1, 9), (2, 9)]
     assert [time for _, _, time in calls.items[:3]] == pytest.approx([0, 100, 200], abs=1)
     assert not get_progress(obj)
+
+
+async def test_a_change_before_the_first_handler_is_not_an_update(
+    operator: Operator, kex: Objects, calls: Calls
+) -> None:
+    """The operator is late: it sees the new object, adds the finalizer, and only then sees the change."""
+    kopf.on.create("kopfexamples", id="create")(calls.noting(lambda spec, **_: ("create", spec["field"])))
+    kopf.on.update("kopfexamples", id="update")(calls.noting(lambda spec, **_: ("update", spec["field"])))
+    kopf.on.delete("kopfexamples", id="delete")(do_nothing)
+    await operator.start()
+    operator.cluster.faults.lag_watches(1)
+    await kex.create(spec={"field": "value"})
+    await asyncio.sleep(0.5)
+    await kex.merge({"spec": {"field": "new"}})
+    await kex.wait_handled(field="new")
+    await kex.create_and_wait("another")
+    assert calls[0] == ("create", "new")
+    assert ("update", "new") not in calls

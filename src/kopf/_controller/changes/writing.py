@@ -65,8 +65,9 @@ class Writing:
         self._latest = observed.obj
         self.correction: Unsaved | None = None
         """The states to save again, because the API has altered the changes by the handlers."""
-        is_begun = plan.reason is CREATE and carried.baseline is None
-        self.baseline = observed.find_baseline() if is_begun else carried.baseline
+        is_begun = bool(plan.call) or not observed.situation.saved.is_blank  # it is not begun by adding the finalizer
+        is_beginning = plan.reason is CREATE and carried.baseline is None and is_begun
+        self.baseline = observed.find_baseline() if is_beginning else carried.baseline
         """The snapshot of the object as of the beginning of its creation; all later changes are updates."""
         self.is_saving = False
         """Whether the object is being patched now, which must not be interrupted."""
