@@ -116,7 +116,7 @@ def test_no_colours_if_they_are_not_wanted(start: Starter, tmp_path: pathlib.Pat
 
 
 def test_it_fails_if_a_promise_does_not_come_true(tmp_path: pathlib.Path) -> None:
-    shop = (FOLDER / "shop.py").read_text()
+    shop = (FOLDER / "shop_operator.py").read_text()
     assert shop.count('yield make("v1", "Service"') == 1
     (tmp_path / "wrong.py").write_text(shop.replace('yield make("v1", "Service"', 'make("v1", "Service"'))
     command = [sys.executable, "-c", MISTAKEN]

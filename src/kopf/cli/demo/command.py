@@ -19,7 +19,7 @@ import click
 
 from kopf._insight.endpoint.protection import TOKEN_VARIABLE
 from kopf.cli.demo.processes import FOLDER, OPERATOR, OperatorProcess, make_command
-from kopf.cli.demo.shops import Shops, ask
+from kopf.cli.demo.shop_user import Shops, ask
 from kopf.cli.demo.stage import PromiseError, Stage
 from kopf.cli.dev.child import KUBECONFIG_VARIABLE
 from kopf.cli.dev.console_access import find_port

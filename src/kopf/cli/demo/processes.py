@@ -16,7 +16,7 @@ import click
 from kopf.cli.demo.stage import Stage
 
 FOLDER = pathlib.Path(__file__).parent
-OPERATOR = FOLDER / "shop.py"
+OPERATOR = FOLDER / "shop_operator.py"
 
 _STOPPING_TIMEOUT = 10.0
 
