@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import kopf
 from benchmarks.simulations import CRD
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.controllers import Controllers
+from kopf._controller.controller_registry import Controllers
 from kopf._controller.ownership import Ownership
 from kopf._models.crds import make_definitions
 from kopf._values.ids import HandlerId

@@ -39,7 +39,7 @@ if typing.TYPE_CHECKING:
         APIUnprocessableError,
         APIUnsupportedMediaTypeError,
     )
-    from kopf._controller.background.stopping import (
+    from kopf._controller.background.stop_signals import (
         AsyncDaemonStopperChecker,
         DaemonStopped,
         DaemonStoppingReason,
@@ -47,15 +47,15 @@ if typing.TYPE_CHECKING:
         SyncDaemonStopperChecker,
         SyncStopped,
     )
-    from kopf._controller.changes.subhandlers import execute
+    from kopf._controller.changes.subhandler_execution import execute
     from kopf._controller.indexing.indices import Index, Store
     from kopf._controller.memos import Memo
     from kopf._controller.sharing import fencing_token
     from kopf._events.reporting import event, exception, info, warn
     from kopf._handlers import lifecycles
     from kopf._handlers.conditions import Condition, conditions
-    from kopf._handlers.criteria import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._handlers.declarations import DeclarationError
+    from kopf._handlers.filter_criteria import ABSENT, PRESENT, all_, any_, none_, not_
     from kopf._handlers.handler_errors import (
         AdmissionError,
         ErrorsMode,
@@ -311,10 +311,10 @@ _HOMES = {
         "APINotFoundError APIPayloadTooLargeError APIServerError APITooManyRequestsError APIUnauthorizedError "
         "APIUnprocessableError APIUnsupportedMediaTypeError"
     ),
-    "kopf._controller.background.stopping": (
+    "kopf._controller.background.stop_signals": (
         "AsyncDaemonStopperChecker DaemonStopped DaemonStoppingReason Stopped SyncDaemonStopperChecker SyncStopped"
     ),
-    "kopf._controller.changes.subhandlers": "execute",
+    "kopf._controller.changes.subhandler_execution": "execute",
     "kopf._controller.indexing.indices": "Index Store",
     "kopf._controller.memos": "Memo",
     "kopf._controller.sharing": "fencing_token",
@@ -324,7 +324,7 @@ _HOMES = {
         "AdmissionError ErrorsMode HandlerRetriesError HandlerTimeoutError PermanentError TemporaryError"
     ),
     "kopf._handlers.conditions": "Condition conditions",
-    "kopf._handlers.criteria": "ABSENT PRESENT all_ any_ none_ not_",
+    "kopf._handlers.filter_criteria": "ABSENT PRESENT all_ any_ none_ not_",
     "kopf._handlers.lifecycles": "get_default_lifecycle set_default_lifecycle",
     "kopf._handlers.needs": "needs",
     "kopf._handlers.registry": "OperatorRegistry get_default_registry set_default_registry",

@@ -446,9 +446,9 @@ def _add_subhandler(
     parent, path = context.parent, parse_field(field)
     scope = parent.field or parent.scope
     # The field is not a part of the id, unlike in other handlers, unless two sub-handlers would have the same id.
-    name = HandlerId(f"{parent.id}/{_make_id(fn, id, ())}")
+    name = context.make_id(_make_id(fn, id, ()))
     if path and any(item.id == name for item in context.declared):
-        name = HandlerId(f"{parent.id}/{_make_id(fn, id, path)}")
+        name = context.make_id(_make_id(fn, id, path))
     handler = ChangingHandler(
         id=name,
         fn=fn,

@@ -15,11 +15,11 @@ from typing import Final, TypeAlias
 from kopf_cluster import codec, statuses
 from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.kinds import (
+    builtin_pruning,
     certificates,
     columns,
     conversions,
     defaults,
-    pruning,
     resources,
     scales,
     schedules,
@@ -164,8 +164,8 @@ def _make_strategy(resource: Resource) -> Strategy:
 def _prune(resource: Resource, obj: Obj, structure: structures.Structure, unknown: list[str] | None) -> Obj:
     """Return the object without unknown fields and with all defaults; the given one is not modified."""
     try:
-        kept, dropped = pruning.prune(obj, structure)
-    except pruning.MistypedError as error:
+        kept, dropped = builtin_pruning.prune(obj, structure)
+    except builtin_pruning.MistypedError as error:
         raise statuses.Undecodable(resource.kind, resource.version, str(error)) from None
     except RecursionError:
         raise statuses.Undecodable(resource.kind, resource.version, _TOO_DEEP) from None

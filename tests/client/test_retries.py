@@ -6,7 +6,7 @@ import email.utils
 import pytest
 
 from kopf._client.errors import APINetworkError, make_error
-from kopf._client.http.retries import MAX_FORCED_DELAY, MIN_FORCED_DELAY, add_jitter, get_delay, parse_retry_after
+from kopf._client.http.retry_delays import MAX_FORCED_DELAY, MIN_FORCED_DELAY, add_jitter, get_delay, parse_retry_after
 
 
 @pytest.mark.parametrize(

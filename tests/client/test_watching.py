@@ -13,8 +13,8 @@ from kopf._client.auth.credentials import ConnectionInfo, LoginError
 from kopf._client.auth.vault import Vault
 from kopf._client.errors import APIForbiddenError, APINotFoundError
 from kopf._client.http.api import APIClient
-from kopf._client.resources.setbacks import MAX_BACKOFF
 from kopf._client.resources.targets import Target
+from kopf._client.resources.watch_failures import MAX_BACKOFF
 from kopf._client.resources.watch_machine import LISTED, WatchEvent
 from kopf._client.resources.watching import watch_batches
 from kopf._settings.settings import OperatorSettings

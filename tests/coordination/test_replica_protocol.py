@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from kopf._coordination import coordinator
+from kopf._coordination import slot_coordinator
 from kopf._coordination.leases import LEADER, SHARDS, Terms
 from kopf._coordination.replica_protocol import Replica
 from tests.coordination.replica_world import SLOTS, Network, Process, World
@@ -24,7 +24,7 @@ DURATION = 15 / 0.97
 
 @pytest.fixture(autouse=True)
 def few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "ALL_SLOTS", SLOTS)
+    monkeypatch.setattr(slot_coordinator, "ALL_SLOTS", SLOTS)
 
 
 def make_terms(number: int, mode: str) -> Terms:

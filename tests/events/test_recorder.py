@@ -5,8 +5,8 @@ import threading
 from kopf._client.auth.vault import Vault
 from kopf._client.client_observer import ClientObserver
 from kopf._client.http.api import APIClient
-from kopf._events import recorder
-from kopf._events.recorder import EventRecorder
+from kopf._events import log_posting
+from kopf._events.log_posting import EventRecorder
 from kopf._settings.settings import OperatorSettings
 
 
@@ -23,7 +23,7 @@ async def test_each_lost_event_of_threads_is_counted() -> None:
     events = EventRecorder(APIClient(Vault(settings), settings, losses), settings)
 
     def post() -> None:
-        for number in range(recorder._INBOX_SIZE + 3):
+        for number in range(log_posting._INBOX_SIZE + 3):
             ref = {"name": f"obj{number}", "namespace": "default"}
             events.enqueue(ref, type="Normal", reason="Test", message="", backoffs=())  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kopf._client.fencing import Fence, FencedError
-from kopf._controller.background.stopping import AsyncDaemonStopperChecker, DaemonStopper, DaemonStoppingReason
+from kopf._controller.background.stop_signals import AsyncDaemonStopperChecker, DaemonStopper, DaemonStoppingReason
 from kopf._handlers.executor import HandlerExecutor
 from kopf._handlers.handlers import Handler, IndexingHandler
 from kopf._handlers.outcomes import Attempt, Outcome

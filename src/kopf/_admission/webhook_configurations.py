@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kopf._admission.webhook_paths import WebhookPaths, make_dns_name, make_unique
-from kopf._handlers.criteria import ABSENT, PRESENT
+from kopf._handlers.filter_criteria import ABSENT, PRESENT
 from kopf._handlers.handlers import WebhookHandler
 from kopf._values.reasons import WebhookType
 from kopf._values.resources import Resource

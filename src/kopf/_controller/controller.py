@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kopf._client.resources.watch_machine import LISTED, ForeignEvent, WatchEvent
 from kopf._controller.changes.scope import ReconciliationScope
-from kopf._controller.controllers import Place, Wakeup
+from kopf._controller.controller_registry import Place, Wakeup
 from kopf._controller.observer import ControllerView, RunView
 from kopf._controller.pausing import Covers
 from kopf._controller.raw_events import RawEvents

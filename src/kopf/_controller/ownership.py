@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 
 from kopf._client.resources.watch_machine import WatchEvent
-from kopf._controller.controllers import Controllers
+from kopf._controller.controller_registry import Controllers
 from kopf._handlers.registry import Owners
 from kopf._values.objects import KubeObject, ObjectMeta
 from kopf._values.records import FrozenRecord

@@ -15,7 +15,7 @@ import functools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilterToken
+from kopf._handlers.filter_criteria import ABSENT, PRESENT, MetaFilterToken
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, SpawningHandler
 from kopf._handlers.registry import HandlersOfResource
 from kopf._settings.settings import WatchingSettings

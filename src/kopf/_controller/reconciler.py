@@ -11,10 +11,10 @@ import logging
 
 from kopf._client.resources.patching import PatchConflict
 from kopf._controller.changes.carried import Carried, Result, SavingFailure
-from kopf._controller.changes.reconciliation import Reconciliation
+from kopf._controller.changes.reconcile_pass import ReconcilePass
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.changes.selection import could_match
-from kopf._controller.failures import report_failure
+from kopf._controller.failure_reports import report_failure
 from kopf._controller.object_memory import ObjectMemory
 from kopf._controller.object_state import ObjectState
 from kopf._controller.tracked_objects import TrackedObject, TrackedObjects
@@ -77,7 +77,7 @@ class Reconciler:
         problem, memory = obj.pruned, state.memory
         if not problem:
             # A copy: changes by the stream belong to the next pass.
-            reconciliation = Reconciliation(self._scope, obj, replace(memory), tracked.memory)
+            reconciliation = ReconcilePass(self._scope, obj, replace(memory), tracked.memory)
             tracked.reconciliation = reconciliation
             memory.saved = None
             try:
@@ -119,7 +119,7 @@ class Reconciler:
         logger = ObjectLogger(body=obj, settings=scope.runtime.settings)
         if logger.isEnabledFor(logging.DEBUG) and could_match(scope.candidates.changing, obj.head):
             try:
-                Reconciliation(scope, obj, Carried(), ObjectMemory()).log_gone()
+                ReconcilePass(scope, obj, Carried(), ObjectMemory()).log_gone()
             except NestingError:  # it could be decoded before, with fewer calls on the stack
                 logger.debug("Deleted, but it is nested too deeply to tell if any handlers were for it.")
             except Exception:  # of the filters

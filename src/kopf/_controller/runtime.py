@@ -8,7 +8,7 @@ from typing import Any
 
 from kopf._client.http.api import APIClient
 from kopf._controller.clock import Clock
-from kopf._controller.controllers import Controllers
+from kopf._controller.controller_registry import Controllers
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.memos import Memos

@@ -28,7 +28,7 @@ from kopf._values.records import replace
 
 if TYPE_CHECKING:
     from kopf._controller.background.spawning import Background
-    from kopf._controller.changes.reconciliation import Reconciliation
+    from kopf._controller.changes.reconcile_pass import ReconcilePass
 
 
 class Gone:
@@ -60,7 +60,7 @@ class TrackedObject:
         """What to handle, and when; ``None`` if the object is idle."""
         self.events: deque[WatchEvent] | None = None
         """The raw events that wait for their handlers; ``None`` if there are none."""
-        self.reconciliation: Reconciliation | None = None
+        self.reconciliation: ReconcilePass | None = None
         """The current pass over the object, if any."""
         self.gone: Gone | None = None
         """The end of the object, if it exists no more."""

@@ -17,9 +17,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kopf._coordination.assignment import Assignment, Report
-from kopf._coordination.coordinator import Coordinator
 from kopf._coordination.lease_observations import LeaseObservations, ObservedLease
 from kopf._coordination.leases import LEADER, SHARDS, Lease, Terms, name_holder, round_up
+from kopf._coordination.slot_coordinator import Coordinator
 from kopf._values.resource_versions import is_newer
 from kopf._values.slots import Slots
 

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kopf._events.recorder import current_recorder, get_event_type
+from kopf._events.log_posting import current_recorder, get_event_type
 from kopf._settings.settings import Delays
 from kopf._values.references import build_object_reference
 

@@ -45,6 +45,10 @@ class SubhandlingContext(Record):
     seen: dict[HandlerId, None] = field(default_factory=dict)
     """All executed or considered sub-handlers of all levels, in this order."""
 
+    def make_id(self, name: str) -> HandlerId:
+        """Return the id of a sub-handler: the id of its parent, and its own name."""
+        return HandlerId(f"{self.parent.id}/{name}")
+
 
 current_subhandling: ContextVar[SubhandlingContext] = ContextVar("current_subhandling")
 """The context of the running handler of changes, or of its running sub-handler; not set otherwise."""

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from kopf._handlers.criteria import MetaFilter, ValueFilter, WhenFilter
+from kopf._handlers.filter_criteria import MetaFilter, ValueFilter, WhenFilter
 from kopf._handlers.handler_errors import ErrorsMode
 from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.fields import FieldPath

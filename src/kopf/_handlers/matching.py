@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kopf._handlers.causes import ChangingCause, ResourceCause
-from kopf._handlers.criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
+from kopf._handlers.filter_criteria import ABSENT, PRESENT, MetaFilter, ValueFilter
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
 from kopf._values.fields import resolve
 from kopf._values.model_mismatch import ModelMismatchError

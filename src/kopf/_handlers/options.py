@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from kopf._handlers.causes import Cause
-from kopf._handlers.criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.declarations import DeclarationError
+from kopf._handlers.filter_criteria import MetaFilter, MetaFilterToken, ValueFilter, WhenFilter
 from kopf._handlers.handler_errors import ErrorsMode
 from kopf._handlers.handlers import Reference
 from kopf._handlers.registry import OperatorRegistry

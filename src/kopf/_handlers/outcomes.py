@@ -1,13 +1,10 @@
-"""Attempts, outcomes, results: the facts about one call of a handler before it and after it."""
+"""Attempts and outcomes: the facts about one call of a handler before it and after it."""
 
 from __future__ import annotations
 
 import datetime
 from typing import Any
 
-from kopf._handlers.handlers import Handler
-from kopf._values import codec
-from kopf._values.patches import Patch
 from kopf._values.records import FrozenRecord
 
 
@@ -52,16 +49,3 @@ class Outcome(FrozenRecord, frozen=True):
     """The result as JSON values; ``None`` also if Kopf does not or cannot store it."""
     is_unfit: bool = False
     """Whether Kopf did not call the function because the object does not fit its model: this is no attempt."""
-
-
-def make_content(result: Any) -> Any:
-    """Convert the result of a handler to JSON values. Raises :class:`TypeError` or :class:`ValueError`."""
-    return codec.decode(codec.encode(result))
-
-
-def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
-    """Put the result of the handler to the status, if it has a JSON form, and sign the changes of the handler."""
-    if outcome.content is not None:
-        patch.ensure_stanza("status")[handler.id] = outcome.content
-    if patch:
-        patch.sign(str(handler))

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from kopf._client.errors import APIConflictError, APINotFoundError
 from kopf._client.http.api import APIClient, get_current_api, get_current_loop
 from kopf._client.resources.discovery import discover
-from kopf._controller.controllers import Place, get_current_controllers
+from kopf._controller.controller_registry import Place, get_current_controllers
 from kopf._handlers.current_handler import current_cause
 from kopf._kits.hierarchies import adopt
 from kopf._kits.manifests import K8sObject, to_plain

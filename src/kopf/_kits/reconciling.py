@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from kopf._client.errors import APIClientError, APIConflictError, APINotFoundError
 from kopf._client.http.api import get_current_api, get_current_loop
-from kopf._controller.controllers import Controllers, Place, Wakeup, get_current_controllers
+from kopf._controller.controller_registry import Controllers, Place, Wakeup, get_current_controllers
 from kopf._handlers.current_handler import current_subhandling
 from kopf._handlers.declarations import DeclarationError
 from kopf._handlers.handler_errors import TemporaryError

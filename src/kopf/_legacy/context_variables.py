@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar, Token
 from typing import Any, NamedTuple, Protocol, cast
 
-from kopf._events.recorder import EventSink, current_recorder
+from kopf._events.log_posting import EventSink, current_recorder
 from kopf._handlers.current_handler import current_subhandling
 from kopf._settings.settings import OperatorSettings
 from kopf._values.references import ObjectReference

@@ -114,7 +114,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._legacy.context_variables": "K8sEvent enqueue event_queue_loop_var event_queue_var settings_var",
     },
     "kopf._core.intents.callbacks": {
-        "kopf._handlers.criteria": "MetaFilterFn=WhenFilter WhenFilterFn=WhenFilter",
+        "kopf._handlers.filter_criteria": "MetaFilterFn=WhenFilter WhenFilterFn=WhenFilter",
         "kopf._handlers.handlers": _PROTOCOLS,
     },
     "kopf._core.intents.causes": {
@@ -122,7 +122,7 @@ _TABLE: Mapping[str, Mapping[str, str]] = {
         "kopf._legacy.context_variables": "cause_var",
         "kopf._values.reasons": "Activity WebhookType",
     },
-    "kopf._core.intents.filters": {"kopf._handlers.criteria": "MetaFilter MetaFilterToken ValueFilter"},
+    "kopf._core.intents.filters": {"kopf._handlers.filter_criteria": "MetaFilter MetaFilterToken ValueFilter"},
     "kopf._core.intents.handlers": {"kopf._handlers.handlers": _HANDLERS},
     "kopf._core.intents.piggybacking": {},
     "kopf._core.intents.registries": {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kopf._controller.background import stopping
-from kopf._controller.background.stopping import (
+from kopf._controller.background import stop_signals
+from kopf._controller.background.stop_signals import (
     AsyncDaemonStopperChecker,
     DaemonStoppingReason,
     SyncDaemonStopperChecker,
@@ -14,7 +14,7 @@ class DaemonStopper:
     """The signal to stop a daemon. Daemons get one of its waiters as ``stopped``."""
 
     def __init__(self) -> None:
-        self._stopper = stopping.DaemonStopper()
+        self._stopper = stop_signals.DaemonStopper()
         self.sync_waiter = SyncDaemonStopperChecker(self._stopper)
         self.async_waiter = AsyncDaemonStopperChecker(self._stopper)
 

@@ -11,7 +11,7 @@ from typing import Any
 from kopf._client.auth.credentials import AiohttpSession, ConnectionInfo, Credentials, LoginError, PluginError
 from kopf._client.auth.service_account import login_with_service_account
 from kopf._client.auth.vault import Vault
-from kopf._client.http.retries import add_jitter
+from kopf._client.http.retry_delays import add_jitter
 from kopf._handlers.handler_errors import ErrorsMode, PermanentError, TemporaryError, name_error
 from kopf._handlers.handlers import ActivityHandler
 from kopf._handlers.registry import OperatorRegistry

@@ -20,7 +20,7 @@ from kopf._client.errors import APIError
 from kopf._client.fencing import Fence
 from kopf._client.http.api import APIClient, offering
 from kopf._controller.clock import Clock
-from kopf._controller.controllers import Controllers, get_current_controllers, offering_controllers
+from kopf._controller.controller_registry import Controllers, get_current_controllers, offering_controllers
 from kopf._controller.indexing.indexers import Indexers
 from kopf._controller.indexing.readiness import IndexReadiness
 from kopf._controller.instruments import NO_INSTRUMENTS, Instruments
@@ -30,7 +30,7 @@ from kopf._controller.pausing import Pause
 from kopf._controller.runtime import Runtime
 from kopf._controller.sharing import Share, current_share
 from kopf._coordination.peering import Peering
-from kopf._events.recorder import EventRecorder, posting
+from kopf._events.log_posting import EventRecorder, posting
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.outcomes import Outcome
 from kopf._handlers.registry import OperatorRegistry

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
-from kopf._controller.background.stopping import (
+from kopf._controller.background.stop_signals import (
     AsyncDaemonStopperChecker,
     DaemonStopper,
     DaemonStoppingReason,
@@ -25,7 +25,8 @@ from kopf._handlers.handlers import (
     WatchingHandler,
 )
 from kopf._handlers.matching import matches
-from kopf._handlers.outcomes import Outcome, deliver_result
+from kopf._handlers.outcomes import Outcome
+from kopf._handlers.results import deliver_result
 from kopf._testing.call_context import CallContext
 from kopf._testing.calling_options import STOP_AFTER
 from kopf._testing.handler_choice import list_reasons

@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, Unpack
 
 from kopf._admission.verdicts import judge
-from kopf._events.recorder import current_recorder
+from kopf._events.log_posting import current_recorder
 from kopf._handlers.causes import ActivityCause, WebhookCause
 from kopf._handlers.handlers import (
     ActivityHandler,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kopf_cluster import codec
-from kopf_cluster.kinds import pruning, structures
+from kopf_cluster.kinds import builtin_pruning, structures
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.statuses import FieldError, bad_request, forbidden_value, invalid_value, invalid_values, required
 from kopf_cluster.store.storage import Key, Record
@@ -62,7 +62,7 @@ def settle_metadata(raw: Any) -> Obj:
     if raw is not None and not isinstance(raw, dict):
         raise ValueError("json: cannot unmarshal what is no object into the field metadata of type v1.ObjectMeta")
     known = {name: value for name, value in (raw or {}).items() if name in structures.KNOWN_METADATA}
-    kept: Obj = pruning.prune(known, structures.of_definition(structures.DEFINITION))[0]
+    kept: Obj = builtin_pruning.prune(known, structures.of_definition(structures.DEFINITION))[0]
     return kept
 
 

@@ -24,7 +24,7 @@ from kopf_cluster.kinds.topologies import Topology
 from kopf_cluster.patches import blame_patch
 from kopf_cluster.store.storage import Key, Record, Store
 from kopf_cluster.validation import pod_warnings
-from kopf_cluster.writes import composing, managing, write_options
+from kopf_cluster.writes import managed_fields, new_states, write_options
 from kopf_cluster.writes.applying import Translate
 from kopf_cluster.writes.write_options import DEFAULT, DeleteOptions, Preconditions, WriteOptions
 
@@ -57,22 +57,22 @@ class Writer:
 
     def create(self, kind: Kind, namespace: str, body: Obj, options: WriteOptions = DEFAULT) -> Record:
         """Create the object, or raise the error with which the API refuses it."""
-        metadata = composing.begin_metadata(kind, namespace, body.get("metadata"))
+        metadata = new_states.begin_metadata(kind, namespace, body.get("metadata"))
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = self._generate_name(kind, namespace, metadata["generateName"])
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         metadata["creationTimestamp"] = _now()
         if kind.has_generation or kind.custom:
             metadata["generation"] = 1
-        new = composing.compose(kind, body, metadata)
+        new = new_states.compose(kind, body, metadata)
         if kind.has_status:
             new.pop("status", None)
-        wrong = composing.settle(kind, new, None, body.get("metadata"), options)
+        wrong = new_states.settle(kind, new, None, body.get("metadata"), options)
         if kind.bucket == "pods":
             self._mount_token(new["spec"], namespace)
         if self._gate:
             new = self._gate.mutate("CREATE", kind, new, None, dry_run=options.dry_run)
-            wrong = composing.settle_body(kind, new, None)
+            wrong = new_states.settle_body(kind, new, None)
         metadata = new["metadata"]
         errors = [*objects.require_name(kind, metadata), *objects.validate_metadata(metadata, None), *wrong]
         if self.guard is not None:
@@ -93,7 +93,7 @@ class Writer:
         record = self._store.bucket("serviceaccounts").records.get((namespace, spec["serviceAccountName"]))
         if accounts is not None and record is not None:
             suffix = "".join(self._random.choices(_SUFFIX_LETTERS, k=5))
-            composing.mount_token(spec, objects.open_record(accounts, record), suffix)
+            new_states.mount_token(spec, objects.open_record(accounts, record), suffix)
 
     def update(
         self,
@@ -116,23 +116,23 @@ class Writer:
             raise statuses.unprocessable()
         sent, outcome = new.get("metadata"), new
         try:
-            new = composing.take_part(kind, subresource, old, dict(new))
-            new = composing.compose(kind, new, composing.update_metadata(kind, old, new, need_version, options))
+            new = new_states.take_part(kind, subresource, old, dict(new))
+            new = new_states.compose(kind, new, new_states.update_metadata(kind, old, new, need_version, options))
             is_same = (
                 codec.same_fields(old, new, ("metadata",))
                 and not options.repeated
                 and not (kind.rules and kind.rules.transitional)
             )
-            wrong = [] if is_same else composing.settle(kind, new, old, sent, options)
+            wrong = [] if is_same else new_states.settle(kind, new, old, sent, options)
         except statuses.Undecodable as error:
             if not options.patching or options.applied:
                 raise
             raise blame_patch(outcome, error.why) from None
         if self._gate:
             mutated = self._gate.mutate("UPDATE", kind, new, old, subresource=subresource, dry_run=options.dry_run)
-            mutated = {**composing.take_part(kind, subresource, old, dict(mutated)), "metadata": mutated["metadata"]}
+            mutated = {**new_states.take_part(kind, subresource, old, dict(mutated)), "metadata": mutated["metadata"]}
             if mutated != new:
-                new, wrong = mutated, composing.settle_body(kind, mutated, old)
+                new, wrong = mutated, new_states.settle_body(kind, mutated, old)
         return self._replace(kind, record, old, new, wrong, options, subresource)
 
     def apply(
@@ -149,7 +149,7 @@ class Writer:
         options = msgspec.structs.replace(options, applied=True)
 
         def transform(old: Obj | None) -> Obj | None:
-            return managing.apply(
+            return managed_fields.apply(
                 kind,
                 old,
                 applied,
@@ -170,7 +170,7 @@ class Writer:
                 raise statuses.conflict(kind, key[1], text)
             return self.create(kind, key[0], transform(None) or applied, options), True
         if uid and uid != record.uid:
-            raise composing.refuse_uid(kind, key[1], uid)
+            raise new_states.refuse_uid(kind, key[1], uid)
         version = (applied.get("metadata") or {}).get("resourceVersion")
         if version and version != str(record.revision):
             raise statuses.modified(kind, key[1])
@@ -273,7 +273,7 @@ class Writer:
         subresource: str,
     ) -> None:
         if not options.applied:
-            managing.settle(
+            managed_fields.settle(
                 kind,
                 old,
                 new,

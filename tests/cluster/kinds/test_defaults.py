@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds import resources, structures
+from kopf_cluster.kinds.builtin_pruning import prune
 from kopf_cluster.kinds.defaults import FUNCTIONS, TABLE
-from kopf_cluster.kinds.pruning import prune
 from tests.cluster.kinds.strategies import fill_defaults, values
 
 KINDS = [one.definition for one in resources.read_resources() if one.is_stored]

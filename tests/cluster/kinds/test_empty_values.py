@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kopf_cluster.kinds import resources, structures
+from kopf_cluster.kinds.builtin_pruning import prune
 from kopf_cluster.kinds.defaults import TABLE
-from kopf_cluster.kinds.pruning import prune
 from tests.cluster.conftest import CONFIG_MAPS, JSON, MERGE, STRATEGIC, Client, make_config_map, make_kex
 from tests.cluster.kinds.strategies import fill_defaults, walk
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds import resources, structures
-from kopf_cluster.kinds.pruning import MistypedError, prune
+from kopf_cluster.kinds.builtin_pruning import MistypedError, prune
 from tests.cluster.kinds.strategies import spoiled, values
 
 POD = structures.of_definition("io.k8s.api.core.v1.Pod")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kopf_cluster.kinds.pruning import canonical
+from kopf_cluster.kinds.builtin_pruning import canonical
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kopf_cluster.kinds import resources, structures
-from kopf_cluster.kinds.pruning import prune
+from kopf_cluster.kinds.builtin_pruning import prune
 from kopf_cluster.kinds.structures import validate
 from tests.cluster.kinds.strategies import spoiled
 

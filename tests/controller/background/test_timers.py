@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from kopf._controller.background.runs import ObjectBackground
-from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._controller.background.stop_signals import DaemonStoppingReason
 from kopf._controller.background.timers import TimerRun
 from kopf._handlers.handlers import TimerHandler
 from kopf._handlers.registry import OperatorRegistry

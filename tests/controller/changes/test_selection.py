@@ -17,7 +17,7 @@ from kopf._controller.changes.selection import (
     select_background,
 )
 from kopf._controller.changes.selection import select as select_for_object
-from kopf._handlers.criteria import ABSENT, PRESENT
+from kopf._handlers.filter_criteria import ABSENT, PRESENT
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.matching import matches
 from kopf._handlers.registry import HandlersOfResource, OperatorRegistry

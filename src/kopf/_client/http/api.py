@@ -35,7 +35,7 @@ from kopf._client.errors import (
     make_error,
 )
 from kopf._client.fencing import Fence
-from kopf._client.http import retries
+from kopf._client.http import retry_delays
 from kopf._client.http.connections import Connection
 from kopf._client.http.lines import LineSplitter
 from kopf._client.http.reachability import Reachability
@@ -177,7 +177,7 @@ class APIClient:
                     backoffs = options.get("backoffs")
                     networking = self._settings.networking
                     delays = iter(iter_delays(networking.error_backoffs if backoffs is None else backoffs))
-                delay = retries.get_delay(
+                delay = retry_delays.get_delay(
                     exc, next(delays, None), enforce_retry_after=self._settings.networking.enforce_retry_after
                 )
                 if delay is None:
@@ -186,7 +186,7 @@ class APIClient:
                 reporter = options.get("logger", logger)
                 level = logging.DEBUG if isinstance(exc, APINetworkError) and exc.is_told else logging.WARNING
                 reporter.log(level, "A request has failed and will be repeated in %g seconds: %s", delay, exc)
-            await asyncio.sleep(retries.add_jitter(delay))
+            await asyncio.sleep(retry_delays.add_jitter(delay))
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None

@@ -34,8 +34,8 @@ from kopf._client.errors import (
 )
 from kopf._client.http.api import APIClient
 from kopf._client.resources.listing import EndlessListError, GarbageWarning, list_pages, take_item
-from kopf._client.resources.setbacks import BrokenStreamError, Setbacks
 from kopf._client.resources.targets import Target
+from kopf._client.resources.watch_failures import BrokenStreamError, WatchFailures
 from kopf._client.resources.watch_machine import State, WatchEvent, WatchMachine
 from kopf._logging.log_levels import get_guiding_level
 from kopf._settings.settings import OperatorSettings
@@ -189,7 +189,7 @@ class _Watcher:
         # Only listings tell if the server respects shards.
         can_stream = settings.watching.initial_streaming and "shardSelector" not in target.get_selectors(settings)
         self._listing = _Listing.STREAMED if can_stream else _Listing.PAGED
-        self._setbacks = Setbacks(settings)
+        self._failures = WatchFailures(settings)
         self._on_garbage = GarbageWarning()
 
     @property
@@ -202,14 +202,14 @@ class _Watcher:
         logger.debug("Starting the watch-stream for %r %s.", self._target.resource, self.scope)
         try:
             while True:
-                self._setbacks.begin()
+                self._failures.begin()
                 is_listing = self._machine.state is not State.WATCHING
                 async with contextlib.aclosing(self._proceed(is_listing)) as batches:
                     try:
                         async for events in batches:
                             yield events
                         is_stream = not is_listing or self._listing is _Listing.STREAMED
-                        delay = self._setbacks.accept_end() if is_stream else 0.0
+                        delay = self._failures.accept_end() if is_stream else 0.0
                         if is_stream:
                             phase: WatchPhase = "listing" if is_listing else "watching"
                             self._api.observer.watch_interrupted(self._target, phase, None, delay)
@@ -264,7 +264,7 @@ class _Watcher:
         machine.finish_listing(events)
         progress.finish()
         self._listing = _Listing.PAGED
-        self._setbacks.is_productive = True
+        self._failures.is_productive = True
         yield events
 
     async def _watch(self) -> AsyncGenerator[list[WatchEvent], None]:
@@ -286,7 +286,7 @@ class _Watcher:
                         yield events
             finally:
                 is_long = opened is not None and loop.time() - opened >= SHORT_STREAM
-                self._setbacks.is_productive |= is_long
+                self._failures.is_productive |= is_long
 
     def _get_watch_params(self) -> dict[str, str]:
         params = self._target.get_selectors(self._settings)
@@ -297,7 +297,7 @@ class _Watcher:
         }
         if self._machine.state is State.LISTING:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": ""}
-        if (timeout := self._setbacks.server_timeout) is not None:
+        if (timeout := self._failures.server_timeout) is not None:
             params["timeoutSeconds"] = str(math.ceil(timeout))
         return params
 
@@ -326,7 +326,7 @@ class _Watcher:
             raise BrokenStreamError(f"a line of {len(raw)} bytes cannot be decoded: {exc}") from exc
         finally:
             if machine.version != version:
-                self._setbacks.note_progress()
+                self._failures.note_progress()
 
     def _take_initial(self, line: Line, events: list[WatchEvent]) -> None:
         """Take an existing object, or the mark after the last one."""
@@ -352,11 +352,11 @@ class _Watcher:
     def _accept_failure(self, error: Exception) -> float:
         """Accept a failure and decide on the next step. Return the pause, in seconds."""
         is_listing = self._machine.state is not State.WATCHING
-        delay = self._setbacks.accept_failure(error)
-        is_quiet = not is_listing and isinstance(error, APISilenceError) and self._setbacks.accept_silence()
+        delay = self._failures.accept_failure(error)
+        is_quiet = not is_listing and isinstance(error, APISilenceError) and self._failures.accept_silence()
         phase: WatchPhase = "listing" if is_listing else "silence" if is_quiet else "watching"
         self._api.observer.watch_interrupted(self._target, phase, error, delay)
-        level = logging.INFO if self._setbacks.is_productive or isinstance(error, APIGoneError) else logging.WARNING
+        level = logging.INFO if self._failures.is_productive or isinstance(error, APIGoneError) else logging.WARNING
         if is_quiet or (isinstance(error, APINetworkError) and error.is_told):
             level = logging.DEBUG
         logger.log(
@@ -372,6 +372,6 @@ class _Watcher:
             # If a listing by pages outlasts its snapshot, only a listing at once can succeed.
             if self._listing is _Listing.PAGED and isinstance(error, APIGoneError | EndlessListError):
                 self._listing = _Listing.WHOLE
-        elif self._setbacks.is_final(error):
+        elif self._failures.is_final(error):
             self._machine.expire()
         return delay

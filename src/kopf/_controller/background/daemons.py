@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Collection
 
 from kopf._controller.background.runs import BackgroundRun, ObjectBackground
-from kopf._controller.background.stopping import AsyncDaemonStopperChecker, DaemonStoppingReason
+from kopf._controller.background.stop_signals import AsyncDaemonStopperChecker, DaemonStoppingReason
 from kopf._handlers.handlers import DaemonHandler
 
 

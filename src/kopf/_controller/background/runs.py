@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from kopf._client.errors import APINetworkError, APIServerError, APITooManyRequestsError
 from kopf._client.resources.patching import PatchConflict, patch_object
-from kopf._controller.background.stopping import (
+from kopf._controller.background.stop_signals import (
     AsyncDaemonStopperChecker,
     DaemonStopper,
     DaemonStoppingReason,
@@ -24,7 +24,8 @@ from kopf._controller.error_texts import describe_error
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import BackgroundCause
 from kopf._handlers.handlers import SpawningHandler
-from kopf._handlers.outcomes import Outcome, deliver_result
+from kopf._handlers.outcomes import Outcome
+from kopf._handlers.results import deliver_result
 from kopf._handlers.retry_policy import Retries
 from kopf._logging.loggers import ObjectLogger
 from kopf._settings.settings import iter_delays

@@ -14,7 +14,7 @@ from typing import Any
 
 from kopf._controller.background.daemons import DaemonRun
 from kopf._controller.background.runs import BackgroundRun, ObjectBackground
-from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._controller.background.stop_signals import DaemonStoppingReason
 from kopf._controller.background.timers import TimerRun
 from kopf._controller.pausing import Covers
 from kopf._controller.runtime import Runtime

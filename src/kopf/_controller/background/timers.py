@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection
 
 from kopf._controller.background.runs import BackgroundRun, ObjectBackground
-from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._controller.background.stop_signals import DaemonStoppingReason
 from kopf._handlers.handlers import TimerHandler
 from kopf._handlers.outcomes import Outcome
 

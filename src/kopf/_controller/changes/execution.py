@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from kopf._controller.changes.progress import Progress, get_delay, get_pending
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._controller.changes.selection import Selection
-from kopf._controller.controllers import Wakeup
+from kopf._controller.controller_registry import Wakeup
 from kopf._controller.runtime import Runtime
 from kopf._handlers.causes import ChangingCause
 from kopf._handlers.current_handler import SubhandlingContext
@@ -23,7 +23,8 @@ from kopf._handlers.executor import Surroundings
 from kopf._handlers.handler_errors import HandlerChildrenRetry, UnfitObjectError
 from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import STOCK_LIFECYCLES, LifeCycleFn
-from kopf._handlers.outcomes import Outcome, deliver_result
+from kopf._handlers.outcomes import Outcome
+from kopf._handlers.results import deliver_result
 from kopf._values.codec import UnreadableError
 from kopf._values.ids import HandlerId
 from kopf._values.model_mismatch import ModelMismatchError

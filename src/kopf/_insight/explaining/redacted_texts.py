@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from kopf._handlers import criteria
-from kopf._handlers.criteria import ABSENT, PRESENT
+from kopf._handlers import filter_criteria
+from kopf._handlers.filter_criteria import ABSENT, PRESENT
 from kopf._values import codec
 from kopf._values.fields import FieldPath
 from kopf._values.objects import KubeObject
@@ -116,7 +116,7 @@ def _decode(value: str) -> Iterator[str]:
 def describe_callback(fn: Callable[..., Any]) -> str:
     """Name the callback, with its place; combined callbacks are named by their parts."""
     name, _, _ = getattr(fn, "__qualname__", "").partition(".")
-    if getattr(fn, "__module__", None) != criteria.__name__ or name not in _COMBINATIONS:
+    if getattr(fn, "__module__", None) != filter_criteria.__name__ or name not in _COMBINATIONS:
         return describe_function(fn)
     parts = [cell.cell_contents for cell in getattr(fn, "__closure__", None) or ()]
     fns = [item for part in parts for item in ([part] if callable(part) else part)]

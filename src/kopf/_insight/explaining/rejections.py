@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kopf._handlers.causes import ChangingCause, ResourceCause
-from kopf._handlers.criteria import ABSENT, PRESENT, ValueFilter
+from kopf._handlers.filter_criteria import ABSENT, PRESENT, ValueFilter
 from kopf._handlers.handlers import ChangingHandler, ResourceHandler, WebhookHandler
 from kopf._handlers.matching import (
     matches,

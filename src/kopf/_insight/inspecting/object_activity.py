@@ -13,7 +13,7 @@ from typing import Any
 
 from kopf._controller.background.daemons import DaemonRun
 from kopf._controller.background.runs import BackgroundRun
-from kopf._controller.background.stopping import DaemonStoppingReason
+from kopf._controller.background.stop_signals import DaemonStoppingReason
 from kopf._controller.changes.carried import Carried
 from kopf._controller.controller import Controller
 from kopf._controller.object_memory import ObjectMemory

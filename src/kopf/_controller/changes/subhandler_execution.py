@@ -12,7 +12,7 @@ from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.lifecycles import LifeCycleFn
 from kopf._handlers.registry import OperatorRegistry
 from kopf._handlers.signatures import check_handlers
-from kopf._values.ids import HandlerId, get_callable_id
+from kopf._values.ids import get_callable_id
 from kopf._values.records import replace
 
 Fns = Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]]
@@ -60,7 +60,7 @@ def _make_handlers(fns: Fns, context: SubhandlingContext) -> Sequence[ChangingHa
     named = fns.items() if isinstance(fns, Mapping) else ((get_callable_id(fn), fn) for fn in fns)
     handlers = [
         ChangingHandler(
-            id=_make_id(context, name),
+            id=context.make_id(name),
             fn=fn,
             selector=None,
             reason=None,
@@ -83,8 +83,4 @@ def _select_handlers(
     called = selection.select_called(selection.select_accompanying(plan.changing))
     for error in selection.failures.values():
         raise error
-    return [replace(handler, id=_make_id(context, handler.id)) for handler in called]
-
-
-def _make_id(context: SubhandlingContext, name: str) -> HandlerId:
-    return HandlerId(f"{context.parent.id}/{name}")
+    return [replace(handler, id=context.make_id(handler.id)) for handler in called]

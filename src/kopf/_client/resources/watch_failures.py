@@ -1,5 +1,5 @@
 """
-Setbacks of one watcher: counts them, decides on the pauses after them, and tells when to list everything anew.
+The failures of one watcher: counts them, decides on the pauses after them, and tells when to list everything anew.
 
 It does no I/O and never waits.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 
 from kopf._client.errors import APIError, APIGoneError, APINetworkError
-from kopf._client.http.retries import get_delay
+from kopf._client.http.retry_delays import get_delay
 from kopf._settings.settings import OperatorSettings
 
 MAX_BACKOFF = 30.0
@@ -30,7 +30,7 @@ class BrokenStreamError(Exception):
     """The stream contains something unusable, e.g. a garbled line or an error, and must be reopened."""
 
 
-class Setbacks:
+class WatchFailures:
     """Counts the failures in a row. All delays are in seconds."""
 
     def __init__(self, settings: OperatorSettings) -> None:

@@ -1,5 +1,5 @@
 """
-Reconciliation: one pass over one object, from its state, through the decision and the handlers, to one patch.
+One reconcile pass over one object, from its state, through the decision and the handlers, to one patch.
 
 It takes the object in its current state, and returns its new state with the time to continue. It also returns results
 that could not be saved; the next pass saves them first.
@@ -22,7 +22,7 @@ from kopf._values.records import Record
 from kopf._values.selectors import ResourceModel
 
 
-class Reconciliation(Record, eq=False):
+class ReconcilePass(Record, eq=False):
     """One pass over one object."""
 
     _scope: ReconciliationScope

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kopf_cluster import codec, json_fields, statuses
 from kopf_cluster.cel import rules as cel_rules
-from kopf_cluster.kinds import certificates, objects, pruning, schemas, structures
+from kopf_cluster.kinds import builtin_pruning, certificates, objects, schemas, structures
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.structures import DEFINITION, KNOWN_METADATA
 from kopf_cluster.patches import blame_patch
@@ -97,14 +97,14 @@ def _read_metadata(kind: Kind, raw: Any) -> Obj:
         raise statuses.Undecodable(kind.kind, kind.version, why) from None
 
 
-def _find_mistyped(kind: Kind, raw: Any) -> pruning.MistypedError | None:
+def _find_mistyped(kind: Kind, raw: Any) -> builtin_pruning.MistypedError | None:
     """Find the error of the API server about mistyped metadata; it decodes those of custom kinds alone."""
     try:
         if kind.definition:
-            pruning.prune({"metadata": raw}, structures.of_definition(kind.definition))
+            builtin_pruning.prune({"metadata": raw}, structures.of_definition(kind.definition))
         else:
-            pruning.prune(raw, structures.of_definition(DEFINITION))
-    except pruning.MistypedError as error:
+            builtin_pruning.prune(raw, structures.of_definition(DEFINITION))
+    except builtin_pruning.MistypedError as error:
         return error
     return None
 

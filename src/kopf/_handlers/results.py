@@ -1,0 +1,23 @@
+"""Results of handlers: their JSON form, and their delivery to the status of the object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kopf._handlers.handlers import Handler
+from kopf._handlers.outcomes import Outcome
+from kopf._values import codec
+from kopf._values.patches import Patch
+
+
+def make_content(result: Any) -> Any:
+    """Convert the result of a handler to JSON values. Raises :class:`TypeError` or :class:`ValueError`."""
+    return codec.decode(codec.encode(result))
+
+
+def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
+    """Put the result of the handler to the status, if it has a JSON form, and sign the changes of the handler."""
+    if outcome.content is not None:
+        patch.ensure_stanza("status")[handler.id] = outcome.content
+    if patch:
+        patch.sign(str(handler))
