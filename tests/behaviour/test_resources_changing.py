@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
+from kopf_cluster.requests import Request
 from tests.behaviour.objects import API, FINALIZER, Objects, get_finalizers, watch
 from tests.behaviour.resources import CRDS, create, define, undefine
 from tests.behaviour.running import Calls, Logs, Operator
@@ -184,6 +185,70 @@ async def test_unavailable_groups_hold_nobody(
     await calls.wait_length(2)
     await logs.wait("All API groups are available again.")
     assert len(logs.find("Some of the API groups are unavailable.*")) == 1
+
+
+def count_discoveries(operator: Operator) -> list[str]:
+    """The paths of the discovery from now on."""
+    paths: list[str] = []
+
+    def note_path(call: Any, request: Request) -> None:
+        path = "/".join(request.path)
+        if path in ("api", "apis", "apis/example.com", "apis/kopf.dev"):
+            paths.append(path)
+
+    operator.cluster.faults.advisers.append(note_path)
+    return paths
+
+
+@pytest.mark.fastforward
+async def test_aggregated_apis_that_are_registered_later_are_served(
+    operator: Operator, api: API, calls: Calls, logs: Logs
+) -> None:
+    """There are no events of definitions then. The absence is logged once, and costs nothing after the end."""
+    define(operator.cluster, "temps", group="example.com")
+    await create(api, "temps", "a", group="example.com")
+    note(calls, "example.com", "temps")
+    rule = operator.cluster.faults.inject(404, path="^/apis/example.com(/v1)?$")
+    await operator.launch()
+    await logs.wait("No resource is found for 'temps' of example.com.*")
+    await asyncio.sleep(60)
+    paths = count_discoveries(operator)
+    await asyncio.sleep(600)
+    assert 9 <= paths.count("apis/example.com") <= 10
+    assert not calls
+    operator.cluster.faults.remove(rule)
+    await asyncio.sleep(61)
+    assert calls == [("temps.v1.example.com", "a")]
+    assert len(logs.find("No resource is found.*")) == 1
+    assert not logs.find("The resources could not be discovered.*")
+    paths.clear()
+    await asyncio.sleep(3600)
+    assert not paths
+
+
+@pytest.mark.fastforward
+@pytest.mark.parametrize("case", ["disabled", "built-in", "everything", "category"])
+async def test_nothing_is_looked_for_that_nobody_waits_for(
+    operator: Operator, kex: Objects, calls: Calls, case: str
+) -> None:
+    """Built-in groups do not change; of several kinds, nobody knows how many there must be."""
+    note(calls, "kopf.dev", "kopfexamples")
+    if case == "disabled":
+        operator.set("scanning.disabled", True)
+        note(calls, "example.com", "temps")
+    elif case == "built-in":
+        note(calls, "apps", "temps")
+    elif case == "everything":
+        note(calls, "example.com", kopf.EVERYTHING)
+    else:
+        note(calls, category="temporary")
+    await kex.create()
+    await operator.start()
+    await calls.wait_length(1)
+    await asyncio.sleep(60)
+    paths = count_discoveries(operator)
+    await asyncio.sleep(3600)
+    assert not paths
 
 
 @pytest.mark.fastforward

@@ -68,11 +68,11 @@ class Definitions:
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
         """Log the consequences of a denial: nothing important, if all needed resources exist."""
-        how = "until the restart" if verb == "list" else f"at once, but only every {RETRYING_INTERVAL:g} seconds"
+        how = f"every {RETRYING_INTERVAL:g} seconds" + (" if a handler names them" if verb == "list" else "")
         logger.log(
             logging.WARNING if self._is_lacking() else logging.INFO,
-            "New kinds of custom resources will not be noticed %s: not permitted to %s their definitions. "
-            "The error: %s. Set settings.scanning.disabled = True if that is fine, or: %s",
+            "New kinds of custom resources will not be noticed at once, but only %s: not permitted to %s their "
+            "definitions. The error: %s. Set settings.scanning.disabled = True if that is fine, or: %s",
             how,
             verb,
             error,

@@ -2,7 +2,7 @@
 The resource observer: which resources exist in the cluster, and which of them to watch in which namespaces.
 
 It discovers the resources at the start, and again whenever definitions of custom resources change, or handlers are
-declared.
+declared. Aggregated APIs appear without a definition. So, while anything is missing, it discovers every minute.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SETTLING_TIME = 0.2
 """How long to wait after a change of a definition, in seconds: they come together, and are served a moment later."""
 
 _RESCANNING_INTERVAL = 60.0
-"""How often to retry the discovery of unavailable API groups, in seconds."""
+"""How often to look for unavailable API groups and for absent resources, in seconds."""
 
 
 class ResourceObserver:
@@ -84,7 +84,7 @@ class ResourceObserver:
                 is_complete = False
 
     async def _update(self, group: asyncio.TaskGroup) -> bool:
-        """Discover the resources, and update the watchers; return whether all API groups were available."""
+        """Discover the resources, and update the watchers; return whether there is nothing to look for again."""
         discovery = await discover(self._runtime.api, self._registry.get_selectors())
         self._definitions.discovered = {resource.name for resource in discovery.resources}
         self._warnings.look_at(discovery, group)
@@ -94,7 +94,12 @@ class ResourceObserver:
         for listener in self._listeners:
             listener(discovery, plan.keys())
         self._definitions.start(group)
-        return not discovery.unavailable
+        return not discovery.unavailable and not self._is_awaiting(discovery.resources)
+
+    def _is_awaiting(self, resources: Collection[Resource]) -> bool:
+        """Tell if a resource that a handler names is absent, and can appear without notice, in an aggregated API."""
+        absent = () if self._runtime.settings.scanning.disabled else self._registry.get_unmatched(resources)
+        return any(item.is_specific and item.can_be_defined for item in absent)
 
     def _follow_namespaces(self) -> None:
         """Serve the namespaces that exist now."""
