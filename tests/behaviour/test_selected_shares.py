@@ -14,6 +14,7 @@ import pytest
 import kopf
 from kopf._values.slots import ALL_SLOTS, get_slot, make_shard_selector
 from kopf_cluster import LocalCluster
+from kopf_cluster.requests import Request
 from tests.behaviour.connecting import connect_in_memory
 from tests.behaviour.objects import Objects
 from tests.behaviour.replicas import Replica, running
@@ -80,7 +81,7 @@ async def test_each_is_handled_once(
         assert {counts[name, "update"] for name in NAMES} == {2}
         moved = {name for name in NAMES if get_slot((await kex.get(name))["metadata"]["uid"]) not in HALF}
         assert {name for name, reason in counts if reason == "resume"} == moved
-    is_ignored = "does not select by shards" in caplog.text
+    is_ignored = "does not select kopfexamples.v1.kopf.dev by shards" in caplog.text
     for replica in (a, b):
         selectors = [params.get("shardSelector") for path, params in replica.watches if path.endswith(KEX)]
         if whole or is_ignored:
@@ -144,3 +145,96 @@ async def test_the_users_own_shards_are_respected(cluster: LocalCluster, kex: Ob
         assert {params.get("shardSelector") for path, params in a.watches if path.endswith(KEX)} == {selector}
         ours = {name for name in NAMES if 128 <= get_slot((await kex.get(name))["metadata"]["uid"]) < 192}
         assert {name for name, _ in calls} == ours
+
+
+class Listings:
+    """
+    The shard selectors of all listings, by kinds: that of each first page, or ``None``.
+
+    The server does not know them for the ``ignorant`` kind, as an old extension behind a new server.
+    """
+
+    def __init__(self, cluster: LocalCluster, ignorant: str = "") -> None:
+        self.selectors: dict[str, list[str | None]] = {}
+        self._ignorant = ignorant
+        cluster.faults.advisers.append(self._look)
+
+    def _look(self, call: Any, request: Request) -> None:
+        kind = request.path[-1]
+        if request.method == "GET" and "watch" not in request.query and "continue" not in request.query:
+            self.selectors.setdefault(kind, []).append(request.query.get("shardSelector"))
+        if kind == self._ignorant:
+            assert isinstance(request.query, dict)
+            request.query.pop("shardSelector", None)
+
+
+async def test_the_server_is_asked_once_before_the_first_listing(
+    cluster: LocalCluster, kex: Objects, calls: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither a part nor the whole is read in vain; nothing is asked by a replica that has everything."""
+    caplog.set_level(logging.INFO)
+    await kex.create_all(NAMES)
+    listings = Listings(cluster)
+    async with running(declare_for(calls), "a") as [a]:
+        a.take(ALL_SLOTS)
+        await asyncio.sleep(120)
+        assert listings.selectors.pop(KEX) == [None]
+    async with running(declare_for(calls), "b") as [b]:
+        for first in range(0, 128, 32):
+            b.take(frozenset(range(first, first + 32)))
+            await asyncio.sleep(120)
+        parts = [make_shard_selector(range(end)) for end in range(32, 129, 32)]
+        is_ignored = "does not select kopfexamples.v1.kopf.dev by shards" in caplog.text
+        assert listings.selectors[KEX] == ["none", *(None if is_ignored else part for part in parts)]
+    assert len([text for text in caplog.messages if "by shards" in text]) == is_ignored
+
+
+@pytest.mark.parametrize("cluster", [True], indirect=True)
+async def test_a_kind_that_cannot_be_selected_does_not_matter_for_others(
+    cluster: LocalCluster, kex: Objects, calls: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    cluster.apply(make_crd("Extension", "extensions"))
+    listings = Listings(cluster, ignorant="extensions")
+
+    def declare(replica: Replica) -> None:
+        kopf.on.event("extensions", registry=replica.registry)(lambda **_: None)
+        declare_for(calls)(replica)
+
+    async with running(declare, "a", "b") as [a, b]:
+        a.take(HALF)
+        await asyncio.sleep(120)
+        await a.leave(frozenset(range(64)))
+        await asyncio.sleep(120)
+        a.take(frozenset(range(64)))
+        b.take(ALL_SLOTS - HALF)
+        await asyncio.sleep(120)
+        await kex.create_all(NAMES)
+        await kex.wait_all_handled(NAMES)
+        for replica, part in ((a, HALF), (b, ALL_SLOTS - HALF)):
+            seen = {path.rpartition("/")[2]: params.get("shardSelector") for path, params in replica.watches}
+            assert (seen[KEX], seen["extensions"]) == (make_shard_selector(part), None)
+    assert Counter(listings.selectors["extensions"]) == {"none": 2, None: 3}  # by each replica
+    assert Counter(listings.selectors[KEX])["none"] == 2
+    refusals = [text for text in caplog.messages if "by shards" in text]
+    assert len(refusals) == 2
+    assert all("does not select extensions.v1.kopf.dev by shards" in text for text in refusals)
+
+
+async def test_all_streams_of_a_kind_ask_once(cluster: LocalCluster, calls: Calls) -> None:
+    """If the server is busy then, they ask again."""
+    for name in ("one", "two", "three"):
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    listings = Listings(cluster)
+    cluster.faults.inject(503, path=f"/{KEX}$", times=1)
+
+    def declare(replica: Replica) -> None:
+        replica.namespaces = ("one", "two", "three")
+        declare_for(calls)(replica)
+
+    async with running(declare, "a") as [a]:
+        a.take(HALF)
+        await asyncio.sleep(120)
+        assert len({path for path, _ in a.watches if path.endswith(KEX)}) == 3
+    assert listings.selectors[KEX].count("none") == 2
+    assert len(listings.selectors[KEX]) == 5

@@ -19,7 +19,6 @@ from typing import Any
 
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIForbiddenError, APINotFoundError
-from kopf._client.resources.listing import ShardingError
 from kopf._client.resources.targets import Target
 from kopf._client.resources.watch_machine import LISTED, State, WatchEvent, WatchMachine, disown
 from kopf._client.resources.watching import watch_batches
@@ -94,15 +93,6 @@ class Informer:
                 await self._consume(take)
             except (APIForbiddenError, APINotFoundError) as e:
                 self._accept_obstacle(e)
-            except ShardingError:
-                if self._target.shard is None:
-                    raise
-                if self._runtime.share.is_selected_by_server:
-                    self._runtime.share.is_selected_by_server = False
-                    logger.info(
-                        "The server does not select by shards: the objects of other replicas are received, too."
-                    )
-                continue
             self._retrying.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRYING_INTERVAL):

@@ -29,14 +29,12 @@ class Share:
         """The slots whose objects this replica handles or is leaving."""
         self.leaving: Slots = frozenset()
         """The slots that it is leaving."""
-        self.is_selected_by_server = fence is not None
-        """Whether to ask the server for our objects only; false after it has ignored that."""
         self.get_token: Callable[[int], int] = lambda slot: 0
         """Returns the fencing token of a slot."""
 
     def make_selector(self) -> str:
         """Make the selector of our objects, and of as few others as possible; empty if it would not help."""
-        if not self.is_selected_by_server or len(self.slots) in (0, len(ALL_SLOTS)):
+        if len(self.slots) in (0, len(ALL_SLOTS)):
             return ""
         return make_shard_selector(bridge_gaps(self.slots, _MAX_RANGES))
 

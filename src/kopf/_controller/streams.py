@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kopf._client.auth.credentials import LoginError
 from kopf._client.errors import APIForbiddenError
-from kopf._client.resources.targets import Scope, Target
+from kopf._client.resources.targets import Scope, Shard, Target
 from kopf._client.resources.watch_machine import LISTED, WatchEvent, WatchMachine
 from kopf._controller.controller import Controller
 from kopf._controller.indexing_line import IndexingLine
@@ -50,6 +50,8 @@ class Service(FrozenRecord, frozen=True, kw_only=True):
     """The owner of the tasks."""
     known: set[int]
     """The slots of the objects that a former watcher with other handlers has served."""
+    shard: Shard
+    """The part of the objects that this replica handles. The server is asked once, for all streams."""
     clearance: Clearance
 
 
@@ -82,6 +84,7 @@ class ResourceWatcher:
             line=IndexingLine(runtime, resource, handlers.indexing, controller.accept),
             group=group,
             known={*known},
+            shard=Shard(runtime.share.make_selector),
             clearance=clearance,
         )
         self._streams: dict[Scope, Stream] = {}
@@ -223,13 +226,13 @@ class Stream:
             self._deselected = DeselectedObjects(service.runtime, target, pushed)
             target = replace(target, selectors=pushed.add_to(target.get_selectors(settings)))
         share = service.runtime.share
-        self._is_selected = is_selected = (
+        is_selected = (
             share.fence is not None
             and not service.handlers.is_seen_whole
             and service.resource.name not in settings.watching.shard_selectors
         )
-        if is_selected:
-            target = replace(target, shard=share.make_selector)
+        self._shard = service.shard if is_selected else None
+        target = replace(target, shard=self._shard)
         self._machine = _make_machine(service)
         self._informer = Informer(
             service.runtime,
@@ -306,7 +309,7 @@ class Stream:
     def narrow(self) -> None:
         """If the server selects our objects, update the selector."""
         is_running = not all(task.done() for task in self._tasks)
-        if is_running and self._is_selected and self._service.runtime.share.is_selected_by_server:
+        if is_running and self._shard is not None and self._shard.is_supported is not False:
             self._cancel()
             self._informer.keep_place()
             self.start()

@@ -15,7 +15,7 @@ import msgspec
 
 from kopf._client.errors import APIError
 from kopf._client.http.api import APIClient
-from kopf._client.resources.targets import Target
+from kopf._client.resources.targets import Shard, Target
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec, malformed_json
 from kopf._values.objects import KubeObject
@@ -136,9 +136,9 @@ class GarbageWarning:
             logger.warning(text, resource, problem)
 
 
-async def _require_shards(api: APIClient, target: Target) -> None:
+async def _selects_shards(api: APIClient, target: Target) -> bool:
     """
-    Find out if the server reads shard selectors, when the listing does not tell: it refuses wrong ones then.
+    Find out if the server reads shard selectors: it refuses wrong ones then.
 
     Listings of custom resources do not tell, they have no ``shardInfo``. The refusal is 400 or 500 (Kubernetes 1.36).
     """
@@ -146,12 +146,18 @@ async def _require_shards(api: APIClient, target: Target) -> None:
         await api.get(target.path, params={"limit": "1", "shardSelector": "none"}, backoffs=())
     except APIError as e:
         if "shard selector" in e.message:
-            return
+            return True
         raise
-    raise ShardingError(
-        f"The server ignores settings.watching.shard_selectors for {target.resource.name!r}: it needs Kubernetes 1.36 "
-        "or newer, with the feature ShardedListAndWatch enabled."
-    )
+    return False
+
+
+async def _probe(api: APIClient, target: Target, shard: Shard) -> None:
+    """Ask the server once if it selects the objects of this kind, before the first listing that depends on it."""
+    async with shard.asking:
+        if shard.is_supported is None and shard.select():
+            shard.is_supported = await _selects_shards(api, target)
+            if not shard.is_supported:
+                logger.info("The server does not select %r by shards: it sends all objects.", target.resource)
 
 
 async def list_pages(
@@ -176,6 +182,8 @@ async def list_pages(
     :class:`EndlessListError` if the pages do not end.
     """
     resource = target.resource
+    if target.shard is not None:
+        await _probe(api, target, target.shard)
     params = target.get_selectors(settings)
     if paged:
         params["limit"] = str(settings.watching.chunk_size or FIRST_PAGE)
@@ -183,8 +191,15 @@ async def list_pages(
     while True:
         content = await api.get(target.path, params=params, headers=_HEADERS)
         listing, items = parse_list(content)
-        if "shardSelector" in params and not tokens and not listing.metadata.shardInfo:
-            await _require_shards(api, target)
+        if (
+            "shardSelector" in params
+            and target.shard is None
+            and not (tokens or listing.metadata.shardInfo or await _selects_shards(api, target))
+        ):
+            raise ShardingError(
+                f"The server ignores settings.watching.shard_selectors for {target.resource.name!r}: it needs "
+                "Kubernetes 1.36 or newer, with the feature ShardedListAndWatch enabled."
+            )
         kind = listing.kind.removesuffix("List") if listing.kind else resource.kind
         objects: list[KubeObject] = []
         problem = ""

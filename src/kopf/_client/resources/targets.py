@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from kopf._settings.settings import OperatorSettings
@@ -10,6 +11,20 @@ from kopf._values.resources import Resource
 
 Scope = str | None
 """A namespace, or ``None`` for the whole cluster."""
+
+
+class Shard:
+    """
+    The part of the objects of one kind that a client asks for.
+
+    ``select`` returns the current ``shardSelector``; it is empty for all objects.
+    """
+
+    def __init__(self, select: Callable[[], str]) -> None:
+        self.select = select
+        self.is_supported: bool | None = None
+        """Whether the server selects the objects of this kind; ``None`` if it was not asked yet."""
+        self.asking = asyncio.Lock()
 
 
 class Target(FrozenRecord, frozen=True):
@@ -22,8 +37,8 @@ class Target(FrozenRecord, frozen=True):
     The server-side selectors, as parameters of requests: ``labelSelector``, ``fieldSelector``, ``shardSelector``. By
     default, those of ``settings.watching``.
     """
-    shard: Callable[[], str] | None = None
-    """A function that returns the current ``shardSelector``; empty for all objects."""
+    shard: Shard | None = None
+    """The part of the objects to ask for, if the server selects them; the others are possibly received, too."""
 
     @property
     def path(self) -> str:
@@ -38,7 +53,7 @@ class Target(FrozenRecord, frozen=True):
     def get_selectors(self, settings: OperatorSettings) -> dict[str, str]:
         """Get the current server-side selectors as parameters of requests."""
         selectors = self._get_lasting_selectors(settings)
-        if self.shard is not None and (text := self.shard()):
+        if self.shard is not None and self.shard.is_supported is not False and (text := self.shard.select()):
             selectors["shardSelector"] = text
         return selectors
 
