@@ -183,6 +183,44 @@ def test_shares_are_equal_and_little_moves_when_a_replica_comes_or_goes(count: i
     assert world.moves - before == share
 
 
+def stop_all(world: World) -> None:
+    for process in world.working:
+        world.stop(process)
+    world.run(world.now + 10)
+    assert all(process.replica.is_out for process in world.processes)
+
+
+def test_replicas_that_start_again_together_take_their_parts_at_once() -> None:
+    """The first one does not begin with everything: their Leases tell how many there were."""
+    world = World(1)
+    start_all(world, [SHARDS] * 4)
+    settle(world)
+    stop_all(world)
+    before = world.moves
+    for number in range(10, 14):
+        world.start(make_terms(number, SHARDS))
+        world.run(world.now + 1)
+    assert world.run_until(lambda: world.is_whole, 5) < 1
+    world.run(world.now + 10)
+    assert world.shares == [2, 2, 2, 2]
+    assert world.moves - before == len(SLOTS)
+
+
+@pytest.mark.parametrize(("former", "limit"), [(1, 1), (3, 4)])
+def test_a_replica_that_starts_again_alone_waits_only_for_a_moment(former: int, limit: float) -> None:
+    world = World(1)
+    start_all(world, [SHARDS] * former)
+    settle(world)
+    stop_all(world)
+    world.start(make_terms(10, SHARDS))
+    assert world.run_until(lambda: world.is_whole, 60) < limit
+    world.run(world.now + 10)
+    world.start(make_terms(11, SHARDS))
+    world.run(world.now + 10)
+    world.stop(world.working[0])
+    assert world.run_until(lambda: world.is_whole, 60) < 1
+
+
 def test_it_costs_one_renewal_per_replica_and_another_one_for_the_coordinator() -> None:
     world = World(1)
     start_all(world, [SHARDS] * 4)

@@ -126,6 +126,7 @@ class Replica:
         """Accept a Lease from any source."""
         if not self.observed.observe(lease, now):
             return
+        self._coordinator.has_begun |= bool(lease.report.held)
         if lease.assignment is not None and lease.assignment.generation > self._generation:
             self.assignment = lease.assignment
         if lease.name == self._lease_name and lease.holder == self.name:

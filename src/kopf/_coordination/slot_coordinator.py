@@ -18,6 +18,8 @@ class Coordinator:
         self._observed = observed
         self._members: Sequence[str] = ()
         self._members_since = 0.0
+        self.has_begun = False
+        """Whether any replica is known to have had slots. Otherwise, those of the former times possibly start, too."""
 
     def plan(self, lease: Lease, name: str, newest: int, now: float, is_leaving: bool) -> Assignment:
         """
@@ -36,12 +38,14 @@ class Coordinator:
         members = self._choose_members(name, now, is_leaving)
         if members != self._members:
             self._members, self._members_since = members, now
+        can_move = now >= self._members_since + self._terms.retry_period  # several replicas often start at once
+        are_all_there = can_move or self._terms.mode == LEADER or all(item.lease.holder for item in self._observed.own)
         situation = Situation(
             members=members,
             reports=reports,
             gone={owner for owner in owners if self._observed.is_gone(owner, now)},
-            can_fill=not old.born or self._observed.is_settled(old.born, now),
-            can_move=now >= self._members_since + self._terms.retry_period,  # several replicas often start at once
+            can_fill=(self.has_begun or are_all_there) and (not old.born or self._observed.is_settled(old.born, now)),
+            can_move=can_move,
         )
         return plan(old, situation, generation)
 
