@@ -42,6 +42,7 @@ class ScriptedReplicas:
     def __init__(self) -> None:
         self.joined = asyncio.Event()
         self.joined.set()
+        self.parted = asyncio.Event()
 
     async def run(self) -> None:
         await asyncio.Event().wait()

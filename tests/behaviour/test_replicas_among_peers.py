@@ -141,3 +141,30 @@ def test_replicas_that_cannot_join_pause_nobody(mode: Mode, tmp_path: pathlib.Pa
         simulation.cluster.faults.clear()
         simulation.advance(seconds=90)
         assert story.see_workers() == {"new"}
+
+
+@both_modes
+def test_replicas_that_lose_their_permissions_pause_nobody_until_they_are_back(
+    mode: Mode, caplog: pytest.LogCaptureFixture
+) -> None:
+    life = Life(mode)
+    with SyncSimulation(registry=life.registry, crds=[CRD, CRDS], operator=False) as simulation:
+        story = Story(simulation, life)
+        simulation.replicas(1, name="old", configure=peering(5))
+        new = simulation.replicas(2, mode, name="new", configure=peering(10))
+        simulation.advance(seconds=20)
+        assert story.see_workers() == {"new"}
+        for _ in range(2):
+            caplog.clear()
+            simulation.cluster.faults.inject(403, resource="leases")
+            simulation.advance(seconds=25)
+            assert story.see_workers(60) == {"old"}
+            status = simulation.get("clusterkopfpeerings", "default")["status"]
+            assert {*status} == {"old-0"}
+            told = [text for text in caplog.messages if "Not permitted to access leases" in text]
+            assert len(told) == 2  # by each one
+            assert all("cannot stay among its replicas" in text for text in told)
+            simulation.cluster.faults.clear()
+            simulation.advance(seconds=20)
+            assert story.see_workers(60) == {"new"}
+        new.assert_one_owner()

@@ -371,6 +371,35 @@ async def test_missing_permissions_are_named_once(
     assert await until_done(member.stop()) <= 1
 
 
+def get_place(member: Member) -> tuple[bool, bool, bool]:
+    """Whether it is fenced, has joined the others, and has parted from them."""
+    return member.states[-1].is_fenced, member.replicas.joined.is_set(), member.replicas.parted.is_set()
+
+
+@pytest.mark.parametrize("mode", ["leader", "shards"])
+@pytest.mark.parametrize("verb", [None, "patch"])
+async def test_lost_permissions_fence_a_replica_until_they_are_back(
+    start: Start, cluster: LocalCluster, verb: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If only some verbs are denied, the other requests succeed all the time."""
+    one = start("web-1")
+    await until(lambda: one.slots == ALL_SLOTS)
+    for _ in range(2):
+        caplog.clear()
+        rule = cluster.faults.inject(status=403, resource="leases", verb=verb)
+        cluster.faults.cut_watches()
+        assert 7 <= await until(lambda: not one.slots) <= 10.5
+        await asyncio.sleep(90)
+        assert one.fence.is_shut
+        assert get_place(one) == (True, False, True)
+        (text,) = [text for text in caplog.messages if "Not permitted" in text]
+        assert "cannot stay among its replicas" in text
+        assert "get, list, watch, create, patch" in text
+        cluster.faults.remove(rule)
+        assert await until(lambda: one.slots == ALL_SLOTS) < 5
+        assert get_place(one) == (False, True, False)
+
+
 @pytest.mark.parametrize("mode", ["leader", "shards"])
 async def test_an_absent_namespace_is_named_and_the_replica_is_not_ready(
     cluster: LocalCluster, journal: Journal, mode: CoordinationMode, caplog: pytest.LogCaptureFixture

@@ -149,6 +149,14 @@ class Peering:
         state = " (paused)" if self._runtime.pause.is_on else ""
         return f"in the peering {self._settings.name!r} as {self._identity}{state}"
 
-    async def leave(self) -> None:
-        """Withdraw all records, so that others can start at once instead of waiting for their expiry."""
+    async def leave(self, *, for_now: bool = False) -> None:
+        """
+        Withdraw all records, so that others can start at once instead of waiting for their expiry.
+
+        If this is ``for_now``, pause the operator until :meth:`run` has checked the others again.
+        """
+        if for_now:
+            self._is_found = False
+            for membership in self._memberships.values():
+                membership.hold()
         await asyncio.gather(*(membership.leave() for membership in self._memberships.values()))

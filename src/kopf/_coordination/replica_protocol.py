@@ -71,7 +71,7 @@ class Replica:
         self._make_name = make_name
         self._formers: set[str] = set()
         self._beat = 0
-        self._is_giving_up = False
+        self.is_giving_up = False  # until the caller has stopped everything
         self._is_synced = False  # whether it has listed all Leases once
         self._is_informed = False  # whether it has listed them since it became the coordinator
         self._listing: dict[str, str] | None = None  # the versions known when the listing began
@@ -99,11 +99,11 @@ class Replica:
         """Whether it has its Lease, as far as it knows."""
         return self._accepted is not None
 
-    @property
-    def has_joined(self) -> bool:
-        """Whether it has joined the others, possibly as a standby of a known leader."""
+    def has_joined(self, now: float) -> bool:
+        """Whether it is among the others, possibly as a standby of another leader that renews its Lease."""
         head = self.observed.head
-        return self.is_alive or (self.terms.mode == LEADER and head is not None and bool(head.lease.holder))
+        is_led = head is not None and head.lease.holder not in {"", *self._formers} and now < head.expiry
+        return self.is_alive or (self.terms.mode == LEADER and is_led)
 
     @property
     def is_coordinator(self) -> bool:
@@ -180,7 +180,7 @@ class Replica:
 
     def accept_stop(self) -> None:
         """Accept that everything is stopped after giving up."""
-        self._is_giving_up = False
+        self.is_giving_up = False
 
     def _accept(self, lease: Lease, now: float) -> None:
         sent = self._sent.get(lease.report.beat)
@@ -195,7 +195,7 @@ class Replica:
         """Decide about the next actions. The caller must perform them, and report the answers."""
         step = Step(now + self.terms.retry_period)
         self._check_life(now, step)
-        if self._is_giving_up:
+        if self.is_giving_up:
             return step
         self._look(now, step)
         if self._is_synced:
@@ -224,7 +224,7 @@ class Replica:
 
     def _give_up(self, reason: str, step: Step) -> None:
         step.gave_up = reason
-        self._is_giving_up = True
+        self.is_giving_up = True
         self._formers.add(self.name)
         self._doubts |= self._writing
         self._writing.clear()

@@ -95,7 +95,11 @@ class Replicas:
         """Whether the operator exits before everything is handed over."""
         self._state: ReplicaState | None = None
         self.joined = asyncio.Event()
-        """Whether it has ever lived among the others."""
+        """Set when it lives among the others, until it parts."""
+        self.parted = asyncio.Event()
+        """Set when it has lost its permissions for Leases, and everything is stopped, until it has joined again."""
+        self._denied: set[object] = set()
+        """The requests that are not permitted: the verbs of the watch, and the functions that accept other answers."""
         self._informer = Informer(runtime, self._client.target, explain=self._explain)
         self._watching: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -235,6 +239,7 @@ class Replicas:
 
     async def _take_events(self, events: Collection[WatchEvent]) -> None:
         now = self._fence.now()
+        self._denied -= {"list", "watch"}
         if self._terms.mode == LEADER:
             self._is_fenced = False  # a standby makes no requests by which it could notice that the server answers
         for event in events:
@@ -257,11 +262,12 @@ class Replicas:
         try:
             answer = await request()
         except _ERRORS as e:
-            self._explain_failure(e)
+            self._explain_failure(e, accept)
             self._replica.accept_failure(name, started)
         else:
-            if self._log.note_recovery():
+            if self._log.note_recovery() or accept in self._denied:
                 self._watch()
+            self._denied.discard(accept)
             self._is_fenced = False
             accept(name, answer, self._fence.now())
         self._wakeup.set()
@@ -271,40 +277,50 @@ class Replicas:
             self._log.check_handlers(lease)
         self._replica.accept_listing(leases, now)
 
-    def _explain_failure(self, error: Exception) -> None:
+    def _explain_failure(self, error: Exception, accept: object) -> None:
         namespace = self._client.target.scope
         if isinstance(error, APIForbiddenError):
-            self._explain("access", error)
+            self._explain("access", error, accept)
         elif isinstance(error, APINotFoundError):
             self._log.log_failure(f"there is no namespace {namespace!r} for the leases: {error}")
         else:
             self._log.log_failure(str(error) or "no response in time")
 
-    def _explain(self, verb: str, error: APIForbiddenError) -> None:
-        if self._runtime.warnings.is_new((LEASES, "denied")):
+    def _explain(self, verb: str, error: APIForbiddenError, denied: object = None) -> None:
+        if not self._denied:
             advice = format_advice(LEASES, _VERBS, namespace=self._client.target.scope)
-            text = "Not permitted to %s leases, so the operator cannot join its replicas, and handles nothing: %s. %s"
-            logger.error(text, verb, error, advice)
+            text = "Not permitted to %s leases, so the operator cannot %s its replicas, and handles nothing: %s. %s"
+            logger.error(text, verb, "join" if self._state is None else "stay among", error, advice)
+        self._denied.add(denied or verb)
 
     # ------------------------------------------------------------------ the state for observers
 
     def _tell_state(self) -> None:
         replica, terms = self._replica, self._terms
+        has_joined = replica.has_joined(self._fence.now())
+        is_barred = bool(self._denied) and not has_joined
         places = {} if replica.assignment is None else replica.assignment.places
         state = ReplicaState(
             mode=terms.mode,
             name=terms.name,
             identity=terms.identity,
             is_leading=replica.is_coordinator,
-            is_fenced=self._is_fenced,
+            is_fenced=self._is_fenced or is_barred,
             held=replica.acting,
             wanted=frozenset(slot for slot, place in places.items() if place.target == replica.name),
             draining=replica.draining,
             others=_list_others(replica),
         )
-        if self._state is None and not replica.has_joined:
+        if self._state is None and not has_joined:
             return
-        self.joined.set()
+        if is_barred and not replica.is_giving_up:
+            self.joined.clear()
+            self.parted.set()
+        elif has_joined:
+            self.joined.set()
+            if self.parted.is_set():
+                self.parted.clear()
+                self._denied.clear()
         if state != self._state:
             self._state = state
             self._runtime.observer.share_changed(state)

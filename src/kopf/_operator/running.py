@@ -302,10 +302,17 @@ async def _has_comparable_versions(api: APIClient) -> bool:
 
 
 async def _take_part(peering: Peering, replicas: Replicas | None) -> None:
-    """Take part in the peering, forever. Replicas that cannot join handle nothing, so they must not pause others."""
-    if replicas is not None:
+    """Take part in the peering, forever. Replicas without Leases handle nothing, so they must not pause others."""
+    if replicas is None:
+        await peering.run()
+    while replicas is not None:
         await replicas.joined.wait()
-    await peering.run()
+        running = asyncio.create_task(peering.run(), name="peering of the replica")
+        try:
+            await either(replicas.parted.wait(), running)
+        finally:
+            await cancel([running])
+        await peering.leave(for_now=True)
 
 
 def _get_fingerprint(registry: OperatorRegistry) -> str:
