@@ -3,9 +3,10 @@ Measure several replicas of one operator that share the work: each of them, and 
 
     .venv/bin/python -m benchmarks.replicas --size 100000 --replicas 1,2,4
 
-First, all of them start at once with many objects that were handled before, until they have nothing to do. Then, other
-objects are created at a steady pace. CPU and memory are of the processes; what a replica has received, is counted by a
-proxy before it. With ``--selector``, the server sends to each replica only its part (``shardSelector``).
+First, all of them start at once with many objects that were handled before, until they have nothing to do. Each number
+of replicas has a group of its own: with the Leases of fewer replicas, the first one would begin with everything. Then,
+other objects are created at a steady pace. CPU and memory are of the processes; what a replica has received, is counted
+by a proxy before it. With ``--selector``, the server sends to each replica only its part (``shardSelector``).
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from benchmarks.processes import OPERATORS, Framework, Meter, Pipe, running_oper
 from tests.replicas.links import Link, write_kubeconfig
 
 _LOOK = 2.0
-_LOOKED_AT = 20e-6
-"""What it takes at least to look at one object, in seconds of CPU."""
+_FIRST_WAIT = 20.0
+"""Nobody begins for a lease duration after the first start, and a bit more."""
 _NOTHING = 0.05
 """What a replica takes in that time at most if it has nothing to do but to renew its lease, in seconds of CPU."""
 
@@ -48,10 +49,10 @@ async def create_steadily(client: Client, names: Sequence[str], rate: float) -> 
         await asyncio.sleep(begun + 1 / rate - asyncio.get_running_loop().time())
 
 
-async def settle(replicas: Sequence[Replica], least: float = 0.0) -> None:
-    """Wait until none of them has anything to do, and they have taken that much CPU at least, in seconds."""
+async def settle(replicas: Sequence[Replica]) -> None:
+    """Wait until none of them has anything to do."""
     quiet, spent = 0, 0.0
-    while quiet < 3 or spent < least:
+    while quiet < 3:
         await asyncio.sleep(_LOOK)
         spent, former = sum(item.meter.cpu for item in replicas), spent
         quiet = quiet + 1 if spent - former < _NOTHING * len(replicas) else 0
@@ -75,7 +76,7 @@ async def running_replicas(count: int, place: Place, folder: pathlib.Path, pipe:
                 kubeconfig=kubeconfig,
                 pipe=pipe,
                 log=folder / f"replica-{number}.log",
-                options=["--shards=benchmark"],
+                options=[f"--shards=benchmark-{count}"],
                 environ={"POD_NAME": f"replica-{number}", "POD_NAMESPACE": "default"},
             )
             replicas.append(Replica(await stack.enter_async_context(running), link))
@@ -106,7 +107,8 @@ async def measure(options: argparse.Namespace, *, selector: bool, table: Table) 
             for count in map(int, options.replicas.split(",")):
                 await place.client.reset_counters()
                 async with running_replicas(count, place, folder, pipe) as replicas:
-                    await settle(replicas, options.size * _LOOKED_AT)  # nobody begins for a lease duration at first
+                    await asyncio.sleep(_FIRST_WAIT)
+                    await settle(replicas)
                     calls = sum((await place.client.read_counters() or {}).values())
                     table.add("start", selector, replicas, [0.0] * count, calls)
                     await place.client.reset_counters()
