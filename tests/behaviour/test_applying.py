@@ -9,11 +9,13 @@ import kubernetes.client
 import pytest
 
 import kopf
+from tests.behaviour.conftest import make_crd
 from tests.behaviour.objects import API, MERGE_PATCH, Obj, Objects
 from tests.behaviour.running import Calls, Logs, Operator
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
+LARGE = {"field": "x" * 2_000_000}
 PATH = "/apis/apps/v1/namespaces/default/deployments"
 
 
@@ -99,6 +101,7 @@ async def test_conflicts_are_named(operator: Operator, kex: Objects, api: API, c
     text, conflicts = calls[0]
     assert conflicts[".spec.replicas"] == "someone"
     assert "Deployment default/web is not applied: .spec.replicas is managed by 'someone'" in text
+    assert not (await logs.wait(".*is not applied.*")).exc_info, "its text is enough"
     assert (await api.request("GET", f"{PATH}/web"))["spec"]["replicas"] == 3
 
 
@@ -130,9 +133,20 @@ async def test_synchronous_handlers_and_models(operator: Operator, kex: Objects,
         ({"kind": "Pod"}, "The cluster has no 'Pod' in ''"),
         ({"apiVersion": "v1", "kind": "ConfigMap", "data": 5}, "400 BadRequest"),
         ("text", "str is not supported as a Kubernetes object"),
+        (
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": {"unknown": 1}},
+            "500 .*: failed to create typed patch object .*unknown: field not declared in schema",
+        ),
+        (
+            {"apiVersion": "kopf.dev/v1", "kind": "KopfExample", "metadata": {"name": "x"}, "spec": LARGE},
+            "500 .*: etcdserver: request is too large",
+        ),
     ],
+    ids=["kind", "version", "type", "text", "field", "size"],
 )
 async def test_impossible_children(operator: Operator, kex: Objects, logs: Logs, child: Any, error: str) -> None:
+    """Nothing is repeated, even if the status of the refusal is 500."""
+
     @kopf.on.create("kopfexamples", errors=kopf.ErrorsMode.PERMANENT)
     async def fn(**_: Any) -> None:
         await kopf.apply(child)
@@ -140,6 +154,33 @@ async def test_impossible_children(operator: Operator, kex: Objects, logs: Logs,
     await operator.start()
     await kex.create()
     await logs.wait(f".*({error}).*")
+    assert not logs.find(".*will be repeated.*")
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_refusals_by_rules_of_schemas_are_told_in_one_line(
+    operator: Operator,
+    kex: Objects,
+    logs: Logs,
+    is_async: bool,
+) -> None:
+    crd = make_crd("RuledExample", "ruledexamples")
+    rule = {"rule": "self.size < 10", "message": "it is too big"}
+    spec = {"type": "object", "properties": {"size": {"type": "integer"}}, "x-kubernetes-validations": [rule]}
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {"type": "object", "properties": {"spec": spec}}
+    operator.cluster.apply(crd)
+    child = {"apiVersion": "kopf.dev/v1", "kind": "RuledExample", "spec": {"size": 11}}
+
+    def sync_fn(**_: Any) -> None:
+        kopf.apply(child)
+
+    async def async_fn(**_: Any) -> None:
+        await kopf.apply(child)
+
+    kopf.on.create("kopfexamples", id="fn")(async_fn if is_async else sync_fn)
+    await operator.start_and_create(kex)
+    record = await logs.wait("Handler 'fn' failed with an exception and will try again.*it is too big.*")
+    assert not record.exc_info
 
 
 async def test_objects_of_nobody(operator: Operator, kex: Objects, api: API) -> None:

@@ -90,6 +90,25 @@ async def test_events_about_other_objects(operator: Operator, kex: Objects, api:
     ]
 
 
+async def test_events_without_a_reason(operator: Operator, kex: Objects, api: API) -> None:
+    """The server refuses such ones."""
+    kopf.on.create("kopfexamples")(lambda body, **_: kopf.warn(body, reason="", message="m"))
+    await operator.start_and_create(kex)
+    assert brief(await wait_for_events(api, 1)) == [("Warning", "Warning", "m")]
+
+
+async def test_events_about_cluster_scoped_objects(operator: Operator, kex: Objects, api: API) -> None:
+    """With the exact time, servers up to 1.21 take them in another namespace only."""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node", "uid": "uid"}}
+    kopf.on.create("kopfexamples")(lambda body, **_: kopf.info([node, body], reason="R", message="m"))
+    await operator.start_and_create(kex)
+    events = await wait_for_events(api, 2)
+    times = {event["involvedObject"]["kind"]: event.get("eventTime") for event in events}
+    assert {event["metadata"]["namespace"] for event in events} == {"default"}
+    assert times["Node"] is None
+    assert times["KopfExample"] is not None
+
+
 async def test_events_about_events_are_skipped(operator: Operator, kex: Objects, api: API) -> None:
     @kopf.on.create("kopfexamples", id="fn")
     def fn(body: kopf.Body, **_: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import kopf
 from kopf_cluster.faults.fault_rules import FaultRule
-from tests.behaviour.objects import Objects, Refused, get_progress
+from tests.behaviour.objects import FINALIZER, Objects, Refused, get_progress
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing, now
 
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
@@ -212,3 +212,26 @@ async def test_a_deletion_is_not_held_forever_by_what_its_handler_wants(
     assert calls == ["delete"]
     record = await logs.wait("The object is released without the changes that could not be made: .*")
     assert "not a label" in record.getMessage()
+
+
+async def test_a_deletion_is_not_held_forever_by_changes_that_are_too_large(
+    operator: Operator,
+    objects: Objects,
+    logs: Logs,
+    calls: Calls,
+) -> None:
+    """The status of the refusal is 500, as for failures of the server. The object stays because of others."""
+
+    @kopf.on.delete(objects.plural, id="delete")
+    async def delete(patch: kopf.Patch, **_: Any) -> None:
+        calls.append("delete")
+        patch.spec["field"] = "x" * 2_000_000
+
+    logs.expected.append("etcdserver: request is too large")
+    await operator.start_and_create(objects, finalizers=["example.com/other"])
+    await objects.wait(lambda obj: FINALIZER in obj["metadata"]["finalizers"])
+    await objects.delete()
+    await objects.wait(lambda obj: FINALIZER not in obj["metadata"]["finalizers"])
+    assert calls == ["delete"]
+    record = await logs.wait("The object is released without the changes that could not be made: .*")
+    assert len(record.getMessage()) < 2000

@@ -257,7 +257,8 @@ def update_fn(spec, **_):
 
 
 def test_manifests_that_are_none_are_refused(tmp_path: pathlib.Path) -> None:
-    for text in ("kind: CustomResourceDefinition\nspec: {}\n", "]"):
+    for text in ("kind: CustomResourceDefinition\nspec: {}\n", "]", "---\n---\n- kind: List\n"):
         (tmp_path / "crd.yaml").write_text(text)
         result = check(GOOD[0], "--crds", tmp_path / "crd.yaml")
         assert (result.exit_code, "'--crds'" in result.output) == (2, True)
+    assert "has a document that is no object: [{'kind': 'List'}]" in " ".join(result.output.split())

@@ -81,6 +81,10 @@ def test_console_of_an_operator_in_development(start: Starter, tmp_path: pathlib
         assert done == {"done": ["kopfexamples/kopf-example-1 is created"]}
         process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
         assert ask(url, "/api/console/timeline?id=1")
+        config = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {'y': '1e3'}}"
+        ask(url, "/api/console/dev/apply", {"manifest": config})
+        shown = ask(url, "/api/console/dev/get", {"resource": "configmaps.v1", "namespace": "default", "name": "c"})
+        assert "  'y': '1e3'\n" in shown["manifest"]  # as kubectl reads it
         secret = "{apiVersion: v1, kind: Secret, metadata: {name: s}, stringData: {password: swordfish}}"
         ask(url, "/api/console/dev/apply", {"manifest": secret})
         for resource, namespace, name in [

@@ -127,6 +127,12 @@ def test_called_handlers(cluster: LocalCluster, plan: Plan, handlers: pathlib.Pa
     assert "would be called" not in result.stdout
 
 
+def test_texts_are_quoted_as_kubectl_reads_them(cluster: LocalCluster, plan: Plan, handlers: pathlib.Path) -> None:
+    put(cluster, size="1e3")
+    result = plan("handlers.py", "--call")
+    assert result.stdout.count("    +  size: '1e3'\n") == 2  # of the object and of its child
+
+
 def test_settled_operators_have_nothing_to_do(
     cluster: LocalCluster,
     plan: Plan,

@@ -32,6 +32,28 @@ def test_classes_by_statuses(status: int, cls: type[errors.APIError]) -> None:
     assert error.status == status
 
 
+@pytest.mark.parametrize(
+    ("message", "cls"),
+    [
+        ("failed to create typed patch object: .spec.x: field not declared in schema", errors.APIUnprocessableError),
+        ("failed to create typed patch object (ns/x; apps/v1, Kind=X): errors:", errors.APIUnprocessableError),
+        ("etcdserver: request is too large", errors.APIPayloadTooLargeError),
+        (
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max (3 vs. 2)",
+            errors.APIPayloadTooLargeError,
+        ),
+        ("etcdserver: mvcc: database space exceeded", errors.APIServerError),
+        ("rpc error: code = ResourceExhausted desc = etcdserver: too many requests", errors.APIServerError),
+    ],
+)
+def test_wrong_requests_are_told_from_failures_of_the_server(message: str, cls: type[errors.APIError]) -> None:
+    body = json.dumps({"kind": "Status", "message": message}).encode()
+    error = errors.make_error(status=500, body=body)
+    assert type(error) is cls
+    assert error.status == 500
+    assert error.is_unacceptable == (cls is not errors.APIServerError)
+
+
 def test_fields_of_status_objects() -> None:
     body = {
         "kind": "Status",

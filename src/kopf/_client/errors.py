@@ -20,6 +20,9 @@ from kopf._values.operator_error import OperatorError
 
 _TEXT_LIMIT = 300
 _UID_PRECONDITION = "UID in precondition"
+_UNFIT = re.compile("failed to create typed (patch|live) object")
+_TOO_LARGE = re.compile("etcdserver: request is too large|trying to send message larger than max")
+"""The messages of wrong requests that come with the status 500: of server-side apply, and of etcd and its client."""
 _PHRASES: Mapping[int, str] = {status: status.phrase for status in http.HTTPStatus}
 _KEYS = re.compile(r"\[([^\]]*)\]|([^.\[\]<>]+)")
 """The keys in ``spec.items[0].name``, ``metadata.annotations[example.com/name]``; ``<nil>`` is the whole object."""
@@ -98,6 +101,11 @@ class APIError(OperatorError):
         return [tuple(map("".join, _KEYS.findall(cause["field"]))) for cause in causes if "field" in cause]
 
     @property
+    def is_unacceptable(self) -> bool:
+        """Whether the request is wrong, or would make the object wrong: it is refused for as long as both are so."""
+        return self.status == 400 or isinstance(self, APIPayloadTooLargeError | APIUnprocessableError)
+
+    @property
     def is_identity_mismatch(self) -> bool:
         """Whether the UID in the request is that of another object with the same name: 409 or, for patches, 422."""
         return _UID_PRECONDITION in self.message or ("metadata", "uid") in self.fields
@@ -132,7 +140,7 @@ class APIGoneError(APIClientError):
 
 
 class APIPayloadTooLargeError(APIClientError):
-    """HTTP 413: the object or the request is too large."""
+    """HTTP 413, or 500 if etcd refuses it: the object or the request is too large."""
 
 
 class APIUnsupportedMediaTypeError(APIClientError):
@@ -140,7 +148,11 @@ class APIUnsupportedMediaTypeError(APIClientError):
 
 
 class APIUnprocessableError(APIClientError):
-    """HTTP 422: the object would be invalid, or a JSON-patch does not apply (e.g. its test fails)."""
+    """
+    HTTP 422, or 500 of server-side apply if an object does not fit its schema: the object would be invalid.
+
+    It is also HTTP 422 if a JSON-patch does not apply, e.g. its test fails.
+    """
 
 
 class APITooManyRequestsError(APIClientError):
@@ -169,7 +181,6 @@ def make_error(
     body: bytes = b"",
 ) -> APIError:
     """Make the error of the most specific class for an error response (status 400 and up) or a redirect."""
-    cls = _CLASSES.get(status) or (APIServerError if status >= 500 else APIClientError if status >= 400 else APIError)
     if status < 400:
         location = (headers or {}).get("Location", "").partition("?")[0]
         content: Mapping[str, Any] = {
@@ -178,8 +189,9 @@ def make_error(
     else:
         content = _parse_status(body)
     reason, code, details = content.get("reason"), content.get("code"), content.get("details")
-    return cls(
-        str(content.get("message") or ""),
+    message = str(content.get("message") or "")
+    return _find_class(status, message)(
+        message,
         status=status,
         method=method,
         path=path,
@@ -188,6 +200,14 @@ def make_error(
         details=details if isinstance(details, dict) else None,
         headers=headers,
     )
+
+
+def _find_class(status: int, message: str) -> type[APIError]:
+    if status == 500 and _UNFIT.match(message):
+        return APIUnprocessableError
+    if status == 500 and _TOO_LARGE.search(message):
+        return APIPayloadTooLargeError
+    return _CLASSES.get(status) or (APIServerError if status >= 500 else APIClientError if status >= 400 else APIError)
 
 
 def _parse_status(body: bytes) -> Mapping[str, Any]:

@@ -9,21 +9,17 @@ from __future__ import annotations
 import logging
 import re
 
-from kopf._client.errors import APIError, APIForbiddenError, APINetworkError
+from kopf._client.errors import APIError, APIForbiddenError, APINetworkError, APIPayloadTooLargeError
 from kopf._controller.changes.scope import ReconciliationScope
 from kopf._controller.error_texts import describe_error
 from kopf._controller.tracked_objects import TrackedObject
 from kopf._logging.loggers import ObjectLogger
-from kopf._settings.settings import PersistenceSettings
 from kopf._values import codec
 from kopf._values.objects import KubeObject
 
 logger = logging.getLogger(__name__)
 
 _FULL_ANNOTATIONS = re.compile(r"metadata\.annotations: Too long", re.IGNORECASE)
-_FULL_OBJECT = re.compile(r"request is too large|larger than max|limit is \d+", re.IGNORECASE)
-"""The wordings of the API server for its own limit, of etcd, and of their connection (some come as HTTP 500)."""
-
 _OTHERS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
@@ -50,7 +46,9 @@ def report_failure(
     text, culprit = describe_error(error)
     is_new = tracked.complaint != text
     tracked.complaint = text
-    is_lost = is_unsaved and isinstance(error, APIError) and _is_lasting(error)
+    loss = ""
+    if is_unsaved and isinstance(error, APIError) and error.is_unacceptable:
+        loss = f". {_explain_loss(error, obj)}"
     if isinstance(error, APIForbiddenError):
         _explain_denial(scope, error, obj.head.namespace)
         is_new = False  # the same for all objects
@@ -60,7 +58,7 @@ def report_failure(
         logging.ERROR if is_new else logging.DEBUG,
         "The object could not be handled, so it is left alone for %s seconds: %s",
         delay,
-        f"{text}. {_explain_loss(text, obj, settings.persistence)}" if is_lost else text,
+        text + loss,
         exc_info=culprit,
     )
 
@@ -81,16 +79,11 @@ def _explain_denial(scope: ReconciliationScope, error: APIForbiddenError, namesp
         )
 
 
-def _is_lasting(error: APIError) -> bool:
-    """Tell if the same changes can never be written, unless the object or the handlers change."""
-    return error.status in (400, 413, 422) or _FULL_OBJECT.search(str(error)) is not None
-
-
-def _explain_loss(text: str, obj: KubeObject, persistence: PersistenceSettings) -> str:
+def _explain_loss(error: APIError, obj: KubeObject) -> str:
     """Explain the consequences and the cure if the results of the handlers can never be saved on the object."""
-    if _FULL_ANNOTATIONS.search(text):
-        cure = _explain_full_annotations(obj, persistence)
-    elif _FULL_OBJECT.search(text) or ": 413 " in text:
+    if _FULL_ANNOTATIONS.search(error.message):
+        cure = _explain_full_annotations(error, obj)
+    elif isinstance(error, APIPayloadTooLargeError):
         cure = (
             "The object is too large with that. Make it smaller; or leave out large fields, with ignored_fields of "
             "settings.persistence.diffbase_storage."
@@ -100,16 +93,16 @@ def _explain_loss(text: str, obj: KubeObject, persistence: PersistenceSettings) 
     return f"So what its handlers have done is not noted on it: after a restart, they will be called again. {cure}"
 
 
-def _explain_full_annotations(obj: KubeObject, persistence: PersistenceSettings) -> str:
-    """Explain which storage occupies the space, with which field of the object, and the possible cures."""
-    storage = type(persistence.diffbase_storage).__name__
+def _explain_full_annotations(error: APIError, obj: KubeObject) -> str:
+    """Explain what can occupy the space: annotations by handlers, or our own state; and the cures."""
+    authors = f"{' & '.join(error.authors)} writes some: make them smaller if they are large. " if error.authors else ""
     size, field = _find_largest_field(obj)
     return (
-        f"The annotations are full (256 KiB in total): the last handled configuration is kept there by {storage}, and "
-        f"its largest field {field!r} takes {max(1, round(size / 1024))} KiB. Leave it out, if no handlers need its "
-        f"changes: settings.persistence.diffbase_storage = kopf.{storage}(ignored_fields=[{field!r}]). Or keep that "
-        f"in the status: kopf.StatusDiffBaseStorage() there, and kopf.StatusProgressStorage() as "
-        f"settings.persistence.progress_storage. Or remove some of the other annotations."
+        f"The annotations are full (256 KiB in total). {authors}Kopf keeps the state of the handlers and the last "
+        f"handled configuration there by default; the largest field of it is {field!r} ({max(1, round(size / 1024))} "
+        f"KiB). Leave it out, if no handlers need its changes: ignored_fields=[{field!r}] of "
+        f"settings.persistence.diffbase_storage. Or keep both in the status: kopf.StatusDiffBaseStorage() there, and "
+        f"kopf.StatusProgressStorage() as settings.persistence.progress_storage. Or remove other annotations."
     )
 
 

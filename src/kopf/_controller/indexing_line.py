@@ -109,7 +109,7 @@ class _Exit:
             self._pass_on([place.event])
         else:
             self.advance()
-        for callback, places in [*self.awaited.items()]:
+        for callback, places in [*self.awaited.items()] if self.awaited else ():  # this runs for every event
             places.discard(place)
             if not places:
                 del self.awaited[callback]

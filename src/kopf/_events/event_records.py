@@ -58,13 +58,13 @@ class EventRecord:
     def make_event(self, settings: PostingSettings) -> Mapping[str, Any]:
         """Make the body of the new event."""
         report = self.latest
-        return {
+        event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"namespace": self.namespace, "generateName": settings.event_name_prefix},
             "action": "Handling",
             "type": report.type,
-            "reason": _cut_end(report.reason),
+            "reason": _cut_end(report.reason) or report.type,  # servers refuse an empty one
             "message": _cut(report.message),
             "reportingComponent": settings.reporting_component,
             "reportingInstance": settings.reporting_instance,
@@ -72,9 +72,11 @@ class EventRecord:
             "involvedObject": report.ref,
             "firstTimestamp": _format(self.first),
             "lastTimestamp": _format(report.time),
-            "eventTime": _format(self.first, timespec="microseconds"),
             "count": self.count,
         }
+        if report.ref.get("namespace"):  # Kubernetes 1.20 refuses it for cluster-scoped objects
+            event["eventTime"] = _format(self.first, timespec="microseconds")
+        return event
 
     def make_changes(self) -> Mapping[str, Any]:
         """Make the merge-patch for an event that exists already."""

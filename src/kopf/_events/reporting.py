@@ -29,7 +29,7 @@ def event(
 
     :param objs: an object (a mapping with ``metadata``, e.g. ``body``), or several objects.
     :param type: usually ``"Normal"`` or ``"Warning"``.
-    :param reason: a word in CamelCase, of up to 128 bytes.
+    :param reason: a word in CamelCase, of up to 128 bytes; the type if it is empty.
     :param message: a text for people; empty by default. Texts over 1024 bytes lose their middle.
     :param backoffs: the delays between the attempts of the request, in seconds: a number, or several numbers; by
         default, ``settings.posting.default_backoffs``.

@@ -34,6 +34,7 @@ from kopf._handlers.handlers import ActivityHandler, Handler, IndexingHandler, W
 from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._values.backoffs import ExponentialBackoff
 from kopf._values.bodies import StanzaError
+from kopf._values.operator_error import OperatorError
 from kopf._values.reasons import Activity
 
 
@@ -170,7 +171,9 @@ def _judge_arbitrary_error(handler: Handler, attempt: Attempt, error: Exception,
     else:
         plan, outcome = f"try again in {backoff} seconds", Outcome(final=False, delay=backoff, exception=error)
     message = "%s failed with an exception and will %s: %s"
-    return Judgement(outcome, logging.ERROR, message, (plan, name_error(error)), has_traceback=True)
+    # The other ones are explained by their texts, e.g. refusals of what the handler has applied.
+    has_traceback = not isinstance(error, OperatorError)
+    return Judgement(outcome, logging.ERROR, message, (plan, name_error(error)), has_traceback=has_traceback)
 
 
 def _find_exceeded_limit(handler: Handler, attempt: Attempt, delay: float) -> str | None:

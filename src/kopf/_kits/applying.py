@@ -28,6 +28,7 @@ from kopf._kits.manifests import K8sObject, to_plain
 from kopf._values import codec
 from kopf._values.bodies import Body
 from kopf._values.objects import KubeObject
+from kopf._values.operator_error import OperatorError
 from kopf._values.resources import Resource
 from kopf._values.selectors import Selector
 
@@ -43,7 +44,7 @@ _MANAGER = re.compile(r'conflict with "([^"]*)"')
 """How the API server names the manager in the causes of a conflict."""
 
 
-class ApplyConflictError(Exception):
+class ApplyConflictError(OperatorError):
     """
     The object is not changed, as some of the fields are managed by others.
 

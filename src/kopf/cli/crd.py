@@ -82,9 +82,13 @@ def _describe(change: CRDChange) -> str:
 def read_manifests(path: pathlib.Path, option: str) -> list[dict[str, Any]]:
     """Read the objects of a YAML file. Raises :class:`click.BadParameter` with this name of the option."""
     try:
-        return [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if isinstance(item, dict)]
+        documents = [item for item in yaml.safe_load_all(path.read_text(encoding="utf-8")) if item is not None]
     except (OSError, UnicodeError, yaml.YAMLError) as e:
         raise click.BadParameter(f"{str(path)!r} cannot be read: {e}", param_hint=option) from e
+    for item in documents:
+        if not isinstance(item, dict):
+            raise click.BadParameter(f"{str(path)!r} has a document that is no object: {item!r:.50}", param_hint=option)
+    return documents
 
 
 def read_definitions(path: pathlib.Path, option: str) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from kopf._logging.configuration import configure_for_terminal
 from kopf._logging.text_format import escape
 from kopf._operator.dry_client import Draft, Obj, Place
 from kopf._operator.planning import PlannedActions, plan
+from kopf._packaging.formats import Dumper
 from kopf._storage.essence import drop_managed_annotations
 from kopf.cli.loading import LoadingError, exiting_on_refusal, load
 from kopf.cli.options import CLIControls, check_namespaces, get_registry, get_settings, run_to_end
@@ -212,9 +213,7 @@ def _name(item: dict[str, Any]) -> str:
 
 
 def _diff(before: Obj | None, after: Obj | None) -> Iterator[str]:
-    old, new = [
-        [] if obj is None else yaml.safe_dump(obj, allow_unicode=True, sort_keys=False, width=1000).splitlines()
-        for obj in (before, after)
-    ]
+    options: dict[str, Any] = {"Dumper": Dumper, "allow_unicode": True, "sort_keys": False, "width": 1000}
+    old, new = [[] if obj is None else yaml.dump(obj, **options).splitlines() for obj in (before, after)]
     lines = difflib.unified_diff(old, new, n=2, lineterm="")
     yield from (line for line in lines if not line.startswith(("---", "+++")))

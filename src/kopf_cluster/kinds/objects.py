@@ -22,6 +22,7 @@ MAX_ANNOTATIONS: Final = 256 * 1024
 HEAD_FIELDS: Final = ("apiVersion", "kind", "metadata")
 
 MAX_OBJECT: Final = 3 * 512 * 1024  # bytes; the limit of requests to etcd
+MAX_MESSAGE: Final = 2 * 1024 * 1024  # bytes; its client does not even send larger ones
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _SUBDOMAIN_RULE: Final = (

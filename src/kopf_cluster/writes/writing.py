@@ -300,7 +300,10 @@ class Writer:
         if options.dry_run:  # nothing happens, so the version is the old one, and a new object has none
             return objects.seal(kind, obj, int(obj["metadata"].get("resourceVersion") or 0))
         record = objects.seal(kind, obj, self._store.next_revision)
-        if len(record.data) > objects.MAX_OBJECT:
+        if (size := len(record.data)) > objects.MAX_MESSAGE:
+            excess = f"trying to send message larger than max ({size} vs. {objects.MAX_MESSAGE})"
+            raise statuses.unknown_error(f"rpc error: code = ResourceExhausted desc = {excess}")
+        if size > objects.MAX_OBJECT:
             raise statuses.unknown_error("etcdserver: request is too large")
         self._store.put(kind.bucket, record)
         return record

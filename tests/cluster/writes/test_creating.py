@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -201,6 +202,12 @@ async def test_objects_are_limited_in_size_as_by_etcd(client: Client, kexes: str
     reply = await send(1_600_000)
     assert reply.status == 500
     assert reply.body["message"] == "etcdserver: request is too large"
+    reply = await send(2_500_000)
+    assert reply.status == 500
+    assert re.fullmatch(
+        r"rpc error: code = ResourceExhausted desc = trying to send message larger than max \(25\d+ vs. 2097152\)",
+        reply.body["message"],
+    )
     reply = await send(3_200_000)
     assert reply.status == 413
     assert reply.body["reason"] == "RequestEntityTooLarge"

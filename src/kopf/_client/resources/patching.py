@@ -20,9 +20,6 @@ from kopf._values.patch_deliveries import EVERYTHING, REST, STATUS
 from kopf._values.patches import FinalizerChange, Patch, PatchRequest, compose
 from kopf._values.resources import Resource
 
-_UNACCEPTABLE = frozenset({400, 413, 422})
-"""The statuses for patches that are wrong, or would make the object wrong."""
-
 _MAX_CONFLICTS = 5
 """The number of immediate attempts of an exclusive patch while the object keeps changing."""
 
@@ -186,7 +183,7 @@ class _Sending(NamedTuple):
 
     def _blame(self, error: APIError) -> None:
         """Name the authors of refused changes, if the changes themselves are the reason."""
-        if error.status in _UNACCEPTABLE and self.patch.authorship is not None:
+        if error.is_unacceptable and self.patch.authorship is not None:
             error.authors = self.patch.authorship.find_authors(self.patch, error.fields)
 
 

@@ -297,6 +297,6 @@ def drop_refused_wishes(observed: Observation, errors: int) -> None:
     unsaved, patch = observed.unsaved, observed.patch
     if patch and unsaved is not None and unsaved.is_refused and errors >= _MAX_REFUSALS:
         wishes = dict(patch) or "those by the transformation functions"
-        observed.logger.error("The object is released without the changes that could not be made: %r", wishes)
+        observed.logger.error("The object is released without the changes that could not be made: %.1000r", wishes)
         patch.clear()
         patch.fns.clear()

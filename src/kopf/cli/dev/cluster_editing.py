@@ -22,6 +22,7 @@ from kopf._client.http.api import APIClient
 from kopf._insight.console.texts import cut
 from kopf._insight.endpoint.console_server import AnswerError, Route, Routes
 from kopf._insight.explaining.redacted_texts import is_secret
+from kopf._packaging.formats import Dumper
 from kopf._settings.settings import OperatorSettings
 from kopf._values import codec
 from kopf._values.resources import Resource
@@ -79,7 +80,7 @@ class ClusterEditing:
         if obj.get("kind") == "Secret" or "items" in obj:
             raise AnswerError("It is not an object that can be shown.")
         obj.get("metadata", {}).pop("managedFields", None)
-        return {"manifest": yaml.safe_dump(obj, sort_keys=False, allow_unicode=True)}
+        return {"manifest": yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True)}
 
     async def _apply(self, content: Mapping[str, Any]) -> object:
         """Create or replace the objects; those with a version, only if it is the current one."""
