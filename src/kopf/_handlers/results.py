@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kopf._handlers.handlers import Handler
@@ -16,8 +17,16 @@ def make_content(result: Any) -> Any:
 
 
 def deliver_result(handler: Handler, outcome: Outcome, patch: Patch) -> None:
-    """Put the result of the handler to the status, if it has a JSON form, and sign the changes of the handler."""
-    if outcome.content is not None:
-        patch.ensure_stanza("status")[handler.id] = outcome.content
+    """
+    Put the result of the handler to the status, if it has a JSON form, and sign the changes of the handler.
+
+    The fields of a result join those that the handler has put there itself, through the patch.
+    """
+    if (content := outcome.content) is not None:
+        status = patch.ensure_stanza("status")
+        own = status.get(handler.id)
+        if isinstance(content, dict) and isinstance(own, Mapping):
+            content = {**own, **content}
+        status[handler.id] = content
     if patch:
         patch.sign(str(handler))
