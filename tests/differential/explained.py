@@ -355,8 +355,7 @@ EXPLANATIONS = [
 TESTED_ELSEWHERE = {
     "order-of-diffs": "values/test_diffs.py::test_items_are_in_the_order_of_the_fields_and_new_ones_are_the_last",
     "warnings-of-equal-ids": "behaviour/test_identities.py::test_different_functions_with_one_id_are_warned_of",
-    "ids-of-any-characters": "storage/test_annotation_names.py::"
-    "test_any_ids_make_names_that_are_valid_for_kubernetes",
+    "ids-of-any-characters": "storage/test_annotation_names.py::test_any_ids_make_names_that_are_valid_for_kubernetes",
     "refused-patches-are-kept": "behaviour/test_refused_changes.py::"
     "test_handlers_with_statuses_are_not_repeated_while_their_progress_is_refused",
     "long-delays": "controller/changes/test_progress.py::test_too_long_delays_are_limited",
