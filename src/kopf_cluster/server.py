@@ -205,7 +205,7 @@ class ClusterServer:
     def answer(self, call: Call, request: Request) -> Answer | Stream | Awaitable[Answer | Stream]:
         self._faults.clock.use()  # in the task of this connection, which may come from anywhere
         asking.set(request.user)
-        if self._webhooks or self.registry.converted:
+        if self._webhooks:
             return self._answer_in_session(self._api, call, request)
         try:
             return self._api.answer(call, request)

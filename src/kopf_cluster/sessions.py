@@ -73,8 +73,6 @@ class Session:
                 return self.attempt(attempt)
             except Unresolved as unresolved:
                 question, ask = unresolved.question, unresolved.ask
-            if isinstance(refusal := self._answers.get(question), statuses.APIStatus):
-                raise refusal
             try:
                 self._answers[question] = await ask()
             except statuses.APIStatus as refusal:

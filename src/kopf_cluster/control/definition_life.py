@@ -13,7 +13,7 @@ from typing import Any
 from kopf_cluster.admission.webhook_calls import Caller
 from kopf_cluster.control.loops import ControlLoop, Objects, without_finalizer
 from kopf_cluster.custom_resources import definitions as customs
-from kopf_cluster.custom_resources.converting import Completer, WebhookConverter
+from kopf_cluster.custom_resources.converting import Completer, PruningConverter, WebhookConverter
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Converter, Obj
 from kopf_cluster.store.storage import Change, Key, Record
@@ -42,7 +42,6 @@ class Definitions(ControlLoop):
             plural, _, group = bucket.partition(".")
             self.objects.registry.discard(group, plural)
             self.objects.registry.terminating.discard(bucket)
-            self.objects.registry.converted.discard(bucket)
             self.objects.store.drop(bucket)
             self._retry_others(group)
             return
@@ -79,15 +78,16 @@ class Definitions(ControlLoop):
         self.objects.registry.discard(group, names["plural"])
         if self._find_conflict(definition) is not None:
             return
-        bucket = record.key[1]
-        self.objects.registry.converted.discard(bucket)
+        versions = customs.parse_schemas(definition)
+        first, *others = (schema.raw for schema in versions.values())
         converter: Converter | None = None
         if definition["spec"]["conversion"]["strategy"] == "Webhook":
-            converter = WebhookConverter(definition, self._caller)
-            self.objects.registry.converted.add(bucket)
-        if self.objects.store.bucket(bucket).records:
-            converter = Completer(definition, record.revision, converter or Converter())
-        for kind in customs.make_kinds(definition):
+            converter = WebhookConverter(definition, versions, self._caller)
+        elif any(other != first for other in others):
+            converter = PruningConverter(versions)
+        if self.objects.store.bucket(record.key[1]).records:
+            converter = Completer(versions, record.revision, converter or Converter())
+        for kind in customs.make_kinds(definition, versions):
             self.objects.registry.add(dataclasses.replace(kind, converter=converter))
 
     def _establish(self, key: Key) -> None:
@@ -100,7 +100,6 @@ class Definitions(ControlLoop):
             known = (old.get("status") or {}).get("acceptedNames")
             status = {
                 **(old.get("status") or {}),
-                "storedVersions": _stored_versions(old),
                 "acceptedNames": old["spec"]["names"] if conflict is None else known,
             }
             wanted = customs.conditions(conflict=conflict)
@@ -132,12 +131,6 @@ class Definitions(ControlLoop):
         self.objects.writer.update(self._kind, key, _mark_terminating, subresource="status")
         if not bucket.records:
             self.objects.writer.update(self._kind, key, lambda old: without_finalizer(old, customs.CLEANUP_FINALIZER))
-
-
-def _stored_versions(definition: Obj) -> list[str]:
-    stored = list((definition.get("status") or {}).get("storedVersions") or [])
-    current = [version["name"] for version in definition["spec"]["versions"] if version.get("storage")]
-    return stored + [name for name in current if name not in stored]
 
 
 def _outcomes(status: Obj) -> list[tuple[Any, Any]]:

@@ -7,10 +7,10 @@ The rules are those of "Extend the Kubernetes API with CustomResourceDefinitions
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kopf_cluster import ages, jsonpaths
+from kopf_cluster import ages, codec, jsonpaths
 from kopf_cluster.cel import budgets as cel_budgets
 from kopf_cluster.cel import rules as cel_rules
 from kopf_cluster.kinds import columns, objects, schemas
@@ -58,10 +58,13 @@ def settle(new: Obj, old: Obj | None) -> list[FieldError]:
     names["singular"] = names.get("singular") or names["kind"].lower()
     names["listKind"] = names.get("listKind") or f"{names['kind']}List"
     spec["conversion"] = spec.get("conversion") or {"strategy": "None"}
+    stored = next(version["name"] for version in spec["versions"] if version.get("storage"))
     if old is None:
-        stored = [version["name"] for version in spec["versions"] if version.get("storage")]
-        new["status"] = {"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": stored}
+        new["status"] = {"acceptedNames": {"kind": "", "plural": ""}, "conditions": [], "storedVersions": [stored]}
     else:
+        known = codec.dig(new, "status", "storedVersions") or []
+        versions = known if stored in known else [*known, stored]
+        new["status"] = {**(new.get("status") or {}), "storedVersions": versions}
         errors += _validate_change(spec, old["spec"])
         errors += _validate_stored_versions(new)
     return errors
@@ -210,8 +213,16 @@ def _validate_stored_versions(definition: Obj) -> Iterator[FieldError]:
             )
 
 
-def make_kinds(definition: Obj) -> Iterator[Kind]:
-    """Yield the kinds of a valid definition: one for each served version."""
+def parse_schemas(definition: Obj) -> dict[str, schemas.Schema]:
+    """Return the schemas of all versions, by their names."""
+    return {
+        version["name"]: schemas.parse(version["schema"]["openAPIV3Schema"])
+        for version in definition["spec"]["versions"]
+    }
+
+
+def make_kinds(definition: Obj, versions: Mapping[str, schemas.Schema]) -> Iterator[Kind]:
+    """Yield the kinds of a valid definition with these schemas: one for each served version."""
     spec = definition["spec"]
     names = spec["names"]
     for version in spec["versions"]:
@@ -235,7 +246,7 @@ def make_kinds(definition: Obj) -> Iterator[Kind]:
                 storage_version=next(item["name"] for item in spec["versions"] if item.get("storage")),
                 columns=columns.from_definition(version.get("additionalPrinterColumns")),
                 fields=dict(_selectable_fields(version)),
-                schema=schemas.parse(version["schema"]["openAPIV3Schema"]),
+                schema=versions[version["name"]],
                 rules=cel_rules.compile_rules(version["schema"]["openAPIV3Schema"]),
             )
 

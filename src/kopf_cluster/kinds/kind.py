@@ -41,10 +41,13 @@ class Converter:
     """Converts the objects of a kind between the stored version and the served one; this one changes nothing."""
 
     converts = False
-    """Whether versions differ in more than the version itself."""
+    """Whether the versions name or express the same values differently."""
 
-    def require(self, kind: Kind, records: Iterable[Record]) -> None:
-        """Prepare the conversion of many records; raise `Unresolved` if a webhook must be called for that."""
+    def require(self, kind: Kind, records: Iterable[Record], *, fresh: bool = False) -> None:
+        """Prepare the conversion of many records; raise `Unresolved` if a webhook must be called for that.
+
+        A fresh conversion is not remembered from other requests.
+        """
 
     def read(self, kind: Kind, record: Record) -> bytes:
         """Return the encoded object in the version of the kind, without the version and the kind."""
@@ -54,8 +57,8 @@ class Converter:
         """Return the object in the stored version."""
         return obj
 
-    def remember(self, kind: Kind, record: Record, data: bytes) -> None:
-        """Remember the encoded object of a record in the version of the kind, which saves its conversion."""
+    def remember(self, kind: Kind, obj: Obj, record: Record) -> None:
+        """Remember how the record of a written object is read in the version of the kind, if that is known already."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from kopf_cluster import codec
 from kopf_cluster.kinds import builtin_pruning, structures
 from kopf_cluster.kinds.kind import Kind, Obj
@@ -79,23 +81,43 @@ def encode_record(kind: Kind, record: Record) -> bytes:
 
 
 def seal(kind: Kind, obj: Obj, revision: int) -> Record:
-    """Encode an object, once and for all readers, as of the given revision."""
-    if kind.converter is not None and kind.converter.converts and kind.version != kind.storage_version:
-        converted = _seal(kind, kind.converter.write(kind, obj), revision)
-        kind.converter.remember(kind, converted, _seal(kind, obj, revision).data)
-        return converted
+    """Encode an object, once and for all readers, in the stored version, as of the given revision."""
+    if kind.converter is not None and kind.version != kind.storage_version:
+        record = _seal(kind, kind.converter.write(kind, obj), revision)
+        kind.converter.remember(kind, obj, record)
+        return record
     return _seal(kind, obj, revision)
 
 
-def _seal(kind: Kind, obj: Obj, revision: int) -> Record:
+def restamp(record: Record, revision: int) -> Record:
+    """Return the same state of the object at another revision."""
+    data = encode_body(codec.decode(b"{" + record.data), revision)
+    return msgspec.structs.replace(record, revision=revision, data=data)
+
+
+def is_stored_alike(kind: Kind, record: Record, obj: Obj) -> bool:
+    """Whether a write of the state would change nothing of the record: neither its version nor a field."""
+    if not kind.custom or (kind.converter is None and record.form == kind.storage_version):
+        return True  # there is one form only
+    sealed = seal(kind, obj, record.revision)
+    return sealed.form == record.form and codec.decode(b"{" + sealed.data) == codec.decode(b"{" + record.data)
+
+
+def encode_body(obj: Obj, revision: int) -> bytes:
+    """Encode an object with the revision, if it is not zero, but with no version and kind."""
     metadata = {**obj["metadata"], "resourceVersion": str(revision)}
     if not revision:
         del metadata["resourceVersion"]
     body = {"metadata": metadata} | {key: value for key, value in obj.items() if key not in HEAD_FIELDS}
+    return codec.encode(body)[1:]
+
+
+def _seal(kind: Kind, obj: Obj, revision: int) -> Record:
+    metadata = obj["metadata"]
     return Record(
         key=key_of(metadata),
         revision=revision,
-        data=codec.encode(body)[1:],
+        data=encode_body(obj, revision),
         form=kind.storage_version,
         uid=metadata["uid"],
         labels=metadata.get("labels") or {},

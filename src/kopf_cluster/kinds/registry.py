@@ -19,8 +19,6 @@ class Registry:
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
         self.terminating: set[str] = set()
         """The buckets of the kinds that are being deleted, and accept no new objects."""
-        self.converted: set[str] = set()
-        """The buckets of the kinds that are converted between versions by webhooks."""
         self._groups: dict[str, dict[str, dict[str, Kind]]] = {}
         for kind in kinds:
             self.add(kind)
@@ -28,7 +26,7 @@ class Registry:
     def copy(self) -> Registry:
         """Return an independent copy."""
         other = Registry()
-        other.terminating, other.converted = {*self.terminating}, {*self.converted}
+        other.terminating = {*self.terminating}
         other._groups = {
             group: {version: {**kinds} for version, kinds in versions.items()}
             for group, versions in self._groups.items()

@@ -139,23 +139,26 @@ def prune_embedded(value: Any, schema: Schema, path: str) -> Iterator[str]:
             yield from prune_embedded(item, schema.items, f"{path}[{index}]")
 
 
-def fill_defaults(value: Any, schema: Schema) -> None:
-    """Add the default values of absent fields in place. Nulls count as absent where they are not allowed."""
+def fill_defaults(value: Any, schema: Schema, *, absent: bool = True) -> None:
+    """Add the default values of absent fields in place. Nulls count as absent where they are not allowed.
+
+    Without ``absent``, only drop these nulls.
+    """
     if isinstance(value, dict):
         for name in [name for name, item in value.items() if item is None]:
             sub = schema.properties.get(name, schema.additional)
             if sub is not None and not sub.nullable:
                 del value[name]
         for name, default in schema.defaults.items():
-            if name not in value:
+            if absent and name not in value:
                 value[name] = codec.decode(codec.encode(default))
         for name, item in value.items():
             sub = schema.properties.get(name, schema.additional)
             if sub is not None:
-                fill_defaults(item, sub)
+                fill_defaults(item, sub, absent=absent)
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
-            fill_defaults(item, schema.items)
+            fill_defaults(item, schema.items, absent=absent)
 
 
 def validate_defaults(schema: Schema, path: str) -> Iterator[FieldError]:

@@ -72,6 +72,8 @@ class Reader:
         record = self._store.bucket(kind.bucket).records.get(key)
         if record is None:
             raise statuses.not_found(kind, key[1])
+        if kind.converter is not None:
+            kind.converter.require(kind, [record], fresh=True)
         return Answer(200, form.one(kind, record))
 
     def list_page(self, kind: Kind, call: Call, request: Request) -> Answer:

@@ -33,6 +33,9 @@ BATCH: Final = 1000
 DEFAULT_TIMEOUT: Final = 1800.0
 """The minimal default lifetime of a watch, in seconds; the maximum is twice as much."""
 
+RETRY: Final = 1.0
+"""The time until failed conversions are tried again, in seconds."""
+
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -123,14 +126,14 @@ class Watch:
                 self._wakeup.clear()
                 for chunk in await self._converted(self._collect) if self._kind.converter else self._collect():
                     yield chunk
-                if self._bookmark_due and not self._over:
+                if self._bookmark_due and not self._owes_events() and not self._over:
                     self._bookmark_due = False
                     yield self._bookmark()
                     timers[1] = loop.call_later(self._options.bookmark_interval, self._request_bookmark)
             for chunk in await self._converted(self._collect) if self._kind.converter else self._collect():
                 yield chunk
-            if self._options.bookmarks and not self._bucket.closed:
-                yield self._bookmark()  # right after an empty look at the log, so that nothing is skipped
+            if self._options.bookmarks and not self._bucket.closed and not self._owes_events():
+                yield self._bookmark()
         except Compacted as error:
             yield self._error(
                 statuses.expired(f"too old resource version: {self._options.since or error.requested} ({error.oldest})")
@@ -143,14 +146,28 @@ class Watch:
                 timer.cancel()
 
     async def _converted(self, pieces: Callable[[], Iterator[bytes]]) -> list[bytes]:
-        """Return the pieces in the requested version, and call webhooks for that."""
+        """Return the pieces in the requested version, and call webhooks for that.
+
+        If they fail, an open stream stays silent, and tries it again later, as in a real server.
+        """
         position, first = self._position, self._first
 
         def attempt() -> list[bytes]:
             self._position, self._first = position, first
             return list(pieces())
 
-        return await Session().run(attempt)
+        try:
+            return await Session().run(attempt)
+        except statuses.APIStatus:
+            if pieces == self._begin:
+                raise
+            self._position = position
+            asyncio.get_running_loop().call_later(RETRY, self._wakeup.set)
+            return []
+
+    def _owes_events(self) -> bool:
+        """Whether there are events that are not sent yet, so that a bookmark would skip them."""
+        return bool(self._bucket.read(self._position, 1))
 
     def _finish(self) -> None:
         self._over = True
@@ -202,8 +219,7 @@ class Watch:
     def _state(self, change: Change, kind: str) -> Record:
         """Return the state to send: the previous one at the new revision, if the object is no longer selected."""
         if kind == "DELETED" and change.type != "DELETED" and change.previous is not None:
-            previous = objects.open_record(self._kind, change.previous)
-            return objects.seal(self._kind, previous, change.record.revision)
+            return objects.restamp(change.previous, change.record.revision)
         return change.record
 
     def _line(self, type_: str, record: Record) -> bytes:

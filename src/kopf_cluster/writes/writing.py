@@ -120,6 +120,7 @@ class Writer:
             new = new_states.compose(kind, new, new_states.update_metadata(kind, old, new, need_version, options))
             is_same = (
                 codec.same_fields(old, new, ("metadata",))
+                and kind.converter is None  # otherwise, what is read can lack defaults
                 and not options.repeated
                 and not (kind.rules and kind.rules.transitional)
             )
@@ -223,12 +224,12 @@ class Writer:
         write_options.mark(metadata, period, _now())
         held = bool(finalizers) or period > 0 or _is_held_by_spec(kind, old)
         if not held and not write_options.is_graceful(kind):
-            return (record if options.dryRun else self._remove(kind, old)), True
+            return (record if options.dryRun else self._remove(kind, record)), True
         new = {**old, "metadata": {name: value for name, value in metadata.items() if value != []}}
         if kind.bucket == "namespaces":
             new["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
         record = record if new == old else self._put(kind, new, WriteOptions(dry_run=bool(options.dryRun)))
-        return (record, False) if held else (record if options.dryRun else self._remove(kind, new), True)
+        return (record, False) if held else (record if options.dryRun else self._remove(kind, record), True)
 
     def _replace(
         self,
@@ -257,12 +258,16 @@ class Writer:
             metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
         )
         if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
-            self._remove(kind, new)
-            return objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server
+            last = objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server
+            self._remove(kind, record)  # and watches show the state before
+            return last
         self._settle_managers(kind, old, new, options, subresource)
         _remark(kind, new, old, options)
-        is_same = new == old or (options.applied and _drop_times(new) == _drop_times(old))
-        return record if is_same else self._put(kind, new, options)
+        if new == old or (options.applied and _drop_times(new) == _drop_times(old)):
+            if objects.is_stored_alike(kind, record, old):
+                return record
+            new = old  # it is stored in another version, or has fields that this version does not know
+        return self._put(kind, new, options)
 
     def _settle_managers(
         self,
@@ -273,16 +278,19 @@ class Writer:
         subresource: str,
     ) -> None:
         if not options.applied:
-            managed_fields.settle(
-                kind,
-                old,
-                new,
-                manager=options.manager,
-                always=self._managed_fields,
-                now=_now(),
-                subresource=subresource,
-                translate=self._translator(kind),
-            )
+            try:
+                managed_fields.settle(
+                    kind,
+                    old,
+                    new,
+                    manager=options.manager,
+                    always=self._managed_fields,
+                    now=_now(),
+                    subresource=subresource,
+                    translate=self._translator(kind),
+                )
+            except statuses.APIStatus:  # from a conversion for the managers in another version
+                new["metadata"].pop("managedFields", None)
 
     def _translator(self, kind: Kind) -> Translate:
         """Return a function that converts objects into the versions in which other managers own fields."""
@@ -308,8 +316,8 @@ class Writer:
         self._store.put(kind.bucket, record)
         return record
 
-    def _remove(self, kind: Kind, obj: Obj) -> Record:
-        record = objects.seal(kind, obj, self._store.next_revision)
+    def _remove(self, kind: Kind, last: Record) -> Record:
+        record = objects.restamp(last, self._store.next_revision)
         self._store.remove(kind.bucket, record)
         return record
 

@@ -448,7 +448,7 @@ def make_versions(old: Any, new: Any) -> Any:
 
 async def test_what_the_other_version_does_not_know_is_removed_when_it_is_applied_no_more(client: Client) -> None:
     text = {"type": "string"}
-    await client.create(CRDS, make_versions({"a": text, "c": text}, {"b": text, "c": text}))
+    await client.create(CRDS, make_versions({"a": text, "b": text, "c": text}, {"b": text, "c": text}))
     head = {"kind": "Kex", "metadata": {"name": "one"}}
     await apply(client, f"{KEXES}/one", {"apiVersion": "example.com/v1", **head, "spec": {"a": "1", "c": "1"}})
     path = f"{KEXES.replace('v1', 'v2')}/one"
