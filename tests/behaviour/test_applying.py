@@ -86,6 +86,26 @@ async def test_fields_that_are_not_given_anymore_are_removed(operator: Operator,
     assert (await api.request("GET", path))["data"] == {"a": "1", "c": "3"}
 
 
+async def test_texts_of_secrets_are_restored_and_removed(operator: Operator, kex: Objects, api: API) -> None:
+    """The server keeps them as ``data``: what is given as ``stringData``, is compared and owned there."""
+
+    @kopf.on.create("kopfexamples", owns="secrets")
+    @kopf.on.update("kopfexamples", owns="secrets")
+    async def fn(spec: Any, **_: Any) -> None:
+        secret = {"apiVersion": "v1", "kind": "Secret", "stringData": dict(spec["texts"]), "data": {"raw": "AA=="}}
+        await kopf.apply(secret, force=True)
+
+    path = "/api/v1/namespaces/default/secrets/obj"
+    await operator.start(watching=("kopfexamples", "secrets"))
+    await kex.create_and_wait(spec={"texts": {"a": "1", "b": "2"}})
+    await api.request("PATCH", path, {"data": {"a": "c3RvbGVu", "mine": "AA=="}}, MERGE_PATCH)
+    await asyncio.sleep(10)
+    assert (await api.request("GET", path))["data"] == {"a": "MQ==", "b": "Mg==", "raw": "AA==", "mine": "AA=="}
+    await kex.merge({"spec": {"texts": {"b": None}}})
+    await asyncio.sleep(10)
+    assert (await api.request("GET", path))["data"] == {"a": "MQ==", "raw": "AA==", "mine": "AA=="}
+
+
 async def test_conflicts_are_named(operator: Operator, kex: Objects, api: API, calls: Calls, logs: Logs) -> None:
     @kopf.on.create("kopfexamples", backoff=1000)
     async def fn(retry: int, **_: Any) -> None:

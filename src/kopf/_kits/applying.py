@@ -11,6 +11,7 @@ after a restart, too.
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import re
 import weakref
@@ -182,6 +183,7 @@ async def apply_plain(
     If it exists no more by the time of the writing, or is another object of the same name, it is an error, too.
     """
     memory = _memories.setdefault(api, Memory())
+    desired = _encode_texts(desired)
     metadata = desired.get("metadata") or {}
     if not metadata.get("name"):
         raise ValueError(f"The {desired.get('kind')} has no name: what is applied again and again, must have one.")
@@ -215,6 +217,22 @@ async def apply_plain(
         cause = current_cause.get(None)
         children.note(obj, None if cause is None else cause.body.object.head.uid)
     return Body(obj)
+
+
+def _encode_texts(desired: Obj) -> Obj:
+    """
+    Move the ``stringData`` of a Secret to its ``data``, as the server does anyway.
+
+    Otherwise, edits of these fields would not be noticed, and the server would not remove the fields in the end.
+    """
+    texts = desired.get("stringData")
+    is_secret = (desired.get("apiVersion"), desired.get("kind")) == ("v1", "Secret")
+    if not is_secret or not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        return desired  # if the texts are wrong, the server says how
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    desired = {**desired, "data": {**(desired.get("data") or {}), **encoded}}
+    del desired["stringData"]
+    return desired
 
 
 def _digest(desired: Obj) -> str:
