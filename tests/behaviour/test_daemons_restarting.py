@@ -177,6 +177,7 @@ async def test_daemons_that_fail_while_being_stopped_are_not_retried(
     [
         ("result", ".*'fn'.*JSON.*"),
         ("patch", ".*such values are not accepted.*|.*[Ii]nvalid.*"),
+        ("fns", ".*has made a patch that cannot be applied, it is lost.*such values.*"),
     ],
 )
 async def test_what_can_never_be_stored_is_reported_and_does_not_hold_the_object(
@@ -190,7 +191,10 @@ async def test_what_can_never_be_stored_is_reported_and_does_not_hold_the_object
     @kopf.daemon("kopfexamples", id="fn")
     async def fn(patch: kopf.Patch, **_: Any) -> Any:
         calls.append("called")
-        patch.metadata.labels["label"] = "such values are not accepted!" if kind == "patch" else None
+        wrong = "such values are not accepted!"
+        if kind == "fns":
+            patch.fns.append(lambda body: body["metadata"].update(labels={"label": wrong}))
+        patch.metadata.labels["label"] = wrong if kind == "patch" else None
         return object() if kind == "result" else None
 
     await operator.start_and_create(kex)

@@ -177,13 +177,18 @@ async def test_terminating_namespaces_are_not_about_permissions(
     post: list[str],
     logs: Logs,
 ) -> None:
-    kopf.on.delete("kopfexamples")(lambda body, **_: kopf.info(body, reason="R", message="bye"))
+    @kopf.on.delete("kopfexamples")
+    def fn(body: kopf.Body, **_: object) -> None:
+        kopf.info(body, reason="R", message="bye")
+        kopf.info({**body, "metadata": {"name": "obj", "namespace": "nowhere"}}, reason="R", message="bye")
+
     define_namespaces(operator.cluster, "leaving")
     await operator.start()
     await create_in(api, "leaving")
     await logs.wait("Adding the finalizer.*")
     await api.request("DELETE", "/api/v1/namespaces/leaving")
     await logs.wait("No event can be posted in the namespace 'leaving' anymore: .*")
+    await logs.wait("No event can be posted in the namespace 'nowhere' anymore: .* 404 NotFound.*")
     assert not logs.find("Events cannot be posted.*")
 
 

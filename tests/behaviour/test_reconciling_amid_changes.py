@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import kopf
 from tests.behaviour.objects import API, Obj, Objects
 from tests.behaviour.peerings import PeeringObject
+from tests.behaviour.resources import create_in, define_namespaces, make_crd
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 from tests.behaviour.test_reconciling import PATH, count_requests, declare_yielding, edit, list_maps, make_map
 
@@ -184,3 +186,42 @@ async def test_handlers_that_are_declared_later_do_not_end_the_references(
     count = len(calls)
     await api.request("POST", PATH, make_map("a"))
     await calls.wait_length(count + 1)
+
+
+# ------------------------------------------------------------------ namespaces
+
+
+async def test_namespaces_deleted_in_the_middle(operator: Operator, kex: Objects, api: API, logs: Logs) -> None:
+    """Nothing can be created there anymore; the object is about to be deleted, too, so this is no failure."""
+
+    @kopf.reconcile("kopfexamples", owns="configmaps")
+    async def fn(**_: Any) -> AsyncIterator[Obj]:
+        await api.request("DELETE", "/api/v1/namespaces/leaving")
+        yield make_map("a")
+
+    define_namespaces(operator.cluster, "leaving")
+    await operator.start(watching=("kopfexamples", "configmaps"))
+    await create_in(api, "leaving")
+    await logs.wait(".* ends, as the object is about to be deleted, too: ConfigMap leaving/a cannot be created: .*")
+    await asyncio.sleep(100)
+    assert not logs.get_messages(level=logging.WARNING)
+
+
+async def test_namespaces_of_children_that_come_and_go(operator: Operator, kex: Objects, api: API, logs: Logs) -> None:
+    """The owner is cluster-wide, so it stays: it is tried again, until the namespace is there again."""
+    crd = make_crd("ClusterExample", "clusterexamples")
+    crd["spec"]["scope"] = "Cluster"
+    operator.cluster.apply(crd)
+
+    @kopf.reconcile("clusterexamples", owns="configmaps")
+    async def fn(**_: Any) -> AsyncIterator[Obj]:
+        yield {**make_map("a"), "metadata": {"name": "a", "namespace": "leaving"}}
+
+    await operator.start(watching=("clusterexamples", "configmaps"))
+    obj = {"apiVersion": "kopf.dev/v1", "kind": "ClusterExample", "metadata": {"name": "obj"}}
+    await api.request("POST", "/apis/kopf.dev/v1/clusterexamples", obj)
+    await logs.wait(".*failed temporarily: ConfigMap leaving/a cannot be created: its namespace is .*")
+    define_namespaces(operator.cluster, "leaving")
+    await asyncio.sleep(10)
+    assert await api.request("GET", "/api/v1/namespaces/leaving/configmaps/a")
+    assert not logs.find(".*failed with an exception.*")

@@ -88,6 +88,7 @@ def test_freezing_with_all_options(cluster: LocalCluster, invoke: Invoke) -> Non
     for name in ("ns1", "ns2", "other"):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         cluster.apply({**manifest, "metadata": {"name": "example", "namespace": name}})
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns0"}})  # without the object
     options = ["-n", "ns?", "--peering", "example", "--id", "me"]
     result = invoke("freeze", *options, "--priority", "7", "--lifetime", "30", "--message", "hi")
     assert result.returncode == 0, result.stderr
@@ -96,6 +97,8 @@ def test_freezing_with_all_options(cluster: LocalCluster, invoke: Invoke) -> Non
         record = get_records(cluster, namespace=name, name="example")["me"]
         assert {**record, "lastseen": ""} == {"priority": 7, "lifetime": 30, "message": "hi", "lastseen": ""}
     assert get_records(cluster, namespace="other", name="example") == {}
+    invoke("freeze", *options)
+    assert "message" not in get_records(cluster, namespace="ns1", name="example")["me"], "that was the earlier one"
     result = invoke("resume", *options)
     assert result.returncode == 0, result.stderr
     assert get_records(cluster, namespace="ns1", name="example") == {}

@@ -110,6 +110,14 @@ class APIError(OperatorError):
         """Whether the UID in the request is that of another object with the same name: 409 or, for patches, 422."""
         return _UID_PRECONDITION in self.message or ("metadata", "uid") in self.fields
 
+    @property
+    def is_namespace_gone(self) -> bool:
+        """Whether nothing can be created in the namespace anymore: it is being deleted, or does not exist."""
+        causes = self.details.get("causes")
+        causes = causes if isinstance(causes, list) else []
+        is_terminating = any(isinstance(x, dict) and x.get("reason") == "NamespaceTerminating" for x in causes)
+        return is_terminating or (self.status == 404 and self.details.get("kind") == "namespaces")
+
 
 class APIClientError(APIError):
     """HTTP 4xx: the request is wrong, and repeating it does not help."""

@@ -40,15 +40,15 @@ class EventPoster:
             return
         try:
             await (self._create(record) if record.name is None else self._update(record, record.name))
-        except APIForbiddenError as e:
-            if _is_terminating(e):
+        except (APIError, APINetworkError, LoginError) as e:
+            if isinstance(e, APIError) and e.is_namespace_gone:
                 logger.debug("No event can be posted in the namespace %r anymore: %s", record.namespace, e)
-            else:
+            elif isinstance(e, APIForbiddenError):
                 self._denied_until[key] = asyncio.get_running_loop().time() + _DENIAL_BACKOFF
                 self._explain_denial(verb, record.namespace, e)
-        except (APIError, APINetworkError, LoginError) as e:
-            level = logging.DEBUG if isinstance(e, APINetworkError) and e.is_told else logging.WARNING
-            logger.log(level, "Failed to post an event for %r: %s", dict(record.latest.ref), e)
+            else:
+                level = logging.DEBUG if isinstance(e, APINetworkError) and e.is_told else logging.WARNING
+                logger.log(level, "Failed to post an event for %r: %s", dict(record.latest.ref), e)
         except Exception:  # e.g. of values that cannot be serialised: one event must not stop the others
             logger.exception("Failed to post an event for %r.", dict(record.latest.ref))
         else:
@@ -80,10 +80,3 @@ class EventPoster:
         if self._warnings.is_new((verb, namespace)):
             advice = format_advice(EVENTS, ("create", "patch"), namespace=namespace)
             logger.warning("%s: %s. %s. Or set settings.posting.enabled = False.", problem, error, advice)
-
-
-def _is_terminating(error: APIForbiddenError) -> bool:
-    """Tell if the namespace is being deleted: then nobody can create anything there, with any role."""
-    causes = error.details.get("causes")
-    causes = causes if isinstance(causes, list) else []
-    return any(isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes)

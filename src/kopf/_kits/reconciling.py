@@ -44,6 +44,10 @@ _GARBAGE_DELAY = 1.0
 """When to look again if the object in the way is being deleted, or was changed by others just now, in seconds."""
 
 
+class _NamespaceGoneError(TemporaryError):
+    """The child cannot be created, because its namespace is being deleted, or is deleted already."""
+
+
 class ForeignObjectError(TemporaryError):
     """There is another object where the child is to be. It is left as it is: it is not ours."""
 
@@ -139,6 +143,10 @@ class _Reconciliation:
                 yield
         except NotReadyError as e:
             self._cause.logger.debug("%s waits: %s", self._handler, e)
+        except _NamespaceGoneError as e:
+            if not self._owner.namespace:
+                raise
+            self._cause.logger.debug("%s ends, as the object is about to be deleted, too: %s", self._handler, e)
         except CallPausedError:
             self._cause.logger.debug("%s is ended by the pause of the operator.", self._handler)
             self._controllers.enqueue(self._cause.resource, self._owner.key, {self._handler.id})
@@ -261,6 +269,9 @@ async def _write(
     try:
         return await apply_plain(get_current_api(), desired, resource=resource, check=check, force=force)
     except APIClientError as e:
+        if e.is_namespace_gone:
+            text = f"{_name(desired)} cannot be created: its namespace is being deleted, or does not exist."
+            raise _NamespaceGoneError(text, _GARBAGE_DELAY) from None
         if not isinstance(e, APIConflictError) and not e.is_identity_mismatch:
             raise
         # What we know of the child is outdated.

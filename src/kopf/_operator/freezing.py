@@ -41,14 +41,19 @@ async def put_record(
         if resource is None:
             kind = "KopfPeering" if patterns else "ClusterKopfPeering"
             raise MissingPeeringError(f"The kind {kind} is not defined in the cluster, so there is nobody to be told.")
-        places = []
-        for scope in await _find_scopes(api, access.settings, check_patterns(patterns)):
+        checked = check_patterns(patterns)
+        places: list[str] = []
+        missing: list[str] = []
+        for scope in await _find_scopes(api, access.settings, checked):
             place = f"{name!r} cluster-wide" if scope is None else f"{name!r} in {scope!r}"
             try:
                 await patch_records(api, resource, scope, name, {identity: record})
-            except APINotFoundError as e:
-                raise MissingPeeringError(f"The peering object {place} does not exist ({resource!r}).") from e
-            places.append(place)
+            except APINotFoundError:
+                missing.append(place)
+            else:
+                places.append(place)
+        if missing and (not places or len(get_exact(checked)) == len(checked)):
+            raise MissingPeeringError(f"The peering object {', '.join(missing)} does not exist ({resource!r}).")
         return places
 
 

@@ -84,7 +84,8 @@ def freeze(
     priority = priority if priority is not None else DEV_PRIORITY if dev else _PRIORITY
     now = datetime.datetime.now(datetime.UTC)
     peer = Peer(identity, priority, lifetime, now, message)
-    places = _put(controls, identity, peer.make_record(), **where)
+    record = {**peer.make_record(), "message": message or None}  # an earlier freeze can have left another message
+    places = _put(controls, identity, record, **where)
     until = (now + datetime.timedelta(seconds=lifetime)).strftime("%Y-%m-%d %H:%M:%S UTC")
     for place in places:
         click.echo(f"The operators of the peering {place} are paused by {identity} until {until}.")

@@ -147,8 +147,9 @@ class _Sending(NamedTuple):
                 if e.is_identity_mismatch:
                     return None  # the object is gone, and there is another one with the same name
                 self._blame(e)
-                is_conflict = isinstance(e, APIConflictError)
-                if request.guarded and (is_conflict or (e.status == 422 and isinstance(request.changes, list))):
+                # If the tests of a JSON-patch fail, no fields are named, unlike those of an invalid object.
+                is_test = e.status == 422 and isinstance(request.changes, list) and not e.fields
+                if request.guarded and (is_test or isinstance(e, APIConflictError)):
                     raise PatchConflict(str(e)) from e
                 raise
             before, obj = obj, KubeObject.salvage(response, api_version=obj.api_version, kind=obj.kind)
