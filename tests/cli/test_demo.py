@@ -62,7 +62,7 @@ def list_leftovers(home: pathlib.Path) -> list[list[str]]:
     """The operators of the test that run after the show."""
     found = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
+        with contextlib.suppress(psutil.Error, ValueError):  # it can end while its files are read
             if process.environ().get("HOME") == str(home) and "run" in process.cmdline():
                 found.append(process.cmdline())
     return found

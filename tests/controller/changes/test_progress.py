@@ -240,6 +240,7 @@ def test_states_survive_the_round_trip(state: HandlerState) -> None:
         {},
         dict.fromkeys(ProgressRecord.__annotations__),
         {"started": "garbage", "stopped": "", "delayed": "2026-13-13"},
+        {"started": "0001-01-01T00:00:00+14:00", "stopped": "9999-12-31T23:59:59-14:00"},  # there are none in UTC
         {"started": 123, "stopped": [], "delayed": {}, "purpose": 1, "retries": "x", "message": 1, "subrefs": "x"},
         {"retries": -5, "success": "no", "failure": 0, "subrefs": [1, None], "unknown": "x"},
     ],

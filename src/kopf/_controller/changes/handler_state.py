@@ -150,6 +150,7 @@ def _parse_time(value: object) -> datetime.datetime | None:
         return None
     try:
         time = datetime.datetime.fromisoformat(value)
-    except ValueError:
+        time = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
+        return time.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):  # e.g. the first day of the first year, in the east
         return None
-    return time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
