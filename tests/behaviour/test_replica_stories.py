@@ -171,6 +171,12 @@ def test_no_object_is_in_two_hands_or_lost(mode: Literal["leader", "shards"]) ->
     tell()
 
 
+def test_a_thawed_leader_finds_the_fence_shut_before_it_calls_anything() -> None:
+    """It handles the events that came while it was frozen, and only then learns that it was frozen."""
+    story = [(10.1, ("kill", 1)), (1.0, ("freeze", 0)), (16.0, ("apply", "a")), (0.0, ("thaw", 0))]
+    Life("leader").tell(story, 0, False)
+
+
 @pytest.mark.parametrize(("mode", "trouble", "longest"), FAILOVERS)
 def test_objects_are_not_orphaned_for_long(
     mode: Literal["leader", "shards"], trouble: Literal["kill", "freeze", "partition", "stop"], longest: float

@@ -63,4 +63,5 @@ class InterceptedExecutor(HandlerExecutor):
     async def execute(
         self, handler: Handler, cause: Cause, attempt: Attempt, around: Surroundings = NOTHING
     ) -> Outcome:
+        self.check_fence(handler)  # an attempt that the fence refuses has never begun
         return await self._execute(handler, cause, attempt, around)

@@ -67,6 +67,11 @@ class HandlerExecutor:
         """Call nothing when the fence is shut: the objects can belong to another replica by then."""
         self._fence = self.threads.fence = fence
 
+    def check_fence(self, handler: Handler) -> None:
+        """Raise :class:`FencedError` if the handler must not be called now."""
+        if self._fence is not None and not isinstance(handler, IndexingHandler):  # all replicas index all objects
+            self._fence.check()
+
     def list_abandoned(self) -> list[str]:
         """List the keys of objects whose cancelled functions still run in threads; only with a fence."""
         self._abandoned = {call: key for call, key in self._abandoned.items() if not call.is_over}
@@ -81,8 +86,7 @@ class HandlerExecutor:
         Only cancellations and exits of the interpreter propagate as exceptions.
         """
         logger, observer, outcome = cause.logger, self._observer, None
-        if self._fence is not None and not isinstance(handler, IndexingHandler):  # all replicas index all objects
-            self._fence.check()
+        self.check_fence(handler)
         number = self.running.enter(handler, logger)
         started = observer.clock()
         observer.attempt_begun(number, handler, cause, attempt)
