@@ -259,7 +259,7 @@ class Writer:
         )
         if finished and not _is_held_by_spec(kind, new) and not options.dry_run:
             last = objects.seal(kind, new, record.revision)  # the answer has the old version, as of the real server
-            self._remove(kind, record)  # and watches show the state before
+            self._remove(kind, last)
             return last
         self._settle_managers(kind, old, new, options, subresource)
         _remark(kind, new, old, options)

@@ -225,18 +225,6 @@ async def test_deleted_objects_are_shown_as_they_were_stored(client: Client, con
         assert (event["type"], event["object"]["spec"]["new"]) == ("DELETED", "y")
 
 
-async def test_released_objects_are_shown_with_their_last_finalizer(client: Client, converted: Hooks) -> None:
-    created = await client.create(V2, {**kex(1, version="v2", finalizers=["a.b/c"]), "spec": {"size": 1}})
-    marked = await client.delete(f"{V2}/one")
-    async with client.watch(V2, resourceVersion=created["metadata"]["resourceVersion"]) as stream:
-        await client.patch(f"{V2}/one", {"metadata": {"finalizers": None}})
-        await stream.next()
-        event = await stream.next()
-        assert event is not None
-        metadata = {**event["object"]["metadata"], "resourceVersion": marked["metadata"]["resourceVersion"]}
-        assert (event["type"], metadata) == ("DELETED", marked["metadata"])
-
-
 # Failing webhooks.
 
 
