@@ -1,8 +1,8 @@
 """
-The plugin of pytest: the fixtures ``local_cluster`` and ``simulation``, for those who have Kopf installed.
+The plugin of pytest: the fixtures ``local_cluster`` and ``simulation``.
 
-It is loaded by every pytest in that environment, whoever uses it. So, it is outside of the package, and imports
-nothing of it before a fixture is used.
+Every pytest in an environment with Kopf loads it, even without tests of operators. So it is outside of the package, and
+imports nothing from the package before the first use of a fixture.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def local_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A Kubernetes API from memory, anew for each test; ``KUBECONFIG`` leads to it as long as the test runs.
+    """A new local cluster for each test: a Kubernetes API from memory; ``KUBECONFIG`` is set during the test.
 
-    The libraries that look at the variable only when they are imported, the official client and ``kubernetes_asyncio``,
-    are told of it, too. The cluster runs in a thread of its own, so it is for tests of all kinds. Its options are those
-    of the class, by the mark::
+    The clients that read the variable only on import, the official one and ``kubernetes_asyncio``, get the kubeconfig,
+    too. The cluster runs in its own thread, so it is for tests of all kinds. The mark sets the options of the class::
 
         @pytest.mark.local_cluster(simulate=True, authorization="rbac")
         def test_operator(local_cluster): ...
@@ -59,11 +58,11 @@ def local_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation | SyncSimulation]:
-    """An operator and a cluster in virtual time, anew for each test: asynchronous for asynchronous tests.
+    """A new operator and cluster in virtual time for each test: asynchronous for asynchronous tests.
 
-    Those run in the event loop of the simulation, whatever other plugins for such tests are there. The operator's files
-    and the options are those of the class, by the mark; without files, the handlers are those of the default
-    registry, i.e. of what the test has imported::
+    Asynchronous tests run in the event loop of the simulation, even if other plugins for such tests are installed. The
+    mark sets the operator's files and the options of the class. Without files, the simulation uses the handlers in the
+    default registry, i.e. in the modules that the test has imported::
 
         @pytest.mark.simulation("handlers.py", crds=pathlib.Path("crd.yaml"))
         async def test_operator(simulation):
@@ -80,7 +79,7 @@ def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation | SyncSimu
 
 @contextlib.contextmanager
 def _without_details(config: pytest.Config) -> Iterator[None]:
-    """Leave debugging details out of the reports of pytest unless they are asked for: they hide what has failed."""
+    """Leave debugging details out of the reports of pytest unless they are asked for: they hide the failure."""
     plugin = config.pluginmanager.get_plugin("logging-plugin")
     if plugin is None or config.getoption("log_level") or config.getini("log_level"):
         yield

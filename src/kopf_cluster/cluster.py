@@ -252,7 +252,7 @@ class LocalCluster(Client):
         """Return the text of a kubeconfig for a user, with a certificate that is valid for a year.
 
         * ``user``: the name of the user; of service accounts in full, ``system:serviceaccount:default:operator``.
-        * ``groups``: the groups of the user; those of service accounts are known.
+        * ``groups``: the groups of the user; the groups of service accounts are known.
 
         With ``authorization="rbac"``, the user has the permissions that roles grant to the user or to the groups.
         """
@@ -375,7 +375,7 @@ class LocalCluster(Client):
         """Return a client of another user, with its own ``kubeconfig``.
 
         * ``name``: the name of the user; of service accounts in full, ``system:serviceaccount:default:operator``.
-        * ``groups``: the groups of the user; those of service accounts are known.
+        * ``groups``: the groups of the user; the groups of service accounts are known.
         """
         groups = tuple(groups)
         return UserClient(

@@ -158,12 +158,12 @@ def _fail(body: Any) -> None:
     [
         (
             lambda patch: patch.fns.append(_fail),
-            rf"The patch cannot be made: The callback _fail \({re.escape(__file__)}:\d+\) in patch.fns of "
+            rf"Cannot make the patch: The callback _fail \({re.escape(__file__)}:\d+\) in patch.fns of "
             rf"Webhook 'fn' has "
             "failed: ValueError: boom",
         ),
-        (lambda patch: patch.spec.update(field=object()), "The patch cannot be made: .*object.*"),
-        (lambda patch: patch.update({1: 2}), "The patch cannot be made: .*"),
+        (lambda patch: patch.spec.update(field=object()), "Cannot make the patch: .*object.*"),
+        (lambda patch: patch.update({1: 2}), "Cannot make the patch: .*"),
     ],
     ids=["function", "value", "key"],
 )
@@ -172,7 +172,7 @@ async def test_impossible_patches_deny(reviewer: Reviewer, logs: Logs, changes: 
     response = await reviewer.review()
     assert not response["allowed"]
     assert response["status"]["code"] == 500
-    assert response["status"]["message"] == "The patch cannot be made: see the log of the operator."
+    assert response["status"]["message"] == "Cannot make the patch: see the log of the operator."
     assert len(logs.find(message)) == 1
 
 

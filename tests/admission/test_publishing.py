@@ -464,9 +464,9 @@ async def test_documented_permissions_are_sufficient(
     for verb in ("get", "list", "watch", "update", "delete"):
         operator.cluster.faults.inject(403, verb=verb, resource="validatingwebhookconfigurations")
     await operator.launch()
-    await logs.wait("If somebody removes the validating webhooks of .*, it will not be noticed: .*")
+    await logs.wait("If something removes the validating webhooks of .*, the operator will not notice it: .*")
     await asyncio.sleep(1000)
-    assert len(logs.find("If somebody removes.*")) == 1
+    assert len(logs.find("If something removes.*")) == 1
     operator.cluster.faults.clear()
     await configurations.wait_webhooks("check")
     await operator.stop()

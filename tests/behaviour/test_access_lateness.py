@@ -61,7 +61,7 @@ async def test_late_tokens_are_waited_for(
 ) -> None:
     await operator.start()
     file.expire()
-    await logs.wait("The login has to be repeated in .* seconds: Ran out of valid credentials: .*")
+    await logs.wait("The login has failed, and is tried again in .* seconds: Ran out of valid credentials: .*")
     await asyncio.sleep(delay)
     file.renew()
     use_cluster_token(operator, kex)
@@ -103,7 +103,7 @@ async def test_stray_refusals_of_good_credentials_are_survived(
     await operator.start()
     operator.cluster.faults.inject(401, verb="patch", resource="kopfexamples", times=times)
     await kex.create_and_wait()
-    assert len(logs.find("The login has to be repeated in .*")) == times
+    assert len(logs.find("The login has failed, and is tried again in .*")) == times
 
 
 async def test_good_credentials_that_are_refused_forever_end_the_operator(
@@ -207,7 +207,7 @@ async def test_the_exit_is_not_held_by_late_credentials(
     operator.set("peering.mandatory", True)
     await operator.start()
     file.expire()
-    await logs.wait("The login has to be repeated in .*")
+    await logs.wait("The login has failed, and is tried again in .*")
     started = now()
     await operator.stop()
     assert now() - started < 15

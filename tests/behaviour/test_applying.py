@@ -222,7 +222,7 @@ async def test_names_cannot_be_random(operator: Operator, kex: Objects, logs: Lo
 
     await operator.start()
     await kex.create()
-    await logs.wait(".*must have one.*")
+    await logs.wait(".*has no name: give it one.*")
 
 
 def test_outside_of_operators() -> None:

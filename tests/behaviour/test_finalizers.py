@@ -215,7 +215,7 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
     await operator.start_and_create(kex, finalizers=[FINALIZER])
     await insist_on_the_finalizer(kex)
-    await logs.wait(".*not needed by this operator, but somebody else puts it back.*")
+    await logs.wait(".*does not need the finalizer .*, but something else puts it back.*")
     await kex.merge({"spec": {"field": "new"}})
     await kex.create_and_wait("another", labels={"ours": "yes"})
     assert get_finalizers(await kex.get()) == [FINALIZER]
@@ -223,7 +223,7 @@ async def test_those_who_insist_on_the_finalizer_are_not_fought_with(
     await kex.wait_handled(field="new")
     await kex.merge({"metadata": {"labels": {"ours": None}}})
     await kex.wait(lambda obj: not get_finalizers(obj))
-    assert len(logs.find(".*not needed by this operator.*")) == 1
+    assert len(logs.find(".*does not need the finalizer.*")) == 1
 
 
 async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
@@ -234,7 +234,7 @@ async def test_those_who_insist_on_the_finalizer_cannot_block_the_deletion(
     kopf.on.delete("kopfexamples", labels={"ours": "yes"})(do_nothing)
     await operator.start_and_create(kex, finalizers=[FINALIZER])
     await insist_on_the_finalizer(kex)
-    await logs.wait(".*not needed by this operator.*")
+    await logs.wait(".*does not need the finalizer.*")
     await kex.delete_and_wait()
 
 

@@ -13,7 +13,7 @@ from kopf._controller import object_memory
 from tests.behaviour.objects import LAST_HANDLED, Obj, Objects, get_annotations, get_essence, is_handled
 from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 
-LOST = "The last handled configuration of the object was removed by somebody else.*"
+LOST = "Something else has removed the last handled configuration of the object.*"
 
 
 def is_restored(kex: Objects, expected: int, obj: Obj) -> bool:

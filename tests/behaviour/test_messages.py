@@ -200,12 +200,12 @@ async def test_two_operators(
             await objects.merge({"spec": {"field": number}})
             await asyncio.sleep(interval)
         await objects.wait(is_handled)
-    found = logs.find("Another operator handles the same objects of .*")
+    found = logs.find("Another operator keeps handling the same objects of .*")
     assert len(found) == is_said
     if is_said:
         assert re.search(
             r"e\.g\. default/obj: .*"
-            r" This one is \S+@\S+ \(process \d+\); the other one writes as 'kopf' \(last time at "
+            r" This operator is \S+@\S+ \(process \d+\); the other one writes as 'kopf' \(last time at "
             r"20\S+Z\)\. .* kopf explain \S+ obj -n default\. .* peering.* selectors.*settings\.persistence\. "
             r"See docs/peering\.md#two-operators-at-once$",
             found[0].getMessage(),
@@ -228,7 +228,7 @@ async def test_what_is_handled_by_others_before_it_is_noticed_here(
         mark = f'{{"spec":{{"field":{number}}}}}\n'
         marks = {"kopf.zalando.org/last-handled-configuration": mark}
         await kex.merge({"spec": {"field": number}, "metadata": {"annotations": marks}})
-    await logs.wait("Another operator handles the same objects of .*")
+    await logs.wait("Another operator keeps handling the same objects of .*")
     assert calls == [0]
 
 
@@ -293,9 +293,9 @@ async def test_handlers_that_run_for_long(operator: Operator, kex: Objects, logs
 
     await operator.start_and_create(kex)
     await kex.wait(is_handled)
-    found = logs.find(".* is still running for .*")
+    found = logs.find(".* has been running for .*")
     assert [record.getMessage() for record in found] == [
-        f"Handler 'long' is still running for {seconds} seconds." for seconds in (60, 120, 240, 480)
+        f"Handler 'long' has been running for {seconds} seconds." for seconds in (60, 120, 240, 480)
     ]
     assert all(record.levelname == "INFO" and getattr(record, "k8s_skip", False) for record in found)
 

@@ -145,7 +145,7 @@ async def test_clashes(operator: Operator, prometheus: object, base: str) -> Non
     kopf.on.event("kopfexamples")(do_nothing)
     with pytest.raises(EndpointClashError, match="change a path"):
         await operator.start(liveness_endpoint=f"{base}/x", metrics_endpoint=f"{base}/x")
-    with pytest.raises(EndpointClashError, match="they need the same host, too"):
+    with pytest.raises(EndpointClashError, match="they also need the same host"):
         await operator.start(liveness_endpoint="http://0.0.0.0:8099/x", metrics_endpoint="http://127.0.0.1:8099/y")
     with socket.create_server(("127.0.0.1", 0)) as server:
         occupied = f"http://127.0.0.1:{server.getsockname()[1]}/x"

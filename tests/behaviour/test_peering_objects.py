@@ -211,7 +211,7 @@ async def test_wrong_schemas_are_warned_of(operator: Operator, cluster: LocalClu
     define_peering(cluster, preserve=False)
     await PeeringObject(api).create()
     await operator.start()
-    await logs.wait("The records of the peering 'default' cluster-wide are dropped by the API.*")
+    await logs.wait("The API drops the records of the peering 'default' cluster-wide.*")
     await operator.stop()
     assert len(logs.get_messages(level=30)) == 1
 

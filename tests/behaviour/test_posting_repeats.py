@@ -138,7 +138,7 @@ async def test_expired_events_are_posted_anew_with_their_count(
     ("verb", "explanation"),
     [
         ("create", "Events cannot be posted"),
-        ("patch", "How often the events repeat is not posted"),
+        ("patch", "The counts of repeated events cannot be updated"),
     ],
 )
 async def test_denials_are_explained_once_and_not_tried_all_the_time(
@@ -187,8 +187,8 @@ async def test_terminating_namespaces_are_not_about_permissions(
     await create_in(api, "leaving")
     await logs.wait("Adding the finalizer.*")
     await api.request("DELETE", "/api/v1/namespaces/leaving")
-    await logs.wait("No event can be posted in the namespace 'leaving' anymore: .*")
-    await logs.wait("No event can be posted in the namespace 'nowhere' anymore: .* 404 NotFound.*")
+    await logs.wait("Events can no longer be posted in the namespace 'leaving': .*")
+    await logs.wait("Events can no longer be posted in the namespace 'nowhere': .* 404 NotFound.*")
     assert not logs.find("Events cannot be posted.*")
 
 
@@ -223,7 +223,7 @@ async def test_threads_post_without_waiting_and_without_limits_of_memory(
 
     await operator.start_and_handle(kex)
     if is_blocked:
-        await logs.wait("Too many events wait to be posted; the excessive ones are dropped.")
+        await logs.wait("Too many events are waiting to be posted; the excess is dropped.")
         assert not any(thread.is_alive() for thread in threads)
     else:
         await wait_for_event(api, lambda events: sum(event["count"] for event in events) == 800)

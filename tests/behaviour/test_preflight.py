@@ -18,7 +18,7 @@ from tests.behaviour.roles import roles as roles
 from tests.behaviour.running import Calls, Logs, Operator
 
 ALL = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-MISSING = "The operator is not permitted all that it needs.*"
+MISSING = "The operator lacks permissions.*"
 REVIEWS = ("create", "selfsubjectrulesreviews", 201)
 QUESTIONS = ("create", "selfsubjectaccessreviews", 201)
 
@@ -108,7 +108,7 @@ async def test_restricted_operators(
 async def test_leases_of_replicas(operator: Operator, roles: Roles, logs: Logs) -> None:
     """Without them, nothing is handled; as they are in one namespace, a Role is enough."""
     kopf.on.event("kopfexamples")(look)
-    logs.expected += ["Not permitted to .* leases", "A request about the leases"]
+    logs.expected += ["Not permitted to .* leases", "A request for the leases"]
     for name, value in (("mode", "shards"), ("name", "web"), ("namespace", "ns1"), ("identity", "web-0")):
         operator.set(f"coordination.{name}", value)
     operator.set("scanning.disabled", True)
@@ -150,7 +150,7 @@ async def test_refused_reviews_are_not_a_trouble(
     cluster.faults.inject(status, resource="selfsubjectrulesreviews")
     await operator.launch(preflight=True)
     await kex.create_and_wait()
-    await logs.wait("It is unknown if any permissions are missing.*")
+    await logs.wait("Cannot check for missing permissions.*")
     await operator.stop()
     assert not logs.get_messages(level=30)
 

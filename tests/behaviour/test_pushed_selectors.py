@@ -17,7 +17,7 @@ from tests.behaviour.running import Calls, Logs, Operator, do_nothing
 pytestmark = [pytest.mark.fastforward, pytest.mark.lagging]
 
 MATCHING = {"match": "yes"}
-PUSHED = "Of kopfexamples.* the server is to select only .*"
+PUSHED = "For kopfexamples.* the server selects only .*"
 
 
 @pytest.fixture(params=[True, False], ids=["pushed", "unpushed"])

@@ -497,7 +497,7 @@ async def test_conflicts_are_named_and_won(
     await kex.create_and_wait(spec={"items": {"a": "1"}})
     path = f"{PATH}/a?fieldManager=someone"
     await api.request("PATCH", path, {"data": {"key": "x"}}, MERGE_PATCH)
-    await logs.wait("ConfigMap default/a: .data.key is managed by 'someone', and is taken over.*")
+    await logs.wait("ConfigMap default/a: .data.key is managed by 'someone'. Kopf takes it over.*")
     await asyncio.sleep(10)
     assert (await list_maps(api))["a"]["data"] == {"key": "1"}
     assert len(calls) == 2

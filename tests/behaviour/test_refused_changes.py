@@ -63,7 +63,7 @@ async def test_handlers_with_statuses_are_not_repeated_while_their_progress_is_r
     obj = await sub.wait_handled()
     assert calls == ["one", "two"]
     assert obj["status"] == {"own": 1, "one": "result", "two": "result"}
-    assert not logs.find(".*removed by somebody else.*")
+    assert not logs.find(".*has removed the last handled configuration.*")
 
 
 @pytest.mark.parametrize("field", ["", "status.own", "status"])
@@ -137,7 +137,7 @@ async def test_an_edit_that_cures_the_refusal_goes_on_where_it_was(
     assert calls == ["one", ("two", 1, "yes")]
     assert obj["spec"]["wanted"] == "yes"
     assert obj["status"]["one/spec.one"] == "result"
-    assert not logs.find(".*removed by somebody else.*")
+    assert not logs.find(".*has removed the last handled configuration.*")
 
 
 async def test_edits_that_do_not_help_do_not_repeat_the_handlers(

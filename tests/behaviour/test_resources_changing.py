@@ -184,7 +184,7 @@ async def test_unavailable_groups_hold_nobody(
     operator.cluster.faults.remove(rule)
     await calls.wait_length(2)
     await logs.wait("All API groups are available again.")
-    assert len(logs.find("Some of the API groups are unavailable.*")) == 1
+    assert len(logs.find("Some API groups are unavailable.*")) == 1
 
 
 def count_discoveries(operator: Operator) -> list[str]:

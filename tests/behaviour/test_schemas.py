@@ -72,7 +72,7 @@ async def test_conditions_that_are_dropped_by_the_schema_are_warned_of(
     await operator.start_and_handle(strict, spec={"field": 1})
     await strict.change_and_wait(field=2)
     [warning] = logs.get_messages(level=logging.WARNING)
-    assert warning.startswith("The field 'status.conditions' is dropped by the API")
+    assert warning.startswith("The API drops the field 'status.conditions'")
     await operator.stop()
     assert [event["message"] for event in await api.list_events() if event["type"] == "Warning"] == [warning]
 

@@ -124,7 +124,7 @@ async def test_saturation_is_warned_of_with_the_names_of_handlers(
         await kex.create(name)
         await logs.wait("Handler 'slow_fn' is invoked.", times=1 if name == "obj1" else 2)
     await kex.create("obj3")
-    record = await logs.wait("The handlers wait for threads, as all 2 are busy.*")
+    record = await logs.wait("Handlers wait for threads, because all 2 are busy.*")
     assert record.levelname == "WARNING"
     assert "Waiting: 'quick_fn' (1" in record.getMessage()
     assert "Running: 'slow_fn' (2" in record.getMessage()
@@ -149,7 +149,7 @@ async def test_many_hung_handlers_are_never_silent(
     monkeypatch.setattr(thread_usage, "SATURATION_DELAY", 0.5)
     await operator.start()
     await kex.create_all(f"obj{i}" for i in range(threads.ELASTIC_LIMIT + 5))
-    record = await logs.wait("The handlers wait for threads, as all 100 are busy.*")
+    record = await logs.wait("Handlers wait for threads, because all 100 are busy.*")
     assert re.search(r"Waiting: 'hung_fn' \(\d, up to \d s\). Running: 'hung_fn' \(100, up", record.getMessage())
     release.set()
     await kex.wait_all_handled(f"obj{i}" for i in range(threads.ELASTIC_LIMIT + 5))

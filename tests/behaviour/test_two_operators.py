@@ -133,12 +133,12 @@ async def test_the_late_one_goes_on_from_what_the_other_one_has_done(
     logs: Logs,
     calls: Calls,
 ) -> None:
-    logs.expected.append("The object was handled by somebody else meanwhile.*")
+    logs.expected.append("Something else has handled the object meanwhile.*")
     await be_late(operator, sub, hold)
     async with running(cluster, other):
         await sub.wait(has_seen)
     hold.released.set()
-    await logs.wait("The object was handled by somebody else meanwhile.*")
+    await logs.wait("Something else has handled the object meanwhile.*")
     await sub.merge({"spec": {"field": "newest"}})
     await sub.wait(lambda obj: obj["spec"]["field"] == "newest" and has_seen(obj))
     assert calls == [("one", "initial"), ("one", "older"), ("other", "newer"), ("one", "newest")]

@@ -230,7 +230,7 @@ def test_missing_permissions_are_found(tmp_path: pathlib.Path) -> None:
     path.write_text(path.read_text().replace("spec", "patch"))
     [finding] = find(path, "--crds", CRD, "--roles", role)
     assert (finding["file"], finding["rule"]) == (str(role), "missing-permission")
-    assert finding["text"] == "No role permits to patch widgets/status.example.com, as the operator needs."
+    assert finding["text"] == "The operator needs to patch widgets/status.example.com, but no role permits it."
     assert "{'apiGroups': ['example.com'], 'resources': ['widgets/status'], 'verbs': ['patch']}" in str(finding["cure"])
 
 

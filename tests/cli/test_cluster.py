@@ -74,7 +74,7 @@ def test_cluster_with_users(start: Starter, tmp_path: pathlib.Path) -> None:
         assert not path.exists()
     with start("cluster", "--user=jane") as process:
         assert process.wait() == 2
-        assert "is not like NAME[:GROUP,...]=FILE" in process.output
+        assert "does not have the form NAME[:GROUP,...]=FILE" in process.output
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_names_of_users(text: str, name: str, groups: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("text", ["", ":", "jane:", ":devs"])
 def test_wrong_names_of_users(text: str) -> None:
-    with pytest.raises(click.BadParameter, match=r"is not like NAME\[:GROUP,...\]"):
+    with pytest.raises(click.BadParameter, match=r"does not have the form NAME\[:GROUP,...\]"):
         parse_user(text)
 
 
@@ -105,7 +105,7 @@ def test_cluster_does_not_overwrite_others(
     path.write_text("apiVersion: v1\nkind: Config\ncurrent-context: production\n")
     with start("cluster", option) as process:
         assert process.wait() == 2
-        assert f"{str(path)!r} exists, and is not of a local cluster" in process.output
+        assert f"{str(path)!r} is not the kubeconfig of a local cluster" in process.output
     assert "production" in path.read_text()
     with start("cluster", option.replace("kubeconfig.yaml", "absent/kubeconfig.yaml")) as process:
         assert process.wait() == 2
@@ -153,7 +153,7 @@ def test_cluster_with_tokens(start: Starter) -> None:
         refused.value.close()
     with start("cluster", "--token=jane") as process:
         assert process.wait() == 2
-        assert "is not like NAME[:GROUP,...]=TOKEN" in process.output
+        assert "does not have the form NAME[:GROUP,...]=TOKEN" in process.output
 
 
 def ask(process: Process, path: str, body: Any = None) -> Any:
@@ -228,4 +228,4 @@ def test_unknown_feature_gates(start: Starter) -> None:
 def test_wrong_trouble(start: Starter, option: str) -> None:
     with start("cluster", option) as process:
         assert process.wait() == 2
-        assert "is not like" in process.output
+        assert "does not have the form" in process.output

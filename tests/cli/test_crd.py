@@ -228,7 +228,7 @@ def test_models_are_defined_in_the_local_cluster_and_again_on_reload(
         shutil.copy(folder / "models.py", folder / "draft")
         (folder / "draft").write_text(MODELS.replace("field: int", "field: int | str"))
         (folder / "draft").replace(folder / "models.py")
-        process.wait_for("The operator is reloaded.")
+        process.wait_for("Reloading the operator.")
         process.wait_for("Applied the models: CustomResourceDefinition examples.example.com$", times=2)
         patch = [kubectl, f"--kubeconfig={kubeconfig}", "patch", "example", "one", "--type=merge", "-p"]
         subprocess.run([*patch, '{"spec": {"field": "text"}}'], check=True, capture_output=True)

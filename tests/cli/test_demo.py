@@ -122,7 +122,7 @@ def test_it_fails_if_a_promise_does_not_come_true(tmp_path: pathlib.Path) -> Non
     command = [sys.executable, "-c", MISTAKEN]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stderr == "Error: This has not come true in 5 seconds: It has a Deployment and a Service.\n"
+    assert done.stderr == "Error: The demo waited 5 seconds in vain for this step: It has a Deployment and a Service.\n"
     assert read_promises(done.stdout) == PROMISES[:2]
 
 

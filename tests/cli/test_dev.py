@@ -125,7 +125,7 @@ def test_objects_are_applied_when_the_webhooks_are_published(start: Starter, fol
 def test_objects_do_not_wait_for_webhooks_that_are_not_published(start: Starter, folder: pathlib.Path) -> None:
     (folder / "handlers.py").write_text(ADMITTED.format(managed=None))
     with start("dev", *ARGS) as process:
-        process.wait_for("The operator has not published its webhooks, so the objects are applied without them.")
+        process.wait_for("The operator did not publish its webhooks in time. The objects are applied without them.")
         process.wait_for("kopf-example-1 is mutated: None")
 
 
@@ -133,7 +133,7 @@ def test_objects_wait_until_the_operator_is_mended(start: Starter, folder: pathl
     good = (folder / "handlers.py").read_text()
     (folder / "handlers.py").write_text("syntax error(")
     with start("dev", *ARGS) as process:
-        process.wait_for("The operator has ended.")
+        process.wait_for("The operator has exited.")
         assert "Applied obj.yaml" not in process.output
         save(folder / "handlers.py", good)
         process.wait_for("Applied obj.yaml: KopfExample default/kopf-example-1$")
@@ -254,7 +254,7 @@ def test_stuck_operators_are_killed_by_the_second_ctrl_c(start: Starter, folder:
         process.wait_for("stuck$")
         [child] = psutil.Process(process.pid).children()
         process.press_ctrl_c()
-        process.wait_for("The operator is still stopping; it has 30 seconds for that. Ctrl\\+C ends it at once.$")
+        process.wait_for("The operator is still stopping; after 30 seconds, it is killed. Ctrl\\+C kills it at once.$")
         assert child.is_running()
         process.press_ctrl_c()
         assert process.wait() == 0
@@ -281,14 +281,14 @@ def test_reloading(start: Starter, folder: pathlib.Path) -> None:
 
         # A broken file does not end anything, and is waited to be mended.
         save(handlers, f"{source}\nsyntax error(")
-        process.wait_for("Changed: handlers.py. The operator is reloaded.$")
+        process.wait_for("Changed: handlers.py. Reloading the operator.$")
         process.wait_for("Cannot load 'handlers.py': there is a syntax error.$")
-        process.wait_for("The operator has ended. It will be started again when the files change.$")
+        process.wait_for("The operator has exited. It starts again when the files change.$")
 
         # A file that was not there yet can be what was missing.
         save(folder / "neighbour.py", "print('The neighbour is loaded.', flush=True)\n")
-        process.wait_for("Changed: (handlers.py, )?neighbour.py. The operator is reloaded.$")
-        process.wait_for("The operator has ended. It will be started again when the files change.$", times=2)
+        process.wait_for("Changed: (handlers.py, )?neighbour.py. Reloading the operator.$")
+        process.wait_for("The operator has exited. It starts again when the files change.$", times=2)
 
         # The same cluster, the same object, but the new code.
         save(handlers, source + "\nimport neighbour\n")
@@ -299,7 +299,7 @@ def test_reloading(start: Starter, folder: pathlib.Path) -> None:
 
         # The imported files are watched, too.
         save(folder / "neighbour.py", "print('The neighbour has changed.', flush=True)\n")
-        process.wait_for("Changed: (handlers.py, )?neighbour.py. The operator is reloaded.$", times=2)
+        process.wait_for("Changed: (handlers.py, )?neighbour.py. Reloading the operator.$", times=2)
         process.wait_for("The neighbour has changed.$")
         assert process.output.count("Hello, kopf-example-1!") == 1
 

@@ -139,7 +139,7 @@ def test_nothing_is_overwritten(folder: pathlib.Path) -> None:
     assert init("empty").exit_code == 0
     (folder / "empty" / "handlers.py").write_text("mine")
     result = init("empty")
-    assert (result.exit_code, "exists already" in result.output) == (1, True)
+    assert (result.exit_code, "already exists" in result.output) == (1, True)
     assert (folder / "empty" / "handlers.py").read_text() == "mine"
     (folder / "file").write_text("mine")
     assert init("file").exit_code == 1

@@ -136,7 +136,7 @@ def test_changes_within_one_second_are_seen(folder: pathlib.Path, monkeypatch: p
 @pytest.mark.parametrize("name", ["crd.yaml", "objects.yml", "obj.json"])
 def test_manifests_instead_of_code(folder: pathlib.Path, name: str) -> None:
     (folder / name).write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\n")
-    with pytest.raises(LoadingError, match=f"'{name}': it is not in Python. .* kopf dev --apply {name} …"):
+    with pytest.raises(LoadingError, match=f"'{name}': it is not Python code. .* kopf dev --apply {name} …"):
         load([name], [])
 
 
@@ -146,7 +146,7 @@ def test_exception_on_import_is_traced_from_the_users_code(folder: pathlib.Path)
     with pytest.raises(LoadingError) as e:
         load(["a_file.py"], [])
     message = e.value.message
-    assert message.startswith("Cannot load 'a_file.py': it has failed on import.\nTraceback")
+    assert message.startswith("Cannot load 'a_file.py': its import failed.\nTraceback")
     assert message.endswith("ZeroDivisionError: division by zero")
     assert 'a_file.py", line 1' in message
     assert 'a_broken.py", line 4' in message
@@ -212,7 +212,7 @@ def test_handlers_of_a_file_that_is_loaded_again_replace_the_former_ones(
 
 def test_file_named_as_a_module(folder: pathlib.Path) -> None:
     (folder / "a_file.py").write_text("")
-    with pytest.raises(LoadingError, match="Modules are named without the extension"):
+    with pytest.raises(LoadingError, match="Name modules without the extension"):
         load([], ["a_file.py"])
 
 
@@ -220,7 +220,7 @@ def test_missing_module_inside_of_a_module_is_shown_where_it_is_imported(folder:
     (folder / "a_module.py").write_text("\nimport a_missing")
     with pytest.raises(LoadingError) as e:
         load([], ["a_module"])
-    assert e.value.message.startswith("Cannot load 'a_module': it has failed on import.")
+    assert e.value.message.startswith("Cannot load 'a_module': its import failed.")
     assert 'a_module.py", line 2' in e.value.message
     assert "No module named 'a_missing'" in e.value.message
     assert "importlib" not in e.value.message

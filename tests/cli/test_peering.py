@@ -76,7 +76,7 @@ def test_operators_are_frozen_and_resumed(start: Starter, cluster: LocalCluster,
         cluster.apply(OBJ)
         result = invoke("resume")
         assert result.returncode == 0, result.stderr
-        assert "The operators of the peering 'default' cluster-wide are not paused by " in result.stdout
+        assert "The operators of the peering 'default' cluster-wide are no longer paused by " in result.stdout
         process.wait_for("Resuming operations after the pause.")
         process.wait_for("Creation is processed: 1 succeeded; 0 failed.")
         assert process.stop() == 0

@@ -106,8 +106,8 @@ def test_handlers_are_not_called_by_default(cluster: LocalCluster, plan: Plan, h
                  spec:
                    size: 1
                 ! Handler 'ensure_fn' would be called: create
-            0 to create, 1 to change, 0 to delete; 1 calls of handlers whose writes are not known.
-            Not shown: 3 calls that are made at each start of the operator, see --json.
+            0 to create, 1 to change, 0 to delete; 1 handler calls with unknown writes.
+            Not shown: 3 calls that each start of the operator makes; see --json.
         """)
         assert result.stderr == ""
 
@@ -116,7 +116,7 @@ def test_called_handlers(cluster: LocalCluster, plan: Plan, handlers: pathlib.Pa
     put(cluster, size=1)
     result = plan("handlers.py", "--call")
     assert result.returncode == 1, result.stderr
-    assert "WARNING: The handlers are called now." in result.stderr
+    assert "WARNING: Kopf calls the handlers now." in result.stderr
     assert "ensure_fn is called" in result.stderr
     for text in ["+  finalizers:", "+status:", "+  size: 1", "+  ticks: 1", "+  - type: Ready"]:
         assert f"    {text}\n" in result.stdout
@@ -146,7 +146,7 @@ def test_settled_operators_have_nothing_to_do(
     for args in [[], ["--no-call"], ["--call"]]:
         result = plan("handlers.py", *args)
         assert result.returncode == 0, result.stdout + result.stderr
-        assert "There is nothing to be done.\n" in result.stdout
+        assert "\nNothing to do.\n" in result.stdout
 
     text = handlers.read_text()
     handlers.write_text(
@@ -331,7 +331,7 @@ def test_reconcilers_are_called_by_default(
     assert sorted(lines) == [
         "+ configmaps default/three",
         "- configmaps default/one",
-        "1 to create, 1 to change, 1 to delete; 0 calls of handlers whose writes are not known.",
+        "1 to create, 1 to change, 1 to delete; 0 handler calls with unknown writes.",
         "~ configmaps default/two",
     ]
     assert "    -  key: value\n    +  key: edited\n" in result.stdout
@@ -357,7 +357,7 @@ def test_what_cannot_be_listed_is_not_taken_for_settled(
     result = plan("handlers.py")
     assert result.returncode == 2
     assert "  kopfexamples.kopf.dev\n    ! " in result.stdout
-    assert "There is nothing to be done" not in result.stdout
+    assert "Nothing to do" not in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -487,7 +487,7 @@ def test_handlers_wait_for_objects_that_do_not_fit(
     result = plan("handlers.py")
     assert result.returncode == 0, result.stdout
     assert f"    ! Handler 'create_fn' {text}" in result.stdout
-    assert "There is nothing to be done." in result.stdout
+    assert "Nothing to do." in result.stdout
     calls = json.loads(plan("handlers.py", "--json").stdout)["calls"]
     assert {(call["handler"], call["called"], bool(call["mismatch"])) for call in calls} == {
         ("Handler 'reconcile_fn'", False, True),

@@ -96,7 +96,7 @@ def test_dry_runs_change_nothing(cluster: LocalCluster, release: Release) -> Non
 
 def test_mistakes(cluster: LocalCluster, release: Release) -> None:
     result = release("kopfexamples")
-    assert "Either --all-namespaces or --namespace is needed." in result.stderr
+    assert "Name the namespaces with --namespace, or use --all-namespaces." in result.stderr
     result = release("nothings", "-A")
     assert "Cannot choose the resource 'nothings' in the cluster: there is none." in result.stderr
     assert result.returncode != 0

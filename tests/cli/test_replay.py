@@ -146,8 +146,8 @@ def test_an_incident_is_replayed(
     record(start, cluster, signum=signum)
     with start("replay", "recording", "handlers.py") as process:
         assert process.wait() == SAME, process.output
-    assert "The operator does the same." in process.output
-    assert ("The end of the recording is cut" in process.output) == (signum == signal.SIGKILL)
+    assert "The operator behaves as recorded." in process.output
+    assert ("The end of the recording is missing" in process.output) == (signum == signal.SIGKILL)
 
     (folder / "changed.py").write_text(HANDLERS.replace('"size": 1', '"size": 2'))
     with start("replay", "recording", "changed.py", log="changed.log") as process:
@@ -205,7 +205,7 @@ def test_the_latest_of_a_large_recording_is_replayed(
     assert len({item.place for item in result.divergences}) <= 3, str(result)
     assert result.checkpoint is not None
     assert len(result.recorded_journal.get_calls("update_fn")) > 5
-    assert "as if it was restarted then" in str(result)
+    assert "as after a restart of the operator" in str(result)
 
     changed = HANDLERS.replace("    await asyncio.sleep(0.15)", "    raise kopf.PermanentError('No.')")
     (folder / "changed.py").write_text(changed)
@@ -239,8 +239,8 @@ def test_sizes_must_be_sizes(start: Starter, size: str) -> None:
     ("args", "message"),
     [
         (["nosuch", "handlers.py"], "No such file or directory"),
-        (["handlers.py", "handlers.py"], "nothing in it that can be read"),
-        (["recording"], "Nothing to replay it with"),
+        (["handlers.py", "handlers.py"], "has no readable entries"),
+        (["recording"], "No handlers for the replay"),
         (["recording", "nosuch.py"], "there is no such file"),
         (["recording", "broken.py"], "No way."),
         ([], "Missing argument"),

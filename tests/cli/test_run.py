@@ -162,7 +162,7 @@ def test_the_last_resort_to_exit(start: Starter, cluster: LocalCluster, tmp_path
         process.wait_for("authentication has finished")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 128 + signal.SIGTERM
-        assert "has not exited in 0.5 seconds since it was asked to. The process is ended." in process.output
+        assert "has not exited in 0.5 seconds since the signal. The process ends by force." in process.output
         assert ("in cleanup_fn" in process.output) == (how == "blocked")  # those who wait are in no stack
 
 
@@ -523,7 +523,7 @@ def test_unreachable_clusters_are_one_clear_message(start: Starter, tmp_path: pa
         assert process.wait() == 1
         assert "Traceback" not in process.output
         [line] = [line for line in process.output.splitlines() if "CRITICAL" in line]
-    assert f"The operator cannot go on: the cluster cannot be reached: GET {url}" in line
+    assert f"The operator cannot go on: the cluster is unreachable: GET {url}" in line
     assert "KUBECONFIG" in line
 
 
@@ -596,7 +596,7 @@ def test_logging_by_a_configuration_file(start: Starter, cluster: LocalCluster, 
     ("content", "explanation"),
     [
         ("[1, 2", "while parsing"),
-        ("text", "a mapping is expected"),
+        ("text", "expected a mapping"),
         ("{handlers: {x: {class: unknown.Class}}}", "Unable to configure handler 'x' (Cannot resolve 'unknown.Class'"),
         ("{version: 3}", "Unsupported version: 3"),
     ],
@@ -716,7 +716,7 @@ def test_functions_that_can_never_work_are_refused_at_once(start: Starter, tmp_p
     with start("run", "handlers.py", "indices.py") as process:
         assert process.wait() == 1
         assert process.output.splitlines() == [
-            "Error: Some handlers are declared so that they cannot work:",
+            "Error: Some handlers cannot work as declared:",
             "  handlers.py:7: create_fn() requires 'spce', but there is no such argument for handlers of changes. "
             "Did you mean 'spec'?",
             "  handlers.py:15: timer_fn() does not accept all arguments for timers, present and future: "

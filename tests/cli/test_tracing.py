@@ -159,5 +159,5 @@ def test_missing_library(start: Starter, cluster: LocalCluster, tmp_path: pathli
 def test_traces_to_nowhere(start: Starter, cluster: LocalCluster, tmp_path: pathlib.Path) -> None:
     (tmp_path / "handlers.py").write_text(SETTINGS.format(more="pass"))
     with start("run", "-A", "--standalone", "handlers.py", kubeconfig=cluster.kubeconfig) as process:
-        process.wait_for("The traces are switched on, but go nowhere: OpenTelemetry is not configured")
+        process.wait_for("Tracing is on, but the traces go nowhere: OpenTelemetry is not configured")
         assert process.stop() == 0

@@ -214,7 +214,7 @@ def test_long_errors_are_cut(plugin: Plugin) -> None:
 
 def test_hanging_plugins(plugin: Plugin) -> None:
     plugin.behave(stderr="Open this page: https://login", delay=1000)
-    error = "not finished in 2 seconds. Does it wait for somebody to log in.* It says: Open this page: https://login"
+    error = "not finished in 2 seconds. Does it wait for a person to log in.* It says: Open this page: https://login"
     with pytest.raises(PluginError, match=error):
         run(plugin.make_stanza(), timeout=2)
 
@@ -276,7 +276,7 @@ async def test_blocking_of_the_event_loop_is_reported(plugin: Plugin, caplog: py
     assert caplog.messages == []
     run(plugin.make_stanza())
     [message] = caplog.messages
-    assert "is run in the event loop, everything waits for it" in message
+    assert "runs in the event loop, and blocks the operator" in message
 
 
 def test_secrets_are_not_shown(plugin: Plugin) -> None:

@@ -158,8 +158,8 @@ def test_context_of_one_file_and_the_rest_of_another(home: pathlib.Path, monkeyp
     ("config", "message"),
     [
         (make_config(current_context=""), "No current context in .*config: choose one"),
-        (make_config(current_context="other"), "context 'other' is not found in .*; those known are: 'ctx'"),
-        (make_config(clusters=[]), "cluster 'cls' is not found in .*; those known are: none"),
+        (make_config(current_context="other"), "context 'other' is not found in .*; the known ones are: 'ctx'"),
+        (make_config(clusters=[]), "cluster 'cls' is not found in .*; the known ones are: none"),
         (make_config(users=[]), "user 'usr' is not found"),
         (make_config({"server": ""}), "cluster 'cls' has no server"),
         (make_config(users=[{"user": {}}]), "an entry with no name in 'users'"),
@@ -210,4 +210,4 @@ def test_missing_files_are_told_about(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent.yaml"))
     assert login_with_kubeconfig() is None
-    assert caplog.messages == [f"There is no such file as KUBECONFIG says: {tmp_path / 'absent.yaml'}"]
+    assert caplog.messages == [f"The KUBECONFIG variable names no existing file: {tmp_path / 'absent.yaml'}"]

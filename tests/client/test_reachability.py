@@ -28,10 +28,10 @@ async def test_many_requests_to_nowhere(
             group.create_task(fail(api, f"/x{number}"))
     lines = [record for record in caplog.records if record.levelno > logging.DEBUG]
     assert re.fullmatch(
-        rf"The server http://\S+127\.0\.0\.1:{port} cannot be reached, and is asked again until it can: GET .+",
+        rf"The server http://\S+127\.0\.0\.1:{port} is unreachable, and Kopf keeps trying: GET .+",
         lines[0].getMessage(),
     )
-    expected = r"The server \S+ cannot be reached for \d+ (seconds|minutes); \d+ requests have failed\. The last .*"
+    expected = r"The server \S+ has been unreachable for \d+ (seconds|minutes); \d+ requests have failed\. The last .*"
     assert all(re.fullmatch(expected, record.getMessage()) for record in lines[1:])
     assert 3 <= len(lines[1:]) <= 4
     assert {record.levelname for record in lines} == {"WARNING"}
@@ -60,7 +60,7 @@ async def test_the_end(
     async with listener:
         assert await request == b"{}"
         assert re.fullmatch(
-            r"The server \S+ can be reached again after 2 minutes; \d requests have failed\.", caplog.messages[-1]
+            r"The server \S+ is reachable again after 2 minutes; \d requests have failed\.", caplog.messages[-1]
         )
         count = len(caplog.messages)
         await api.get("/x")

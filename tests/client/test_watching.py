@@ -329,7 +329,7 @@ async def test_failures_to_watch_are_waited_out(
     pauses = asyncio.get_running_loop().time() - started - 20 * (70 if failure is never else 0)
     assert 10 * MAX_BACKOFF < pauses < 20 * MAX_BACKOFF  # they grow, but not endlessly
     assert server.count(LIST) == 1
-    warnings = [record for record in caplog.records if "can be reached again" not in record.getMessage()]
+    warnings = [record for record in caplog.records if "is reachable again" not in record.getMessage()]
     assert len(warnings) == 20
     assert all(record.levelno == logging.WARNING and record.exc_info is None for record in warnings)
 

@@ -119,7 +119,7 @@ async def test_dropped_records_are_warned_of_once(
 ) -> None:
     server.on(PATCH, *[reply(make_peering())] * 3)
     await server.until(PATCH, 3)
-    [message] = [message for message in caplog.messages if "dropped by the API" in message]
+    [message] = [message for message in caplog.messages if "The API drops the records" in message]
     assert "x-kubernetes-preserve-unknown-fields" in message
 
 

@@ -187,7 +187,7 @@ async def test_one_leads_and_the_others_stand_by(
     assert max(two.gaps) < 1
     assert 13 < min(three.gaps) <= max(three.gaps) < 17.5
     assert [record.message for record in caplog.records if record.name.endswith(".role_change_log")] == [
-        "The lease default/op is new: waiting 15 s for what was before it.",
+        "The lease default/op is new: waiting 15 s for old holders to stop.",
         "Leading as web-1: the lease default/op is ours.",
         "Standing by: op is led by web-1.",
         "Handing over 256 slots to the other replicas.",
@@ -207,7 +207,7 @@ async def test_standing_by_is_said_once_if_the_leader_waits_yet(start: Start, ca
     await asyncio.sleep(5)
     assert two.states[-1].role == "standby"
     assert caplog.messages == [
-        "The lease default/op is new: waiting 15 s for what was before it.",
+        "The lease default/op is new: waiting 15 s for old holders to stop.",
         "Standing by: op is led by web-1.",
         "Leading as web-1: the lease default/op is ours.",
     ]
@@ -354,7 +354,7 @@ async def test_different_handlers_are_said_once(start: Start, caplog: pytest.Log
     await asyncio.sleep(10)
     told = [text for text in caplog.messages if "have different handlers" in text]
     assert len(told) == 2  # by each one
-    assert "this one is web-1, there is also web-2 (2.0)" in "".join(told)
+    assert "this one is web-1, another one is web-2 (2.0)" in "".join(told)
 
 
 async def test_missing_permissions_are_named_once(

@@ -124,7 +124,7 @@ def test_outside_of_handlers_there_are_no_subhandlers() -> None:
 
 
 async def test_outside_of_handlers_nothing_can_be_executed() -> None:
-    with pytest.raises(LookupError, match="from inside of a handler"):
+    with pytest.raises(LookupError, match="only inside of a handler"):
         await kopf.execute(fns=[do_nothing])
 
 

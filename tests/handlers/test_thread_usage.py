@@ -67,7 +67,7 @@ async def test_both_sides_of_the_saturation_are_named_once(
         release.set()
         await asyncio.gather(*tasks)
     waiting, running = message.split("Waiting: ")[1].split(" Running: ")
-    assert message.startswith("The handlers wait for threads, as all 1 are busy.")
+    assert message.startswith("Handlers wait for threads, because all 1 are busy.")
     assert re.search(r"'fast_fn' \(2, up to \d s\)", waiting)
     assert re.search(r"'other_fn' \(1, up to \d s\)", waiting)
     assert re.match(r"'slow_fn' \(1, up to \d s\)\.", running)

@@ -92,7 +92,7 @@ async def test_malformed_ones_are_warned_of_once(operator: Operator, kex: Object
     await kex.create(annotations={LAST_HANDLED: '{"metadata": "str"}', f"{PREFIX}/fn": "[]"})
     await operator.start()
     await kex.wait_handled()
-    assert len(logs.find(".*considered as never handled.*")) == 1
+    assert len(logs.find(".*treated as never handled.*")) == 1
     assert len(logs.find(".*the handler starts anew.*")) == 1
     assert not get_progress(await kex.get())
 

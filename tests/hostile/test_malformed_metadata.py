@@ -51,7 +51,7 @@ UNKNOWN: list[Any] = [
     {"name": ".", "namespace": "default"},
     {"name": "bad1", "namespace": ".."},
 ]
-SKIPPED = ".*kopfexamples.*is skipped, as it has no proper metadata.*"
+SKIPPED = ".*kopfexamples.*is skipped, because it has no proper metadata.*"
 UNREADABLE = "The object cannot be decoded: its metadata are malformed.*It is not handled until.*"
 
 

@@ -78,8 +78,8 @@ async def test_unavailable_groups(caplog: pytest.LogCaptureFixture) -> None:
     for versions in (["a/v1"], ["a/v1"], ["a/v1", "b/v1"], ["b/v1"], [], []):
         await observed.look(KEX, unavailable=dict.fromkeys(versions, ValueError("boo!")))
     assert caplog.messages == [
-        "Some of the API groups are unavailable, their resources are not known now: a/v1 (boo!)",
-        "Some of the API groups are unavailable, their resources are not known now: a/v1 (boo!); b/v1 (boo!)",
+        "Some API groups are unavailable, so their resources are unknown for now: a/v1 (boo!)",
+        "Some API groups are unavailable, so their resources are unknown for now: a/v1 (boo!); b/v1 (boo!)",
         "All API groups are available again.",
     ]
 
@@ -88,7 +88,7 @@ async def test_resources_of_unavailable_groups_are_not_called_absent(caplog: pyt
     observed = Observed("kopfexamples.kopf.dev")
     await observed.look(unavailable={"kopf.dev/v1": ValueError("boo!")})
     assert caplog.messages == [
-        "Some of the API groups are unavailable, their resources are not known now: kopf.dev/v1 (boo!)"
+        "Some API groups are unavailable, so their resources are unknown for now: kopf.dev/v1 (boo!)"
     ]
     caplog.clear()
     await observed.look()

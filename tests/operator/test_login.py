@@ -82,7 +82,7 @@ async def test_one_of_several_is_enough(door: Door) -> None:
     [
         (ValueError("boo!"), "boo!"),
         (kopf.PermanentError("no way"), "no way"),
-        (123, "The login handler 'login' has returned something else than .*: int"),
+        (123, "The login handler 'login' has returned something other than .*: int"),
         (None, "no credentials are found"),
     ],
 )
@@ -130,7 +130,7 @@ async def test_what_has_worked_is_tried_again_for_a_while(door: Door, caplog: py
     started = asyncio.get_running_loop().time()
     assert (await door.take()).token in ("a", "b")
     assert 1 <= asyncio.get_running_loop().time() - started < 2
-    assert "The login has to be repeated in 1 seconds" in caplog.text
+    assert "The login has failed, and is tried again in 1 seconds" in caplog.text
     running.cancel()
 
 

@@ -124,7 +124,7 @@ def test_files_in_other_encodings_differ(kopf_command: Kopf, handlers: pathlib.P
     (tmp_path / "rbac.yaml").write_bytes(b"\xff\xfe")
     result = kopf_command("manifests", handlers, "--crds", CRD, *IMAGE, "--check", ".")
     assert result.returncode == 1
-    assert "Not as they are to be:" in result.stderr
+    assert "Out of date:" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -240,7 +240,7 @@ def test_replicas_are_ready_when_they_know_of_each_other(kopf_command: Kopf, tmp
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--replicas", "2"], "for --replicas, there must be --leader-election or --shards"),
+        (["--replicas", "2"], "With --replicas, also use --leader-election or --shards"),
         (["--replicas", "0", "--shards"], "--replicas"),
         (["--leader-election", "--shards"], "Either --leader-election or --shards can be used, not both."),
     ],
@@ -340,10 +340,10 @@ def test_files_of_former_features_are_named(
     result = kopf_command(*args, "--output", "out")
     assert result.returncode == 0
     [line] = [line for line in result.stderr.splitlines() if "Not needed" in line]
-    assert line == f"Not needed (anymore): {pathlib.Path('out', path)}. Delete it, or rename it if it is yours."
+    assert line == f"Not needed: {pathlib.Path('out', path)}. Delete the file; or, if you wrote it, rename it."
     assert file.read_text() == text
     result = kopf_command(*args, "--check", "out")
-    assert (result.returncode, f"Not as they are to be: {path}." in result.stderr) == (1, True)
+    assert (result.returncode, f"Out of date: {path}." in result.stderr) == (1, True)
     file.unlink()
     assert kopf_command(*args, "--check", "out").returncode == 0
     assert "Not needed" not in kopf_command(*args, "--output", "out").stderr
@@ -358,7 +358,7 @@ def test_files_of_one_name_are_one_file_in_the_image(
     other.write_text(handlers.read_text())
     result = kopf_command("manifests", handlers, other, "--crds", CRD, *IMAGE)
     assert result.returncode == 2
-    assert f"another one would be '/src/{handlers.name}' in the image: rename one" in " ".join(result.stderr.split())
+    assert f"another file are both '/src/{handlers.name}' in the image: rename one" in " ".join(result.stderr.split())
 
 
 def test_kustomize(kopf_command: Kopf, handlers: pathlib.Path, tmp_path: pathlib.Path, kubectl: str) -> None:

@@ -104,8 +104,8 @@ def test_what_was_written_half_a_second_ago_survives_the_process(tmp_path: pathl
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "nothing in it that can be read"),
-        (b"plain text", "nothing in it that can be read"),
+        (b"", "has no readable entries"),
+        (b"plain text", "has no readable entries"),
         (gzip.compress(b"text\n"), "not a recording, or it is damaged"),
         (gzip.compress(b'{"kind":"req","n":1,"t":0}\n'), "it does not begin with a head"),
         (gzip.compress(encode_entry(HEAD) + b"{}\n" + encode_entry(HEAD)), "line 2"),
@@ -173,7 +173,7 @@ def test_a_full_disk_ends_the_recording_only(caplog: pytest.LogCaptureFixture) -
     write(pathlib.Path("/dev/full"), HEAD, *[make_entry("lines")] * 100)
     messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert messages == [
-        "The recording ends here, while the operator goes on: the file cannot be written: No space left on device."
+        "The recording ends here, but the operator continues: the file cannot be written: No space left on device."
     ]
 
 

@@ -128,7 +128,7 @@ def test_malformed_configurations_are_reported_and_presumed_absent(
     storage = MultiDiffBaseStorage([AnnotationsDiffBaseStorage(), StatusDiffBaseStorage()])
     with caplog.at_level(logging.WARNING):
         assert storage.fetch(body=make(text)) is None
-    assert "considered as never handled" in caplog.text
+    assert "treated as never handled" in caplog.text
 
 
 @pytest.mark.parametrize("text", ["null", "[]", "1", '"text"'])

@@ -317,7 +317,7 @@ async def test_the_stopped_hold_nothing(simulation: Simulation, trouble: str) ->
     if trouble == "freeze":  # and both go on now
         replicas[0].thaw()
         await simulation.advance(seconds=1)
-        with pytest.raises(AssertionError, match="Objects were in two hands"):
+        with pytest.raises(AssertionError, match="Two replicas handled one object"):
             replicas.assert_one_owner()
 
 

@@ -293,9 +293,9 @@ def test_failures_of_filters_are_raised() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"reason": "update"}, "An update is a change of something"),
-        ({"reason": "create", "old": {}}, "What is created, was never handled before"),
-        ({"reason": "validate", "operation": "UPDATE"}, "An update is a change of something"),
+        ({"reason": "update"}, "An update needs the last handled state"),
+        ({"reason": "create", "old": {}}, "A new object was never handled before"),
+        ({"reason": "validate", "operation": "UPDATE"}, "An update needs the previous state"),
     ],
 )
 def test_states_must_fit(options: Any, message: str) -> None:
@@ -329,7 +329,7 @@ def test_several_changes_of_one_function() -> None:
     assert run_handler(do_nothing, reason="resume").reason == "resume"
     with pytest.raises(LookupError, match=r"is not declared with reason='delete', but for create \(id='do_nothing'\)"):
         run_handler(do_nothing, reason="delete")
-    with pytest.raises(LookupError, match=r"by its states, the object is to be handled for 'delete'"):
+    with pytest.raises(LookupError, match=r"the states of the object mean 'delete'"):
         run_handler(do_nothing, {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
 
 
@@ -343,7 +343,7 @@ def test_ambiguities_are_refused() -> None:
         run_handler(do_nothing, reason="create")
     assert run_handler(do_nothing, id="b").id == "b"
     assert run_handler(do_nothing, reason="timer").id == "c"
-    with pytest.raises(ValueError, match="There is no reason 'created'; it can be: create, update"):
+    with pytest.raises(ValueError, match="There is no reason 'created'; the reasons are: create, update"):
         run_handler(do_nothing, reason="created")
 
 

@@ -175,8 +175,8 @@ async def test_it_is_not_settled_before_it_is_over(
 
 @pytest.mark.simulation(operator=True)
 def test_bad_numbers(simulation: SyncSimulation) -> None:
-    with pytest.raises(ValueError, match="counted from 1 on, not from 0"):
+    with pytest.raises(ValueError, match="counted from 1, got 0"):
         simulation.faults.duplicate_event(0)
     for method in (simulation.faults.delay_event, simulation.faults.stale_event):
-        with pytest.raises(ValueError, match="by some seconds: not by -1"):
+        with pytest.raises(ValueError, match="not negative, got -1"):
             method(1, -1)

@@ -31,7 +31,7 @@ async def test_until_an_asynchronous_condition(simulation: Simulation) -> None:
 
 async def test_until_is_not_forever(simulation: Simulation) -> None:
     since = simulation.now
-    with pytest.raises(TimeoutError, match=r"has not come so in 30 seconds: .*simulation.until\(lambda: 2 \+ 2 == 5"):
+    with pytest.raises(TimeoutError, match=r"is not true in 30 seconds: .*simulation.until\(lambda: 2 \+ 2 == 5"):
         await simulation.until(lambda: 2 + 2 == 5, timeout=30)
     assert simulation.now - since == pytest.approx(30)
 

@@ -126,7 +126,7 @@ class ManagedDefinition(ManagedConfiguration):
     """The conversion in the definition of a custom resource. All other fields belong to others."""
 
     needs = "permit the verb 'patch'"
-    leftover = "If another replica runs, it does not know that it is to convert {name} from now on."
+    leftover = "If another replica runs, it does not know that it must convert {name} from now on."
 
     def __init__(self, runtime: Runtime, routes: ConversionRoutes) -> None:
         super().__init__(runtime, CRDS, "conversion", routes.definition)

@@ -126,7 +126,7 @@ class Publisher:
 
     def _explain(self, verb: str, error: APIForbiddenError) -> None:
         logger.info(
-            "If somebody removes the %s webhooks of %s, it will not be noticed%s: %s",
+            "If something removes the %s webhooks of %s, the operator will not notice it%s: %s",
             self._configuration.type,
             self._configuration.name,
             "" if verb == "list" else " at once",
@@ -161,7 +161,7 @@ class Publisher:
             async with asyncio.timeout(_FAREWELL_TIMEOUT):
                 await configuration.hand_over(remaining)
         except (APINotFoundError, APIUnprocessableError):
-            logger.debug("The %s webhooks of %s are not ours anymore.", configuration.type, configuration.name)
+            logger.debug("The %s webhooks of %s are no longer ours.", configuration.type, configuration.name)
         except (APIError, APINetworkError, LoginError, TimeoutError) as e:
             if isinstance(e, APIForbiddenError) and not self._published:
                 return  # publishing was not permitted either, so nothing is left to remove

@@ -132,7 +132,7 @@ def _conclude(cause: WebhookCause, author: str, *, is_shown: bool) -> Verdict:
     except RecursionError:
         raise
     except Exception as e:  # of functions in the patch, or of values without a JSON form
-        cause.logger.error("The patch cannot be made: %s", e, exc_info=e)
+        cause.logger.error("Cannot make the patch: %s", e, exc_info=e)
         reason = e if is_shown else e.__cause__ or e  # users of the cluster do not see files and lines
         text = describe(reason, instead="see the log of the operator.", is_shown=is_shown)
-        return Verdict(denial={"message": f"The patch cannot be made: {text}", "code": _DEFAULT_CODE})
+        return Verdict(denial={"message": f"Cannot make the patch: {text}", "code": _DEFAULT_CODE})

@@ -54,7 +54,7 @@ def find_problems(source: Source, handler: DeclaredHandler) -> Iterator[Finding]
 def _find_blocking(source: Source, function: Function) -> Iterator[Finding]:
     for call, name in source.list_calls(function):
         if _BLOCKING.fullmatch(name) and not isinstance(source.parents[call], ast.Await):
-            text = f"{ast.unparse(call.func)}() in {function.name}() holds the event loop, and all handlers with it."
+            text = f"{ast.unparse(call.func)}() in {function.name}() blocks the event loop, and all handlers with it."
             remedy = next((cure for start, cure in _REMEDIES.items() if name.startswith(start)), _THREAD)
             yield source.report(call, "blocking-call", text, remedy)
 
@@ -67,7 +67,7 @@ def _find_unawaited(source: Source, function: Function) -> Iterator[Finding]:
         is_own = isinstance(node.value.func, ast.Name) and isinstance(source.functions.get(name), ast.AsyncFunctionDef)
         is_async = isinstance(function, ast.AsyncFunctionDef)
         if name in _COROUTINES or is_own or (is_async and name in ("kopf.apply", "stopped.wait")):
-            text = f"{ast.unparse(node.value.func)}() is a coroutine, and is not awaited: nothing is done."
+            text = f"{ast.unparse(node.value.func)}() is a coroutine, but is not awaited, so it does nothing."
             cure = f"Write `await {ast.unparse(node.value)}`" + ("." if is_async else ", in an async function.")
             yield source.report(node, "not-awaited", text, cure)
 
@@ -85,12 +85,12 @@ def _find_swallowed(source: Source, function: Function) -> Iterator[Finding]:
             if any(isinstance(item, ast.Raise) for item in ast.walk(clause)):
                 continue
             if signals and caught & {"Exception", "BaseException"}:
-                text = f"What {signals[0]} says to the framework is lost here: it is caught with all other errors."
+                text = f"{signals[0]} never reaches Kopf: this clause catches it with all other errors."
                 yield source.report(
-                    clause, "swallowed-error", text, "Catch only those errors that you know what to do about."
+                    clause, "swallowed-error", text, "Catch only the errors that the code can handle."
                 )
             elif _hides_cancellation(source, function, clause, caught):
-                text = "Cancellations are lost here, so that the handler cannot be stopped."
+                text = "This clause swallows cancellations, so the handler cannot be stopped."
                 yield source.report(clause, "swallowed-error", text, "Write `except Exception`, or end with `raise`.")
 
 

@@ -36,7 +36,7 @@ def _find_lost_changes(source: Source, handler: DeclaredHandler) -> Iterator[Fin
             and node.id == "patch"
             and "patch" in parameters
         ):
-            text = "The parameter is only replaced by another value: the framework does not get it."
+            text = "The code replaces the parameter: Kopf never sees the new value."
             yield source.report(node, "lost-change", text, "Change it: `patch.update(...)`, `patch.status[...] = ...`")
         elif (changed := _get_changed(node)) is not None and (root := get_root(changed)) in views:
             text = f"{root} is read-only: the change of {ast.unparse(changed)} fails, or has no effect."
@@ -61,6 +61,6 @@ def _find_finalizers(source: Source, handler: DeclaredHandler) -> Iterator[Findi
         if changed is None or get_root(changed) not in ("patch", "body", "meta"):
             continue
         if "finalizers" in ast.unparse(changed):
-            text = "The finalizers are written as a whole: those that were added meanwhile by others are lost."
-            cure = "Declare @kopf.on.delete(...): the framework adds and removes a finalizer for it. Or use patch.fns."
+            text = "The code writes the whole list of finalizers, and drops the ones that others add meanwhile."
+            cure = "Declare @kopf.on.delete(...): Kopf adds and removes a finalizer for it. Or use patch.fns."
             yield source.report(node, "manual-finalizer", text, cure)

@@ -42,8 +42,8 @@ def check_selectors(registry: OperatorRegistry, resources: Collection[Resource])
     for handler in (*registry.resources, *registry.webhooks):
         for selector in (handler.selector, *getattr(handler, "owns", ())):
             if selector in unmatched and selector.is_specific:
-                text = f"There is no {selector} in the given definitions, nor is it built in."
-                cure = suggest(selector, resources) or "Give its definition, too: --crds FILE."
+                text = f"{selector} is neither in the given definitions nor built in."
+                cure = suggest(selector, resources) or "Add its definition: --crds FILE."
                 yield Finding(*find_place(handler.fn), "unknown-resource", text, cure)
 
 
@@ -60,7 +60,7 @@ def check_permissions(
     for rule in needed:
         if verbs := [*dict.fromkeys(verb for verb, _ in find_missing(rule, granted))]:
             resource = f"{rule.resource}.{rule.group}".rstrip(".")
-            text = f"No role permits to {', '.join(verbs)} {resource}, as the operator needs."
+            text = f"The operator needs to {', '.join(verbs)} {resource}, but no role permits it."
             missing = {"apiGroups": [rule.group], "resources": [rule.resource], "verbs": verbs}
             yield Finding(next(iter(roles)), 1, "missing-permission", text, f"Add the rule: {missing}")
 

@@ -26,7 +26,7 @@ _CURE = re.compile(
     r"(?P<text>.*?)[.:;] (?P<cure>(?:did you mean|remove|add|use|for one, use|name the|rename|decorate|omit) .*)",
     re.DOTALL | re.IGNORECASE,
 )
-_OTHERWISE = "Correct it: the operator does not start with this."
+_OTHERWISE = "Correct the declaration: the operator refuses to start with it."
 
 
 @contextlib.contextmanager

@@ -49,16 +49,16 @@ def _find_random_names(source: Source, function: Function) -> Iterator[Finding]:
         for value in _list_name_values(node):
             if (origin := _find_volatile(source, function, value, values)) is not None:
                 text = (
-                    f"The name differs from call to call of {function.name}(): what was created before, is left behind."
+                    f"{function.name}() makes another name in every call: objects of former calls are left behind."
                 )
-                cure = "Derive the name from that of the object, its uid, or its generation."
+                cure = "Derive the name from the name, uid, or generation of the object."
                 yield source.report(
                     origin, "random-name", text, f"{cure} kopf.harmonize_naming(obj, strict=True) does that."
                 )
         if _is_generated(node):
-            text = f"The server makes another name in every call of {function.name}(): there will be several objects."
+            text = f"The server makes another name in every call of {function.name}(): each call makes an object."
             yield source.report(
-                node, "random-name", text, "Set `name`, derived from that of the object, instead of generateName."
+                node, "random-name", text, "Set `name`, derived from the name of the object, instead of generateName."
             )
 
 
@@ -154,7 +154,7 @@ def _find_endless(source: Source, handler: DeclaredHandler) -> Iterator[Finding]
         is_counter = isinstance(item.value, ast.BinOp) and not _VIEWS.isdisjoint(list_names(item.value))
         is_other = is_counter or _find_volatile(source, node, item.value, values) is not None
         if is_seen and is_other and not is_guarded:
-            text = f"{place} changes in every call of {node.name}(), which is called for that change again, endlessly."
+            text = f"{place} changes in every call of {node.name}(), and the change calls it again, endlessly."
             cure = "Write only what follows from the object, and only if it is not there yet."
             yield source.report(item, "endless-loop", text, cure)
 
@@ -166,7 +166,7 @@ def _find_globals(source: Source, function: Function) -> Iterator[Finding]:
             outer = source.list_ancestors(node, function)
             if any(isinstance(item, ast.If) and node.id in list_names(item.test) for item in outer):
                 continue  # it is made when it is needed first
-            text = f"{node.id} is one for all objects, and is lost by a restart."
+            text = f"All objects share {node.id}, and a restart loses it."
             cure = "Keep it in `memo`, in the status (`patch.status`), or in an index."
             yield source.report(node, "global-state", text, cure)
 

@@ -65,7 +65,7 @@ class Fence:
         """Raise :class:`FencedError` if the work in the current context must stop. It works in any thread."""
         entered = _entered.get()
         if entered is not None and entered[0] is self and (entered[1] != self._opening or self.is_shut):
-            raise FencedError("The objects can belong to another replica of the operator by now.")
+            raise FencedError("This replica is fenced: its objects can belong to another replica by now.")
 
 
 _entered: ContextVar[tuple[Fence, int] | None] = ContextVar("entered_fence", default=None)

@@ -69,7 +69,7 @@ def _explain_denial(scope: ReconciliationScope, error: APIForbiddenError, namesp
     subresource = "status" if error.path.endswith("/status") else None
     if scope.runtime.warnings.is_new((resource, verb, subresource, namespace)):
         logger.error(
-            "Cannot %s %r%s%s: not permitted. Other attempts will be made later. The error: %s. %s",
+            "Cannot %s %r%s%s: not permitted. The operator will try again later. The error: %s. %s",
             verb,
             resource,
             "" if subresource is None else f" ({subresource})",

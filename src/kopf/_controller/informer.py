@@ -137,7 +137,7 @@ class Informer:
             self._explain(obstacle, error)
         elif is_new:
             resource, place = self._target.resource, self._target.place
-            logger.info("The resource %r is not served %s anymore: %s", resource, place, error)
+            logger.info("The resource %r is no longer served %s: %s", resource, place, error)
         self._on_obstacle(obstacle == _ABSENCE)
 
     def _accept_success(self, events: list[WatchEvent]) -> None:

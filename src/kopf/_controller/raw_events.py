@@ -110,7 +110,7 @@ class RawEvents:
         ids = ", ".join(sorted(handler.id for handler in self._handlers))
         logger.warning(
             "%d events (%d MiB) of %r wait for their handlers (%s), which are too slow or hang. Until they catch up, "
-            "nothing is taken in from the watch-stream.",
+            "the operator reads nothing more from the watch-stream.",
             self._count,
             self._size // 2**20,
             self._resource,

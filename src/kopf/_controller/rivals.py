@@ -67,11 +67,11 @@ class Rivals:
     def _warn(self, obj: KubeObject) -> None:
         prefixes = [name for name in obj.head.annotations or () if name.endswith("/last-handled-configuration")]
         logger.warning(
-            "Another operator handles the same objects of %r all the time, e.g. %s: both call their handlers for the "
-            "same changes. This one is %s; the other one writes as %s. If it has a peering, it is named by: "
-            "kopf explain %s %s%s. Stop one of them; or let them know of each other by a peering, so that one works at "
-            "a time; or let each have its own objects, by selectors. If they are for different things, let them have "
-            "different storages & finalizers in settings.persistence. See %s",
+            "Another operator keeps handling the same objects of %r, e.g. %s: both call their handlers for the same "
+            "changes. This operator is %s; the other one writes as %s. If they have a peering, this command names it: "
+            "kopf explain %s %s%s. Stop one of them; or connect them by a peering, so that only one works at a time; "
+            "or give each its own objects, by selectors. If they do different things, give them different storages "
+            "and finalizers in settings.persistence. See %s",
             self._resource,
             f"{obj.head.namespace}/{obj.head.name}" if obj.head.namespace else obj.head.name,
             _identify_us(),

@@ -67,5 +67,5 @@ def fencing_token() -> int:
     """
     cause, share = current_cause.get(None), current_share.get(None)
     if cause is None:
-        raise RuntimeError("kopf.fencing_token() is only for the handlers of objects.")
+        raise RuntimeError("kopf.fencing_token() works only in handlers of objects.")
     return 0 if share is None else share.get_token(get_slot(cause.body.object.head.key))

@@ -74,7 +74,7 @@ class ResourceWatcher:
     ) -> None:
         controller = Controller(runtime, resource, handlers, is_successor=bool(known))
         if runtime.share.fence is not None and handlers.is_seen_whole:
-            text = "All objects of %r are watched by each replica: they are indexed, or matter for other objects."
+            text = "Each replica watches all objects of %r: they are indexed, or other objects depend on them."
             logger.info(text, resource)
         self._service = Service(
             runtime=runtime,
@@ -218,7 +218,7 @@ class Stream:
         settings = service.runtime.settings
         pushed = find_common(service.handlers, service.resource, settings.watching)
         if pushed:
-            logger.debug("Of %r %s, the server is to select only %s.", target.resource, target.place, pushed)
+            logger.debug("For %r %s, the server selects only %s.", target.resource, target.place, pushed)
             from kopf._controller.deselected_objects import (
                 DeselectedObjects,  # it looks at what the server does not select
             )
@@ -269,7 +269,7 @@ class Stream:
                 async with self._taking:
                     self._hand_over(await deselected.check())
             except APIForbiddenError as e:
-                logger.debug("It is unknown what becomes of the unselected %r: %s", self._service.resource, e)
+                logger.debug("Cannot follow the unselected objects of %r: %s", self._service.resource, e)
                 await asyncio.sleep(RETRYING_INTERVAL)
 
     def retry(self) -> None:

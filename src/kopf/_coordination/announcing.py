@@ -133,7 +133,7 @@ class Announcer:
             is_told = state.is_failing or (isinstance(e, APINetworkError) and e.is_told)
             level = logging.DEBUG if is_told else logging.WARNING
             place = self._site.place
-            logger.log(level, "Keep-alive in %s has failed, other attempts will be made: %s", place, e)
+            logger.log(level, "Keep-alive in %s has failed, and will be tried again: %s", place, e)
             state.is_failing = True
             return
         else:
@@ -155,8 +155,8 @@ class Announcer:
         """Warn if the API silently drops our record, so that nobody sees it."""
         if not self._peers.has_us and self._site.runtime.warnings.is_new((self._resource, "dropped")):
             logger.warning(
-                "The records of the peering %s are dropped by the API, as the schema of %r does not know them, so the "
-                "operators do not see each other. Add 'x-kubernetes-preserve-unknown-fields: true' to its status.",
+                "The API drops the records of the peering %s, because the schema of %r does not have them. The "
+                "operators cannot see each other. Add 'x-kubernetes-preserve-unknown-fields: true' to its status.",
                 self._site.place,
                 self._resource,
             )
@@ -172,7 +172,7 @@ class Announcer:
             pass
         except (APIError, APINetworkError, LoginError, TimeoutError) as e:
             logger.warning(
-                "Could not withdraw from the peering %s, others will go on in %s seconds: %s",
+                "Could not withdraw from the peering %s. The other operators resume in %s seconds: %s",
                 self._site.place,
                 self._site.settings.lifetime,
                 str(e) or "no response in time",

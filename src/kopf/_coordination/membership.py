@@ -197,7 +197,7 @@ def _report(problems: Mapping[str, str], place: str) -> None:
     for identity, problem in itertools.islice(problems.items(), _MAX_PROBLEMS):
         logger.warning("The record of %.300r in the peering %s is ignored: %s", identity, place, problem)
     if len(problems) > _MAX_PROBLEMS:
-        logger.warning("So are %d other records in the peering %s.", len(problems) - _MAX_PROBLEMS, place)
+        logger.warning("%d more records in the peering %s are ignored, too.", len(problems) - _MAX_PROBLEMS, place)
 
 
 def _explain_absence(site: Site, resource: Resource | None) -> str:
@@ -218,7 +218,7 @@ def _explain_denial(site: Site, resource: Resource, verb: str, error: APIForbidd
         if subresource is not None:
             advice += " " + format_advice(resource, ("patch",), subresource=subresource)
         logger.warning(
-            "Not permitted to %s the peering %s. Operators can work at the same time without knowing of each "
+            "Not permitted to %s the peering %s. Several operators can work at the same time, unaware of each "
             "other. The error: %s. Run with --standalone if that is fine, or: %s",
             verb,
             site.place,

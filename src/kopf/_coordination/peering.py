@@ -122,7 +122,7 @@ class Peering:
         try:
             resource = await find_peering_resource(self._runtime.api, clusterwide=self._settings.clusterwide)
         except (APIError, APINetworkError) as e:
-            logger.warning("The kinds of peering could not be discovered, another attempt will be made: %s", e)
+            logger.warning("Cannot discover the kinds of peering, and will try again: %s", e)
             return
         if resource != self._resource or not self._is_found:
             self._resource, self._is_found = resource, True

@@ -37,7 +37,7 @@ class RoleChangeLog:
             return ""
         is_concerned = self._terms.mode != LEADER or state.is_leading
         if is_concerned and assignment is not None and assignment.born and not state.held:
-            return f"The lease {self._place} is new: waiting {self._terms.lease_duration:g} s for what was before it."
+            return f"The lease {self._place} is new: waiting {self._terms.lease_duration:g} s for old holders to stop."
         if self._terms.mode != LEADER:
             is_unassigned = assignment is None or not assignment.get_slots(replica.name)
             if state.draining or (not state.held and not is_unassigned):
@@ -46,7 +46,7 @@ class RoleChangeLog:
         if state.is_leading and len(state.held) == SLOT_COUNT:
             return f"Leading as {state.identity}: the lease {self._place} is ours."
         if state.is_leading:
-            what = "waiting until the replicas before it have left, or their leases have expired"
+            what = "waiting until the former replicas have left, or their leases have expired"
             return f"The lease {self._place} is ours; {what}." if state.wanted else ""
         holder = name_holder(head.lease.holder)
         return f"Standing by: {self._terms.name} is led by {holder}." if holder else ""
@@ -60,7 +60,7 @@ class RoleChangeLog:
     def log_stuck(self, slots: Slots) -> None:
         """Log which slots the replica cannot hand over yet."""
         if self._warnings.is_new(("stuck", slots)):
-            text = "%d slots cannot be handed over yet, as synchronous handlers still run in threads there: %s."
+            text = "Cannot hand over %d slots yet, because synchronous handlers still run there in threads: %s."
             logger.warning(text, len(slots), describe_slots(slots))
 
     def log_unreleased(self, slots: Slots) -> None:
@@ -79,7 +79,7 @@ class RoleChangeLog:
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
         logger.log(
-            level, "A request about the leases of %s has failed, other attempts will be made: %s", self._place, problem
+            level, "A request for the leases of %s has failed, and will be tried again: %s", self._place, problem
         )
 
     def note_recovery(self) -> bool:
@@ -94,8 +94,8 @@ class RoleChangeLog:
             return
         if self._warnings.is_new(("handlers", other.handlers)):
             logger.warning(
-                "The replicas of %s have different handlers: this one is %s%s, there is also %s%s. This is fine while "
-                "the operator is being updated. If these are two operators, each one needs its own name of the lease.",
+                "The replicas of %s have different handlers: this one is %s%s, another one is %s%s. This is fine "
+                "during an update of the operator. Two different operators need different names of their leases.",
                 self._place,
                 terms.identity,
                 f" ({terms.version})" if terms.version else "",

@@ -95,7 +95,7 @@ class EventRecorder:
             self._observer.event_dropped("limit")
             if self._warnings.is_new("rate"):
                 logger.warning(
-                    "Events are reported too often (e.g. for %r), so not all of them are posted. "
+                    "Events are reported too often (e.g. for %r), so some of them are not posted. "
                     "See settings.posting for the limits.",
                     "/".join(filter(None, [report.ref.get("namespace"), report.ref.get("name")])),
                 )
@@ -112,7 +112,7 @@ class EventRecorder:
     def _report_overflow(self) -> None:
         self._observer.event_dropped("overflow")
         if self._warnings.is_new("full"):
-            logger.warning("Too many events wait to be posted; the excessive ones are dropped.")
+            logger.warning("Too many events are waiting to be posted; the excess is dropped.")
 
     async def run(self) -> None:
         """Post the events forever."""

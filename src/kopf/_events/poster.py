@@ -42,7 +42,7 @@ class EventPoster:
             await (self._create(record) if record.name is None else self._update(record, record.name))
         except (APIError, APINetworkError, LoginError) as e:
             if isinstance(e, APIError) and e.is_namespace_gone:
-                logger.debug("No event can be posted in the namespace %r anymore: %s", record.namespace, e)
+                logger.debug("Events can no longer be posted in the namespace %r: %s", record.namespace, e)
             elif isinstance(e, APIForbiddenError):
                 self._denied_until[key] = asyncio.get_running_loop().time() + _DENIAL_BACKOFF
                 self._explain_denial(verb, record.namespace, e)
@@ -74,7 +74,7 @@ class EventPoster:
 
     def _explain_denial(self, verb: str, namespace: str, error: APIForbiddenError) -> None:
         if verb == "patch":
-            problem = f"How often the events repeat is not posted in the namespace {namespace!r}"
+            problem = f"The counts of repeated events cannot be updated in the namespace {namespace!r}"
         else:
             problem = f"Events cannot be posted in the namespace {namespace!r}"
         if self._warnings.is_new((verb, namespace)):

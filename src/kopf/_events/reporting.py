@@ -37,7 +37,7 @@ def event(
     try:
         recorder = current_recorder.get()
     except LookupError:
-        raise LookupError("Events can only be posted by the code that is executed by a running operator.") from None
+        raise LookupError("Events can be posted only inside a running operator, by the code that it calls.") from None
     settings = recorder.settings.posting
     if settings.enabled:
         for obj in [objs] if isinstance(objs, Mapping) else objs:

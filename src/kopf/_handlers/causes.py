@@ -85,7 +85,7 @@ class Cause(Record, kw_only=True, eq=False):
         return self.kwargs_for_filters(handler)
 
     def kwargs_read_by(self, handler: Handler) -> Kwargs:
-        """The kwargs for the handler; those that its function never reads can be absent."""
+        """The kwargs for the handler; kwargs that its function never reads can be absent."""
         reads, getters = handler.reads, self.getters
         if reads is None or not reads.isdisjoint(self.indices):
             return self.kwargs_for(handler)

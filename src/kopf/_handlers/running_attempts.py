@@ -73,7 +73,7 @@ class RunningAttempts:
             if due <= now:
                 age = now - started
                 # It is not posted, as the events will show the outcome.
-                logger.info("%s is still running for %.0f seconds.", handler, age, extra={"k8s_skip": True})
+                logger.info("%s has been running for %.0f seconds.", handler, age, extra={"k8s_skip": True})
                 due = self._due[key] = started + 2 * (due - started)
             soonest = min(soonest, due)
         if soonest < math.inf:

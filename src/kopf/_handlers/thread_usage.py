@@ -80,7 +80,7 @@ class ThreadUsage:
         running = [call for call in calls if call.started is not None]
         waiting = [call for call in calls if call.started is None]
         logger.warning(
-            "The handlers wait for threads, as all %d are busy. Waiting: %s. Running: %s. "
+            "Handlers wait for threads, because all %d are busy. Waiting: %s. Running: %s. "
             "Make the long-running handlers asynchronous, or raise settings.execution.max_workers.",
             len(running),
             _describe([(call.name, now - call.queued) for call in waiting]),

@@ -1,11 +1,11 @@
 """
-Applying: the children of an object are made what they are to be, by any handler, as often as it is called.
+Applying: any handler brings the children of an object to the desired state, as often as it is called.
 
-It is the server-side apply of Kubernetes: only the fields that are given are ours. Those that were given before and
-are not given anymore, are removed; all others stay. See "Server-Side Apply" of the Kubernetes documentation.
+It is the server-side apply of Kubernetes: Kopf owns only the given fields. Fields that are no longer given are
+removed; all other fields stay. See "Server-Side Apply" of the Kubernetes documentation.
 
-Nothing is written if nothing would change. What was applied is marked on the child by a digest, so that it is known
-after a restart, too.
+Kopf writes nothing if nothing would change. A digest of the applied fields is kept on the child, so it is known after
+a restart, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 MANAGER = "kopf"
 DIGEST = "kopf.dev/applied-digest"
 _MAX_REMEMBERED = 10_000
-"""Of how many objects it is remembered what the server has made of what was applied; each takes some 0.3 KiB."""
+"""The number of objects whose applied state is remembered; each takes some 0.3 KiB."""
 
 _MANAGER = re.compile(r'conflict with "([^"]*)"')
 """How the API server names the manager in the causes of a conflict."""
@@ -47,16 +47,16 @@ _MANAGER = re.compile(r'conflict with "([^"]*)"')
 
 class ApplyConflictError(OperatorError):
     """
-    The object is not changed, as some of the fields are managed by others.
+    The object is not changed, because others manage some of the fields.
 
     Either leave these fields out, or apply with ``force=True`` to take them over.
     """
 
     def __init__(self, name: str, conflicts: Mapping[str, str]) -> None:
         managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in conflicts.items())
-        super().__init__(f"{name} is not applied: {managers}. Leave the fields out, or take them over by force=True.")
+        super().__init__(f"{name} is not applied: {managers}. Leave the fields out, or take them over with force=True.")
         self.conflicts = dict(conflicts)
-        """Who manages which of the fields, by the paths of the fields."""
+        """The managers of the fields, by the paths of the fields."""
 
 
 def apply(
@@ -69,19 +69,19 @@ def apply(
     manager: str = MANAGER,
 ) -> Any:
     """
-    Make the child as it is specified, whether it exists or not; get it as it is then: a :class:`kopf.Body`.
+    Create or update the child as specified, and return the resulting object: a :class:`kopf.Body`.
 
-    In coroutines, it is to be awaited. In synchronous handlers, it is done when the function returns.
+    In coroutines, await the result. In synchronous handlers, the child is applied when the function returns.
 
-    :param child: the fields that are to be so: a dict, or an object of ``kubernetes``, ``kubernetes_asyncio``,
+    :param child: the desired fields: a dict, or an object of ``kubernetes``, ``kubernetes_asyncio``,
         ``pykube-ng``. It is not changed.
-    :param owner: whose child it is; by default, of the object that is being handled. The child gets what
-        :func:`kopf.adopt` gives, with the name of the owner if it has no name of its own.
-    :param is_owned: whether it is a child at all; if not, it is applied as it is.
-    :param force: whether to take over the fields that are managed by others.
-    :param manager: for whom the server notes the fields. All that one manager does not repeat, is removed.
-    :raises ApplyConflictError: if fields are managed by others, with their names.
-    :raises LookupError: if the cluster has no such kind; if it is called outside of operators, or, with no ``owner``,
+    :param owner: the owner of the child; by default, the handled object. The child is adopted as by
+        :func:`kopf.adopt`, and gets the name of the owner if it has no name.
+    :param is_owned: whether it has an owner; if not, it is applied unchanged.
+    :param force: whether to take over the fields that others manage.
+    :param manager: the field manager. The server removes the fields of this manager that are no longer given.
+    :raises ApplyConflictError: if others manage some of the fields; the error names them.
+    :raises LookupError: if the cluster has no such kind; if the call is outside of operators, or, without ``owner``,
         outside of handlers.
     :raises kopf.APIError: if the server refuses.
     """
@@ -97,24 +97,24 @@ def apply(
 
 
 class _Outcome(NamedTuple):
-    """What has come out of an applied object."""
+    """The result of an applied object."""
 
     uid: str
     version: str
     digest: str
     fingerprint: int
-    """Of those fields of it that were given, in the form that the server has brought them to."""
+    """The fingerprint of the given fields, in the form of the server."""
 
 
 class Memory:
-    """What is known of the cluster, and of what was applied to it by one operator."""
+    """The known resources of the cluster, and the objects that one operator has applied."""
 
     def __init__(self) -> None:
         self._resources: dict[tuple[str, str], Resource] = {}
         self._outcomes: OrderedDict[tuple[str, str], _Outcome] = OrderedDict()
 
     async def find_resource(self, api: APIClient, desired: Obj) -> Resource:
-        """Find out once how the objects of that kind are addressed. Raises :class:`LookupError` if there is no such."""
+        """Find the resource of this kind, once. Raises :class:`LookupError` if there is no such kind."""
         api_version, kind = str(desired.get("apiVersion") or ""), str(desired.get("kind") or "")
         watched = get_current_controllers().resources
         resource = find_resource(watched, desired) or self._resources.get((api_version, kind))
@@ -128,7 +128,7 @@ class Memory:
         return resource
 
     def forget_resource(self, desired: Obj) -> None:
-        """Find it out again next time: it is not there anymore, or not where it was."""
+        """Forget the resource: it has disappeared or moved. The next call finds it again."""
         self._resources.pop((desired["apiVersion"], desired["kind"]), None)
 
     def is_applied(self, url: str, manager: str, desired: Obj, current: KubeObject) -> bool:
@@ -186,7 +186,7 @@ async def apply_plain(
     desired = _encode_texts(desired)
     metadata = desired.get("metadata") or {}
     if not metadata.get("name"):
-        raise ValueError(f"The {desired.get('kind')} has no name: what is applied again and again, must have one.")
+        raise ValueError(f"The {desired.get('kind')} has no name: give it one, because it is applied repeatedly.")
     resource = resource or await memory.find_resource(api, desired)
     namespace = metadata.get("namespace") if resource.namespaced else None
     place = Place(resource, namespace, metadata["name"])

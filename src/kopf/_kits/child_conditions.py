@@ -1,7 +1,7 @@
 """
 Conditions by children: a reconciler says on its object whether all that it has yielded is there, and is ready.
 
-They are those that ``kstatus`` knows: ``Ready`` always; ``Reconciling`` and ``Stalled`` only while they are true.
+The conditions are the ones of ``kstatus``: ``Ready`` always; ``Reconciling`` and ``Stalled`` only while they are true.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CallPausedError(Exception):
 
 @contextlib.contextmanager
 def reporting(cause: ChangingCause, handler: Handler, attempt: Attempt, children: Collection[Body]) -> Iterator[None]:
-    """Say how the attempt in this block has ended; ``children`` are those that it has applied by then."""
+    """Say how the attempt in this block has ended; ``children`` are the ones applied by then."""
     found = conditions(cause.patch, cause.body)
     try:
         yield

@@ -1,5 +1,5 @@
 """
-Manifests: the objects that are to be sent to the API, as dicts or as objects of other client libraries.
+Manifests: the objects to send to the API, as dicts or as objects of other client libraries.
 
 All of them are edited in the same way via :class:`Manifest`, by the names of the fields as in the API.
 The libraries are not imported and not even needed: their objects are recognised by how they look.

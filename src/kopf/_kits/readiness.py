@@ -1,8 +1,8 @@
 """
 Readiness: whether an object has become what its specification says, according to its status.
 
-The rules are those of ``kstatus``, see "Status" in https://github.com/kubernetes-sigs/cli-utils: some kinds have their
-own rules; all others, including custom resources, are judged by their conditions.
+The rules are the ones of ``kstatus``, see "Status" in https://github.com/kubernetes-sigs/cli-utils: some kinds have
+their own rules; all others, including custom resources, are judged by their conditions.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from kopf._handlers.handler_errors import TemporaryError
 Obj = Mapping[str, Any]
 
 _RECHECKING_DELAY = 10.0
-"""When to check again, in seconds: for those who do not own the objects that they wait for."""
+"""The delay of the next check, in seconds, for handlers that do not own the objects."""
 
 
 class NotReadyError(TemporaryError):
-    """Some objects are not ready yet. The handler is to be called again when they are."""
+    """Some objects are not ready yet. Kopf calls the handler again when they are."""
 
 
 def require_ready(*objs: Obj | None) -> None:
     """
     Continue only if all these objects are ready, see :func:`is_ready`; otherwise, retry the handler later.
 
-    In reconcilers, it ends the call, which is no failure: they are called again when the child has changed. In other
-    handlers, it is a temporary error: they are retried in 10 seconds, or when an owned object has changed.
+    In reconcilers, it ends the call without a failure: Kopf calls them again when the child changes. In other
+    handlers, it is a temporary error: Kopf retries them in 10 seconds, or when an owned object changes.
 
     :raises NotReadyError: if any of the objects is not ready.
     """

@@ -1,9 +1,9 @@
 """
-Reconciling: what the function of a user yields for an object, is made so; what it does not yield anymore, is deleted.
+Reconciling: Kopf creates and repairs the children that a handler yields for an object, and deletes the former ones.
 
-What has been yielded before, is known by the children themselves: they are owned by the object (by its uid), and are
-labelled by the handler. So there is no inventory that could be lost or be wrong after a crash. If a call ends with an
-error, or waits for something, nothing is deleted: it is unknown what it would yield.
+The children themselves keep the record: the object owns them (by its uid), and a label names the handler. So there is
+no inventory to lose, or to be wrong after a crash. If a call ends with an error, or waits, Kopf deletes nothing: the
+full set of children is unknown.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ class _NamespaceGoneError(TemporaryError):
 
 
 class ForeignObjectError(TemporaryError):
-    """There is another object where the child is to be. It is left as it is: it is not ours."""
+    """Another object has the name of the child. Kopf leaves it alone, because it is not ours."""
 
 
 def ref(resource: str, fn: HandlerFn, /) -> Reference:
     """
-    Describe which objects are used by those that are reconciled: for ``uses=`` of :func:`kopf.reconcile`.
+    Name the objects that the reconciled objects use: for ``uses=`` of :func:`kopf.reconcile`.
 
-    ``fn`` gets the arguments of handlers, and returns a name, or a tuple of the namespace and the name, or a list of
-    these, or ``None``. By default, it is in the namespace of the object. The ``resource`` is named as in ``owns=``.
+    ``fn`` takes the arguments of handlers, and returns a name, or a tuple of the namespace and the name, or a list of
+    these, or ``None``. A name alone means the namespace of the object. The ``resource`` is named as in ``owns=``.
 
-    Raises :class:`kopf.DeclarationError` if ``fn`` is asynchronous: nothing is awaited there.
+    Raises :class:`kopf.DeclarationError` if ``fn`` is asynchronous: Kopf does not await it.
     """
     if is_async(fn) or inspect.isasyncgenfunction(fn):
-        raise DeclarationError.at_caller("The function of kopf.ref() is called, not awaited: remove its 'async'.")
+        raise DeclarationError.at_caller("Kopf does not await the function of kopf.ref(): remove its 'async'.")
     return Reference(Selector(resource), fn)
 
 
 def make_call(fn: HandlerFn) -> HandlerFn:
-    """Make what is called instead of the function: it applies what the function yields or returns."""
+    """Make the function that Kopf calls instead: it applies all objects that the handler yields or returns."""
 
     async def call(**kwargs: Any) -> None:
         reconciliation = _Reconciliation()
@@ -111,7 +111,7 @@ class _Reconciliation:
         return self._cause.body.object.head
 
     async def begin(self) -> None:
-        """Find out what is there. In the event loop, as all of this."""
+        """Find the existing children; in the event loop, as everything here."""
         self._owned = self._controllers.list_owned(self._cause.resource, self._handler.id)
         self._children = frozenset(uid for _, uid in self._list_children())
         if self._handler.uses:
@@ -148,11 +148,11 @@ class _Reconciliation:
                 raise
             self._cause.logger.debug("%s ends, as the object is about to be deleted, too: %s", self._handler, e)
         except CallPausedError:
-            self._cause.logger.debug("%s is ended by the pause of the operator.", self._handler)
+            self._cause.logger.debug("%s is interrupted, because the operator is paused.", self._handler)
             self._controllers.enqueue(self._cause.resource, self._owner.key, {self._handler.id})
 
     async def take(self, result: AsyncGenerator[K8sObject | None, Any] | Awaitable[Any]) -> None:
-        """Apply all that comes out of the function."""
+        """Apply all objects from the function."""
         if not isinstance(result, AsyncGenerator):
             for item in _list_returned(await result):
                 await self._apply(item)
@@ -189,7 +189,7 @@ class _Reconciliation:
         if resource is None:
             raise LookupError(
                 f"{self._handler} yields {desired.get('kind')!r} of {desired.get('apiVersion')!r}, which is not among "
-                "its owns= (or cannot be watched): name it there."
+                "its owns= (or cannot be watched): add it to owns=."
             )
         key = self._adopt(desired, resource)
         if key in self._yielded:
@@ -199,20 +199,20 @@ class _Reconciliation:
             body = await _write(desired, resource, self._check_owner)
         except ApplyConflictError as e:
             managers = " & ".join(f"{field} is managed by {manager!r}" for field, manager in e.conflicts.items())
-            text = "%s: %s, and is taken over, as it is yielded. Do not yield it if it is theirs."
+            text = "%s: %s. Kopf takes it over, because the handler yields it. If it is not yours, do not yield it."
             self._cause.logger.warning(text, _name(desired), managers)
             body = await _write(desired, resource, self._check_owner, force=True)
         self._yielded[key] = body
         return body
 
     def _adopt(self, desired: Obj, resource: Resource) -> tuple[str, ...]:
-        """Do what :func:`kopf.adopt` does, where it is known what can be owned; get what tells it from others."""
+        """Adopt the child as :func:`kopf.adopt` does, if it can be owned; return its identity."""
         owner, metadata = self._owner, desired.setdefault("metadata", {})
         namespace = metadata.get("namespace") or owner.namespace or ""
         if owner.namespace and (not resource.namespaced or namespace != owner.namespace):
             raise ValueError(
                 f"{desired['kind']} cannot be owned by an object in the namespace {owner.namespace!r}, as it is in "
-                "another one, or in none. Use kopf.apply(…, is_owned=False), and delete it by @kopf.on.delete."
+                "another one, or in none. Use kopf.apply(…, is_owned=False), and delete it in @kopf.on.delete."
             )
         if namespace:
             metadata["namespace"] = namespace
@@ -240,7 +240,7 @@ class _Reconciliation:
             raise ForeignObjectError(text, _FOREIGN_DELAY)
 
     async def prune(self) -> None:
-        """Delete those children that were yielded before, and are not anymore."""
+        """Delete the former children that the handler no longer yields."""
         yielded = {body.object.head.key for body in self._yielded.values()}
         for resource, uid in [item for item in self._list_children() if item[1] not in yielded]:
             if (children := self._controllers.get_children(resource)) is None:
@@ -256,7 +256,7 @@ class _Reconciliation:
             url = resource.get_url(namespace=head.namespace, name=head.name)
             try:
                 await get_current_api().delete(url, payload=payload)
-                self._cause.logger.info("%s is deleted: it is not yielded anymore.", _name(obj))
+                self._cause.logger.info("%s is deleted: the handler no longer yields it.", _name(obj))
             except APINotFoundError:
                 pass
             except APIConflictError as e:  # it can be somebody else's by now: look at it as it is then

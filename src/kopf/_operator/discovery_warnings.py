@@ -65,7 +65,7 @@ class DiscoveryWarnings:
         unavailable = frozenset(discovery.unavailable)
         if unavailable - self._unavailable:
             details = "; ".join(f"{name} ({error})" for name, error in discovery.unavailable.items())
-            logger.warning("Some of the API groups are unavailable, their resources are not known now: %s", details)
+            logger.warning("Some API groups are unavailable, so their resources are unknown for now: %s", details)
         elif self._unavailable and not unavailable:
             logger.info("All API groups are available again.")
         self._unavailable = unavailable

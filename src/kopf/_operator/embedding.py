@@ -103,7 +103,7 @@ async def operator(
 
     All options have defaults:
 
-    - ``registry``: the handlers; by default, all those of the decorators ``kopf.on...`` and the like.
+    - ``registry``: the handlers; by default, all handlers of the decorators ``kopf.on...`` and the like.
     - ``settings``: the settings, which startup handlers can change; by default, new ones.
     - ``lifecycle``: the function that chooses and orders the pending handlers; by default, that of
       :func:`set_default_lifecycle`.
@@ -152,7 +152,7 @@ async def operator(
         if patterns and clusterwide:
             raise ValueError("The operator can be either cluster-wide or restricted to namespaces, not both.")
         if record is not None and identity is None:
-            from kopf._coordination.peer_identity import make_identity  # those who are alone, need none of that
+            from kopf._coordination.peer_identity import make_identity  # operators without recordings do not need it
 
             identity = make_identity()  # known in advance for the recording: the records of the peering have it
         kept = {
@@ -226,7 +226,7 @@ def run(*, loop: asyncio.AbstractEventLoop | None = None, **kwargs: Unpack[Opera
     """
     Run an operator until it is stopped: in the event loop ``loop``, by default in a new one.
 
-    The other options and the errors are those of :func:`operator`.
+    The other options and the errors are the same as in :func:`operator`.
     """
     if loop is None:
         asyncio.run(operator(**kwargs))
@@ -238,7 +238,7 @@ async def spawn_tasks(**kwargs: Unpack[OperatorOptions]) -> Collection[asyncio.T
     """
     Start an operator in the background, and return its tasks for :func:`run_tasks`.
 
-    The options are those of :func:`operator`; its errors are the errors of the tasks.
+    The options are the same as in :func:`operator`; its errors are the errors of the tasks.
     """
     task = asyncio.create_task(operator(**kwargs), name="operator")
     if (ready_flag := kwargs.get("ready_flag")) is not None:

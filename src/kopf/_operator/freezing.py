@@ -40,7 +40,7 @@ async def put_record(
         resource = await find_peering_resource(api, clusterwide=not patterns)
         if resource is None:
             kind = "KopfPeering" if patterns else "ClusterKopfPeering"
-            raise MissingPeeringError(f"The kind {kind} is not defined in the cluster, so there is nobody to be told.")
+            raise MissingPeeringError(f"The kind {kind} is not defined in the cluster: no operator can be paused.")
         checked = check_patterns(patterns)
         places: list[str] = []
         missing: list[str] = []

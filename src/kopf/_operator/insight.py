@@ -119,11 +119,10 @@ def _is_one_server(health: Endpoint, metrics: Endpoint) -> bool:
     if health.port == 0 or health.port != metrics.port:
         return False
     if health == metrics:
-        raise EndpointClashError(f"Both the health and the metrics are to be served at {health}; change a path.")
+        raise EndpointClashError(f"The health and the metrics have the same address {health}; change one of the paths.")
     if health.host != metrics.host and not _EVERYWHERE.isdisjoint((health.host, metrics.host)):
         raise EndpointClashError(
-            f"The health ({health}) and the metrics ({metrics}) are to be served at one port; for that, they need "
-            "the same host, too."
+            f"The health ({health}) and the metrics ({metrics}) share a port, so they also need the same host."
         )
     return health.host == metrics.host
 

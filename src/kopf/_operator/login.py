@@ -173,7 +173,7 @@ class Authenticator:
                 delay = None if self._is_final(e) else next(delays, None)
                 if delay is None:
                     raise
-                logger.warning("The login has to be repeated in %g seconds: %s", delay, e)
+                logger.warning("The login has failed, and is tried again in %g seconds: %s", delay, e)
             await asyncio.sleep(add_jitter(delay))
             is_repeated = True
 
@@ -188,7 +188,7 @@ def _check(handler_id: HandlerId, result: Any) -> Credentials:
     if isinstance(result, ConnectionInfo | AiohttpSession):
         return result
     raise LoginError(
-        f"The login handler {handler_id!r} has returned something else than kopf.ConnectionInfo, kopf.AiohttpSession, "
+        f"The login handler {handler_id!r} has returned something other than kopf.ConnectionInfo, kopf.AiohttpSession, "
         f"or None: {type(result).__name__}."
     )
 

@@ -98,7 +98,7 @@ class ClusterReader:
             return found[0]
         if found:
             names = ", ".join(item.name for item in found)
-            raise ExplainingError(f"{name!r} can be any of these: {names}. Name it in full.")
+            raise ExplainingError(f"{name!r} is ambiguous: {names}. Give the full name.")
         hint = suggest(Selector(name), resources)
         raise ExplainingError(f"There is no resource {name!r} in the cluster.{f' {hint}' if hint else ''}")
 
@@ -108,7 +108,7 @@ class ClusterReader:
             return KubeObject.salvage(content, api_version=resource.api_version, kind=resource.kind)
         except APIForbiddenError as e:
             rule = format_rule(resource, ["get"])
-            raise ExplainingError(f"You are not permitted to look at the object: {e}. The rule for that: {rule}") from e
+            raise ExplainingError(f"You are not permitted to read the object: {e}. You need this rule: {rule}") from e
         except APINotFoundError as e:
             where = "" if namespace is None else f" in the namespace {namespace!r}"
             hint = await self._suggest(resource, namespace, name)
@@ -120,7 +120,7 @@ class ClusterReader:
             if namespace is not None:
                 target = Target(resource, None, {"fieldSelector": f"metadata.name={name}"})
                 if places := [obj.head.namespace async for obj in self._list(target)]:
-                    return f" There is one in: {', '.join(map(str, places[:10]))}; say so by --namespace."
+                    return f" There is one in: {', '.join(map(str, places[:10]))}; choose it with --namespace."
             names = [obj.head.name async for obj in self._list(Target(resource, namespace, {}))]
             if similar := find_similar_names(name, names):
                 return f" Did you mean {' or '.join(map(repr, similar))}?"
@@ -155,7 +155,7 @@ class ClusterReader:
         ambiguous = {} if registry is None else registry.get_ambiguities(resources)
         for selector, found in ambiguous.items():
             names = ", ".join(sorted(map(repr, found)))
-            self.notes.append(f"The handlers for {selector} are not called, as it can be any of these: {names}.")
+            self.notes.append(f"The handlers for {selector} are not called, because the name is ambiguous: {names}.")
         persistence = settings.persistence
         fields = HandlersOfResource.build(() if plan is None else plan.changing).extra_fields
         return Facts(
@@ -176,10 +176,10 @@ class ClusterReader:
             events = [_parse_event(item) for item in items if isinstance(item, dict)]
         except APIForbiddenError as e:
             rule = format_rule(EVENTS, ["list"])
-            self.notes.append(f"You are not permitted to look at the events: {e}. The rule for that: {rule}")
+            self.notes.append(f"You are not permitted to read the events: {e}. You need this rule: {rule}")
             return []
         except (*_API_ERRORS, AttributeError, TypeError) as e:
-            self.notes.append(f"The events cannot be looked at: {e}")
+            self.notes.append(f"Cannot read the events: {e}")
             return []
         return sorted(events, key=lambda event: event["at"] or "", reverse=True)[:MAX_EVENTS]
 
@@ -189,10 +189,10 @@ class ClusterReader:
             groups = await list_groups(self._api, self._settings, None)
         except APIForbiddenError as e:
             return [
-                f"You are not permitted to look for replicas: {e}. The rule for that: {format_rule(LEASES, ['list'])}"
+                f"You are not permitted to list the replicas: {e}. You need this rule: {format_rule(LEASES, ['list'])}"
             ]
         except _API_ERRORS as e:
-            return [f"The replicas of operators cannot be looked at: {e}"]
+            return [f"Cannot list the replicas of operators: {e}"]
         uid = obj.head.uid or ""
         return [
             f"The replicas of {group.name!r} in {group.namespace!r}: {group.describe_owner(uid)}." for group in groups
@@ -213,7 +213,7 @@ class ClusterReader:
             except APINotFoundError:
                 continue
             except (*_API_ERRORS, AttributeError) as e:
-                yield f"The peering of the operators cannot be looked at: {e}"
+                yield f"Cannot read the peering of the operators: {e}"
                 continue
             if text := _describe_alive(status):
                 place = "cluster-wide" if scope is None else f"in {scope!r}"

@@ -81,7 +81,7 @@ class Preflight:
             if missing := [rule async for rule in self._find_missing(rules)]:
                 self._say(missing)
         except _ERRORS as e:
-            logger.debug("It is unknown if any permissions are missing: %s", e)
+            logger.debug("Cannot check for missing permissions: %s", e)
         finally:
             await cancel([*self._reviews.values()])
             self._reviews.clear()
@@ -136,7 +136,7 @@ class Preflight:
             self._runtime.told_permissions.update((rule.group, rule.resource, verb) for verb in rule.verbs)
         logger.log(
             logging.INFO if is_minor else logging.WARNING,
-            "The operator is not permitted all that it needs. Add these rules to its roles:%s",
+            "The operator lacks permissions. Add these rules to its roles:%s",
             "".join(f"\n{line}" for line in _list_lines(missing)),
         )
 

@@ -93,4 +93,4 @@ async def _remove(api: APIClient, resource: Resource, obj: KubeObject, finalizer
                 return
         else:
             return
-    raise PatchConflict(f"{resource!r} {obj.head.name!r} is changed by others all the time.")
+    raise PatchConflict(f"{resource!r} {obj.head.name!r} keeps changing, so its finalizer is not removed. Try again.")

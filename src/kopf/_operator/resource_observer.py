@@ -80,7 +80,7 @@ class ResourceObserver:
             try:
                 is_complete = await self._update(group)
             except (APIError, APINetworkError) as e:
-                logger.warning("The resources could not be discovered, another attempt will be made: %s", e)
+                logger.warning("Cannot discover the resources, and will try again: %s", e)
                 is_complete = False
 
     async def _update(self, group: asyncio.TaskGroup) -> bool:

@@ -78,7 +78,7 @@ def _is_default(handler: Any) -> bool:
 
 def _end_process(timeout: float, signum: signal.Signals) -> None:
     """End the process; in a thread, as the event loop can be blocked. The stacks show the reason of the delay."""
-    logger.critical("The operator has not exited in %g seconds since it was asked to. The process is ended.", timeout)
+    logger.critical("The operator has not exited in %g seconds since the signal. The process ends by force.", timeout)
     faulthandler.dump_traceback(all_threads=True)
     logging.shutdown()
     os._exit(_EXIT_CODE_BASE + signum)

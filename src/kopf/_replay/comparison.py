@@ -141,7 +141,7 @@ class Comparison:
         if not fields.get("background"):
             self._in_sync.add(place)
         if differences and not self._is_excused(kind, fields, place):
-            text = f"{_describe(kind, fields)}: it is not as it was recorded at {best.time:.3f}"
+            text = f"{_describe(kind, fields)}: it differs from the recording at {best.time:.3f}"
             self._note("different", place, text, cut(differences))
         self._check_order(best, kind, fields, place)
         return best
@@ -162,7 +162,7 @@ class Comparison:
             return
         before, after = call.end.fields["outcome"], outcome["outcome"]
         if before != after and "cancelled" not in (before, after):  # a cancellation can come at any moment
-            text = f"{_describe('call', call.fields)}: it has {after}, and it was recorded to have {before}"
+            text = f"{_describe('call', call.fields)}: it has {after}, but the recorded one has {before}"
             details = (f"-{call.end.fields['text'] or before}", f"+{outcome['text'] or after}")
             self._note("outcome", _locate("call", call.fields, ()), text, details)
 
@@ -182,7 +182,7 @@ class Comparison:
                 # The number of breaks of a stream depends on milliseconds.
                 is_due &= key[0] != "open" or not actions[0].is_repeated
                 if not action.is_repeated and is_due and not is_racing:
-                    text = f"{_describe(key[0], action.fields)}: it was recorded, and has not happened"
+                    text = f"{_describe(key[0], action.fields)}: it was recorded, but has not happened"
                     details = cut(_list_content(action.begin.documents, "-"))
                     self._note("missing", place, text, details, time=action.time)
 
@@ -224,7 +224,7 @@ class Comparison:
         if is_over and self._run.checkpoint is None and self._schedule.has_passed(latest.position):
             text = (
                 f"{_describe(kind, fields)}: it comes after {_describe(latest.begin.kind, latest.fields)}, "
-                "and was recorded before that"
+                "but was recorded before it"
             )
             self._note("order", place, text, ())
 

@@ -76,16 +76,16 @@ def decode_entry(line: bytes) -> RecordedEntry:
     members = codec.split_members(line)
     documents = [_restore(document) for document in codec.split_items(members.pop("docs", codec.Raw(b"[]")))]
     if sum(len(bytes(value)) for value in members.values()) > _LARGEST_FIELDS:
-        raise ValueError("there is too much beside the documents")
+        raise ValueError("its fields are too large")
     fields = {name: codec.decode(value) for name, value in members.items()}
     try:
         kind, number, time = fields.pop("kind"), fields.pop("n"), fields.pop("t")
     except KeyError as e:
-        raise ValueError(f"It is not an entry of a recording: there is no {e}") from e
+        raise ValueError(f"it is not an entry of a recording: it has no {e}") from e
     if not isinstance(time, int | float) or not 0 <= time <= _LONGEST:
-        raise ValueError("its time makes no sense")
+        raise ValueError("its time is invalid")
     if not isinstance(kind, str) or not isinstance(number, int):
-        raise ValueError("its kind or its number makes no sense")
+        raise ValueError("its kind or its number is invalid")
     return RecordedEntry(kind, number, time, fields, documents, fields.get("path", ""))
 
 
@@ -190,9 +190,9 @@ def read_entries(path: pathlib.Path) -> tuple[list[RecordedEntry], bool]:
         raise RecordingError(f"The recording {str(path)!r} cannot be read: {e.strerror or e}.") from e
     except ValueError as e:
         place = f"{str(path)!r}, line {len(entries) + 1}"
-        raise RecordingError(f"It is not a recording, or it is damaged: {place}: {e}.") from e
+        raise RecordingError(f"This is not a recording, or it is damaged: {place}: {e}.") from e
     if not entries:
-        raise RecordingError(f"{str(path)!r} is not a recording: there is nothing in it that can be read.")
+        raise RecordingError(f"{str(path)!r} is not a recording: it has no readable entries.")
     if lines.is_damaged:
         raise RecordingError(f"{str(path)!r} is damaged after line {len(entries)}: it cannot be decompressed.")
     return entries, lines.is_cut

@@ -74,7 +74,7 @@ class Writer:
         """End the recording with a warning, and keep the written part."""
         has_given_up, self._has_given_up = self._has_given_up, True
         if not has_given_up:
-            logger.warning("The recording ends here, while the operator goes on: %s.", reason)
+            logger.warning("The recording ends here, but the operator continues: %s.", reason)
 
     def close(self) -> None:
         """Write the remaining entries."""

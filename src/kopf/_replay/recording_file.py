@@ -98,7 +98,7 @@ class RecordingFile:
                 size = _write(new, checkpoint.make_entries())
                 if size > self._limit // 2:
                     raise CheckpointTooLargeError(
-                        f"the objects that are watched take {size} bytes already, more than a half of the limit"
+                        f"the watched objects alone take {size} bytes, more than half of the limit"
                     )
                 old.seek(rest)
                 shutil.copyfileobj(old, new)

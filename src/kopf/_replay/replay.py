@@ -62,22 +62,22 @@ class Replay:
         yield f"{self.duration:.1f} seconds, {len(self.recorded_journal)} calls of handlers, {self.requests} requests."
         if self.checkpoint is not None:
             yield (
-                f"The first {self.checkpoint:.1f} seconds were dropped, as the recording was too large: "
-                "the operator is replayed as if it was restarted then."
+                f"The first {self.checkpoint:.1f} seconds were dropped, because the recording was too large. "
+                "The replay begins then, as after a restart of the operator."
             )
         if self.is_cut:
-            yield "The end of the recording is cut: the operator was killed, or still runs. It is replayed up to there."
+            yield "The end of the recording is missing: the operator was killed, or still runs. The replay ends there."
         if not self.divergences:
-            yield "The operator does the same."
+            yield "The operator behaves as recorded."
             return
-        yield f"The operator diverges, {len(self.divergences)} times:"
+        yield f"The operator diverges from the recording {len(self.divergences)} times:"
         yield from describe(self.divergences)
 
 
 def check_loop() -> None:
     """Raise :class:`SimulationError` if there is an event loop already, as in coroutines."""
     if is_in_loop():
-        raise SimulationError("A replay has a time of its own: call it in a regular function, not in a coroutine.")
+        raise SimulationError("A replay has its own time: call it in a regular function, not in a coroutine.")
 
 
 def replay_run(run: RecordedRun, operate: Operate, *, patience: float) -> Replay:

@@ -19,7 +19,7 @@ _JITTER = 1.2
 
 @dataclasses.dataclass
 class CoordinationSettings:
-    """The coordination of several replicas of one operator by Leases. The names are those of ``client-go``."""
+    """The coordination of several replicas of one operator by Leases. The names are the same as in ``client-go``."""
 
     mode: CoordinationMode | None = None
     """``leader``: one replica works, the others wait. ``shards``: all work, each on its part of the objects."""

@@ -92,7 +92,7 @@ def check_essence(essence: object) -> None:
 
 def _warn(namespace: str | None, name: str, uid: str, problem: str) -> None:
     logger.warning(
-        "The last handled configuration of %s/%s is malformed, so the object is considered as never handled: %s",
+        "The last handled configuration of %s/%s is malformed, so the object is treated as never handled: %s",
         namespace or "",
         name,
         problem,

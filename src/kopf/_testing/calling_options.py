@@ -1,8 +1,8 @@
 """
-What tests give when they call a handler: the object and the state of the world, as much of them as matters.
+The arguments of tests that call a handler: the object, and the state of the world, as far as they matter.
 
-What an object must have besides, is made up. It is always the same, so that tests can rely on it: ``default/example``
-of the kind that the handler is declared for.
+Kopf invents the rest of the object, always in the same way, so that tests can rely on it: ``default/example`` of the
+kind for which the handler is declared.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from kopf._values.similar_names import find_similar_names
 
 STOP_AFTER = 1.0
 _NULLABLE = frozenset({"memo", "type"})
-"""Where ``None`` is a value like any other."""
+"""The options for which ``None`` is a usual value."""
 GivenObject = Mapping[str, Any] | str | pathlib.Path
-"""An object, or a part of it: as a dict, as a text in YAML, or as a file with it."""
+"""An object, or a part of the object: a dict, a text in YAML, or the path of a YAML file."""
 
 NAME = "example"
 NAMESPACE = "default"
@@ -46,7 +46,7 @@ GROUP, VERSION = "example.com", "v1"
 
 
 class DeclarationOptions(TypedDict, total=False):
-    """The options of decorators, for functions that are not declared; or instead of what they are declared with."""
+    """The options of decorators, for functions without a decorator, or to replace the options of the decorator."""
 
     param: Any
     field: FieldSpec
@@ -57,14 +57,14 @@ class DeclarationOptions(TypedDict, total=False):
 
 
 class AdmissionOptions(TypedDict, total=False):
-    """What is reviewed; for handlers of admission."""
+    """The reviewed request, for admission handlers."""
 
     operation: Operation
     """By default, ``"UPDATE"`` if there is an old state, and ``"CREATE"`` otherwise."""
     subresource: str
     dryrun: bool
     userinfo: Mapping[str, Any]
-    """Who makes the change; ``somebody`` by default."""
+    """The user that makes the change; ``somebody`` by default."""
     headers: Headers
     sslpeer: SSLPeer
 
@@ -73,36 +73,36 @@ class CallingOptions(DeclarationOptions, AdmissionOptions, total=False):
     """All options of :func:`run_handler`."""
 
     reason: str
-    """For what to call it: ``"create"``, ``"update"``, ``"timer"``, … By default, for what it is declared for; if it
-    is declared for several changes, or for nothing, then for what has happened to the object by its states."""
+    """The reason of the call: ``"create"``, ``"update"``, ``"timer"``, … By default, the declared one; if the handler
+    is declared for several changes, or not at all, Kopf detects the reason from the states of the object."""
     id: str
-    """Which of the declarations of the function to take; for functions that are not declared, how to call it."""
+    """The id of the declaration to use; for functions without a declaration, the id of the handler."""
     registry: OperatorRegistry
-    """Where it is declared; in the default registry by default."""
+    """The registry with the declaration; the default one by default."""
     old: GivenObject | None
-    """The last handled state, for updates. By default, that of the body's annotations, if it is there."""
+    """The last handled state, for updates; by default, from the body's annotations, if they have it."""
     retry: int
-    """How many attempts there were before."""
+    """The number of attempts before; 0 by default."""
     started: datetime.datetime
-    """When the first attempt began; by default, now, or as the ``runtime`` says."""
+    """The time of the first attempt; by default, now, or ``runtime`` ago."""
     runtime: float | datetime.timedelta
-    """How much time has passed since then; in seconds if it is a number."""
+    """The time since the first attempt; in seconds if it is a number."""
     memo: Any
     """The memo of the object; by default, an empty one."""
     indices: Mapping[str, Any]
     """The indices by their names, e.g. ``{"pods": {"key": ["value", "value"]}}``."""
     resource: Resource
-    """Of which resource the object is; by default, it is guessed."""
+    """The resource of the object; by default, Kopf guesses it."""
     settings: OperatorSettings
     """The settings of the operator."""
     type: RawEventType
     """The type of the raw event; ``"ADDED"`` by default."""
     stop_after: float
-    """In how many seconds to stop a daemon that does not exit itself; 1 by default. With 0, it is stopped at once."""
+    """The delay before a running daemon is stopped, in seconds; 1 by default. With 0, it is stopped at once."""
 
 
 def check_options(options: CallingOptions) -> CallingOptions:
-    """Leave out those options that are not given: they are ``None``. Raises :class:`TypeError` for unknown options."""
+    """Leave out the options that are ``None``: they are not given. Raises :class:`TypeError` for unknown options."""
     for name in options:
         if name not in CallingOptions.__annotations__:
             guesses = find_similar_names(name, CallingOptions.__annotations__)
@@ -113,7 +113,7 @@ def check_options(options: CallingOptions) -> CallingOptions:
 
 
 def pick_declaration_options(options: CallingOptions) -> dict[str, Any]:
-    """Pick those options that are of the declarations."""
+    """Pick the options of declarations."""
     return {name: value for name, value in options.items() if name in DeclarationOptions.__annotations__}
 
 
@@ -127,7 +127,7 @@ def make_attempt(options: CallingOptions) -> Attempt:
 
 
 def make_indices(given: Mapping[str, Any], resource: Resource) -> Mapping[str, Any]:
-    """Make real indices of mappings with collections of values; what is anything else, is an argument as it is."""
+    """Make real indices of mappings with collections of values; other values become arguments unchanged."""
     return {
         name: _make_index(content, resource) if isinstance(content, Mapping) and type(content) is not Index else content
         for name, content in given.items()
@@ -139,7 +139,7 @@ def _make_index(content: Mapping[Any, Collection[Any]], resource: Resource) -> I
     attempt = Attempt.first(datetime.datetime.now(datetime.UTC))
     for number, (key, values) in enumerate(content.items()):
         if isinstance(values, str) or not isinstance(values, Collection):
-            raise TypeError(f"Indices have collections of values under their keys, but under {key!r} it is {values!r}.")
+            raise TypeError(f"Indices need a collection of values under each key, but {key!r} has {values!r}.")
         for order, value in enumerate(values):
             owner = (resource, f"{number}-{order}")
             indexer.accept(owner, Outcome(True, result={key: value}), attempt, attempt.started)
@@ -147,7 +147,7 @@ def _make_index(content: Mapping[Any, Collection[Any]], resource: Resource) -> I
 
 
 def read_object(given: GivenObject | None) -> dict[str, Any]:
-    """Read what is given. Raises :class:`ValueError` if it is not one object."""
+    """Read the given object. Raises :class:`ValueError` if it is not one object."""
     if given is None:
         return {}
     document: Mapping[str, Any] = given if isinstance(given, Mapping) else _read_yaml(given)
@@ -165,7 +165,7 @@ def _read_yaml(given: str | pathlib.Path) -> Mapping[str, Any]:
 
 
 def guess_resource(content: Mapping[str, Any], selector: Selector | None) -> Resource:
-    """Tell of which resource the object is, by what it says of itself, and by what the handler is declared for."""
+    """Guess the resource of the object from its content, and from the declaration of the handler."""
     group, _, version = str(content.get("apiVersion") or "").rpartition("/")
     names = () if selector is None else (selector.plural, selector.singular, selector.kind, selector.any_name)
     name = next((item for item in names if isinstance(item, str)), "Example")
@@ -179,7 +179,7 @@ def guess_resource(content: Mapping[str, Any], selector: Selector | None) -> Res
 
 
 def complete(content: Mapping[str, Any], resource: Resource, *, is_deleted: bool = False) -> dict[str, Any]:
-    """Add what is missing: the kind, the names, the uid; and the time of the deletion if the object is deleted."""
+    """Add the missing kind, names, and uid; also the time of the deletion if the object is deleted."""
     given = content.get("metadata") or {}
     metadata = {"name": NAME, "namespace": NAMESPACE, "uid": UID, **given}
     if resource.namespaced is False and "namespace" not in given:
@@ -190,7 +190,7 @@ def complete(content: Mapping[str, Any], resource: Resource, *, is_deleted: bool
 
 
 def complete_previous(previous: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the previous state of the same object of what is given of it."""
+    """Complete the given previous state of the same object."""
     identity = {key: content["metadata"].get(key) for key in ("name", "namespace", "uid")}
     metadata = {**identity, **(previous.get("metadata") or {})}
     return {"apiVersion": content["apiVersion"], "kind": content["kind"], **previous, "metadata": metadata}

@@ -1,7 +1,7 @@
 """
-Calls of the handlers of changes: what has changed, is found out as in an operator, by the states of the object.
+Calls of the handlers of changes: Kopf detects the change from the states of the object, as in an operator.
 
-The last handled state is put where an operator keeps it, but only for the detection: handlers do not see that.
+The last handled state is stored as by an operator, but only for the detection: handlers do not see it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from kopf._values.reasons import Reason
 
 async def call_change_handler(context: CallContext, handlers: Sequence[ChangingHandler]) -> HandlerRun:
     """
-    Call the one of the handlers that is for what has happened to the object.
+    Call the handler for the change of the object.
 
-    Raises :class:`LookupError` if none or several of them are; :class:`TypeError` if it is unknown what has changed.
+    Raises :class:`LookupError` if none or several handlers are for it; :class:`TypeError` if the change is unknown.
     """
     options = context.options
     content = context.complete()
@@ -79,7 +79,7 @@ class _Call:
     def make_run(
         self, handler: ChangingHandler, cause: ChangingCause, outcome: Outcome | None, mark: Mark, **fields: Any
     ) -> HandlerRun:
-        """Tell how it has ended."""
+        """Make the result of the call."""
         fields.update(reason=cause.reason.value, patch=cause.patch, body=self._content)
         return self._context.make_run(handler, outcome, mark, **fields)
 
@@ -106,7 +106,7 @@ class _Call:
 
 
 def _detect(context: CallContext, handlers: Sequence[ChangingHandler], content: dict[str, Any]) -> Detection:
-    """Find out what has happened to the object."""
+    """Detect the change of the object."""
     persistence = context.settings.persistence
     extra_fields = HandlersOfResource.build(handlers).extra_fields
     snapshots = Snapshots(persistence.diffbase_storage, persistence.progress_storage, extra_fields)
@@ -120,24 +120,24 @@ def _detect(context: CallContext, handlers: Sequence[ChangingHandler], content: 
 
 
 def _name(detection: Detection, options: CallingOptions) -> Reason:
-    """Tell what has happened: where there is an old state, it is about the difference, even if there is none."""
+    """Name the reason: with an old state, it is an update, even without a difference."""
     return Reason.UPDATE if detection.reason is Reason.RESUME and "old" in options else detection.reason
 
 
 def _reconsider(detection: Detection, reason: Reason, *, is_previous_given: bool) -> Detection:
     """
-    Agree what was detected with what the handler is called for: that is what the test is about.
+    Adjust the detected change to the reason of the call: the test is about this reason.
 
     Raises :class:`TypeError` if it is impossible.
     """
     is_handled = detection.last is not None or detection.is_same
     match reason:
         case Reason.CREATE if is_previous_given:
-            raise TypeError("What is created, was never handled before: the option old= makes no sense.")
+            raise TypeError("A new object was never handled before: remove the option old=.")
         case Reason.CREATE:
             return Detection(reason, detection.snapshot)
         case Reason.UPDATE if not is_handled:
-            raise TypeError("An update is a change of something: pass the last handled state of the object as old=…")
+            raise TypeError("An update needs the last handled state of the object: pass it as old=…")
         case Reason.DELETE | Reason.RESUME if not is_handled:  # it has not changed since it was handled
             return Detection(reason, detection.snapshot, is_same=True)
     return detection

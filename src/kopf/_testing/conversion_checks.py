@@ -37,20 +37,20 @@ def check_conversions(
     registry: OperatorRegistry | None = None,
 ) -> None:
     """
-    Check that objects come back from all other versions as they were, and are accepted there.
+    Check that all other versions accept the objects, and that the objects come back unchanged.
 
-    The objects are random, made by the schemas of the definition. What a version drops or refuses after a conversion,
-    is a failure, too. Annotations and labels can be added on the way.
+    The objects are random, and fit the schemas of the definition. It is also a failure if a version drops or refuses
+    a converted field. Conversions can add annotations and labels.
 
     :param definition: the manifest of the custom resource definition; or the path to a YAML file with one; or a model,
         if its other versions are models, too.
     :param versions: the versions whose objects must survive; by default, all.
-    :param objects: more objects to check, e.g. where values must match patterns: random ones mostly do not.
-    :param examples: how many random objects are made for each version.
-    :param seed: the seed of the random values: the same one makes the same objects.
-    :param registry: where the conversions are; by default, in the default registry.
+    :param objects: more objects to check, e.g. for values that must match patterns: random ones mostly do not.
+    :param examples: the number of random objects for each version.
+    :param seed: the seed of the random values: the same seed makes the same objects.
+    :param registry: the registry with the conversions; by default, the default one.
 
-    Raises :class:`AssertionError` with the smallest object found that is lost; :class:`ValueError` if no object fits
+    Raises :class:`AssertionError` with the smallest object that does not survive; :class:`ValueError` if no object fits
     the schema.
 
     Large because all but the definition has its default.
@@ -97,7 +97,7 @@ class Checker:
                 yield obj
 
     def _complete(self, obj: Obj, version: str) -> list[str]:
-        """Make of the object what the API server makes; say what it drops and why it refuses."""
+        """Complete the object as the API server does; list the fields that it drops, and its refusals."""
         schema = self.schemas[version]
         schemas.fill_defaults(obj, schema)
         dropped = [
@@ -182,6 +182,6 @@ def _read(path: pathlib.Path) -> Mapping[str, Any]:
         item for item in yaml.safe_load_all(path.read_text()) if item and item["kind"] == "CustomResourceDefinition"
     ]
     if len(documents) != 1:
-        raise ValueError(f"There must be one definition in {path}, and there are {len(documents)}.")
+        raise ValueError(f"The file {path} must have exactly one definition, but it has {len(documents)}.")
     definition: Mapping[str, Any] = documents[0]
     return definition

@@ -41,7 +41,7 @@ class Place(NamedTuple):
 
 
 async def locate(simulation: SimulatedObjects, kind: str | Mapping[str, Any], name: str, namespace: str) -> Place:
-    """Find the identity of the object, which is given by its kind and name or by any state of it."""
+    """Find the identity of the object from its kind and name, or from any of its states."""
     if isinstance(kind, Mapping):
         if not {"apiVersion", "kind", "metadata"} <= kind.keys():
             raise SimulationError("The object must have apiVersion, kind, and metadata, or be given by kind and name.")
@@ -50,7 +50,7 @@ async def locate(simulation: SimulatedObjects, kind: str | Mapping[str, Any], na
         name, namespace = metadata["name"], metadata.get("namespace", "")
         kind = f"{kind['kind']}.{version}.{group}" if group else str(kind["kind"])
     if not name:
-        raise SimulationError(f"The name is needed, too, to find the object of the kind {kind!r}.")
+        raise SimulationError(f"Give the name of the object, too, not only its kind {kind!r}.")
     plural, full, is_namespaced = simulation.cluster.resolve_kind(kind)
     return Place(plural, namespace if is_namespaced else "", name, full)
 
@@ -74,7 +74,7 @@ class Expectation:
     def __init__(self, simulation: SimulatedObjects, place: Place, wanted: Wanted) -> None:
         check_options(wanted, Wanted)
         if "value" in wanted and not wanted.get("field"):
-            raise TypeError("A value is expected in a field: name it by field=, too.")
+            raise TypeError("The option value= needs field=: name the field.")
         field = wanted.get("field", ())
         self._simulation = simulation
         self._place = place
@@ -85,14 +85,14 @@ class Expectation:
         self._seen: dict[str, Any] | None = None
 
     async def wait(self, within: float) -> dict[str, Any]:
-        """Let the time pass until it is met, and return the object; or fail."""
+        """Let time pass until it is met, and return the object; or fail."""
         try:
             await self._simulation.until(self._is_met, timeout=within)
         except TimeoutError:
             timeline = self._place.describe_timeline(self._simulation)
             raise AssertionError(
                 f"{self._place} is not as expected in {within:g} seconds: {self._explain()}.\n"
-                f"What has happened:\n{timeline}"
+                f"The timeline of the object:\n{timeline}"
             ) from None
         return self._seen or {}
 

@@ -1,5 +1,5 @@
 """
-Simulations for plain tests: the same with no coroutines.
+Simulations for plain tests: the same methods, but no coroutines.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from kopf._virtual_time.virtual_time import VirtualTimeLoop, is_in_loop
 P = ParamSpec("P")
 T = TypeVar("T")
 _PASSING = (
-    "The time passes already: coroutines and handlers cannot wait for it in this way. "
+    "A simulation is already running: coroutines and handlers cannot wait for its time in this way. "
     "In `async def` tests, await the methods of Simulation. "
-    "Conditions about objects are for `expect(kind, name, condition=...)`."
+    "For conditions about objects, use `expect(kind, name, condition=...)`."
 )
 
 
 def simulate(test: Callable[[Simulation], Coroutine[Any, Any, T]], /, *paths: Any, **options: Any) -> T:
     """
-    Run a coroutine function with a simulation, and give its result: for scripts, and for other test frameworks.
+    Run a coroutine function with a simulation, and return its result: for scripts, and for other test frameworks.
 
-    The options are those of :class:`Simulation`.
+    The options are the same as in :class:`Simulation`.
     """
     with SyncSimulation(*paths, **options) as simulation:
         return simulation.run(test(simulation.simulation))
@@ -47,12 +47,12 @@ def _facade(
 
 class SyncSimulation:
     """
-    A simulation for tests which are regular functions: the same methods, with no ``await``.
+    A simulation for tests that are regular functions: the same methods, without ``await``.
 
-    What needs no waiting (``journal``, ``logs``, ``faults``, ``now``, ``crash_after``, ...) is as it is there.
-    Time passes only inside of the methods.
+    Attributes and methods that do not wait (``journal``, ``logs``, ``faults``, ``now``, ``crash_after``, ...) are the
+    same as there. Time passes only inside of the methods.
 
-    :param paths: and all the options are those of :class:`Simulation`.
+    :param paths: the files of the operator, as for :class:`Simulation`; so are all options.
     """
 
     def __init__(self, *paths: Any, **options: Any) -> None:
@@ -85,13 +85,13 @@ class SyncSimulation:
 
     @property
     def simulation(self) -> Simulation:
-        """The simulation as coroutines see it."""
+        """The simulation for coroutines."""
         if self._simulation is None:
             raise SimulationError(NOT_BEGUN)
         return self._simulation
 
     def run(self, coro: Coroutine[Any, Any, T]) -> T:
-        """Let the time pass until the coroutine is done."""
+        """Let time pass until the coroutine is done."""
         if self._is_over or is_in_loop() or self._runner.get_loop().is_running():
             coro.close()
             raise SimulationError("The simulation is over." if self._is_over else _PASSING)

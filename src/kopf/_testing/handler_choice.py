@@ -1,4 +1,4 @@
-"""The choice of what to run: which of the declarations of a function, if it is declared at all."""
+"""The choice of the declaration of a function to run, if it has any."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _OTHERS: Mapping[type[Handler], str] = {
 }
 _WEBHOOKS: Mapping[WebhookType, str] = {WebhookType.VALIDATING: "validate", WebhookType.MUTATING: "mutate"}
 REASONS: Collection[str] = (*_CHANGES, *_OTHERS.values(), *_WEBHOOKS.values(), *_ACTIVITIES.values())
-"""All what a function can be called for: the names of the decorators."""
+"""All reasons to call a function: the names of the decorators."""
 
 
 def list_reasons(handler: Handler) -> Sequence[str]:
-    """Tell what the handler is called for."""
+    """List the reasons to call the handler."""
     match handler:
         case ActivityHandler():
             return (_ACTIVITIES[handler.activity],)
@@ -62,14 +62,14 @@ def find_handlers(
     fn: HandlerFn, registry: OperatorRegistry, *, reason: str | None, id: str | None, options: Mapping[str, Any]
 ) -> Sequence[Handler]:
     """
-    Find how the function is declared; if it is not, take it as if it was, for the reason, or for any change.
+    Find the declarations of the function; if there are none, declare it for the reason, or for any change.
 
-    The ``options`` are those of decorators; they replace what is declared.
+    The ``options`` of decorators replace the declared ones.
 
-    Raises :class:`ValueError` if there is no such reason; :class:`LookupError` if it is declared for something else.
+    Raises :class:`ValueError` for unknown reasons; :class:`LookupError` if the function is declared for other reasons.
     """
     if reason is not None and reason not in REASONS:
-        raise ValueError(f"There is no reason {reason!r}; it can be: {', '.join(REASONS)}.")
+        raise ValueError(f"There is no reason {reason!r}; the reasons are: {', '.join(REASONS)}.")
     declared = [
         handler for handler in (*registry.activities, *registry.resources, *registry.webhooks) if handler.fn == fn
     ]
@@ -99,9 +99,9 @@ def _declare(fn: HandlerFn, reasons: Collection[str], options: Mapping[str, Any]
 
 def choose_reason(handlers: Sequence[Handler], detected: Reason) -> Reason:
     """
-    Choose for which change to call a handler of changes: what it is declared for, or what has happened to the object.
+    Choose the reason to call a handler of changes: the declared one, or the one detected from the object.
 
-    Raises :class:`LookupError` if it is not declared for that.
+    Raises :class:`LookupError` if the handler is not declared for this reason.
     """
     reasons = dict.fromkeys(reason for handler in handlers for reason in list_reasons(handler))
     if len(reasons) == 1:
@@ -109,14 +109,14 @@ def choose_reason(handlers: Sequence[Handler], detected: Reason) -> Reason:
     if detected.value in reasons:
         return detected
     raise LookupError(
-        f"{describe_function(handlers[0].fn)} is declared for {_describe(handlers)}, but by its states, the object is "
-        f"to be handled for {detected.value!r}. Pass reason=, or old=."
+        f"{describe_function(handlers[0].fn)} is declared for {_describe(handlers)}, but the states of the object "
+        f"mean {detected.value!r}. Pass reason=, or old=."
     )
 
 
 def check_ambiguity(handlers: Sequence[Handler]) -> None:
     """
-    Check that it is one handler, maybe declared for several resources, or with several filters.
+    Check that this is one handler; it can be declared for several resources, or with several filters.
 
     Raises :class:`LookupError` if there are several.
     """

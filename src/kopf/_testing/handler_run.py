@@ -1,4 +1,4 @@
-"""What has come out of one call of a handler, as tests look at it."""
+"""The result of one call of a handler, for tests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from kopf._values.reviews import ResponseStatus
 
 HandlerEnding = Literal["succeeded", "retried", "failed", "ignored", "skipped", "cancelled", "allowed", "denied"]
 """
-How a handler has ended: it is to be called again (``retried``), or it never will (``failed``); its error does not
-count, as by ``ErrorsMode.IGNORED``; its filters are not for this object or change, so it was not called (``skipped``);
-it was a daemon that exits only by force (``cancelled``); and the verdicts of the admission handlers.
+The outcome of a handler. ``retried``: it will be called again. ``failed``: it will never be called again. ``ignored``:
+its error does not count, as in ``ErrorsMode.IGNORED``. ``skipped``: its filters reject the object or the change, so it
+was not called. ``cancelled``: it is a daemon that exits only by force. ``allowed`` and ``denied`` are the verdicts of
+admission handlers.
 """
 
 
@@ -35,36 +36,36 @@ class ReportedEvent(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HandlerRun:
-    """How one call of a handler has ended, and what it has left behind."""
+    """The outcome of one call of a handler, and its effects."""
 
     id: HandlerId
     """The id of the handler, as in the logs and in the persisted state."""
     reason: str
-    """For what it was called, in the words of the decorators: ``"create"``, ``"timer"``, ``"validate"``, …"""
+    """The reason of the call, as the name of the decorator: ``"create"``, ``"timer"``, ``"validate"``, …"""
     outcome: HandlerEnding
-    """How it has ended."""
+    """The outcome, in one word."""
     result: Any = None
-    """What the function has returned."""
+    """The value that the function has returned."""
     exception: BaseException | None = None
-    """What the function has raised."""
+    """The error that the function has raised."""
     delay: float | None = None
-    """In how many seconds it is to be called again; ``None`` if it is not."""
+    """The delay until the next call, in seconds; ``None`` if there is none."""
     patch: Patch
-    """What is to be changed on the object, with the result of the handler in the status, where it goes there."""
+    """The changes of the object, including the result of the handler if Kopf stores it in the status."""
     events: Sequence[ReportedEvent] = ()
-    """The Kubernetes events by ``kopf.event()`` & Co."""
+    """The Kubernetes events from ``kopf.event()`` and its siblings."""
     logs: Sequence[LogLine] = ()
-    """What went through the ``logger`` of the handler, of all levels, with the framework's own messages."""
+    """All messages of the handler's ``logger``, of all levels, including the messages of Kopf."""
     children: Sequence[HandlerRun] = ()
-    """The calls of its sub-handlers, in their order; they have the same patch."""
+    """The calls of its sub-handlers, in order; they share the patch."""
     warnings: Sequence[str] = ()
     """The warnings of an admission handler."""
     denial: ResponseStatus | None = None
-    """The message and the code for those whose change is denied."""
+    """The message and the code for the user whose change is denied."""
     body: dict[str, Any] = dataclasses.field(repr=False)
-    """The object as the handler has seen it, with all that was added to make it complete."""
+    """The object as the handler saw it, with the invented fields."""
 
     @property
     def applied(self) -> dict[str, Any]:
-        """The object with the patch applied, the transformation functions of it included."""
+        """The object with the patch applied, including its transformation functions."""
         return self.patch.apply_to(self.body)

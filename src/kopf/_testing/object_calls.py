@@ -96,8 +96,8 @@ async def _attend(
         if is_cancellable:
             return None
         raise TimeoutError(
-            f"{handler} was stopped after {delay} s, but it still runs after {PATIENCE} s more. It is to look at "
-            "`stopped`, or to be declared with cancellation_timeout=."
+            f"{handler} was stopped after {delay} s, but it still runs after {PATIENCE} s more. Check "
+            "`stopped` in the daemon, or declare it with cancellation_timeout=."
         ) from None
     finally:
         stopping.cancel()
@@ -105,7 +105,7 @@ async def _attend(
 
 @contextlib.contextmanager
 def _stopping_from_thread(stopper: DaemonStopper, delay: float) -> Iterator[None]:
-    """Stop the daemon from another thread in so many seconds: this one is taken by it."""
+    """Stop the daemon from another thread after this delay: the daemon occupies this thread."""
     timer = threading.Timer(delay, stopper.set, [DaemonStoppingReason.RESOURCE_DELETED])
     timer.start()
     try:

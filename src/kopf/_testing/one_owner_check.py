@@ -83,7 +83,7 @@ class OneOwnerCheck:
         for hold in [*self._holds]:
             self._check(hold)
         if self.violations:
-            raise AssertionError("\n".join(["Objects were in two hands:", *self.violations]))
+            raise AssertionError("\n".join(["Two replicas handled one object at the same time:", *self.violations]))
 
     def note_change(self, seen: kopf_cluster.Observation) -> None:
         """Check a change of an object: no replica may write the progress of an object that another one holds."""

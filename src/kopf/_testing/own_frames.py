@@ -1,5 +1,5 @@
 """
-Tracebacks of failed tests with no frames of the kit: what has failed is a line of the test, not one of ours.
+Tracebacks of failed tests without frames of the kit: the failure is in a line of the test, not in our code.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _OWN = tuple(
     str(pathlib.Path(file).parent)
     for file in (__file__, _virtual_time.__file__, kopf_cluster.__file__, asyncio.__file__)
 )
-"""The folders of what is between the test and its failure."""
+"""The folders of the code between the test and its failure."""
 _OF_TESTS = (AssertionError, TimeoutError, SimulationError, kopf_cluster.APIStatus)
-"""What the kit raises for tests. All else can be its own mistake, and is shown to the last frame."""
+"""The errors that the kit raises for tests. All others can be its own bugs, and are shown to the last frame."""
 
 
 def leave_out_own_frames(error: BaseException, others: Sequence[str] = ()) -> TracebackType | None:

@@ -20,11 +20,11 @@ from kopf.cli import CLIControls, main
 
 class KopfRunner:
     """
-    Runs a command of ``kopf`` in a background thread: an operator while it is being tested, usually.
+    Runs a command of ``kopf`` in a background thread: usually, an operator under test.
 
-    The operator is stopped when the context ends, and only then its output and outcome are available. It runs in
-    this process, so the code can be mocked; its signals are not handled, and its output is captured -- all
-    of this process's output, to be exact, as long as the context lasts.
+    The operator stops when the context ends; only then are its output and outcome available. It runs in this process,
+    so tests can mock its code; it handles no signals. The runner captures all output of this process during the
+    context.
 
     Large because the existing tests of operators use each of these properties of the outcome.
 
@@ -34,8 +34,8 @@ class KopfRunner:
         unless the context ends with another error.
     :param timeout: how long to wait for the operator to stop, in seconds; forever by default.
         :class:`TimeoutError` is raised if it does not stop in time.
-    :param registry: the registry to be used instead of the default one.
-    :param settings: the settings to be used instead of the default ones.
+    :param registry: the registry to use instead of the default one.
+    :param settings: the settings to use instead of the default ones.
     """
 
     def __init__(
@@ -104,12 +104,12 @@ class KopfRunner:
 
     @property
     def output(self) -> str:
-        """Everything that was printed and logged, in the order as the user would see it."""
+        """Everything that was printed and logged, in the order in which the user would see it."""
         return self._result.output
 
     @property
     def stdout(self) -> str:
-        """The same as :attr:`output`: the logs are expected here, too."""
+        """The same as :attr:`output`: existing tests expect the logs here, too."""
         return self._result.output
 
     @property
@@ -129,12 +129,12 @@ class KopfRunner:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command; 0 if it has ended well."""
+        """The exit code of the command; 0 for success."""
         return self._result.exit_code
 
     @property
     def exception(self) -> BaseException | None:
-        """What has failed the operator, if it has failed: the original exception, not the exit it has led to."""
+        """The error of the operator, if it has failed: the original exception, not the resulting exit."""
         exception = self._result.exception
         if isinstance(exception, SystemExit) and exception.__cause__ is not None:
             return exception.__cause__

@@ -1,7 +1,7 @@
 """
-Unit tests of handlers: call one function for one state of an object, and see what it does.
+Unit tests of handlers: call one function for one state of an object, and check its effects.
 
-There is no cluster and no operator. But the framework's own code makes the arguments of the function, and processes its
+There is no cluster and no operator. But the code of Kopf makes the arguments of the function, and processes its
 results, errors, and patches, as in an operator.
 """
 
@@ -51,26 +51,26 @@ _SOMEBODY: Mapping[str, Any] = {"username": "somebody", "groups": ["system:authe
 
 def run_handler(fn: HandlerFn, body: GivenObject | None = None, **options: Unpack[CallingOptions]) -> HandlerRun:
     """
-    Call the handler once, and return what it has done.
+    Call the handler once, and return the outcome and its effects.
 
-    ``body`` is the object, or the part of it that matters: a dict, a text in YAML, or a path. The rest is made up.
+    ``body`` is the object, or its relevant part: a dict, a text in YAML, or the path of a file. Kopf invents the rest.
 
     Synchronous functions are called directly, with no threads and no event loop. Coroutine functions run in a new event
     loop. If an event loop is already running, as in async tests, this raises :class:`RuntimeError`: use
     :func:`run_handler_async`.
 
-    If the function is declared by a decorator, it is called as this handler: with its id, limits, errors mode, field,
-    and param, and only if its filters match. Otherwise, it is called as if it were declared.
+    A function with a decorator is called as the declared handler: with its id, limits, errors mode, field, and param,
+    and only if its filters match. A function without a decorator is called as if it were declared.
 
-    Errors of the handler are in the returned outcome. Raises :class:`LookupError` if the function is declared several
-    times, and it is ambiguous which declaration is meant; :class:`kopf.DeclarationError` if the function does not
+    The returned outcome contains the error of the handler, if any. Raises :class:`LookupError` if the function is
+    declared several times, and the declaration is ambiguous; :class:`kopf.DeclarationError` if the function does not
     accept its arguments.
     """
     try:
         return _drive(_run(fn, body, options, Loops(is_running=False)))
     except LoopIsRunningError:
         raise RuntimeError(
-            f"{describe_function(fn)} needs an event loop, and there is one running already: "
+            f"{describe_function(fn)} needs an event loop, and one is already running: "
             "use `await kopf.testing.run_handler_async(…)`, with the same arguments."
         ) from None
 
@@ -162,7 +162,7 @@ def _make_cause(context: CallContext, content: dict[str, Any], operation: Operat
     old: Body | None = None
     if operation == "UPDATE":
         if "old" not in options:
-            raise TypeError("An update is a change of something: pass the previous state of the object as old=…")
+            raise TypeError("An update needs the previous state of the object: pass it as old=…")
         old = Body(make_object(complete_previous(read_object(options["old"]), content)))
     elif operation == "DELETE":
         old = body
@@ -194,4 +194,4 @@ def _drive(coroutine: Coroutine[Any, Any, HandlerRun]) -> HandlerRun:
         run: HandlerRun = e.value
         return run
     coroutine.close()
-    raise RuntimeError("The handler waits for something outside of any event loop.")
+    raise RuntimeError("The handler waits outside of any event loop.")

@@ -1,7 +1,7 @@
 """
-Faults in a simulation, one line each: it hits the operator only, unless it is told whom to hit.
+Faults in a simulation, one line each. By default, they hit only the operator.
 
-Everything random comes from the seed of the simulation. What is limited in time, is limited in the virtual time.
+Everything random comes from the seed of the simulation. All durations are in the virtual time.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from kopf_cluster import FaultRule
 
 
 class Which(TypedDict, total=False):
-    """Which of the requests are hit."""
+    """The requests to hit."""
 
     times: int | None
-    """How many of them; all by default."""
+    """The number of requests; all by default."""
     rate: float
-    """The share of them, from 0 to 1; by the seed."""
+    """The share of requests, from 0 to 1, chosen by the seed; 1 by default."""
     user: str
-    """Whose they are: those of the operator by default; ``"*"`` is for everybody's, but the test's own."""
+    """The user of the requests; the operator by default. ``"*"`` is for all users except the test."""
 
 
 class SimulatedFaults:
     """
-    Makes trouble. Each method begins one kind of it, and `clear` ends all of it.
+    Makes trouble. Each method begins one kind of trouble, and `clear` ends all trouble.
 
-    Requests are chosen by ``verb`` (``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, or a
+    Select the requests by ``verb`` (``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, or a
     method of HTTP in capitals; all by default), by ``resource`` (``pods``, ``pods/status``, ``deployments.apps``; all
     by default), and by `Which`.
 
@@ -43,17 +43,17 @@ class SimulatedFaults:
         self._faults = simulation.cluster.faults
         self._timers: set[asyncio.TimerHandle] = set()
         self.events = WatchEvents(simulation)
-        """What the operator is told by its watches."""
+        """The watch events of the operator."""
 
     def fail(
         self, verb: str = "", resource: str = "", *, status: int = 500, message: str = "", **which: Unpack[Which]
     ) -> FaultRule:
-        """Refuse requests: nothing is done."""
+        """Refuse requests, and do nothing."""
         note = f"requests fail ({status})"
         return self._inject(note, verb, resource, which, status=status, message=message)
 
     def lose(self, verb: str = "", resource: str = "", **which: Unpack[Which]) -> FaultRule:
-        """Do what is requested, and break the connection before the answer."""
+        """Do the requested work, and break the connection before the answer."""
         return self._inject("answers are lost", verb, resource, which, action="lose-answer")
 
     def disconnect(self, verb: str = "", resource: str = "", **which: Unpack[Which]) -> FaultRule:
@@ -61,7 +61,7 @@ class SimulatedFaults:
         return self._inject("connections are broken", verb, resource, which, action="disconnect")
 
     def latency(self, seconds: float, verb: str = "", resource: str = "", **which: Unpack[Which]) -> FaultRule:
-        """Be slow: requests are done so many seconds later."""
+        """Delay requests by this number of seconds."""
         return self._inject(f"requests take {seconds:g}s", verb, resource, which, action="delay", latency=seconds)
 
     def forbid(self, verb: str = "", resource: str = "", **which: Unpack[Which]) -> FaultRule:
@@ -69,11 +69,11 @@ class SimulatedFaults:
         return self.fail(verb, resource, status=403, **which)
 
     def conflict(self, resource: str = "", **which: Unpack[Which]) -> FaultRule:
-        """Answer 409 to the writes that are meant for a specific version of the object, as if it has just changed."""
+        """Answer 409 to writes for a specific version of the object, as if the object had just changed."""
         return self._inject("conflicts", "", resource, {"times": 1, **which}, status=409, guarded=True)
 
     def drop_watch(self, *, every: float | None = None, clean: bool = False) -> None:
-        """Break all watches now, or periodically, in seconds; ``clean`` is for ending them properly."""
+        """Break all watches now, or ``every`` so many seconds; with ``clean``, end them properly."""
         self._simulation.journal.note("watches are dropped")
         if every is not None:
             self._faults.drop_watches_every(every)
@@ -81,31 +81,31 @@ class SimulatedFaults:
             self._faults.cut_watches(clean=clean)
 
     def stale_view(self, for_: float | None = None) -> None:
-        """Let watches tell of nothing new for so many seconds, while reads and writes go on; then tell of it all."""
+        """Hold all watch events back for ``for_`` seconds, while reads and writes continue; then send them."""
         _check_duration(0 if for_ is None else for_)
         self._simulation.journal.note("the view of watches is stale")
         self._faults.silence_watches()
         self._end_later(for_, lambda: self._faults.silence_watches(False))
 
     def lag(self, seconds: float, up_to: float | None = None) -> None:
-        """Let watches tell of everything late; each watch on its own if it is random, up to so many seconds."""
+        """Delay all watch events by ``seconds``, or randomly ``up_to`` a maximum, each watch on its own."""
         self._simulation.journal.note(f"watches lag by {seconds:g}s" + (f"-{up_to:g}s" if up_to is not None else ""))
         self._faults.lag_watches(seconds, up_to)
 
     def reorder(self, up_to: float = 1.0) -> None:
-        """Let changes of different kinds be told of in another order than they were made: watches lag randomly."""
+        """Delay watches randomly, so that events of different kinds come in another order than the changes."""
         self.lag(0, up_to)
 
     def duplicate_events(self, enabled: bool = True) -> None:
-        """Let watches tell of everything twice."""
+        """Send all watch events twice."""
         self._simulation.journal.note("watch events come twice" if enabled else "watch events come once")
         self._faults.duplicate_events(enabled)
 
     def delay_event(self, n: int, seconds: float, resource: str = "") -> None:
         """
-        Let the n-th event from now on come late, of all or of this resource; so does what follows in its stream.
+        Delay the n-th event from now on, of any or of this resource, with all following events of its stream.
 
-        Counted are the events of the operator's watches, but not what it is given in lists, and not Kubernetes events.
+        Only the events of the operator's watches count, not the objects in lists, and not Kubernetes events.
         """
         _check_duration(seconds)
 
@@ -116,7 +116,7 @@ class SimulatedFaults:
         self.events.plan(n, self._resolve(resource), f"an event is late by {seconds:g}s", tell)
 
     def duplicate_event(self, n: int, resource: str = "") -> None:
-        """Let the n-th event from now on come twice; counted as for :meth:`delay_event`."""
+        """Send the n-th event from now on twice; events count as for :meth:`delay_event`."""
 
         async def tell(event: bytes, before: bytes) -> AsyncGenerator[bytes, None]:
             yield event + event
@@ -125,10 +125,10 @@ class SimulatedFaults:
 
     def stale_event(self, n: int, seconds: float, resource: str = "") -> None:
         """
-        Let the n-th event from now on be followed by the past; counted as for :meth:`delay_event`.
+        Send an older event after the n-th event from now on; events count as for :meth:`delay_event`.
 
-        It is as if the next server of the API lags behind: the event about the same object before that one comes again,
-        and the n-th one once more, so many seconds later. If there was none about this object, it is just repeated.
+        It is as if another API server lags behind: the previous event about the same object comes again, and then the
+        n-th one once more, after this number of seconds. If there was no previous event, the n-th one is repeated.
         """
         _check_duration(seconds)
 
@@ -141,39 +141,39 @@ class SimulatedFaults:
 
     def expire(self) -> None:
         """
-        Forget the history, and break all watches: they cannot go on from where they were (410).
+        Forget the history, and break all watches: they cannot continue from their last versions (410).
 
-        As in the real API, those can whose last event is the latest change of all in the cluster, of whatever kind.
+        As in the real API, a watch can continue if its last event is the latest change in the cluster, of any kind.
         """
         self._simulation.journal.note("the history expires")
         self._faults.compact()
         self._faults.cut_watches()
 
     def partition(self, for_: float | None = None) -> None:
-        """Let nothing through between the operator and the cluster, with nobody told; for so many seconds."""
+        """Silently drop everything between the operator and the cluster, for ``for_`` seconds or until `clear`."""
         _check_duration(0 if for_ is None else for_)
         self._simulation.journal.note("the network is partitioned")
         self._simulation.cut_network()
         self._end_later(for_, self._simulation.mend_network)
 
     def clock_jump(self, seconds: float) -> None:
-        """Move the wall clock, forward or backward if negative; delays and timers are not affected."""
+        """Move the wall clock forward, or backward if negative; delays and timers are not affected."""
         self._simulation.journal.note(f"the wall clock jumps by {seconds:g}s")
         self._simulation.move_wall_clock(seconds)
 
     def restart_cluster(self, *, keep_data: bool = True) -> None:
-        """Restart the API server soon, with the same data or with none."""
+        """Restart the API server soon, with or without its data."""
         self._simulation.journal.note("the cluster restarts")
         self._faults.restart(keep_data=keep_data)
 
     @property
     def remaining(self) -> float:
-        """For how long there will be trouble that ends by itself, in seconds."""
+        """The time until all temporary trouble has ended, in seconds."""
         ends = [self.events.due, *(timer.when() for timer in self._timers if not timer.cancelled())]
         return max(0.0, max(ends) - asyncio.get_running_loop().time())
 
     def clear(self) -> None:
-        """End all the trouble."""
+        """End all trouble."""
         self._simulation.journal.note("the trouble is over")
         for timer in self._timers:
             timer.cancel()
@@ -200,7 +200,7 @@ class SimulatedFaults:
         )
 
     def _resolve(self, resource: str) -> str:
-        """Give the plural name of the resource, by whatever name it is called; unknown ones cannot be meant."""
+        """Return the plural name of the resource by any of its names."""
         name, slash, subresource = resource.partition("/")
         if not name:
             return resource
@@ -214,4 +214,4 @@ class SimulatedFaults:
 
 def _check_duration(seconds: float) -> None:
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"The time goes forward only, by some seconds: not by {seconds}.")
+        raise ValueError(f"The duration must be a number of seconds, not negative, got {seconds}.")

@@ -1,5 +1,5 @@
 """
-The objects of a simulation, as its user works with them.
+The objects of a simulation, for its users.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Manifests: TypeAlias = Mapping[str, Any] | str | pathlib.Path
 
 class SimulatedObjects(SimulationCore):
     """
-    What users do with the objects of the cluster: the administrator by default, or anybody else.
+    The actions of users on the objects of the cluster; by default, of the administrator.
 
-    Kinds are called as for ``kubectl``, by any of their names. Refusals are raised as :class:`APIStatus`.
+    Kinds are named as for ``kubectl``, by any of their names. The methods raise :class:`APIStatus` for refusals.
     """
 
     def _client(self, user: str | None) -> AsyncClient:
@@ -31,21 +31,21 @@ class SimulatedObjects(SimulationCore):
 
     async def apply(self, manifests: Manifests, *, as_user: str | None = None) -> Obj:
         """
-        Create the object, or merge the manifest into the existing one; of several documents, the last one is given.
+        Create the object, or merge the manifest into the existing one; return the object, or the last one of several.
 
-        Manifests are dicts, texts in YAML, or paths to such files.
+        Manifests are dicts, texts in YAML, or paths of YAML files.
         """
         objects = await self.wait(self._client(as_user).apply(manifests))
         if not objects:
-            raise SimulationError("There is nothing to apply.")
+            raise SimulationError("The manifests contain no objects to apply.")
         return objects[-1]
 
     async def get(self, kind: str, name: str, *, namespace: str = "default", as_user: str | None = None) -> Obj:
-        """Give the object as it is. Raises :class:`APIStatus` if it is not there."""
+        """Return the object. Raises :class:`APIStatus` if it does not exist."""
         return await self.wait(self._client(as_user).get(kind, name, namespace=namespace))
 
     async def find(self, kind: str, name: str, *, namespace: str = "default") -> Obj | None:
-        """Give the object as it is, or nothing if it is not there."""
+        """Return the object, or ``None`` if it does not exist."""
         try:
             return await self.get(kind, name, namespace=namespace)
         except kopf_cluster.APIStatus as e:
@@ -56,7 +56,7 @@ class SimulatedObjects(SimulationCore):
     async def list(
         self, kind: str, *, namespace: str | None = None, labels: str = "", fields: str = "", as_user: str | None = None
     ) -> Objs:
-        """Give the objects of a namespace, or of all of them by default."""
+        """Return the objects of a namespace; of all namespaces by default."""
         return await self.wait(self._client(as_user).list(kind, namespace=namespace, labels=labels, fields=fields))
 
     async def patch(
@@ -83,27 +83,27 @@ class SimulatedObjects(SimulationCore):
         namespace: str = "default",
         as_user: str | None = None,
     ) -> Obj:
-        """Change the object by a function, which modifies the dict in place: as ``kubectl edit``."""
+        """Change the object by a function that modifies the dict in place, as ``kubectl edit`` does."""
         before = await self.get(kind, name, namespace=namespace, as_user=as_user)
         after = copy.deepcopy(before)
         result = change(after)
         if after == before and isinstance(result, Mapping) and result is not after and "metadata" in result:
-            raise SimulationError("The function has made another object: it must change the one that it is given.")
+            raise SimulationError("The function has made another object: it must change the given one.")
         return await self.patch(kind, name, make_merge_patch(before, after), namespace=namespace, as_user=as_user)
 
     async def delete(self, kind: str, name: str, *, namespace: str = "default", as_user: str | None = None) -> None:
-        """Request the deletion of the object; it remains while there are finalizers."""
+        """Request the deletion of the object; it remains while it has finalizers."""
         await self.wait(self._client(as_user).delete(kind, name, namespace=namespace))
 
     async def events(self, obj: Mapping[str, Any] | str | None = None) -> Objs:
-        """Give the Kubernetes events about the object (itself, or its name), or about all objects; the latest last."""
+        """Return the Kubernetes events about the object (or its name), or about all objects; the latest last."""
         name = obj.get("metadata", {}).get("name") if isinstance(obj, Mapping) else obj
         found = sorted(await self.list("events"), key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [event for event in found if name in (None, event["involvedObject"].get("name"))]
 
 
 def make_merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Make the patch with only what differs; what is absent after, is ``None`` in it (RFC 7396)."""
+    """Make the patch of the differences; ``None`` removes a field (RFC 7396)."""
     patch: dict[str, Any] = {key: None for key in before if key not in after}
     for key, value in after.items():
         old = before.get(key)

@@ -1,6 +1,5 @@
 """
-The operator of a simulation: tests stop, crash, and restart it immediately, or at a specific moment, which is counted
-in writes or changes, not in time.
+The operator of a simulation: tests stop, crash, and restart it immediately, or at a specific write or change.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kopf._virtual_time.patience import NOT_BEGUN, SimulationError
 Action = Callable[[], Coroutine[Any, Any, None] | kopf_cluster.FaultRule | None]
 """A planned action. Coroutines run in the background; a returned rule is applied to the current request."""
 Moment = Literal["write", "change", "step"]
-"""What is counted: the operator's write requests, all changes in the cluster, or the changes by the test."""
+"""The counted moments: the operator's write requests, all changes in the cluster, or the changes by the test."""
 
 _NOISE = frozenset({"events", "leases"})
 _WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
@@ -56,7 +55,7 @@ class PlannedActions:
     def add(self, moment: Moment, number: int, do: Action) -> PlannedAction:
         """Plan an action for the moment of this number from now on."""
         if number < 1:
-            raise ValueError(f"The {moment}s are counted from 1 on, not from {number}.")
+            raise ValueError(f"The {moment}s are counted from 1, got {number}.")
         planned = PlannedAction(moment, number, do)
         self._planned.append(planned)
         return planned
@@ -109,7 +108,7 @@ class PlannedActions:
     def _finish(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._report(SimulationError(f"What was planned has failed: {error!r}"))
+            self._report(SimulationError(f"A planned action has failed: {error!r}"))
 
 
 class SimulatedOperator(SimulationCore):

@@ -141,7 +141,7 @@ class SimulatedProcess:
             latest = "\n".join(map(str, [*self._options.journal][-5:]))
             raise SimulationError(
                 f"The operator is not ready in {_STARTUP} seconds after its start: see its startup handlers. "
-                f"This has happened last:\n{latest}"
+                f"The journal ends with:\n{latest}"
             )
 
     async def stop(self) -> None:

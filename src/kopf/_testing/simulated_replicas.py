@@ -1,6 +1,6 @@
 """
-Several replicas of an operator in one simulation, each a process of its own. Tests can kill, freeze, or cut off each
-of them, and change their number.
+Several replicas of an operator in one simulation, each in its own process. Tests can kill, freeze, or cut off each
+replica, and change their number.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Replica:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has a process, even if that is frozen or cut off."""
+        """Whether it has a process, even a frozen or cut-off one."""
         return self._process is not None and self._process.is_running
 
     @property
@@ -60,7 +60,7 @@ class Replica:
         await self._simulation.wait(self.start_now())
 
     async def stop(self) -> None:
-        """Let it exit gracefully, as on SIGTERM, and wait for that. Raises its error if it has failed."""
+        """Let it exit gracefully, as on SIGTERM, and wait for the exit. Raises its error if it has failed."""
         await self._simulation.wait(self.stop_now())
 
     def kill(self) -> None:
@@ -73,21 +73,21 @@ class Replica:
             self._burial = self._options.loop.create_task(process.clean_up(), name=f"end of {self.name}")
 
     def freeze(self) -> None:
-        """Freeze it, as with SIGSTOP: nothing of it runs, but all clocks go on, and its connections remain."""
+        """Freeze it, as with SIGSTOP: its code does not run, but all clocks go on, and its connections remain."""
         if self._process is not None:
             self._process.freeze()
             self._one_owner.freeze(self.name)
             self._note("is frozen")
 
     def thaw(self) -> None:
-        """Let it go on, as with SIGCONT."""
+        """Let it continue, as with SIGCONT."""
         if self._process is not None:
             self._note("thaws")
             self._one_owner.thaw(self.name)
             self._process.thaw()
 
     def partition(self) -> None:
-        """Cut it off from the cluster: nothing gets through or fails; what is sent arrives when it is healed."""
+        """Cut it off from the cluster: nothing gets through or fails; sent data arrives after :meth:`heal`."""
         if self._process is not None:
             self._process.network.cut()
             self._note("is cut off")
@@ -100,16 +100,16 @@ class Replica:
 
     def skew_clock(self, seconds: float) -> None:
         """
-        Move its wall clock forward, or backward if negative. It lasts over restarts; delays are not affected.
+        Move its wall clock forward, or backward if negative. The skew outlasts restarts; delays are not affected.
 
-        Only the framework uses this clock: ``datetime.now()`` in handlers gives the time of the simulation.
+        Only Kopf uses this clock: ``datetime.now()`` in handlers returns the time of the simulation.
         """
         self._clock.skew += seconds
         self._note(f"has a clock that is off by {self._clock.skew:g}s")
 
     async def start_now(self) -> None:
         if self._process is not None:
-            raise SimulationError(f"{self.name} runs already.")
+            raise SimulationError(f"{self.name} is already running.")
         instruments = Instruments(interceptors=[self._one_owner.intercept])
         process = self._process = SimulatedProcess(self._options, instruments)
         self._note("starts")
@@ -175,7 +175,7 @@ class Replicas:
         return self._replicas[names.index(key) if isinstance(key, str) else key]
 
     async def scale(self, count: int) -> None:
-        """Let exactly the first ``count`` replicas run: start them, stop the others gracefully, and wait for that."""
+        """Run exactly the first ``count`` replicas: start them, stop the others gracefully; wait for both."""
         await self._simulation.wait(self.scale_now(count))
 
     async def stop(self) -> None:
@@ -186,7 +186,7 @@ class Replicas:
         """
         Raise :class:`AssertionError` if two replicas ran handlers of the same object at the same time.
 
-        The same if a replica has written the progress or finalizers of an object while another one ran a handler of it.
+        Or if a replica wrote the progress or finalizers of an object while another one ran a handler for the object.
         """
         self._one_owner.check()
 

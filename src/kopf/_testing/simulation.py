@@ -51,11 +51,11 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     """
     An operator and a cluster in one event loop with virtual time, which jumps when there is nothing to do.
 
-    It is an asynchronous context manager. It needs an event loop with virtual time: that of the pytest fixture
-    ``simulation``, of :func:`simulate`, or of :class:`SyncSimulation`. The context starts the cluster, then the
+    It is an asynchronous context manager. It needs an event loop with virtual time: the one of the pytest
+    fixture ``simulation``, of :func:`simulate`, or of :class:`SyncSimulation`. The context starts the cluster, then the
     operator; on exit, it stops both and leaves nothing behind.
 
-    Large because it is the interface of tests: all their verbs are here, most of the implementation is elsewhere.
+    Large because it is the interface for tests: all actions of tests are here, most of the implementation is elsewhere.
 
     :param paths: the files of the operator, as for ``kopf run``; they are loaded anew.
     :param modules: the modules of the operator, as for ``kopf run -m``; they are loaded anew, too.
@@ -72,9 +72,9 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     :param operator: whether to start the operator at the beginning; if not, start it with :meth:`restart`.
     :param user: the name of the operator's user in the cluster.
     :param groups: the groups of this user; with ``authorization="rbac"``, there are usually none.
-    :param patience: how many seconds of the real time a handler may take: it is to catch what hangs, not what is slow.
-    :param slack: additional seconds of the virtual time to all limits of the test: before it counts as settled, and
-        before waiting fails. For tests that run with trouble they do not know about.
+    :param patience: the limit of the real time of one handler, in seconds. It catches hanging handlers, not slow ones.
+    :param slack: additional seconds of the virtual time for all limits of the test: before it counts as settled, and
+        before waiting fails. For tests that run with trouble of which they do not know.
     :param cluster: the options of :class:`LocalCluster`, e.g. ``simulate=True``, ``authorization="rbac"``.
     """
 
@@ -100,7 +100,7 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         clock = SimulatedClock(start, is_frozen=freeze_wall_clock)
         super().__init__(kopf_cluster.LocalCluster(seed=seed, **cluster), user, clock, slack=slack)
         if patience <= 0:
-            raise ValueError(f"The patience must be some seconds, not {patience:g}.")
+            raise ValueError(f"The patience must be a positive number of seconds, not {patience:g}.")
         self.seed = seed
         self.faults = SimulatedFaults(self)
         """The faults to inject."""
@@ -195,11 +195,11 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         """
         Start several replicas of the operator: ``replica-0``, ``replica-1``, and so on. Each is a user of the cluster.
 
-        The operator of the simulation is not one of them: usually, it is not started, with ``operator=False``.
+        The operator of the simulation is not a replica: usually, the test does not start it (``operator=False``).
 
-        :param mode: ``leader``, ``shards``, or none for replicas that are not coordinated, except by peering.
+        :param mode: ``leader`` or ``shards``; by default, the replicas are not coordinated, except by peering.
         :param name: the prefix of their names.
-        :param registry: their handlers if they differ from those of the simulation, e.g. of a new version.
+        :param registry: their handlers, if they differ from the handlers of the simulation, e.g. of a new version.
         :param configure: a function that changes the settings of each replica before its start.
         """
 
@@ -235,11 +235,11 @@ class Simulation(SimulatedObjects, SimulatedOperator):
 
     async def settle(self, *, calm: float = _CALM, timeout: float = _LIMIT) -> None:
         """
-        Let the time pass until everything only waits: for a timer, for a retry, for a change.
+        Let time pass until everything only waits: for a timer, a retry, or a change.
 
-        Everything is settled when no handler was called and no object was changed for ``calm`` seconds. If there are
-        faults that end by themselves, it waits for their end, too. If it is not settled within ``timeout`` seconds,
-        raises :class:`SimulationError` with the latest entries of the journal.
+        The simulation is settled when, for ``calm`` seconds, no handler was called and no object was changed. It also
+        waits for the end of temporary faults. Raises :class:`SimulationError` with the latest entries of the journal
+        if the simulation does not settle within ``timeout`` seconds.
         """
         await self.wait(self._settle(self._planned_downtime + calm + self._slack, timeout))
 
@@ -252,7 +252,9 @@ class Simulation(SimulatedObjects, SimulatedOperator):
                 return
             if self.now >= deadline:
                 latest = "\n".join(map(str, list(self.journal)[-20:]))
-                raise SimulationError(f"It does not settle in {timeout:g} seconds. This has happened last:\n{latest}")
+                raise SimulationError(
+                    f"The simulation does not settle in {timeout:g} seconds. Its journal ends with:\n{latest}"
+                )
 
     async def expect(
         self,
@@ -264,18 +266,18 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         **wanted: Unpack[Wanted],
     ) -> Obj:
         """
-        Let the time pass until the object is as expected, and return it; otherwise, fail with its whole timeline.
+        Let time pass until the object is as expected, and return it; otherwise, fail with its whole timeline.
 
-        The object is identified by its kind and name, or by any former state of it. It must have the ``value`` in the
-        ``field`` (``field="status.phase", value="Ready"``), or any value there if none is given; or it must satisfy the
-        ``condition``, a function of the object; or, with ``absent=True``, it must not exist. With none of these
-        options, it just must exist.
+        Its kind and name, or any former state of the object, identify it. It must have the ``value`` in the ``field``
+        (``field="status.phase", value="Ready"``), or any value there if none is given; or it must satisfy the
+        ``condition``, a function of the object; or, with ``absent=True``, it must not exist. Without these options,
+        it must only exist.
         """
         place = await self.wait(locate(self, kind, name, namespace))
         return await self.wait(Expectation(self, place, wanted).wait(within))
 
     async def timeline(self, kind: str | Mapping[str, Any], name: str = "", *, namespace: str = "default") -> str:
-        """Return all calls, changes, and logs of the object in the order of time."""
+        """Return all calls, changes, and logs of the object, in order of time."""
         place: Place = await self.wait(locate(self, kind, name, namespace))
         return place.describe_timeline(self)
 
@@ -284,9 +286,9 @@ class Simulation(SimulatedObjects, SimulatedOperator):
     @property
     def kubeconfig(self) -> pathlib.Path:
         """
-        The path of the operator's kubeconfig for other clients, which connect to the cluster by a real port.
+        The path of the operator's kubeconfig for other clients, which connect to a real port of the cluster.
 
-        ``KUBECONFIG`` contains this path during the simulation. The administrator's kubeconfig is that of the cluster.
+        ``KUBECONFIG`` contains this path during the simulation. The administrator has the kubeconfig of the cluster.
         """
         if self._kubeconfig is None:
             raise SimulationError(NOT_BEGUN)
@@ -296,14 +298,14 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         """
         Call the function at the n-th moment of the given kind from now on.
 
-        The moment is either a ``write`` requested by the operator (except for Kubernetes events): if the function
-        returns a fault rule, it is applied to this request. Or a change of an object, by anybody (``change``) or by the
-        test (``step``), before any watch event about it is sent.
+        A ``write`` is a write request of the operator, except for Kubernetes events: if the function returns a fault
+        rule, the rule applies to this request. A ``change`` is any change of an object, a ``step`` is a change by the
+        test; the function is called before any watch event about it is sent.
         """
         moments: dict[Moment, int | None] = {"write": write, "change": change, "step": step}
         given = [(moment, number) for moment, number in moments.items() if number is not None]
         if len(given) != 1:
-            raise TypeError("One moment is needed: a write, a change, or a step.")
+            raise TypeError("Give exactly one moment: write=, change=, or step=.")
         self._actions.add(*given[0], do)
 
     def _note_change(self, seen: kopf_cluster.Observation) -> None:
@@ -351,8 +353,8 @@ class StandstillGuard:
         if self._counts[write.place] != _MOST_CHANGES:
             return ""
         return (
-            f"{write.place} has been changed {_MOST_CHANGES} times with no time passing: something reacts to its own "
-            f"changes without end, and so never settles. The latest change:\n{write}"
+            f"{write.place} has been changed {_MOST_CHANGES} times while no time has passed: something endlessly "
+            f"reacts to its own changes, and never settles. The latest change:\n{write}"
         )
 
 
@@ -361,13 +363,13 @@ def _describe_busy_tasks(loop: asyncio.AbstractEventLoop) -> str:
     busy = [task for task in asyncio.all_tasks(loop) if getattr(task, "_fut_waiter", None) is None]
     shown = "\n".join(f"{task.get_name()}:\n{_locate(task.get_coro())}" for task in busy)
     return (
-        "The time stands still, though nothing happens: something goes on and on without waiting. "
-        f"In loops, await something that takes time, e.g. asyncio.sleep(1). It is one of these:\n{shown}"
+        "Time stands still, but nothing happens: one of the tasks below loops without waiting. "
+        f"In loops, await something that takes time, e.g. asyncio.sleep(1).\n{shown}"
     )
 
 
 def _locate(coro: Any) -> str:
-    """Format the innermost lines of the stack of the coroutine and of those that it awaits."""
+    """Format the innermost lines of the stack of the coroutine and of the coroutines that it awaits."""
     lines = []
     while (frame := getattr(coro, "cr_frame", None)) is not None:
         lines += traceback.format_stack(frame, limit=1)

@@ -1,5 +1,5 @@
 """
-What all parts of a simulation stand on: the cluster, the time, and the waiting in it.
+The base of all parts of a simulation: the cluster, its time, and waiting in this time.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class SimulationCore:
     """
     A cluster in an event loop with virtual time.
 
-    Large because it is what all parts of a simulation share.
+    Large because all parts of a simulation share it.
 
-    :param slack: how much longer than it is said it is waited, in seconds of the virtual time.
+    :param slack: additional seconds of the virtual time for all timeouts.
     """
 
     def __init__(self, cluster: kopf_cluster.LocalCluster, user: str, clock: SimulatedClock, *, slack: float) -> None:
         self.cluster = cluster
-        """The cluster, with all that it can do."""
+        """The local cluster."""
         self.user = user
-        """The name of the user that the operator is for the cluster."""
+        """The name of the operator's user in the cluster."""
         self.journal = Journal(lambda: self.now)
-        """What has happened: the calls of handlers, the changes of objects, the starts and ends of the operator."""
+        """The history: the calls of handlers, the changes of objects, the starts and exits of the operator."""
         self.logs = SimulatedLogs(lambda: self.now)
-        """What the operator has logged."""
+        """The log messages of the operator."""
         self._clock = clock
         self._slack = slack
         self._own_loop: VirtualTimeLoop | None = None
@@ -55,7 +55,7 @@ class SimulationCore:
 
     @property
     def now(self) -> float:
-        """How long it has been since the beginning of the simulation, in seconds of the virtual time."""
+        """The time since the beginning of the simulation, in seconds of the virtual time."""
         return self._loop.elapsed
 
     @property
@@ -64,24 +64,24 @@ class SimulationCore:
         return self._clock.now()
 
     def move_wall_clock(self, seconds: float) -> None:
-        """Move the wall clock, with no time passing."""
+        """Move the wall clock, while no time passes."""
         self._clock.move(seconds)
 
     def call_later(self, seconds: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """Call the function in so many seconds from now on."""
+        """Call the function after this number of seconds."""
         return self._loop.call_later(seconds, function)
 
     def real_time(self) -> contextlib.AbstractContextManager[None]:
-        """Let the time go as it really goes, as long as this context lasts: for clients in other processes."""
+        """Let the real time pass inside of this context, for clients in other processes."""
         return self._loop.real_time()
 
     async def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Let so much time pass. All that is due by then, is done; with no time, what can be done at once."""
+        """Let this much time pass, and do all work that is due by then; with no time, the work that is due now."""
         duration = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         if not math.isfinite(duration):
-            raise ValueError(f"The time goes forward by some seconds, not by {duration}.")
+            raise ValueError(f"Time moves forward by a number of seconds, not by {duration}.")
         if duration < 0:
-            raise ValueError("The time goes forward only. To move the wall clock, use simulation.faults.clock_jump().")
+            raise ValueError("Time only moves forward. To move the wall clock, use simulation.faults.clock_jump().")
         await self.wait(self._advance(duration))
 
     async def _advance(self, duration: float) -> None:
@@ -90,14 +90,14 @@ class SimulationCore:
 
     async def until(self, condition: Callable[[], object], *, timeout: float = 60.0) -> None:
         """
-        Let the time pass until the condition is true; it is a function, which can be asynchronous.
+        Let time pass until the condition, a function or a coroutine function, returns a true value.
 
-        Raises :class:`TimeoutError` if it is not true in so many seconds.
+        Raises :class:`TimeoutError` if it does not within ``timeout`` seconds.
         """
         if not callable(condition):
-            raise TypeError(f"The condition must be a function, which is called again and again, not {condition!r}.")
+            raise TypeError(f"The condition must be a function, which is called repeatedly, not {condition!r}.")
         if not await self.wait(self._check_until(condition, timeout + self._slack)):
-            raise TimeoutError(f"It has not come so in {timeout:g} seconds: {_describe(condition)}")
+            raise TimeoutError(f"The condition is not true in {timeout:g} seconds: {_describe(condition)}")
 
     async def _check_until(self, condition: Callable[[], object], timeout: float) -> bool:
         deadline = self.now + timeout
@@ -115,7 +115,7 @@ class SimulationCore:
                     await self._news.wait()
 
     async def wait(self, coro: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
-        """Wait for what must come, unless there is a problem, or the operator has failed."""
+        """Wait for the coroutine, unless the simulation has a problem, or the operator has failed."""
         if (problem := self._find_misuse()) is not None:
             if inspect.iscoroutine(coro):
                 coro.close()
@@ -142,16 +142,16 @@ class SimulationCore:
         return None
 
     def raise_failure(self) -> None:
-        """Raise the error with which the operator has ended by itself, once."""
+        """Raise the error that has ended the operator, once."""
 
     def fail(self, problem: SimulationError) -> None:
-        """Let those who wait have this problem."""
+        """Raise this problem in the waiting test."""
         self._problem = problem
         if self._waiting is not None:
             self._waiting.cancel()
 
     def notice(self) -> None:
-        """Something has happened: it is not calm yet, and who waits, should look again."""
+        """Note that something has happened: nothing is settled yet, and conditions are checked again."""
         self._activity += 1
         self._news.set()
 
@@ -161,7 +161,7 @@ def check_options(given: Collection[str], known: type) -> None:
     names = known.__annotations__
     for name in given:
         if name not in names:
-            raise TypeError(f"There is no option {name!r} here; there are: {', '.join(names)}.")
+            raise TypeError(f"There is no option {name!r}; the options are: {', '.join(names)}.")
 
 
 def _describe(condition: Callable[[], object]) -> str:

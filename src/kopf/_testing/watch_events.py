@@ -1,5 +1,5 @@
 """
-The events of watches: what the operator is told by them, event by event; some of it later, again, or from the past.
+The watch events of the operator: tests can delay or repeat single events, or send old ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kopf._testing.simulation_core import SimulationCore
 from kopf._values import codec
 
 _NOISE = frozenset({"events", "leases"})
-"""What is written in the background, at any time: it is not counted."""
+"""The resources that are written in the background, at any time: their events do not count."""
 _TOLD = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
@@ -29,7 +29,7 @@ class WatchEvent(NamedTuple):
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Which object it is about."""
+        """The object of the event."""
         return self[1:]
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ class WatchEvents:
     def plan(self, number: int, resource: str, note: str, tell: Telling) -> None:
         """Let the event of this number, from now on, be told in that way: 1 is for the next one."""
         if number < 1:
-            raise ValueError(f"The events are counted from 1 on, not from {number}.")
+            raise ValueError(f"The events are counted from 1, got {number}.")
         self.listen()
         self._planned.append(_PlannedTelling(number, resource, note, tell))
 
@@ -92,7 +92,7 @@ class WatchEvents:
                 await self._over.wait()
 
     def clear(self) -> None:
-        """Tell at once what is held back, and all the rest as it is."""
+        """Send all delayed events at once, and all later ones unchanged."""
         self._planned.clear()
         self._due = 0.0
         over, self._over = self._over, asyncio.Event()
@@ -121,7 +121,7 @@ class WatchEvents:
 
 
 def _read(call: Any, line: bytes) -> WatchEvent | None:
-    """Read of what it tells; nothing if it is about the stream itself: a bookmark, an error."""
+    """Read the event; return ``None`` for events about the stream itself: bookmarks and errors."""
     event = codec.decode(line)
     if event["type"] not in _TOLD:
         return None

@@ -47,7 +47,7 @@ class Resource:
     preferred: bool = dataclasses.field(default=True, compare=False)
     """Whether this is the preferred version of its group. Handlers without a version get only preferred versions."""
     verbs: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
-    """The verbs that the API supports (not those that RBAC permits)."""
+    """The verbs that the API supports, whether or not RBAC permits them."""
 
     def __hash__(self) -> int:
         return hash(self.plural)  # fast, as it is a key of many tables; two resources rarely have one name

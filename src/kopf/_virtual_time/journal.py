@@ -1,8 +1,8 @@
 """
-The journal: what has happened in a simulation, in order: calls of handlers, changes of objects, starts and ends of the
-operator; and what was logged meanwhile, with the same times.
+The journal: the history of a simulation, in order: calls of handlers, changes of objects, starts and exits of the
+operator; and the log messages, with the same times.
 
-The journal is the same for the same story, to the byte: all times are virtual, and what is random comes from the seed.
+The same story has the same journal, to the byte: all times are virtual, and all random values come from the seed.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from kopf._values import codec
 from kopf._values.diffs import DiffOperation, diff
 
 _VOLATILE = {"managedFields", "resourceVersion", "generation", "selfLink"}
-"""What changes in metadata with every write, and tells nothing."""
+"""The fields of the metadata that change with every write."""
 _MAX_VALUE = 60
-"""How long a value is shown, in characters."""
+"""The shown length of a value, in characters."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Entry(abc.ABC):
-    """Something that has happened."""
+    """One entry of the journal."""
 
     time: float
-    """When, in seconds since the beginning of the simulation."""
+    """The time, in seconds since the beginning of the simulation."""
     resource: str = ""
-    """The object: the plural name with the group; nothing if it is not about an object."""
+    """The resource of the object: the plural name with the group; empty for entries without an object."""
     namespace: str = ""
     name: str = ""
 
     @property
     def place(self) -> str:
-        """The object as it is written in the journal: ``kopfexamples.kopf.dev default/obj``."""
+        """The object as the journal shows it: ``kopfexamples.kopf.dev default/obj``."""
         return describe_place(self.resource, self.namespace, self.name)
 
     @property
@@ -47,7 +47,7 @@ class Entry(abc.ABC):
 
     @abc.abstractmethod
     def describe(self) -> str:
-        """Tell what has happened, in one line."""
+        """Describe the entry in one line."""
 
     def __str__(self) -> str:
         return f"{self.time:12.3f}  {self.describe()}"
@@ -55,23 +55,23 @@ class Entry(abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HandlerCall(Entry):
-    """One attempt of a handler, noted down when it has ended."""
+    """One attempt of a handler, noted at its end."""
 
     id: str
     reason: str
-    """Why it was called: ``create``, ``update``, ``resume``, ``timer``, ``event``, ``startup``, ... ."""
+    """The reason of the call: ``create``, ``update``, ``resume``, ``timer``, ``event``, ``startup``, ... ."""
     retry: int
     duration: float
-    """How long it took, in seconds of the virtual time."""
+    """The duration, in seconds of the virtual time."""
     outcome: str
     """``succeeded``, ``retried``, ``failed``, or ``cancelled``."""
     delay: float | None = None
-    """In how many seconds it is tried again, if it is."""
+    """The delay until the next attempt, in seconds, if there is one."""
     error: str = ""
     digest: str = ""
     """A fingerprint of the object that the handler was called for: equal for equal objects."""
     replica: str = ""
-    """Which of several replicas has called it."""
+    """The replica that has called it, if there are several."""
 
     def describe(self) -> str:
         again = f" in {self.delay:g}s" if self.outcome == "retried" and self.delay is not None else ""
@@ -92,7 +92,7 @@ class Write(Entry):
     type: str
     """``ADDED``, ``MODIFIED``, or ``DELETED``."""
     changes: tuple[str, ...] = ()
-    """What has changed, a line for each field."""
+    """The changes, one line for each field."""
 
     def describe(self) -> str:
         what = "; ".join(self.changes) if self.type == "MODIFIED" else ""
@@ -119,7 +119,7 @@ class Journal:
         self._get_time = get_time
         self._entries: list[Entry] = []
         self.overlaps: set[tuple[str, str]] = set()
-        """The pairs of calls that went on at once in threads: in which order they did what, is not certain."""
+        """The pairs of calls that ran at once in threads: their order is not certain."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter([*self._entries])
@@ -135,15 +135,15 @@ class Journal:
 
     @property
     def now(self) -> float:
-        """How long it has been since the beginning of the simulation, in seconds."""
+        """The time since the beginning of the simulation, in seconds."""
         return self._get_time()
 
     def add(self, entry: Entry) -> None:
-        """Note it down."""
+        """Add an entry."""
         self._entries.append(entry)
 
     def note(self, text: str) -> None:
-        """Note down that something has happened now which is not about a specific object."""
+        """Add a note about something that happens now, without an object."""
         self.add(Note(time=self.now, text=text))
 
     def get_calls(
@@ -155,8 +155,8 @@ class Journal:
         replica: str | None = None,
     ) -> list[HandlerCall]:
         """
-        Give the attempts of handlers: of the one with this id, for objects of this name, for this reason; those of one
-        replica, by its name.
+        Return the attempts of handlers; select them by the id of the handler, the name of the object, the reason of the
+        call, and the name of the replica.
         """
         return [
             entry
@@ -169,7 +169,7 @@ class Journal:
         ]
 
     def get_writes(self, author: str | None = None, *, name: str | None = None) -> list[Write]:
-        """Give the changes: those made by this user, of objects of this name."""
+        """Return the changes; select them by the user, and by the name of the object."""
         return [
             entry
             for entry in self._entries
@@ -177,17 +177,17 @@ class Journal:
         ]
 
     def get_timeline(self, key: tuple[str, str, str]) -> list[Entry]:
-        """Give all that has happened to the object, and to the operator."""
+        """Return all entries about the object, and about the operator."""
         return [entry for entry in self._entries if isinstance(entry, Note) or entry.key == key]
 
 
 def describe_place(resource: str, namespace: str, name: str) -> str:
-    """Tell which object it is: ``kopfexamples.kopf.dev default/obj``."""
+    """Describe the object: ``kopfexamples.kopf.dev default/obj``."""
     return f"{resource} {f'{namespace}/{name}' if namespace else name}".strip()
 
 
 def describe_changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Tell what has changed in an object, a line for each field, with nothing of what changes every time."""
+    """Describe the changes of an object, one line for each field, without the fields that always change."""
     lines = []
     for operation, field, old, new in diff(_strip(before), _strip(after)):
         path = ".".join(field)
@@ -212,27 +212,27 @@ def _show(value: Any) -> str:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut the text if it is longer than so many characters, and show that."""
+    """Cut the text to this number of characters, and mark the cut."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 @dataclasses.dataclass(frozen=True)
 class TimedLine:
-    """One message."""
+    """One log message."""
 
     time: float
-    """When, in seconds since the beginning of the simulation."""
+    """The time, in seconds since the beginning of the simulation."""
     level: int
     message: str
     error: BaseException | None
-    """What the traceback in the log is about, if there is one."""
+    """The error of the traceback, if there is one."""
     namespace: str
     name: str
-    """The name of the object that it is about, if it is about an object."""
+    """The name of the object, if the message is about an object."""
     is_routine: bool = False
-    """Whether it is what the framework itself says for debugging; the journal tells the same in fewer words."""
+    """Whether it is a debug message of Kopf itself; the journal has the same facts in fewer words."""
     replica: str = ""
-    """Which of several replicas has said it."""
+    """The replica of the message, if there are several."""
 
     def __str__(self) -> str:
         replica = f"{self.replica}: " if self.replica else ""
@@ -241,7 +241,7 @@ class TimedLine:
 
 
 class SimulatedLogs(logging.Handler):
-    """Everything that is logged by the framework, and by the handlers through the loggers they are given."""
+    """All log messages of Kopf, and of the handlers through their loggers."""
 
     def __init__(self, get_time: Callable[[], float]) -> None:
         super().__init__(logging.DEBUG)
@@ -261,7 +261,7 @@ class SimulatedLogs(logging.Handler):
         return "\n".join(map(str, self.lines))
 
     def get_messages(self, level: int = logging.DEBUG, *, name: str | None = None) -> list[str]:
-        """Give the messages of this level and higher; about the objects of this name, or all of them."""
+        """Return the messages of this level and higher, about objects of this name, or about all objects."""
         return [line.message for line in self.lines if line.level >= level and name in (None, line.name)]
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -282,7 +282,7 @@ class SimulatedLogs(logging.Handler):
 
     @contextlib.contextmanager
     def taking(self) -> Iterator[None]:
-        """Take what is logged, down to the debug level."""
+        """Collect the log messages, down to the debug level."""
         logger = logging.getLogger("kopf")
         level = logger.level
         logger.addHandler(self)

@@ -1,12 +1,13 @@
 """
-The command line: ``kopf run`` runs operators; ``kopf freeze`` & ``kopf resume`` pause and resume them;
-``kopf explain`` explains their work on an object; ``kopf plan`` shows their next writes; ``kopf release`` removes their
-finalizers; ``kopf shards`` shows their replicas; ``kopf replay`` replays their recordings; ``kopf dev`` &
-``kopf cluster`` are for their development.
+The command line of Kopf.
 
-Each option can also be set by an environment variable: e.g. ``KOPF_RUN_VERBOSE=true`` for ``kopf run --verbose``.
+``kopf run`` runs operators; ``kopf freeze`` and ``kopf resume`` pause and resume them; ``kopf explain`` explains their
+work on an object; ``kopf plan`` shows their next writes; ``kopf release`` removes their finalizers; ``kopf shards``
+shows their replicas; ``kopf replay`` replays their recordings; ``kopf dev`` and ``kopf cluster`` help to develop them.
 
-A command is imported when it is used, so that the others take no memory of an operator.
+An environment variable can set each option: e.g. ``KOPF_RUN_VERBOSE=true`` sets ``kopf run --verbose``.
+
+Each command is imported on its first use, so that the other commands take no memory of an operator.
 """
 
 from __future__ import annotations
@@ -37,27 +38,24 @@ __all__ = [
 ]
 
 _COMMANDS = {
-    "run": ("kopf.cli.running:run", "Run an operator: the handlers of the files (PATHS) and modules."),
-    "freeze": ("kopf.cli.peering:freeze", 'Pause the operators for some time, or until "kopf resume".'),
-    "resume": ("kopf.cli.peering:resume", "Let the operators go on before the time is over."),
-    "check": ("kopf.cli.checking:check", "Tell what is wrong or dangerous in an operator, with no cluster."),
-    "crd": ("kopf.cli.crd:crd", "Print the definitions of custom resources that are models."),
-    "explain": (
-        "kopf.cli.explaining:explain",
-        "Tell what becomes of an object, and why its handlers run or do not run.",
-    ),
-    "plan": ("kopf.cli.planning:plan_command", "Show what an operator would write, and write nothing."),
-    "init": ("kopf.cli.initializing:init", "Make a new project: an operator with its tests, image, CI, and manifests."),
-    "release": ("kopf.cli.releasing:release", "Remove the finalizers of an operator that is gone."),
+    "run": ("kopf.cli.running:run", "Run an operator: the handlers in the files (PATHS) and modules."),
+    "freeze": ("kopf.cli.peering:freeze", 'Pause operators for some time, or until "kopf resume".'),
+    "resume": ("kopf.cli.peering:resume", "Resume paused operators before their time is up."),
+    "check": ("kopf.cli.checking:check", "Find mistakes and risks in an operator, without a cluster."),
+    "crd": ("kopf.cli.crd:crd", "Print the custom resource definitions (CRDs) made from models."),
+    "explain": ("kopf.cli.explaining:explain", "Explain why the handlers of an object run or do not run."),
+    "plan": ("kopf.cli.planning:plan_command", "Show what an operator would write, without writing it."),
+    "init": ("kopf.cli.initializing:init", "Create a new project: an operator with tests, image, CI, and manifests."),
+    "release": ("kopf.cli.releasing:release", "Remove the finalizers that a removed operator has left."),
     "demo": ("kopf.cli.demo.command:demo", "Watch an operator at work on a local cluster, step by step."),
     "dev": ("kopf.cli.dev.command:dev", "Develop an operator on a local cluster."),
-    "shards": ("kopf.cli.sharding:shards", "Tell how the replicas of an operator share the objects."),
-    "replay": ("kopf.cli.replaying:replay_command", 'Replay what "kopf run --record" has recorded.'),
+    "shards": ("kopf.cli.sharding:shards", "Show how the replicas of an operator share its objects."),
+    "replay": ("kopf.cli.replaying:replay_command", 'Replay a recording of "kopf run --record".'),
     "rbac": ("kopf.cli.packaging:rbac", "Print the roles that an operator needs."),
-    "manifests": ("kopf.cli.packaging:manifests", "Make all that is needed to deploy an operator."),
-    "cluster": ("kopf.cli.cluster:cluster", "Serve the Kubernetes API from memory on the loopback."),
+    "manifests": ("kopf.cli.packaging:manifests", "Generate the manifests to deploy an operator."),
+    "cluster": ("kopf.cli.cluster:cluster", "Serve a Kubernetes API from memory, for this machine only."),
 }
-"""The places of the commands, and their texts for the list of commands."""
+"""The places of the commands, and their summaries for the list of commands."""
 
 _UNLOADED = click.Command(None)
 """The placeholder of a command that is not imported yet."""
@@ -75,7 +73,7 @@ class LazyCommands(collections.UserDict[str, click.Command]):
             module, _, attribute = _COMMANDS[name][0].partition(":")
             from kopf.cli.memory import collecting_nothing  # not for the help
 
-            with collecting_nothing():  # what is imported, stays
+            with collecting_nothing():  # imported modules stay
                 self.data[name] = getattr(importlib.import_module(module), attribute)
         return self.data[name]
 
@@ -109,7 +107,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="kopf")
 def main() -> None:
-    """Write Kubernetes operators in Python, and run them."""
+    """Run, check, and deploy Kubernetes operators that are written in Python."""
 
 
 if not TYPE_CHECKING:

@@ -39,26 +39,26 @@ from kopf.cli.packaging import configure, list_builtins
     multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="The definitions of the custom resources; can be repeated.",
+    help="A file with custom resource definitions (CRDs); can be repeated.",
 )
 @click.option(
     "--roles",
     multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="The roles of the operator; can be repeated. What they do not permit, is reported.",
+    help="A file with the roles of the operator, to report missing permissions; can be repeated.",
 )
-@click.option("--json", "is_json", is_flag=True, envvar="KOPF_CHECK_JSON", help="Print it for programs.")
+@click.option("--json", "is_json", is_flag=True, envvar="KOPF_CHECK_JSON", help="Print JSON, for programs.")
 @click.argument("paths", nargs=-1)
 def check(
     paths: tuple[str, ...], modules: tuple[str, ...], crds: tuple[str, ...], roles: tuple[str, ...], is_json: bool
 ) -> None:
-    """Tell what is wrong or dangerous in an operator, with no cluster: in its files (PATHS) and modules.
+    """Find mistakes and risks in an operator, without a cluster: in its files (PATHS) and modules.
 
-    The code is loaded, but no handler is called. The files that it imports from the same folders are checked, too.
+    The command loads the code, but calls no handlers. It also checks your own files that this code imports.
     Silence a line with a comment: "# kopf: ignore[rule]".
 
-    The exit code is 0 if nothing is found, and 1 if anything is, be it an error or a warning.
+    The exit code is 0 without findings, and 1 with any error or warning.
     """
     if not paths and not modules:
         raise click.UsageError("Name the files of the operator, or its modules: kopf check handlers.py")
@@ -112,7 +112,7 @@ def find_all(
     resources = [*definitions, *list_builtins()]
     findings += check_fields(registry, definitions, sources)
     findings += check_selectors(registry, resources) if given else ()
-    if roles and not findings:  # otherwise, it is unknown what is needed
+    if roles and not findings:  # otherwise, the needs are unknown
         settings = OperatorSettings()
         asyncio.run(configure(registry, settings))
         findings += check_permissions(registry, settings, resources, roles)
@@ -139,10 +139,10 @@ def _explain_failure(cause: BaseException | None, message: str, path: str) -> Fi
     frames = traceback.extract_tb(cause.__traceback__ if cause is not None else None)
     own = [frame for frame in frames if not is_library(frame.filename)]
     place, line = (os.path.relpath(own[-1].filename), own[-1].lineno or 0) if own else (path, 0)
-    text = f"It fails when it is loaded: {type(cause).__name__}: {cause}" if own else message
-    cure = "Correct it, or install what it needs to where this command is."
+    text = f"The file cannot be loaded: {type(cause).__name__}: {cause}" if own else message
+    cure = "Correct the code, or install the missing packages beside kopf."
     if "relative import with no known parent package" in text:
-        cure = f"Name it as a module of its package: -m {os.path.splitext(place)[0].replace(os.sep, '.')}"
+        cure = f"Load the file as a module of its package: -m {os.path.splitext(place)[0].replace(os.sep, '.')}"
     return Finding(place, line, "load", text, cure)
 
 

@@ -41,14 +41,14 @@ def parse_user(value: str) -> tuple[str, tuple[str, ...]]:
     """Parse a user with the groups: ``jane:devs,ops``; a text that begins with ``system:`` is a name as a whole."""
     name, colon, groups = (value, "", "") if value.startswith("system:") else value.partition(":")
     if not name or (colon and not groups):
-        raise click.BadParameter(f"{value!r} is not like {_USER}")
+        raise click.BadParameter(f"{value!r} does not have the form {_USER}")
     return name, tuple(group for group in groups.split(",") if group)
 
 
 def _parse_user_file(value: str) -> UserOption:
     who, _, path = value.partition("=")
     if not who or not path:
-        raise click.BadParameter(f"{value!r} is not like {_USER_FILE}")
+        raise click.BadParameter(f"{value!r} does not have the form {_USER_FILE}")
     return UserOption(*parse_user(who), check_kubeconfig(pathlib.Path(path)))
 
 
@@ -60,7 +60,7 @@ def _parse_lag(value: str) -> tuple[float, float]:
     except ValueError:
         lag = (-1.0, -1.0)
     if not 0 <= lag[0] <= lag[1] < float("inf"):
-        raise click.BadParameter(f"{value!r} is not like 0.5 or 0-0.5, in seconds")
+        raise click.BadParameter(f"{value!r} does not have the form SECONDS[-SECONDS], e.g. 0.5 or 0-0.5")
     return lag
 
 
@@ -72,7 +72,7 @@ def _parse_conflicts(value: str) -> tuple[float, float]:
     except ValueError:
         conflicts = (-1.0, 0.0)
     if not (0 <= conflicts[0] <= 1 and 0 <= conflicts[1] < float("inf")):
-        raise click.BadParameter(f"{value!r} is not like 0.1 or 0.1,0.3: a share, and seconds")
+        raise click.BadParameter(f"{value!r} does not have the form RATE[,SECONDS], e.g. 0.1 or 0.1,0.3")
     return conflicts
 
 
@@ -80,7 +80,7 @@ def _parse_gates(value: str) -> dict[str, bool]:
     """Parse feature gates as kube-apiserver does: ``ShardedListAndWatch=true,AnotherOne=false``."""
     gates = dict(item.partition("=")[::2] for item in value.split(","))
     if not set(gates.values()) <= {"true", "false"}:
-        raise click.BadParameter(f"{value!r} is not like NAME=true,NAME=false")
+        raise click.BadParameter(f"{value!r} does not have the form NAME=true,NAME=false")
     return {name: switch == "true" for name, switch in gates.items()}
 
 
@@ -88,7 +88,7 @@ def _parse_token(value: str) -> tuple[str, str, tuple[str, ...]]:
     """Parse a user with a token, e.g. ``jane:devs=secret``."""
     who, _, token = value.partition("=")
     if not who or not token:
-        raise click.BadParameter(f"{value!r} is not like {_USER}=TOKEN")
+        raise click.BadParameter(f"{value!r} does not have the form {_USER}=TOKEN")
     return token, *parse_user(who)
 
 
@@ -98,49 +98,49 @@ _CLUSTER_OPTIONS = (
         type=click.IntRange(0, 65535),
         default=0,
         metavar="N",
-        help="The port to listen on; any free one by default.",
+        help="The port to listen on.  [default: any free port]",
     ),
     click.option(
         "--data-dir",
         type=click.Path(file_okay=False, path_type=pathlib.Path),
         metavar="DIR",
-        help="Keep all the data there, and go on with them next time. In memory by default.",
+        help="Keep the data in this directory, and continue with it next time.  [default: only in memory]",
     ),
     click.option(
         "--simulate",
         is_flag=True,
-        help="Let workloads progress: pods run, rollouts end, jobs complete, claims are bound.",
+        help="Simulate workloads: pods run, rollouts finish, jobs complete, claims are bound.",
     ),
     click.option(
         "--simulate-controllers",
         is_flag=True,
-        help="Let controllers create and delete pods, but leave to others what becomes of these.",
+        help="Simulate only controllers: they create and delete pods, but the pods do not run.",
     ),
     click.option(
         "--authorization",
         type=click.Choice(["always-allow", "rbac", "rbac-with-owners"]),
         default="always-allow",
-        help="Who may do what: everybody everything; what the roles grant; or so for owner references, too. The "
-        "kubeconfig is an admin's.",
+        help="Who may do what: everybody may do everything (the default); roles decide; or roles also decide about "
+        "owner references. The main kubeconfig is for an administrator.",
     ),
     click.option(
         "--managed-fields/--no-managed-fields",
         default=True,
-        help="Keep metadata.managedFields of all objects (the default), or only of those applied on the "
-        "server side, which is a bit faster.",
+        help="Keep metadata.managedFields in all objects (the default), or only after a server-side apply, which is a "
+        "bit faster.",
     ),
     click.option(
         "--administrator",
         default="kubernetes-admin",
         show_default=True,
         metavar="NAME",
-        help="Whose name it is that the kubeconfig stands for.",
+        help="The name of the user in the main kubeconfig.",
     ),
     click.option(
         "--feature-gates",
         type=_parse_gates,
         metavar="NAME=true|false,...",
-        help="Turn features of the API on or off: ShardedListAndWatch=true, which is off by default.",
+        help="Turn API features on or off: e.g. ShardedListAndWatch=true, which is off by default.",
     ),
     click.option(
         "--user",
@@ -148,7 +148,7 @@ _CLUSTER_OPTIONS = (
         multiple=True,
         type=_parse_user_file,
         metavar=_USER_FILE,
-        help="Write a kubeconfig of this user, too; it has a certificate, and is removed in the end. Repeatable.",
+        help="Write another kubeconfig, for this user with a certificate; it is removed at the end. Can be repeated.",
     ),
     click.option(
         "--token",
@@ -156,38 +156,38 @@ _CLUSTER_OPTIONS = (
         multiple=True,
         type=_parse_token,
         metavar=f"{_USER}=TOKEN",
-        help="Accept this bearer token as that of the user. Repeatable.",
+        help="Accept this bearer token for the user; can be repeated.",
     ),
     click.option(
         "--watch-lag",
         type=_parse_lag,
         metavar="SECONDS[-SECONDS]",
-        help="Tell of changes that late, or randomly late, as in a real cluster; at once by default.",
+        help="Delay watch events by this time, or randomly within the range, as in a real cluster.",
     ),
     click.option(
         "--late-conflicts",
         type=_parse_conflicts,
         metavar="RATE[,SECONDS]",
-        help="Refuse this share of the writes that name a version (409), after that time: 0.1,0.3, e.g.",
+        help="Refuse this share of the writes that name a version, with 409 after this time: e.g. 0.1,0.3.",
     ),
     click.option(
         "--audit",
         type=click.Path(dir_okay=False, path_type=pathlib.Path),
         metavar="FILE",
-        help='In the end, write there who did what: for "kopf rbac --observed FILE".',
+        help='At the end, write all requests with their users to this file, for "kopf rbac --observed FILE".',
     ),
-    click.option("--seed", type=int, default=0, metavar="N", help="What the random decisions about both begin with."),
+    click.option("--seed", type=int, default=0, metavar="N", help="The seed of random lags and conflicts."),
 )
 
 
 def cluster_options(kubeconfig_default: str) -> Callable[[Any], Any]:
-    """Add the options of the local cluster to a command; most of them are those of `LocalCluster`."""
+    """Add the options of the local cluster to a command; most of them are options of `LocalCluster`."""
     kubeconfig = click.option(
         "--kubeconfig",
         type=click.Path(dir_okay=False, path_type=pathlib.Path),
         metavar="FILE",
         callback=lambda context, option, value: value and check_kubeconfig(value),
-        help=f"Where to write the kubeconfig; it is removed in the end. {kubeconfig_default} by default.",
+        help=f"Where to write the kubeconfig; it is removed at the end.  [default: {kubeconfig_default}]",
     )
 
     def decorate(fn: Any) -> Any:
@@ -199,30 +199,30 @@ def cluster_options(kubeconfig_default: str) -> Callable[[Any], Any]:
 
 
 @click.command()
-@cluster_options("Temporary")
+@cluster_options("a temporary file")
 def cluster(**options: Any) -> None:
     """
-    Serve the Kubernetes API from memory on the loopback.
+    Serve a Kubernetes API from memory, for this machine only.
 
-    It lives until Ctrl+C, and then everything is forgotten, unless there is a directory for the data.
+    The cluster runs until Ctrl+C. Then it forgets everything, unless --data-dir is given.
     """
     asyncio.run(_serve(options))
 
 
 async def _serve(options: Mapping[str, Any]) -> None:
     data_dir = options["data_dir"]
-    end = "everything in it is forgotten" if data_dir is None else f"the data stay in {data_dir}"
+    end = "all its data is lost" if data_dir is None else f"its data stays in {data_dir}"
     with interruptible():
         async with start_cluster(**options) as local:
             click.secho(f"The local cluster is up: {local.url}", fg="green")
             click.echo(f"To use it, in another terminal:\n\n    export KUBECONFIG={local.kubeconfig}\n")
-            click.echo(f"Ctrl+C stops it, and {end}.")
+            click.echo(f"Ctrl+C stops the cluster, and {end}.")
             await asyncio.get_running_loop().create_future()
 
 
 def explain_incompleteness(error: ImportError) -> str:
     """Explain how to install the libraries of the local cluster, as production images do not have them."""
-    return f"The local cluster needs more than is installed: {error}. Install it: pip install 'kopf[dev]'"
+    return f"The local cluster needs packages that are not installed: {error}. Install them: pip install 'kopf[dev]'"
 
 
 @contextlib.asynccontextmanager
@@ -274,7 +274,7 @@ def check_kubeconfig(path: pathlib.Path) -> pathlib.Path:
     if not path.parent.is_dir():
         raise click.BadParameter(f"there is no directory {str(path.parent)!r}.")
     if path.exists() and not re.search(_LOCAL_CONTEXTS, path.read_text(errors="replace")):
-        raise click.BadParameter(f"{str(path)!r} exists, and is not of a local cluster: it would be lost.")
+        raise click.BadParameter(f"{str(path)!r} is not the kubeconfig of a local cluster: it would be overwritten.")
     return path
 
 

@@ -19,13 +19,13 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=pathlib.Path)
 
 @click.command()
 @click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; can be repeated.")
-@click.option("--check", "checked", type=_FILE, metavar="FILE", help="Tell if the file is up to date; it is for CI.")
+@click.option("--check", "checked", type=_FILE, metavar="FILE", help="Check that the file is up to date, e.g. in CI.")
 @click.option(
     "--diff",
     "compared",
     type=_FILE,
     metavar="FILE",
-    help="Tell what has changed since the file, and what breaks by it.",
+    help="List the changes since the file, and say which of them are breaking.",
 )
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
@@ -38,13 +38,13 @@ def crd(
     compared: pathlib.Path | None,
 ) -> None:
     """
-    Print the definitions of the custom resources that are declared as models in the files (PATHS).
+    Print the custom resource definitions (CRDs) made from the models in the files (PATHS).
 
-    With --check, the exit code is 1 if the definitions in the file are different. With --diff, it is 1 if any of the
-    changes is breaking: what was accepted before, would be refused, dropped, or understood differently.
+    With --check, the exit code is 1 if the definitions in the file differ. With --diff, it is 1 if any change is
+    breaking: the cluster would refuse, drop, or read differently a value that it accepts now.
     """
     if not paths and not modules:
-        raise click.UsageError("Nothing to look at. Name the files with models, or modules with -m.")
+        raise click.UsageError("Nothing to load. Name the files with models, or modules with -m.")
     if checked is not None and compared is not None:
         raise click.UsageError("Either --check or --diff can be used, not both.")
     with exiting_on_refusal():

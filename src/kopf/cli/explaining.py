@@ -27,7 +27,7 @@ def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 @click.command()
-@click.option("-n", "--namespace", metavar="NAME", help="Where the object is.  [default: as in the kubeconfig]")
+@click.option("-n", "--namespace", metavar="NAME", help="The namespace of the object.  [default: as in the kubeconfig]")
 @click.option(
     "-m",
     "--module",
@@ -40,15 +40,15 @@ def _check_url(ctx: click.Context, param: click.Parameter, value: str | None) ->
     "--endpoint",
     metavar="URL",
     callback=_check_url,
-    help="Ask the operator at its console, e.g. http://127.0.0.1:8090; by default, none is asked.",
+    help="Ask a running operator through its console, e.g. http://127.0.0.1:8090.  [default: ask none]",
 )
 @click.option(
     "--token",
     metavar="TOKEN",
     envvar=["KOPF_EXPLAIN_TOKEN", "KOPF_CONSOLE_TOKEN"],
-    help="The token of the console; better by the environment variable KOPF_CONSOLE_TOKEN.",
+    help="The token of the console; better set the environment variable KOPF_CONSOLE_TOKEN.",
 )
-@click.option("--json", "is_json", is_flag=True, envvar="KOPF_EXPLAIN_JSON", help="Print it for programs.")
+@click.option("--json", "is_json", is_flag=True, envvar="KOPF_EXPLAIN_JSON", help="Print JSON, for programs.")
 @click.argument("resource")
 @click.argument("name", required=False)
 @click.argument("paths", nargs=-1)
@@ -65,13 +65,13 @@ def explain(
     token: str | None,
     is_json: bool,
 ) -> None:
-    """Tell what becomes of an object: which handlers are for it, which are not and why, and what is next.
+    """Explain why the handlers of an object run or do not run, and when they run next.
 
-    RESOURCE is as in kubectl: kopfexamples, kex, KopfExample, kopfexamples.kopf.dev. NAME is that of the object;
+    RESOURCE is as in kubectl: kopfexamples, kex, KopfExample, kopfexamples.kopf.dev. NAME is the name of the object;
     both can be given at once: kex/name.
-    PATHS are the files of the operator: if they are given, it is told which filters of its handlers reject the object.
+    PATHS are the files of the operator: with them, the explanation shows which filters reject the object.
 
-    Nothing is changed. A running operator knows more than there is on the object: see --endpoint.
+    The command changes nothing. A running operator knows more than the object shows: see --endpoint.
     """
     if "/" in resource:  # then, the files begin where the name would be
         paths = paths if name is None else (name, *paths)
@@ -105,17 +105,17 @@ async def _ask(
             place = query.namespace if query.namespace is not None else "default"
             return await ask_operator(endpoint, token, Query(query.resource, place, query.name))
         except ConsoleClientError as e:
-            note = f"The operator at {endpoint} cannot be asked: {str(e).rstrip('.')}."
+            note = f"Cannot ask the operator at {endpoint}: {str(e).rstrip('.')}."
     settings = controls.settings if controls.settings is not None else _make_settings()
     answer = await explain_object(make_access(controls, settings), query, registry)
     answer["notes"].append(note)
     if registry is None:
-        answer["notes"].append("It is unknown which handlers there are: name the files of the operator.")
+        answer["notes"].append("The handlers are unknown: name the files of the operator.")
     return answer
 
 
 def _make_settings() -> OperatorSettings:
-    """Make settings with short timeouts, as a person waits for the answer."""
+    """Make settings with short timeouts, because a person waits for the answer."""
     settings = OperatorSettings()
     settings.networking.connect_timeout = 10
     settings.networking.request_timeout = 60

@@ -26,10 +26,10 @@ _TAKEN = frozenset({*keyword.kwlist, "Any", "Spec", "Status"})
 
 def _check_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not _NAME.fullmatch(value):
-        rule = "at most 51 lower-case letters, digits, and dashes, beginning with a letter, not ending with a dash"
-        raise click.BadParameter(f"{value!r} cannot be a name in Kubernetes: {rule}.", ctx, param)
+        rule = "use at most 51 lowercase letters, digits, and dashes, with a letter first and no dash last"
+        raise click.BadParameter(f"{value!r} is not a valid name in Kubernetes: {rule}.", ctx, param)
     if _make_kind(value) in _TAKEN:
-        raise click.BadParameter(f"{value!r} cannot be the name, as the code has another meaning for it.", ctx, param)
+        raise click.BadParameter(f"{value!r} cannot be the name: it has another meaning in the code.", ctx, param)
     return value
 
 
@@ -46,13 +46,13 @@ def _check_group(ctx: click.Context, param: click.Parameter, value: str) -> str:
 )
 @click.argument("name", callback=_check_name)
 def init(name: str, group: str) -> None:
-    """Make a new project in the folder NAME: an operator with its tests, which pass as they are.
+    """Create a new project in the folder NAME: an operator with tests, image, CI, and manifests.
 
-    There must be no such folder, or it must be empty: nothing is overwritten.
+    The tests pass at once. The folder must be new or empty: nothing is overwritten.
     """
     folder = pathlib.Path(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise click.ClickException(f"{name!r} exists already, and is not overwritten. Choose another name.")
+        raise click.ClickException(f"{name!r} already exists, and is not overwritten. Choose another name.")
     kind = _make_kind(name)
     words = {"name": name, "group": group, "kind": kind, "singular": kind.lower(), "plural": pluralise(kind.lower())}
     words["source"] = _find_source()

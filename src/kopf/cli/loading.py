@@ -160,10 +160,10 @@ def _load_module(name: str) -> None:
         importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is not None and (name == e.name or name.startswith(f"{e.name}.")):
-            hint = " Modules are named without the extension." if name.endswith(".py") else ""
+            hint = " Name modules without the extension." if name.endswith(".py") else ""
             raise LoadingError(
                 f"Cannot load the module {name!r}: there is no module {e.name!r}, "
-                f"neither in the current directory nor among the installed ones.{hint}"
+                f"neither in the current directory nor among the installed packages.{hint}"
             ) from e
         raise _explain(e, name) from e
     except Exception as e:
@@ -201,7 +201,7 @@ def suggest_files(path: str) -> str:
 
 def _explain_declarations(exc: DeclarationError) -> str:
     """Describe the problems of the handlers, which contain the places."""
-    return "\n  ".join(["Some handlers are declared so that they cannot work:", *exc.problems])
+    return "\n  ".join(["Some handlers cannot work as declared:", *exc.problems])
 
 
 def _explain(exc: Exception, what: str) -> LoadingError:
@@ -209,14 +209,14 @@ def _explain(exc: Exception, what: str) -> LoadingError:
         return LoadingError(f"Cannot load {what!r}. {_explain_declarations(exc)}")
     if what.endswith(_MANIFESTS):
         return LoadingError(
-            f"Cannot load {what!r}: it is not in Python. Manifests are applied by kubectl, or by: "
+            f"Cannot load {what!r}: it is not Python code. Apply manifests with kubectl, or with: "
             f"kopf dev --apply {what} …"
         )
     if isinstance(exc, SyntaxError):
         details = "".join(traceback.format_exception_only(exc)).rstrip()
         return LoadingError(f"Cannot load {what!r}: there is a syntax error.\n{details}")
     details = "".join(_format_users_traceback(exc)).rstrip()
-    return LoadingError(f"Cannot load {what!r}: it has failed on import.\n{details}")
+    return LoadingError(f"Cannot load {what!r}: its import failed.\n{details}")
 
 
 def _format_users_traceback(exc: Exception) -> list[str]:

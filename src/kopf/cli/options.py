@@ -45,13 +45,13 @@ class CLIControls:
     """
 
     ready_flag: Flag | None = None
-    """It is set when the operator is ready; by default, nothing is set."""
+    """The operator sets it when it is ready; by default, it sets nothing."""
     stop_flag: Flag | None = None
-    """It stops the operator when it is set; by default, only signals do."""
+    """Set it to stop the operator; by default, only signals stop the operator."""
     vault: Vault | None = None
-    """The credentials; by default, the login handlers of the operator get them."""
+    """The credentials; by default, the login handlers of the operator provide them."""
     registry: OperatorRegistry | None = None
-    """The handlers; by default, those of the default registry."""
+    """The handlers; by default, all handlers of the default registry."""
     settings: OperatorSettings | None = None
     """The initial settings; by default, new ones."""
     loop: asyncio.AbstractEventLoop | None = None
@@ -65,7 +65,7 @@ def make_access(controls: CLIControls, settings: OperatorSettings) -> Access:
 
 
 def get_registry(controls: CLIControls) -> OperatorRegistry:
-    """Get the handlers of the command: the given ones, or those of the loaded code."""
+    """Get the handlers of the command: the given ones, or the ones of the loaded code."""
     return controls.registry if controls.registry is not None else get_default_registry()
 
 
@@ -75,7 +75,7 @@ def get_settings(controls: CLIControls) -> OperatorSettings:
 
 
 def run_to_end(controls: CLIControls, coro: Coroutine[Any, Any, T], *, exit_code: int = 1) -> T:
-    """Run the coroutine of a command, and return its result; or say what is wrong, and exit with this code."""
+    """Run the coroutine of a command, and return its result; or print the error, and exit with this code."""
     try:
         return asyncio.run(coro) if controls.loop is None else controls.loop.run_until_complete(coro)
     except (OperatorError, PatchConflict, ValueError) as e:
@@ -114,27 +114,29 @@ class LogFormatParamType(click.Choice[str]):
 def logging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Add the logging options to a command, a function for click. They configure the logging before it runs."""
 
-    @click.option("-v", "--verbose", is_flag=True, help="Show what is being done, in details.")
-    @click.option("-d", "--debug", is_flag=True, help="Show everything: the API calls, asyncio & aiohttp.")
-    @click.option("-q", "--quiet", is_flag=True, help="Show only warnings and errors.")
+    @click.option("-v", "--verbose", is_flag=True, help="Log each action and its reason.")
+    @click.option("-d", "--debug", is_flag=True, help="Log everything, including API calls, asyncio, and aiohttp.")
+    @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors.")
     @click.option(
         "--log-format",
         type=LogFormatParamType(),
         metavar="plain|full|json|FORMAT",
-        help="One of the formats, or a format string, as in the logging of Python: e.g. '%(levelname)s: %(message)s'. "
-        "By default, it is short and in colours on terminals, and full elsewhere.",
+        help="A named format, or a format string for Python's logging, e.g. '%(levelname)s: %(message)s'.  "
+        "[default: short and in colours on terminals, full elsewhere]",
     )
-    @click.option("--log-refkey", help="The key of the object's reference in JSON logs.", metavar="KEY")
+    @click.option(
+        "--log-refkey", help="The key of the object's identity in JSON logs.  [default: object]", metavar="KEY"
+    )
     @click.option(
         "--log-prefix/--no-log-prefix",
         default=None,
-        help="Begin the messages with the object's name. By default, all but JSON logs have it.",
+        help="Start each message with the object's name.  [default: in all formats but JSON]",
     )
     @click.option(
         "--log-config",
         type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
         metavar="FILE",
-        help="Configure the logging by this file (YAML or JSON; see logging.config of Python) instead of the options.",
+        help="Configure logging from this YAML or JSON file (see Python's logging.config), not from the other options.",
     )
     @functools.wraps(fn)
     def wrapper(
@@ -176,7 +178,7 @@ def _configure_by_file(path: pathlib.Path) -> None:
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(config, dict):
-            raise ValueError("a mapping is expected")
+            raise ValueError("expected a mapping")
         logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, **config})
     except (OSError, ValueError, TypeError, AttributeError, ImportError, yaml.YAMLError) as e:
         reason = f"{e} ({e.__cause__})" if e.__cause__ is not None else str(e)

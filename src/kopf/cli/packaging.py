@@ -37,10 +37,10 @@ _STARTUP_TIMEOUT = 10.0
 """How long the startup handlers may take to change the settings, in seconds."""
 
 _REPLICAS = {None: 1, "leader": 2, "shards": 3}
-"""The default number of pods: the least that survives the loss of one of them."""
+"""The default number of pods: the smallest that survives the loss of one pod."""
 
 _LABEL = re.compile(r"(?!.{64})[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-"""By RFC 1123: the names of namespaces, and what can be the name of all objects, and the value of their label."""
+"""By RFC 1123: a name for namespaces, for all other objects, and for the value of their label."""
 _IMAGE = re.compile(r"[^\s{}]+")
 
 Obj = dict[str, Any]
@@ -48,14 +48,14 @@ Obj = dict[str, Any]
 
 def _check_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value is not None and not _LABEL.fullmatch(value):
-        rule = "at most 63 lower-case letters, digits, and dashes, with no dash at the ends"
-        raise click.BadParameter(f"{value!r} cannot be a name in Kubernetes: {rule}.", ctx, param)
+        rule = "use at most 63 lowercase letters, digits, and dashes, with no dash at the ends"
+        raise click.BadParameter(f"{value!r} is not a valid name in Kubernetes: {rule}.", ctx, param)
     return value
 
 
 def _check_image(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if not _IMAGE.fullmatch(value):
-        raise click.BadParameter(f"{value!r} cannot be an image.", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a valid image name.", ctx, param)
     return value
 
 
@@ -73,7 +73,11 @@ class Findings(NamedTuple):
 
 _OPTIONS = (
     click.option(
-        "-A", "--all-namespaces", "clusterwide", is_flag=True, help="It serves the whole cluster: the default."
+        "-A",
+        "--all-namespaces",
+        "clusterwide",
+        is_flag=True,
+        help="The operator serves the whole cluster; this is the default.",
     ),
     click.option(
         "-n",
@@ -82,25 +86,29 @@ _OPTIONS = (
         multiple=True,
         metavar="PATTERN",
         callback=check_namespaces,
-        help='It serves this namespace, as with "kopf run"; can be repeated.',
+        help='The operator serves this namespace or pattern, as in "kopf run"; can be repeated.',
     ),
     click.option(
         "--into",
         metavar="NAME",
         callback=_check_name,
-        help="In which namespace it runs.  [default: default, or the one of -n]",
+        help="The namespace in which the operator runs.  [default: default, or the only one of -n]",
     ),
-    click.option("-P", "--peering", "peering_name", metavar="NAME", help="The peering object; none by default."),
-    click.option("--leader-election", is_flag=True, help="Of several replicas, one works."),
-    click.option("--shards", is_flag=True, help="Several replicas share the objects."),
-    click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; repeatable."),
+    click.option(
+        "-P", "--peering", "peering_name", metavar="NAME", help="The peering object of the operator.  [default: none]"
+    ),
+    click.option("--leader-election", is_flag=True, help="The operator has several replicas; one works."),
+    click.option("--shards", is_flag=True, help="The operator has several replicas; they share the objects."),
+    click.option(
+        "-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; can be repeated."
+    ),
     click.option(
         "--crds",
         "crds",
         multiple=True,
         type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
         metavar="FILE",
-        help="The definitions of custom resources (YAML); repeatable.",
+        help="A YAML file with custom resource definitions (CRDs); can be repeated.",
     ),
     click.option(
         "--observed",
@@ -108,7 +116,8 @@ _OPTIONS = (
         multiple=True,
         type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
         metavar="FILE",
-        help='Add what was done, as of "kopf dev --audit FILE" and LocalCluster.write_audit(); repeatable.',
+        help='Also permit the requests in this file, from "kopf dev --audit FILE" or LocalCluster.write_audit(); '
+        "can be repeated.",
     ),
     click.option("--no-startup", is_flag=True, help="Do not call the startup handlers that change the settings."),
     click.argument("paths", nargs=-1),
@@ -124,10 +133,10 @@ def _packaging_options(fn: Callable[..., Any]) -> Callable[..., Any]:
 @click.command()
 @_packaging_options
 @click.option("--name", default="operator", show_default=True, metavar="NAME", help="The name of the roles.")
-@click.option("--json", "is_json", is_flag=True, envvar="KOPF_RBAC_JSON", help="Print it for programs.")
+@click.option("--json", "is_json", is_flag=True, envvar="KOPF_RBAC_JSON", help="Print JSON, for programs.")
 @click.make_pass_decorator(CLIControls, ensure=True)
 def rbac(controls: CLIControls, /, name: str, is_json: bool, **options: Any) -> None:
-    """Print the roles that the operator needs, and nothing more, as far as its files (PATHS) show."""
+    """Print the roles that an operator needs, and no other rules, inferred from its files (PATHS)."""
     roles = make_roles(_find_out(controls, **options).rules, name)
     click.echo(json.dumps(roles, indent=2) if is_json else dump(roles), nl=is_json)
 
@@ -139,40 +148,51 @@ def rbac(controls: CLIControls, /, name: str, is_json: bool, **options: Any) -> 
     required=True,
     metavar="NAME",
     callback=_check_name,
-    help="The name of the operator, of its account, and so on.",
+    help="The name of the operator, its service account, its deployment, and so on.",
 )
 @click.option(
     "--image",
     required=True,
     metavar="IMAGE",
     callback=_check_image,
-    help="The image; it has kopf, and the files in --directory.",
+    help="The container image, with kopf, and with the files in --directory.",
 )
 @click.option(
     "--directory",
     default="/src",
     show_default=True,
     metavar="DIR",
-    help="Where in the image the files (PATHS) are.",
+    help="The directory of the files (PATHS) in the image.",
 )
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
     metavar="N",
-    help="How many pods there are.  [default: 1; with --leader-election 2, with --shards 3]",
-)
-@click.option("--format", "format", type=click.Choice(NAMES), default="plain", show_default=True, help="For what tool.")
-@click.option(
-    "--with", "extras", multiple=True, type=click.Choice(EXTRAS), help="What else is to be there; can be repeated."
+    help="The number of pods.  [default: 1; with --leader-election 2, with --shards 3]",
 )
 @click.option(
-    "-o", "--output", type=click.Path(file_okay=False, path_type=pathlib.Path), metavar="DIR", help="Write files there."
+    "--format",
+    "format",
+    type=click.Choice(NAMES),
+    default="plain",
+    show_default=True,
+    help="The tool that deploys the manifests.",
+)
+@click.option(
+    "--with", "extras", multiple=True, type=click.Choice(EXTRAS), help="Add this kind of manifests; can be repeated."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
+    metavar="DIR",
+    help="Write files to this directory, and print nothing.",
 )
 @click.option(
     "--check",
     type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path),
     metavar="DIR",
-    help="Write nothing; exit with 1 if the files there are not these, and name those that differ.",
+    help="Write nothing; name the files in this directory that differ, and exit with 1 if there are any.",
 )
 @click.make_pass_decorator(CLIControls, ensure=True)
 def manifests(
@@ -188,18 +208,19 @@ def manifests(
     check: pathlib.Path | None,
     **options: Any,
 ) -> None:
-    """Make all that is needed to deploy an operator: its definitions, permissions, deployment, services.
+    """Generate the manifests to deploy an operator: its definitions, permissions, deployment, services.
 
-    PATHS are its files. With no --output, everything is printed, to be piped to "kubectl apply -f -".
+    PATHS are the files of the operator. Without --output, the command prints all manifests, e.g. for
+    "kubectl apply -f -".
     """
     if format != "plain" and output is None and check is None:
-        raise click.UsageError(f"Say by --output where to write the files: the format {format!r} has several.")
+        raise click.UsageError(f"The format {format!r} has several files: name the directory for them with --output.")
     findings = _find_out(controls, is_chart=format == "helm", lease_name=name, **options)
     mode = findings.settings.coordination.mode
     if replicas is not None and replicas > 1 and mode is None:
         raise click.UsageError(
-            "Several pods would handle everything several times: for --replicas, there must be --leader-election or "
-            "--shards, too, or settings.coordination.mode in the code."
+            "Several pods would handle everything several times. With --replicas, also use --leader-election or "
+            "--shards, or set settings.coordination.mode in the code."
         )
     package = Package(
         account=Account(name, findings.own_namespace),
@@ -221,7 +242,7 @@ def manifests(
                 (output / path).parent.mkdir(parents=True, exist_ok=True)
                 (output / path).write_bytes(text.encode())
             elif (output / path).exists():
-                click.echo(f"Not needed (anymore): {output / path}. Delete it, or rename it if it is yours.", err=True)
+                click.echo(f"Not needed: {output / path}. Delete the file; or, if you wrote it, rename it.", err=True)
     else:
         click.echo("---\n".join(filter(None, files.values())), nl=False)
 
@@ -244,7 +265,7 @@ def _find_out(
     is_chart: bool = False,
 ) -> Findings:
     """
-    Load the operator, and find out what it needs; nothing of the cluster is asked for that.
+    Load the operator, and infer its needs, without a cluster.
 
     Large because these are the options of the commands.
     """
@@ -261,7 +282,7 @@ def _find_out(
     set_coordination(
         settings.coordination, leader_election=leader_election and lease_name, shards=shards and lease_name
     )
-    # Whatever the files print, it is not a part of the answer.
+    # The output of the files is not a part of the answer.
     with contextlib.redirect_stdout(sys.stderr), exiting_on_refusal():
         load(paths, modules)
         registry = get_registry(controls)
@@ -288,9 +309,9 @@ def _find_out(
     resources, unknown = find_resources(registry, [*list_builtins(), *_list_defined(definitions)])
     if unknown:
         raise click.ClickException(
-            f"It is unknown which resources these are: {', '.join(map(str, unknown))}. Name the files with their "
-            "definitions: --crds crd.yaml; or name the group in the code: @kopf.on.create('example.com', "
-            "'kopfexamples'). The kinds of Kubernetes are known if the local cluster is installed: "
+            f"Unknown resources: {', '.join(map(str, unknown))}. Name the files with their definitions: "
+            "--crds crd.yaml; or name the group in the code: @kopf.on.create('example.com', 'kopfexamples'). "
+            "The kinds of Kubernetes itself are known only if the local cluster is installed: "
             "pip install 'kopf[dev]'"
         )
     rules = infer_rules(registry, settings, resources, situation)
@@ -307,7 +328,7 @@ def _list_sources(directory: str, *, paths: Sequence[str], modules: Sequence[str
     files = [f"{directory.rstrip('/')}/{pathlib.Path(path).name}" for path in paths]
     for path, file in zip(paths, files, strict=True):
         if files.count(file) > 1:
-            raise click.UsageError(f"{path!r} and another one would be {file!r} in the image: rename one, or use -m.")
+            raise click.UsageError(f"{path!r} and another file are both {file!r} in the image: rename one, or use -m.")
     return [*files, *[f"--module={module}" for module in modules]]
 
 
@@ -320,14 +341,14 @@ async def configure(registry: OperatorRegistry, settings: OperatorSettings) -> N
         async with asyncio.timeout(_STARTUP_TIMEOUT):
             outcomes = await Activities(settings, executor).attempt(Activity.STARTUP, handlers, is_quiet=True)
     except TimeoutError as e:
-        text = f"The startup handlers have not succeeded in {_STARTUP_TIMEOUT:g} seconds. See --no-startup."
+        text = f"The startup handlers did not succeed in {_STARTUP_TIMEOUT:g} seconds. Skip them with --no-startup."
         raise click.ClickException(text) from e
     finally:
         executor.threads.release()
     for key, outcome in outcomes.items():
         if outcome.exception is not None:
             raise click.ClickException(
-                f"The startup handler {key!r} has failed: {outcome.exception!r}. See --no-startup."
+                f"The startup handler {key!r} failed: {outcome.exception!r}. Skip it with --no-startup."
             )
 
 
@@ -377,7 +398,7 @@ def _check(folder: pathlib.Path, files: Mapping[str, str]) -> None:
     different = [name for name, text in files.items() if not _has_text(folder / name, text)]
     if different:
         click.echo(
-            f"Not as they are to be: {', '.join(different)}. Make them again with --output, or delete them.",
+            f"Out of date: {', '.join(different)}. Update the files with --output, or delete them.",
             err=True,
         )
         raise SystemExit(1)

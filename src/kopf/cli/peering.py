@@ -26,16 +26,16 @@ _PRIORITY = 1_000_000
 """The default priority: higher than usual ones of operators, even random ones."""
 
 
-# The names of the parameters are those of the options, as the environment variables are named after them.
+# The parameters have the names of the options, because the environment variables are named after the parameters.
 def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
-    fn = click.option("-i", "--id", metavar="ID", help="By whom the operators are paused; by default, by user@host.")(
+    fn = click.option("-i", "--id", metavar="ID", help="The identity that pauses the operators.  [default: user@host]")(
         fn
     )
     fn = click.option(
-        "-P", "--peering", metavar="NAME", help="The peering object of those operators.  [default: default]"
+        "-P", "--peering", metavar="NAME", help="The peering object of the operators.  [default: default]"
     )(fn)
     fn = click.option(
-        "-A", "--all-namespaces", is_flag=True, help="The operators that serve the whole cluster; this is the default."
+        "-A", "--all-namespaces", is_flag=True, help="All operators that serve the whole cluster; this is the default."
     )(fn)
     return click.option(
         "-n",
@@ -43,7 +43,7 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="PATTERN",
         callback=check_namespaces,
-        help="The operators of this namespace, or of those that match; can be repeated.",
+        help="All operators of this namespace, or of namespaces that match the pattern; can be repeated.",
     )(fn)
 
 
@@ -55,9 +55,9 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     "--priority",
     type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY),
     metavar="N",
-    help=f"Operators with higher priorities are not paused.  [default: {_PRIORITY}]",
+    help=f"The priority of the pause; operators with higher priorities ignore it.  [default: {_PRIORITY}]",
 )
-@click.option("--dev", is_flag=True, help=f"The priority of operators in development: --priority={DEV_PRIORITY}.")
+@click.option("--dev", is_flag=True, help=f"Use the priority of development: --priority={DEV_PRIORITY}.")
 @click.option(
     "-t",
     "--lifetime",
@@ -65,7 +65,7 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="For how long they are paused.",
+    help="The duration of the pause.",
 )
 @click.option("-m", "--message", default="", metavar="TEXT", help="The reason, for the logs of the operators.")
 @click.make_pass_decorator(CLIControls, ensure=True)
@@ -79,7 +79,7 @@ def freeze(
     message: str,
     **where: Any,
 ) -> None:
-    """Pause the operators for some time, or until "kopf resume"."""
+    """Pause operators for some time, or until "kopf resume"."""
     identity = id or make_identity(manual=True)
     priority = priority if priority is not None else DEV_PRIORITY if dev else _PRIORITY
     now = datetime.datetime.now(datetime.UTC)
@@ -96,10 +96,10 @@ def freeze(
 @_peering_options
 @click.make_pass_decorator(CLIControls, ensure=True)
 def resume(controls: CLIControls, /, id: str | None, **where: Any) -> None:
-    """Let the operators go on before the time is over."""
+    """Resume paused operators before their time is up."""
     identity = id or make_identity(manual=True)
     for place in _put(controls, identity, None, **where):
-        click.echo(f"The operators of the peering {place} are not paused by {identity} anymore.")
+        click.echo(f"The operators of the peering {place} are no longer paused by {identity}.")
 
 
 def _put(

@@ -29,13 +29,13 @@ _SERVER_FIELDS = ("creationTimestamp", "generation", "managedFields", "resourceV
 _SECRET_FIELDS = ("data", "stringData")
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 _CALLED = (
-    "WARNING: The handlers are called now. Nothing is written to the cluster by the operator, but whatever they do "
-    "elsewhere, or by other clients of Kubernetes, is really done."
+    "WARNING: Kopf calls the handlers now. The operator writes nothing to the cluster, but the handlers' effects "
+    "elsewhere, or through other clients of Kubernetes, are real."
 )
 
 
 @click.command("plan")
-@click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, help="In the whole cluster, as by default.")
+@click.option("-A", "--all-namespaces", "clusterwide", is_flag=True, help="In the whole cluster; this is the default.")
 @click.option(
     "-n",
     "--namespace",
@@ -43,18 +43,18 @@ _CALLED = (
     multiple=True,
     metavar="PATTERN",
     callback=check_namespaces,
-    help='Only in this namespace, or those that match the pattern, as for "kopf run"; can be repeated.',
+    help='Only in this namespace, or in all that match the pattern, as in "kopf run"; can be repeated.',
 )
 @click.option("-m", "--module", "modules", multiple=True, metavar="MODULE", help="Load this module; can be repeated.")
 @click.option(
     "--call/--no-call",
     "is_calling",
     default=None,
-    help="Call all handlers but daemons, with all that they do outside of the cluster; or none. "
-    "By default, only those of @kopf.reconcile are called.",
+    help="Call all handlers except daemons, with their effects outside of the cluster; or call none.  "
+    "[default: only the handlers of @kopf.reconcile]",
 )
-@click.option("--json", "is_json", is_flag=True, help="Print it for programs.")
-@click.option("-v", "--verbose", is_flag=True, help="Show the logs of the operator, too.")
+@click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the logs of the operator.")
 @click.argument("paths", nargs=-1)
 @click.make_pass_decorator(CLIControls, ensure=True)
 def plan_command(
@@ -68,12 +68,12 @@ def plan_command(
     verbose: bool,
 ) -> None:
     """
-    Show what the operator of these files (PATHS) and modules would write to the cluster; write nothing.
+    Show what the operator of these files (PATHS) and modules would write, without writing it.
 
-    Handlers of @kopf.reconcile are called; of the others, it is told that they would be (see --call). Handlers of
-    logins, startup, cleanup, and indices are called always.
+    The command calls the handlers of @kopf.reconcile. For the others, it only says that they would be called (see
+    --call). It always calls the handlers of logins, startup, cleanup, and indices.
 
-    The exit code is 0 if there is nothing to be done, 1 if there is, and 2 if that cannot be found out.
+    The exit code is 0 without changes, 1 with changes, and 2 if the command cannot find out.
     """
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
@@ -195,16 +195,16 @@ def _render(report: dict[str, Any]) -> Iterator[str]:
         yield escape(f"* event for {event['object']}: {event['type']} {event['reason']}: {event['message']}")
     counts = [sum(sign == wanted for sign in signs.values()) for wanted in "+~-"]
     yield (
-        "{} to create, {} to change, {} to delete; {} calls of handlers whose writes are not known.".format(
+        "{} to create, {} to change, {} to delete; {} handler calls with unknown writes.".format(
             *counts, len(shown)
         )
         if report["pending"]
-        else "It could not be found out what is to be done."
+        else "Cannot plan the changes: see the errors above."
         if report["errors"]
-        else "There is nothing to be done."
+        else "Nothing to do."
     )
     if routine := len([call for call in report["calls"] if not call["called"]]) - len(shown) - len(waiting):
-        yield f"Not shown: {routine} calls that are made at each start of the operator, see --json."
+        yield f"Not shown: {routine} calls that each start of the operator makes; see --json."
 
 
 def _name(item: dict[str, Any]) -> str:

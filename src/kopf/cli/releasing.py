@@ -11,13 +11,13 @@ from kopf._operator.releasing import release as release_objects
 from kopf.cli.options import CLIControls, get_settings, logging_options, make_access, run_to_end
 
 
-# The names of the parameters are those of the options, as the environment variables are named after them.
+# The parameters have the names of the options, because the environment variables are named after the parameters.
 @click.command()
 @logging_options
 @click.argument("resource", nargs=-1, required=True)
 @click.option("-n", "--namespace", multiple=True, metavar="NAME", help="Only in this namespace; can be repeated.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="In the whole cluster; this must be said explicitly.")
-@click.option("-f", "--finalizer", metavar="NAME", help="Which finalizer to remove.  [default: that of the framework]")
+@click.option("-A", "--all-namespaces", is_flag=True, help="In the whole cluster; never the default.")
+@click.option("-f", "--finalizer", metavar="NAME", help="The finalizer to remove.  [default: the one of Kopf]")
 @click.option("--deleted", is_flag=True, help="Only from the objects that are being deleted.")
 @click.option("--dry-run", is_flag=True, help="Only show the objects, change nothing.")
 @click.make_pass_decorator(CLIControls, ensure=True)
@@ -31,13 +31,13 @@ def release(
     deleted: bool,
     dry_run: bool,
 ) -> None:
-    """Remove the finalizers of an operator that is gone.
+    """Remove the finalizers that a removed operator has left.
 
-    RESOURCE is the name of the resource, the same as in the handlers: e.g. kopfexamples.kopf.dev. Only the finalizer is
-    removed. The deletion handlers are not called: stop the operator before that.
+    RESOURCE is the name of the resource, as in the handlers: e.g. kopfexamples.kopf.dev. The command removes only the
+    finalizer, and calls no deletion handlers. Stop the operator first.
     """
     if all_namespaces == bool(namespace):
-        raise click.UsageError("Either --all-namespaces or --namespace is needed.")
+        raise click.UsageError("Name the namespaces with --namespace, or use --all-namespaces.")
     settings = get_settings(controls)
     coro = _release(
         make_access(controls, settings),

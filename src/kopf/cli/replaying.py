@@ -1,4 +1,4 @@
-"""``kopf replay``: replay a recording with some handlers; the exit code tells if they do the same."""
+"""``kopf replay``: replay a recording with some handlers; the exit code tells if they behave the same."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _SERVER = "https://recorded.invalid"
     envvar="KOPF_REPLAY_MODULE",
     help="Load this importable module; can be repeated.",
 )
-@click.option("--logs", "with_logs", is_flag=True, help="Show what is logged in the replay.")
-@click.option("--json", "as_json", is_flag=True, help="Tell it for programs.")
+@click.option("--logs", "with_logs", is_flag=True, help="Show the logs of the replay.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.argument("recording", type=click.Path(path_type=pathlib.Path))
 @click.argument("paths", nargs=-1)
 def replay_command(
@@ -55,16 +55,16 @@ def replay_command(
     as_json: bool,
 ) -> None:
     """
-    Replay a RECORDING with the handlers of the files (PATHS) and modules; no cluster is needed.
+    Replay a RECORDING of "kopf run --record" with the handlers in the files (PATHS) and modules.
 
-    The exit code is 0 if the operator does the same as it was recorded to do by "kopf run --record", 1 if it does
-    something else, and 2 if the recording or the handlers cannot be used.
+    The replay needs no cluster. The exit code is 0 if the operator behaves as recorded, 1 if it behaves differently,
+    and 2 if the recording or the handlers cannot be used.
     """
     if not paths and not modules:
-        raise click.UsageError("Nothing to replay it with. Name the files with handlers, or modules with -m.")
+        raise click.UsageError("No handlers for the replay. Name the files with handlers, or modules with -m.")
     logging.getLogger("kopf").addHandler(logging.NullHandler())  # not to the terminal: see the option
     try:
-        # What the handlers print is not a part of the answer.
+        # The output of the handlers is not a part of the answer.
         with contextlib.redirect_stdout(sys.stderr), exiting_on_refusal(_UNUSABLE):
             result = replay(recording, *paths, modules=modules, registry=OperatorRegistry())
     except (RecordingError, SimulationError) as e:

@@ -1,4 +1,4 @@
-"""``kopf run``: load the operator, run it until it is stopped, and exit with the code of its ending."""
+"""``kopf run``: load the operator, run it until it stops, and exit with a code that tells how it ended."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _check_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     number = value.rstrip("KMGi")
     unit = _UNITS.get(value[len(number) :])
     if unit is None or not number.isdecimal() or not int(number):
-        raise click.BadParameter(f"{value!r} is not a size. It is a number with a unit, e.g. 64Mi.", ctx, param)
+        raise click.BadParameter(f"{value!r} is not a size. Give a number with a unit, e.g. 64Mi.", ctx, param)
     return int(number) * unit
 
 
@@ -94,8 +94,8 @@ def _parse_mode(ctx: click.Context, param: click.Parameter, value: str | None) -
         return ""
     if not is_label(value):
         raise click.BadParameter(
-            f"{value!r} is not a name: it must be of lowercase letters, digits, and dashes between them, of at most "
-            f"{_MAX_NAME} characters.",
+            f"{value!r} is not a valid name: use at most {_MAX_NAME} lowercase letters, digits, and dashes, with no "
+            "dash at the ends.",
             ctx,
             param,
         )
@@ -111,7 +111,7 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     return value or re.sub(r"[^a-z0-9]+", "-", first.lower())[:_MAX_NAME].strip("-") or True
 
 
-# The environment variables are named after the options, as documented; those of the arguments exist, too.
+# The environment variables are named after the options, as documented; the arguments have variables, too.
 @click.command(cls=_CommandWithModes)
 @logging_options
 @click.option(
@@ -120,7 +120,7 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     "clusterwide",
     is_flag=True,
     envvar="KOPF_RUN_ALL_NAMESPACES",
-    help="Serve the whole cluster.",
+    help="Serve the whole cluster; this is the default.",
 )
 @click.option(
     "-n",
@@ -130,39 +130,38 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     metavar="PATTERN",
     envvar="KOPF_RUN_NAMESPACE",
     callback=check_namespaces,
-    help="Serve this namespace, or those that match the pattern, e.g. 'myapp-*,!*-test'; can be repeated. "
-    "By default, the whole cluster is served.",
+    help="Serve this namespace, or all namespaces that match the pattern, e.g. 'myapp-*,!*-test'; can be repeated.",
 )
-@click.option("--standalone", is_flag=True, default=None, help="Do not look for other operators.")
+@click.option("--standalone", is_flag=True, default=None, help="Ignore other operators.")
 @click.option(
     "-P",
     "--peering",
     "peering_name",
     metavar="NAME",
     envvar="KOPF_RUN_PEERING",
-    help="The peering object, by which the operators know of each other; it must exist.",
+    help="The peering object through which operators find each other; it must exist.",
 )
 @click.option(
     "-p",
     "--priority",
     type=click.IntRange(-MAX_PRIORITY, MAX_PRIORITY),
     metavar="N",
-    help="Of several operators, the one with the highest priority works. [default: 0]",
+    help="The priority in the peering: only the operator with the highest priority works.  [default: 0]",
 )
 @click.option(
     "--leader-election",
     metavar="[=NAME]",
     callback=_parse_mode,
-    help="Of several replicas, one works, the others wait; they know of each other by the Lease of this name. "
-    "By default, it is that of the first file or module.",
+    help="Run as one of several replicas: one works, the others stand by. NAME is the name of their Lease.  "
+    "[default: the name of the first file or module]",
 )
 @click.option(
     "--shards",
     metavar="[=NAME]",
     callback=_parse_mode,
-    help="All replicas work, each on its part of the objects; the name is as of --leader-election.",
+    help="Run as one of several replicas that share the objects. NAME is the same as in --leader-election.",
 )
-@click.option("--dev", is_flag=True, help=f"The development mode: --priority={DEV_PRIORITY}.")
+@click.option("--dev", is_flag=True, help=f"Pause other operators during development: --priority={DEV_PRIORITY}.")
 @click.option(
     "-L",
     "--liveness",
@@ -170,7 +169,7 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     metavar="URL",
     envvar="KOPF_RUN_LIVENESS",
     callback=_checking_endpoint("liveness", "healthz"),
-    help="Serve the health there, e.g. http://0.0.0.0:8080/healthz; by default, it is not served.",
+    help="Serve the health checks at this URL, e.g. http://0.0.0.0:8080/healthz.  [default: not served]",
 )
 @click.option(
     "--metrics",
@@ -178,8 +177,8 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     metavar="URL",
     envvar="KOPF_RUN_METRICS",
     callback=_checking_endpoint("metrics", "metrics"),
-    help="Serve the metrics for Prometheus there, e.g. http://0.0.0.0:8080/metrics; by default, there are "
-    "none. The port can be the one of the health.",
+    help="Serve Prometheus metrics at this URL, e.g. http://0.0.0.0:8080/metrics; the host and the port can be the "
+    "same as in --liveness.  [default: not served]",
 )
 @click.option(
     "--console",
@@ -187,13 +186,13 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     metavar="URL",
     envvar="KOPF_RUN_CONSOLE",
     callback=_checking_endpoint("console", ""),
-    help="Serve the console there, e.g. http://127.0.0.1:8090; by default, it is not served.",
+    help="Serve the console at this URL, e.g. http://127.0.0.1:8090.  [default: not served]",
 )
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=pathlib.Path),
     metavar="FILE",
-    help='Record what the operator reads, writes, and calls; without secrets. See "kopf replay".',
+    help='Record all reads, writes, and calls of the operator to this file, without secrets. See "kopf replay".',
 )
 @click.option(
     "--record-limit",
@@ -201,13 +200,13 @@ def _name_lease(value: str | None, paths: Sequence[str], modules: Sequence[str])
     metavar="SIZE",
     callback=_check_size,
     show_default=True,
-    help="The largest size of the recording: of more than that, the oldest half is dropped.",
+    help="The maximum size of the recording; beyond it, Kopf drops the oldest half.",
 )
 @click.option(
     "--record-random",
     is_flag=True,
-    help='Let the numbers that handlers get by the module "random" be replayed, too. '
-    "Whoever has the file, can derive them.",
+    help='Let the replay repeat the numbers that handlers take from the module "random". '
+    "Anyone with the file can derive these numbers.",
 )
 @click.option(
     "-m",
@@ -246,10 +245,10 @@ def run(
     developing: bool,
 ) -> None:
     """
-    Run an operator: the handlers of the files (PATHS) and modules.
+    Run an operator: the handlers in the files (PATHS) and modules.
 
-    It runs until stopped by Ctrl+C or SIGTERM, and then exits with the code 0 when it has finished its work;
-    the second signal ends it at once. The other exit codes mean that the operator could not go on.
+    The operator runs until Ctrl+C or SIGTERM. Then it finishes its current work, and exits with the code 0; a second
+    signal stops it at once. Any other exit code means that the operator could not go on.
     """
     if clusterwide and namespaces:
         raise click.UsageError("Either --all-namespaces or --namespace can be used, not both.")
@@ -313,7 +312,7 @@ def run(
 
 
 def _check_models(registry: OperatorRegistry, reports: pathlib.Path | None) -> None:
-    """Check that the models go together; in development, wait until they are defined in the cluster, or are refused."""
+    """Check that the models fit together; in development, wait until the cluster accepts or refuses them."""
     from kopf._models.crds import list_models, make_definitions  # most operators have no models
     from kopf.cli.crd import dump
 
@@ -327,7 +326,7 @@ def _check_models(registry: OperatorRegistry, reports: pathlib.Path | None) -> N
 
 
 def _report(path: pathlib.Path, lines: Collection[str]) -> None:
-    """Write a report for ``kopf dev`` in one step, as it can be reading just now."""
+    """Write a report for ``kopf dev`` in one step: it can read the file at any moment."""
     draft = path.with_name(f"{path.name}.draft")
     draft.write_text("\n".join(lines))
     draft.replace(path)
@@ -359,8 +358,8 @@ def _run(
                 _run_in_own_loop(coro, loop_factory, debug)
     except APINetworkError as e:
         logger.critical(
-            "The operator cannot go on: the cluster cannot be reached: %s. Check that it runs, and that the right one "
-            "is chosen by the KUBECONFIG variable and by the current context in that file.",
+            "The operator cannot go on: the cluster is unreachable: %s. Check that the cluster runs, and that the "
+            "KUBECONFIG variable and the current context in that file select the right cluster.",
             e,
             exc_info=debug,
         )
@@ -418,14 +417,14 @@ def _run_in_own_loop(coro: Coroutine[Any, Any, None], loop_factory: LoopFactory 
         endless = runner.run(_cancel_leftovers())
         if endless:
             names = ", ".join(sorted({task.get_name() for task in endless}))
-            logger.warning("The process ends without waiting for what ignores its cancellation: %s", names)
+            logger.warning("The process exits without waiting for the tasks that ignore their cancellation: %s", names)
             runner.get_loop().set_exception_handler(lambda loop, context: None)  # it would only say this again
         else:
             runner.close()
 
 
 async def _cancel_leftovers() -> set[asyncio.Task[Any]]:
-    """Cancel the remaining tasks. Return those that do not end: usually, daemons that swallow cancellations."""
+    """Cancel the remaining tasks. Return the tasks that do not end: usually, daemons that swallow cancellations."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

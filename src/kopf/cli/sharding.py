@@ -24,14 +24,14 @@ _MAX_SLOTS = 40
 
 
 @click.command()
-@click.option("-n", "--namespace", metavar="NAME", help="Where the Leases are.  [default: as in the kubeconfig]")
-@click.option("--json", "is_json", is_flag=True, envvar="KOPF_SHARDS_JSON", help="Print it for programs.")
+@click.option("-n", "--namespace", metavar="NAME", help="The namespace of the Leases.  [default: as in the kubeconfig]")
+@click.option("--json", "is_json", is_flag=True, envvar="KOPF_SHARDS_JSON", help="Print JSON, for programs.")
 @click.argument("name", required=False)
 @click.make_pass_decorator(CLIControls, ensure=True)
 def shards(controls: CLIControls, /, name: str | None, namespace: str | None, is_json: bool) -> None:
-    """Tell which replicas of an operator there are, and how they share the objects.
+    """Show how the replicas of an operator share its objects.
 
-    NAME is that of their Lease; by default, all operators of the namespace are shown.
+    NAME is the name of their Lease; by default, the command shows all operators of the namespace.
     """
     settings = get_settings(controls)
     settings.coordination.namespace = namespace or settings.coordination.namespace
@@ -52,7 +52,7 @@ async def _look(access: Access, name: str | None) -> list[SurveyedGroup]:
         except APIForbiddenError as e:
             raise OperatorError(f"{e}. {format_advice(LEASES, ['list'], namespace=namespace)}") from e
         except (APIError, APINetworkError) as e:
-            raise OperatorError(f"The Leases cannot be looked at: {e}") from e
+            raise OperatorError(f"Cannot list the Leases: {e}") from e
     if not groups:
         whose = "an operator" if name is None else f"{name!r}"
         raise OperatorError(f"There are no replicas of {whose} in the namespace {namespace!r}; see --namespace.")

@@ -353,8 +353,8 @@ def parse_condition(until: Until) -> Condition:
     if word == "condition" and kind:
         return lambda obj: obj is not None and _has_condition(obj, kind, status or "True")
     raise ValueError(
-        f'{until!r} cannot be waited for: it is neither "create", nor "delete", nor "condition=TYPE", '
-        'nor "condition=TYPE=STATUS", nor a function of the object'
+        f'cannot wait for {until!r}: it must be "create", "delete", "condition=TYPE", "condition=TYPE=STATUS", '
+        "or a function of the object"
     )
 
 

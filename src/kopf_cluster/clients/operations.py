@@ -243,7 +243,7 @@ class Door:
             return host.serve_at_once(user, operation, admission=admission)
         except Unresolved:
             raise RuntimeError(
-                "a webhook has to be asked, which cannot be waited for in the event loop of the local cluster: "
+                "a webhook must be called, but this call cannot wait for it in the event loop of the local cluster: "
                 "call the same method of `cluster.aio` and await it, or apply with `admission=False`"
             ) from None
 
@@ -265,7 +265,7 @@ class Door:
         _, loop = self._find()
         if _is_ours(loop):
             raise RuntimeError(
-                "this cannot be waited for in the event loop of the local cluster: "
+                "this call cannot wait in the event loop of the local cluster: "
                 "call the same method of `cluster.aio` and await it"
             )
         future = asyncio.run_coroutine_threadsafe(work(), loop)

@@ -113,7 +113,7 @@ class Faults:
     ) -> FaultRule:
         """Add a rule, and return it. For each request, the first matching rule with a positive random decision applies.
 
-        The options are those of `FaultRule`, which raises `ValueError` for wrong ones.
+        The options are the same as in `FaultRule`, which raises `ValueError` for wrong ones.
         """
         rule = FaultRule(
             action=action,
@@ -199,7 +199,7 @@ class Faults:
         Raises `ValueError` if a delay is negative or infinite, or if the maximal one is below the minimal one.
         """
         if seconds is None and up_to is not None:
-            raise ValueError("the longest lag needs the shortest one, which can be zero")
+            raise ValueError("the longest lag needs a shortest one, e.g. 0")
         self.watch_lag = (
             None if seconds is None else WatchLag(seconds, seconds if up_to is None else up_to, Clients(user, agent))
         )

@@ -31,7 +31,7 @@ class WatchLag(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if not 0 <= self.least <= self.most < float("inf"):
             raise ValueError(
-                f"the lag of watches must be from 0 seconds to no less than that, not from {self.least} to {self.most}"
+                f"the lag of watches must be a range of seconds, not negative, not from {self.least} to {self.most}"
             )
 
 

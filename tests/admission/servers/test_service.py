@@ -361,7 +361,7 @@ async def test_broken_secrets_are_made_anew(
         server = make_server()
         async with serving(server) as running:
             assert await call(running.configs[0], server) == 200
-    assert "are broken, and are made anew" in caplog.text
+    assert "are broken, and are replaced" in caplog.text
 
 
 async def test_other_names_need_another_certificate(cluster: LocalCluster) -> None:

@@ -183,7 +183,7 @@ async def test_waiting_in_vain(cluster: LocalCluster, manifests: list[dict[str, 
 
 @pytest.mark.parametrize("until", ["", "deleted", "condition", "condition="])
 async def test_unknown_words_are_refused(cluster: LocalCluster, until: str) -> None:
-    with pytest.raises(ValueError, match="cannot be waited for"):
+    with pytest.raises(ValueError, match="cannot wait for"):
         await cluster.aio.wait_for(KIND, "one", until)
 
 

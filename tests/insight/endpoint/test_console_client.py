@@ -48,7 +48,7 @@ async def test_the_answer(query: Query, expected: dict[str, str]) -> None:
     ("status", "text", "problem"),
     [
         (404, '{"error": "There is no such object."}', "There is no such object."),
-        (200, '{"schema": "kopf.dev/explanation/v2"}', "it is of another version"),
+        (200, '{"schema": "kopf.dev/explanation/v2"}', "it has another version of Kopf"),
         (200, "<html>", "it answers with HTTP 200, and is not the console of an operator"),
         (200, "[]", "it answers with HTTP 200, and is not the console of an operator"),
         (502, '{"error": 1}', "it answers with HTTP 502, and is not the console of an operator"),
@@ -63,12 +63,12 @@ async def test_other_answers(status: int, text: str, problem: str) -> None:
 
 @pytest.mark.parametrize("token", [None, "another-0123456789"])
 async def test_wrong_tokens(token: str | None) -> None:
-    with pytest.raises(ConsoleClientError, match="it needs a token, and this one is not right: see --token"):
+    with pytest.raises(ConsoleClientError, match="it needs a token, which is missing or wrong: see --token"):
         await ask(token=token)
 
 
 async def test_nobody_is_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-    with pytest.raises(ConsoleClientError, match="it cannot be connected to: Connection refused"):
+    with pytest.raises(ConsoleClientError, match="the connection has failed: Connection refused"):
         await ask_operator(url, None, QUERY)

@@ -137,7 +137,7 @@ def test_the_last_error_is_told_with_its_class(message: str, exception: Any, exp
 def test_after_a_crash_the_attempt_was_due() -> None:
     record = make_record(delayed="2026-11-23T11:00:00+00:00")
     answer = ask(make_object({"metadata": {"annotations": {f"{PREFIX}/fn": record}}}), declare(kopf.on.create))
-    assert "was to be tried again 1 h ago (11:00:00Z), after 1 attempt" in render(answer)
+    assert "should have been tried again 1 h ago (11:00:00Z), after 1 attempt" in render(answer)
 
 
 def test_handlers_that_exist_no_more() -> None:
@@ -169,7 +169,7 @@ def test_deletions() -> None:
     answer = ask(make_object({"metadata": {**DELETED, "finalizers": ["x", *DELETED["finalizers"]]}}), [])
     assert answer["object"]["deleted"] == DELETED["deletionTimestamp"]
     blockers = "x, kopf.zalando.org/KopfFinalizerMarker"
-    assert f"It is being deleted since now (12:00:00Z), and is blocked by: {blockers}." in render(answer)
+    assert f"It is being deleted, since now (12:00:00Z); the deletion waits for: {blockers}." in render(answer)
 
 
 STATE = {**UNKNOWN_STATE, "text": "is being handled by fn", "since": "2026-11-23T11:59:30+00:00"}

@@ -196,7 +196,7 @@ async def test_work_that_cannot_be_saved(simulation: Simulation, ask: Ask) -> No
     answer = await ask()
     assert answer["state"]["unsaved"] is not None
     assert "create_fn" in answer["state"]["unsaved"]
-    assert "the API refuses it" in answer["state"]["unsaved"]
+    assert "the API refuses them" in answer["state"]["unsaved"]
     progress = get_handler(answer, "create_fn")["progress"]
     assert progress is not None
     assert progress["saved"] is False

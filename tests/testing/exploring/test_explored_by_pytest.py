@@ -103,7 +103,7 @@ def test_explored_tests(tmp_path: pathlib.Path, plugin: str, pytests: Forge) -> 
     assert "exploration = runpy.run_path('test_it.py')['test_parameters'].exploration.given(size='2')" in done.stdout
     assert "pytest 'test_it.py::test_fixtures_and_parameters[3]'" in done.stdout
     assert "pytest 'test_it.py::TestOfClass::test_method'" in done.stdout
-    assert "The test cannot be explored. It is run again without any trouble" in done.stdout
+    assert "The test cannot be explored. It ran again without any trouble" in done.stdout
 
 
 def test_scripts_have_the_parameters(tmp_path: pathlib.Path) -> None:

@@ -92,7 +92,7 @@ def test_failures_tell_of_races() -> None:
         rounds[0] = threading.Barrier(2) if next(runs) == 1 else None
         await tell(simulation)
 
-    with pytest.raises(AssertionError, match="have run at once in threads(.|\n)*a lost update"):
+    with pytest.raises(AssertionError, match="ran at once in threads(.|\n)*a lost update"):
         story()
 
 

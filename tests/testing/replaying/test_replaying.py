@@ -167,7 +167,7 @@ def test_a_handler_that_is_gone_is_missing(tmp_path: pathlib.Path) -> None:
     record(tmp_path / "recording", live_calmly, declare_more)
     result = replay_with(tmp_path / "recording")
     missing = [item.text for item in result.divergences if item.kind == "missing"]
-    assert set(missing) == {"event handler 'another_fn': it was recorded, and has not happened"}
+    assert set(missing) == {"event handler 'another_fn': it was recorded, but has not happened"}
     assert len(missing) > 10
 
 

@@ -133,14 +133,14 @@ class CertificateSecret:
                 previous=pems.get(_PREVIOUS_CERTIFICATE) or None,
             )
         except (ValueError, KeyError, binascii.Error) as e:
-            logger.warning("The certificates in the Secret %r are broken, and are made anew: %r", self._name, e)
+            logger.warning("The certificates in the Secret %r are broken, and are replaced: %r", self._name, e)
             return None
 
     def _take_from_others(self, secret: Mapping[str, Any]) -> Identity:
         if not self._is_foreign:
             self._is_foreign = True
             logger.info(
-                "The certificates in the Secret %r are not made by the operator; they are used, but are not renewed.",
+                "The operator did not make the certificates in the Secret %r: it uses them, but does not renew them.",
                 self._name,
             )
         data = secret["data"]

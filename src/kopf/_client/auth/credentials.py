@@ -109,7 +109,7 @@ class ConnectionInfo:
             ("token", self.token_path, self.token),
         ):
             if path is not None and data is not None:
-                raise ValueError(f"Both the {name} path & data are set, only one of them is needed.")
+                raise ValueError(f"Both the {name} path & data are set; set only one of them.")
         if self.insecure is not None and not isinstance(self.insecure, bool):
             raise ValueError(f"`insecure` must be a boolean, got {type(self.insecure).__name__}.")
         object.__setattr__(self, "expiration", as_utc(self.expiration))

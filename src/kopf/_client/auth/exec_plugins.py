@@ -79,7 +79,7 @@ def run_plugin(
     except subprocess.TimeoutExpired as exc:
         said = _quote(exc.stderr or b"") or "nothing"
         raise PluginError(
-            f"{what} has not finished in {timeout:g} seconds. Does it wait for somebody to log in? It says: {said}"
+            f"{what} has not finished in {timeout:g} seconds. Does it wait for a person to log in? It says: {said}"
         ) from exc
     except OSError as exc:
         raise LoginError(_add_hint(f"{what} cannot be run: {exc.strerror or exc}", plugin)) from exc
@@ -146,7 +146,7 @@ def _warn_of_blocking(what: str) -> None:
     except RuntimeError:
         return  # a regular thread, as it should be
     logger.warning(
-        "%s is run in the event loop, everything waits for it. Call the login function from a login handler "
+        "%s runs in the event loop, and blocks the operator. Call the login function from a login handler "
         "that is declared with `def`, not with `async def`; or via asyncio.to_thread().",
         what,
     )

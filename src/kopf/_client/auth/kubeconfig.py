@@ -87,7 +87,7 @@ def login_with_kubeconfig(**_: Any) -> ConnectionInfo | None:
     """
     config = read_current_kubeconfig()
     if not config.paths and os.environ.get("KUBECONFIG"):
-        logger.warning("There is no such file as KUBECONFIG says: %s", os.environ["KUBECONFIG"])
+        logger.warning("The KUBECONFIG variable names no existing file: %s", os.environ["KUBECONFIG"])
     return None if config.is_empty else make_connection_info(config)
 
 
@@ -142,7 +142,7 @@ def get_context(config: Kubeconfig) -> tuple[Mapping[str, Any], Mapping[str, Any
     if cluster.get(_INSECURE) and (cluster.get("certificate-authority") or cluster.get("certificate-authority-data")):
         raise LoginError(
             f"The cluster {context['cluster']!r} of {config.where} has both a certificate authority and {_INSECURE!r}, "
-            "so it is unclear whether to verify the server. Remove one of both."
+            "so it is unclear whether to verify the server. Remove one of the two."
         )
     return context, cluster, user
 
@@ -219,7 +219,7 @@ def _locate_plugin(value: Mapping[str, Any], path: pathlib.Path) -> Mapping[str,
 def _get_entry(entries: Mapping[str, Mapping[str, Any]], kind: str, name: str | None, where: str) -> Mapping[str, Any]:
     if name is None or name not in entries:
         known = ", ".join(repr(known) for known in entries) or "none"
-        raise LoginError(f"The {kind} {name!r} is not found in {where}; those known are: {known}.")
+        raise LoginError(f"The {kind} {name!r} is not found in {where}; the known ones are: {known}.")
     return entries[name]
 
 
@@ -227,7 +227,7 @@ def _refuse_unsupported(user: Mapping[str, Any], name: str | None, where: str) -
     impersonation = [key for key in _IMPERSONATION if user.get(key)]
     if impersonation:
         raise LoginError(
-            f"The user {name!r} of {where} impersonates somebody else ({', '.join(map(repr, impersonation))}), "
+            f"The user {name!r} of {where} impersonates another user ({', '.join(map(repr, impersonation))}), "
             "which is not supported. Log in as the intended user, e.g. with `kubectl create token …`."
         )
     if user.get("auth-provider"):

@@ -154,7 +154,7 @@ def _get_paths() -> str:
 def _read_kubeconfig() -> Kubeconfig:
     kubeconfig = read_current_kubeconfig()
     if kubeconfig.is_empty:
-        raise LoginError(f"no such file, or there is nothing in it: {_get_paths()}")
+        raise LoginError(f"the file is missing or empty: {_get_paths()}")
     return kubeconfig
 
 

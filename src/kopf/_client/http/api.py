@@ -360,4 +360,4 @@ def _get_current() -> tuple[APIClient, asyncio.AbstractEventLoop]:
     try:
         return _current.get()
     except LookupError:
-        raise LookupError("It needs the API of Kubernetes, so it works only inside of a running operator.") from None
+        raise LookupError("This call needs the Kubernetes API: it works only inside of a running operator.") from None

@@ -140,7 +140,7 @@ class Connection:
 def _warn_of_insecurity(server: str) -> None:
     """Warn once, not with every login."""
     logger.warning(
-        "The certificate of %s is not verified, as `insecure` says: whoever is on the way there can get the "
+        "The certificate of %s is not verified, because `insecure` is set: anyone on the network path can get the "
         "credentials. Use the certificate authority of the cluster instead.",
         redact(server),
     )

@@ -48,13 +48,13 @@ class Reachability:
             return False
         if outage is None:
             outage = self._outages[server] = _Outage(since=now, said=now)
-            text = "The server %s cannot be reached, and is asked again until it can: %s"
+            text = "The server %s is unreachable, and Kopf keeps trying: %s"
             logger.warning(text, redact(server), error)
         outage.failures += 1
         if now - outage.said >= REMINDER_INTERVAL:
             outage.said = now
             logger.warning(
-                "The server %s cannot be reached for %s; %d requests have failed. The last error: %s",
+                "The server %s has been unreachable for %s; %d requests have failed. The last error: %s",
                 redact(server),
                 _format_duration(now - outage.since),
                 outage.failures,
@@ -74,7 +74,7 @@ class Reachability:
         if self._outages and (outage := self._outages.pop(server, None)) is not None:
             duration = _format_duration(asyncio.get_running_loop().time() - outage.since)
             logger.info(
-                "The server %s can be reached again after %s; %d requests have failed.",
+                "The server %s is reachable again after %s; %d requests have failed.",
                 redact(server),
                 duration,
                 outage.failures,

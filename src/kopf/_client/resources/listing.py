@@ -119,7 +119,7 @@ def take_item(
     if len(obj.head.name) > _MAX_NAME:
         raise msgspec.ValidationError("the name is too long")
     if not _DOTS.isdisjoint((obj.head.name, obj.head.namespace)):
-        raise msgspec.ValidationError("the name or the namespace is of dots")
+        raise msgspec.ValidationError("the name or the namespace consists of dots")
     return obj
 
 
@@ -132,7 +132,7 @@ class GarbageWarning:
     def __call__(self, resource: Resource, problem: str) -> None:
         if not self._is_said:
             self._is_said = True
-            text = "Something among the objects of %r is skipped, as it has no proper metadata: %s"
+            text = "An item in the list of %r is skipped, because it has no proper metadata: %s"
             logger.warning(text, resource, problem)
 
 

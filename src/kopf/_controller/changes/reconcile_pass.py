@@ -92,8 +92,8 @@ class ReconcilePass(Record, eq=False):
                     return await writing.save(Patch())
         except PatchSuperseded as e:
             observed.logger.info(
-                "The object was handled by somebody else meanwhile, e.g. by another operator. What was done here is "
-                "not saved; going on from its fresh state."
+                "Something else has handled the object meanwhile, e.g. another operator. The results of this pass are "
+                "not saved; continuing from the fresh state."
             )
             scope.rivals.note(e.obj)
             return Result(e.obj, changed=True)
@@ -120,8 +120,8 @@ class ReconcilePass(Record, eq=False):
             memory.losses += 1
             if memory.losses == 1:
                 observed.logger.warning(
-                    "The last handled configuration of the object was removed by somebody else. It is not considered "
-                    "as new, since it was already handled here. After a restart, it will be."
+                    "Something else has removed the last handled configuration of the object. The object is not "
+                    "treated as new, because it was already handled here. After a restart, it will be."
                 )
 
     def _match_background(self, observed: Observation, plan: Plan) -> None:
@@ -154,8 +154,8 @@ class ReconcilePass(Record, eq=False):
         elif plan.is_contested:
             memory.removals += 1  # so that it is not logged again for this object
             logger.warning(
-                "The finalizer %r is not needed by this operator, but somebody else puts it back; it is left there. "
-                "If it is another operator, give them different names: settings.persistence.finalizer.",
+                "This operator does not need the finalizer %r, but something else puts it back, so it stays. "
+                "If that is another operator, give each its own finalizer in settings.persistence.finalizer.",
                 name,
             )
 

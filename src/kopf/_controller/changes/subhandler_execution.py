@@ -42,7 +42,7 @@ async def execute(
     """
     context = current_subhandling.get(None)
     if context is None:
-        raise LookupError("Sub-handlers can only be executed from inside of a handler of changes.")
+        raise LookupError("Sub-handlers can be executed only inside of a handler of changes.")
     if sum(source is not None for source in (fns, handlers, registry)) > 1:
         raise TypeError("Only one source of the sub-handlers can be specified: fns=, handlers=, or registry=.")
     if cause is not None and not isinstance(cause, ChangingCause):

@@ -254,7 +254,7 @@ class Writing:
             is_lost = value is not None and value != {} and stored.get(key) is None
             if is_lost and warnings.is_new((resource, key)):
                 self._observed.logger.warning(
-                    "The field %r is dropped by the API, as the schema of %r does not know it. Permit it in the schema "
+                    "The API drops the field %r, because the schema of %r does not have it. Permit it in the schema "
                     "(e.g. 'x-kubernetes-preserve-unknown-fields: true' in the status), or do not return results.",
                     f"status.{key}",
                     resource,

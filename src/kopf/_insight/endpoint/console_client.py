@@ -42,7 +42,7 @@ async def ask_operator(endpoint: str, token: str | None, query: Query) -> Explan
     except TimeoutError:
         raise ConsoleClientError(f"it has not answered in {_TIMEOUT:g} seconds") from None
     except aiohttp.ClientConnectorError as e:
-        raise ConsoleClientError(f"it cannot be connected to: {_describe(e.os_error)}") from e
+        raise ConsoleClientError(f"the connection has failed: {_describe(e.os_error)}") from e
     except (aiohttp.ClientError, OSError, ValueError) as e:
         raise ConsoleClientError(str(e) or type(e).__name__) from e
     return _parse(status, content)
@@ -57,7 +57,7 @@ def _describe(error: OSError) -> str:
 
 def _parse(status: int, content: bytes) -> Explanation:
     if status == 401:
-        raise ConsoleClientError("it needs a token, and this one is not right: see --token" if content else "HTTP 401")
+        raise ConsoleClientError("it needs a token, which is missing or wrong: see --token" if content else "HTTP 401")
     try:
         answer = codec.decode(content)
     except ValueError:
@@ -67,5 +67,5 @@ def _parse(status: int, content: bytes) -> Explanation:
     if status != 200 or not isinstance(answer, dict):
         raise ConsoleClientError(f"it answers with HTTP {status}, and is not the console of an operator")
     if answer.get("schema") != _SCHEMA:
-        raise ConsoleClientError("it is of another version")
+        raise ConsoleClientError("it has another version of Kopf")
     return cast(Explanation, answer)

@@ -89,7 +89,7 @@ class ConsoleServer(ThreadedServer):
         except AnswerError as e:
             response, status = {"error": str(e)}, e.status
         except Exception as e:  # its text can contain anything, so it goes to the logs only
-            self._logger.error("The console cannot answer at %s", request.path, exc_info=e)
+            self._logger.error("The console has failed to answer at %s", request.path, exc_info=e)
             response = make_refusal(Refusal(500, "The console has failed, see the logs of the operator."), {})
         if not isinstance(response, web.StreamResponse):
             body, kind = codec.encode(response), "application/json"

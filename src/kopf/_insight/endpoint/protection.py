@@ -89,7 +89,7 @@ class Protection:
         if not self._is_known(host):
             return Refusal(403, "The console is not served under this name.")
         if inquiry.method not in methods:
-            return Refusal(405, "The console is read-only here." if methods <= READING else "It is not for that.")
+            return Refusal(405, "The console is read-only here." if methods <= READING else "Wrong method.")
         if not self.is_authorized(inquiry):
             return Refusal(401, "A token is needed: as `Authorization: Bearer …`, or once as `?token=…` in a browser.")
         is_reading = inquiry.method in READING

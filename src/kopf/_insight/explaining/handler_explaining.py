@@ -246,9 +246,9 @@ def _describe_duty(handler: ResourceHandler) -> str:
             also = f", if {' and '.join(map(describe_callback, asked))} agree" if asked else ""
             return f"is asked about {operations}{what}{also}"
         case TimerHandler():
-            return "is to run for the object again and again"
+            return "runs for the object again and again"
         case DaemonHandler():
-            return "is to run for as long as the object exists"
+            return "runs for as long as the object exists"
     return "is called for every event of the object" if name_kind(handler) == "event" else "indexes the object"
 
 

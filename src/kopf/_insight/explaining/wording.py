@@ -108,7 +108,7 @@ def _word_summary(times: Times, explanation: Explanation) -> Iterator[str]:
     about, state, operator = explanation["object"], explanation["state"], explanation["operator"]
     if about["deleted"]:
         blockers = ", ".join(about["finalizers"]) or "nothing"
-        yield f"It is being deleted since {times.tell(about['deleted'])}, and is blocked by: {blockers}."
+        yield f"It is being deleted, since {times.tell(about['deleted'])}; the deletion waits for: {blockers}."
     if about["problem"]:
         yield f"It cannot be handled: {about['problem']}."
     if operator is not None:
@@ -154,7 +154,7 @@ def _word_progress(times: Times, info: ProgressInfo, *, name: str = "") -> Line:
             when = f" {times.tell(info['next'])}" if info["next"] else " at once"
             when = " when the operator goes on" if times.is_paused else when
             is_late = times.is_past(info["next"]) and not times.is_paused
-            text = f"{'was to be' if is_late else 'is'} tried again{when}, after {count}{purpose}"
+            text = f"{'should have been' if is_late else 'is'} tried again{when}, after {count}{purpose}"
         case "pending":
             text = f"was not called yet{purpose}"
         case outcome:

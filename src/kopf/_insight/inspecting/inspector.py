@@ -95,7 +95,7 @@ class Inspector(Observer):
         Raises :class:`AnswerError` if there is no such object, or it cannot be explained.
         """
         if self._loop.is_closed():
-            raise AnswerError("The operator exits.", status=503)
+            raise AnswerError("The operator is exiting.", status=503)
         answer = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.explain(query), self._loop))
         deadline = time.monotonic() + ANSWER_TIMEOUT
         try:
@@ -124,7 +124,7 @@ class Inspector(Observer):
         controller, runtime = self._controllers[resource], self._controllers[resource].scope.runtime
         namespace = query.namespace if resource.namespaced else None
         if resource.namespaced and namespace is None:
-            raise AnswerError(f"The objects of {resource!r} are in namespaces: say in which one.")
+            raise AnswerError(f"The objects of {resource!r} are namespaced: name the namespace.")
         if not self._serves(namespace):
             raise AnswerError(f"The operator does not serve the namespace {namespace!r}.", status=403)
         try:
@@ -188,7 +188,7 @@ class Inspector(Observer):
             return found[0]
         if found:
             names = ", ".join(sorted(map(repr, found)))
-            raise AnswerError(f"{name!r} can be any of these: {names}.")
+            raise AnswerError(f"{name!r} is ambiguous: {names}.")
         names = ", ".join(sorted(map(repr, known))) or "none"
         text = f"The operator does not watch any {name!r}. The resources that it watches: {names}."
         raise AnswerError(text, status=404)

@@ -148,5 +148,5 @@ def _describe_unsaved(state: ObjectState) -> str | None:
         return None
     handlers: Sequence[str] = [*unsaved.states]
     who = f" by {', '.join(handlers)}" if handlers else ""
-    why = "the API refuses it" if unsaved.is_refused else "it could not be written"
-    return f"what was done{who} for the {unsaved.reason.value} is not on the object yet, as {why}"
+    why = "the API refuses them" if unsaved.is_refused else "they could not be written"
+    return f"the results{who} for the {unsaved.reason.value} are not on the object yet, because {why}"

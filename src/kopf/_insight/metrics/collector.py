@@ -105,7 +105,7 @@ def _describe_process() -> Iterator[Metric]:
         value=READS.errors,
     )
     build = {"version": __version__, "python": platform.python_version()}
-    yield InfoMetricFamily("kopf_build", "What the operator is made of.", value=build)
+    yield InfoMetricFamily("kopf_build", "The versions of the operator's parts.", value=build)
 
 
 _collectors: weakref.WeakKeyDictionary[CollectorRegistry, OperatorsCollector] = weakref.WeakKeyDictionary()

@@ -167,7 +167,7 @@ class HandlingMetrics(Observer):
         )
         self._successes: dict[tuple[HandlerId, Reason], Cell] = {}
         """The usual cells, those of successes, by the declared handlers and the reasons."""
-        self._retries = Counter("kopf_handler_retries", "Attempts that are to be repeated.", ("handler",))
+        self._retries = Counter("kopf_handler_retries", "Attempts that will be repeated.", ("handler",))
         self._failures = Failures(observers, names)
 
     def attempt_ended(

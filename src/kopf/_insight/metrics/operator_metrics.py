@@ -104,7 +104,7 @@ class OperatorMetrics(Observer):
         )
         self._gaps.get()
         self._fences = Counter(
-            "kopf_replica_fences", "How often all was stopped, as the Lease was not renewed in time."
+            "kopf_replica_fences", "Stops of all work, because the Lease was not renewed in time."
         )
 
     def pause_changed(self, pause: Pause) -> None:
@@ -150,7 +150,7 @@ class OperatorMetrics(Observer):
 
     def _get_replica_families(self, replica: ReplicaState) -> Sequence[Family]:
         slots = {"held": replica.held, "wanted": replica.wanted, "draining": replica.draining}
-        help = "Slots that this replica holds, is to hold, has to hand over."
+        help = "Slots that this replica holds, must take, or must hand over."
         counts: dict[Labels, float] = {(key,): len(value) for key, value in slots.items()}
         return Gauge("kopf_replica_slots", help, ("state",), lambda: counts), self._moves, self._gaps, self._fences
 
@@ -181,7 +181,7 @@ class OperatorMetrics(Observer):
             ),
             Gauge(
                 "kopf_eventloop_lag_seconds",
-                "How late the event loop was in the last minute at the worst, or is late now.",
+                "The longest delay of the event loop in the last minute, or its current delay.",
                 (),
                 lambda: {(): self._get_lag()},
                 kind="max",

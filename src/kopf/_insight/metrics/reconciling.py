@@ -32,13 +32,13 @@ class _Totals:
             "controller_runtime_reconcile_errors", "Objects looked at with errors, of handlers too.", _CONTROLLER
         )
         self.terminal = Counter(
-            "controller_runtime_terminal_reconcile_errors", "Those of them that are not tried again.", _CONTROLLER
+            "controller_runtime_terminal_reconcile_errors", "Objects looked at with errors that are final.", _CONTROLLER
         )
         self.passes = Histogram(
             "controller_runtime_reconcile_time_seconds", "How long an object is looked at, with handlers.", _CONTROLLER
         )
         self.adds = Counter("workqueue_adds", "Objects that had to wait for a worker.", _QUEUE)
-        self.retries = Counter("workqueue_retries", "Objects that are to be looked at again later.", _QUEUE)
+        self.retries = Counter("workqueue_retries", "Objects to look at again later.", _QUEUE)
         self.waits = Histogram("workqueue_queue_duration_seconds", "How long objects wait for a worker.", _QUEUE)
         self.works = Histogram("workqueue_work_duration_seconds", "How long workers have an object.", _QUEUE)
 
@@ -185,7 +185,7 @@ class ReconcilingMetrics(Observer):
             totals.passes,
             Gauge(
                 "controller_runtime_max_concurrent_reconciles",
-                "How many objects can be handled at once, besides those that wait in the code of users.",
+                "The limit of objects handled at once; objects that wait in the code of users do not count.",
                 _CONTROLLER,
                 lambda: self._measure(lambda flow: flow.controller.get_limit()),
             ),
@@ -207,13 +207,13 @@ class ReconcilingMetrics(Observer):
             totals.works,
             Gauge(
                 "workqueue_unfinished_work_seconds",
-                "How long the objects are handled that are right now, in total.",
+                "The total time for which the current objects have been handled.",
                 _QUEUE,
                 lambda: self._measure(lambda flow: sum(flow.list_ages(self.clock())), times=2),
             ),
             Gauge(
                 "workqueue_longest_running_processor_seconds",
-                "How long the object is handled that is so for the longest time.",
+                "The longest time for which a current object has been handled.",
                 _QUEUE,
                 lambda: self._measure(lambda flow: max(flow.list_ages(self.clock()), default=0.0), times=2),
                 kind="max",

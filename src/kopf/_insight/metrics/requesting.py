@@ -118,7 +118,7 @@ class StreamingMetrics(Observer):
         """The counters of handled resources, by the ids of these."""
         self._streams: list[WatchedStream] = []
         self._restarts = Counter(
-            "kopf_watch_restarts", "Listings and streams that have ended and go on.", ("resource", "cause")
+            "kopf_watch_restarts", "Listings and streams that have ended and continue.", ("resource", "cause")
         )
         self._effects = Counter(
             "kopf_own_writes",
@@ -178,7 +178,7 @@ class StreamingMetrics(Observer):
             self._lags,
             Gauge(
                 "kopf_watch_last_activity_seconds",
-                "How long ago anything has come on the stream; that of the most silent one.",
+                "The time since the latest event on the stream; for several streams, the longest time.",
                 ("resource",),
                 self._measure_silence,
                 kind="max",

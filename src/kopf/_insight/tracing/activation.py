@@ -39,7 +39,7 @@ def make_tracer(settings: TracingSettings) -> Tracer | None:
         if not settings.enabled:
             return None
         logger.warning(
-            "The traces are switched on, but go nowhere: OpenTelemetry is not configured. Either run the operator by "
+            "Tracing is on, but the traces go nowhere: OpenTelemetry is not configured. Either run the operator with "
             "opentelemetry-instrument, or set a tracer provider in a startup handler."
         )
     return trace.get_tracer("kopf", __version__, settings.provider)

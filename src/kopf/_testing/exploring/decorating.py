@@ -37,7 +37,7 @@ class Walked(Protocol):
 
 def explore(*paths: str | pathlib.Path, only: str = "", **options: Any) -> Callable[[Test], Explored]:
     """
-    Run the test many times, each time with another trouble, and expect the same result every time.
+    Run the test many times, each time with another trouble, and expect the same result each time.
 
     The test takes a simulation as the argument ``simulation`` or as its first one. It is either a coroutine function or
     a regular function, which gets a :class:`SyncSimulation`. The decorated test is a regular function of the other
@@ -46,9 +46,9 @@ def explore(*paths: str | pathlib.Path, only: str = "", **options: Any) -> Calla
 
     :param paths: the files of the operator, as for :class:`Simulation`.
     :param only: the name of the only variant to run, e.g. to debug it.
-    :param options: what is explored (``troubles``, ``runs``, ``seconds``), what is compared (``ignore``,
-        ``observe``, ``tracebacks``), and all options of :class:`Simulation`. The options in the mark
-        ``pytest.mark.simulation`` of the test or of its module are used, too.
+    :param options: the scope (``troubles``, ``runs``, ``seconds``), the comparison (``ignore``, ``observe``,
+        ``tracebacks``), and all options of :class:`Simulation`. The options in the mark ``pytest.mark.simulation`` of
+        the test or of its module also apply.
     """
     simulated, choices = _sort_out(paths, options)
 
@@ -101,8 +101,8 @@ def walk_schema(*paths: str | pathlib.Path, only: str = "", **options: Any) -> C
 
 
 def _sort_out(paths: tuple[Any, ...], options: dict[str, Any]) -> tuple[dict[str, Any], Choices]:
-    """Split the options into those of simulations and those of the exploration."""
+    """Split the options into options of simulations and options of the exploration."""
     if any(map(callable, paths)):
-        raise TypeError("The decorator needs parentheses, even if there is nothing inside: @explore(), @walk_schema().")
+        raise TypeError("The decorator needs parentheses, even without options: @explore(), @walk_schema().")
     choices = cast(Choices, {key: value for key, value in options.items() if key in _CHOICES})
     return {key: value for key, value in options.items() if key not in _CHOICES}, choices

@@ -18,13 +18,13 @@ from kopf._testing.exploring.variants import TROUBLES, TroubleKind, Variant, mak
 from kopf._virtual_time.patience import SimulationError
 
 _LEFTOVERS = (
-    "What the test, its fixtures, and the operator keep outside of the cluster, is to be made anew in the beginning of "
-    "the test, as it is run many times."
+    "The test runs many times. So it must reset all state outside of the cluster at its beginning: of the test, of its "
+    "fixtures, and of the operator."
 )
 
 
 class Choices(TypedDict, total=False):
-    """The options of an exploration: what is explored, and how it is judged."""
+    """The options of an exploration: its scope, and its criteria."""
 
     troubles: Collection[TroubleKind]
     """The kinds of trouble; all by default."""
@@ -33,7 +33,7 @@ class Choices(TypedDict, total=False):
     seconds: float | None
     """The maximum duration in seconds of the real time; unlimited by default."""
     ignore: Collection[str]
-    """What not to compare: kinds (``pods``, ``deployments.apps``), or fields (``status.probed``) of all kinds."""
+    """The parts to leave out: kinds (``pods``, ``deployments.apps``), or fields (``status.probed``) of all kinds."""
     observe: Callable[[], Mapping[str, Any]]
     """Returns the state outside of the cluster, e.g. in a fake API: it must be the same in the end, too."""
     tracebacks: bool
@@ -50,10 +50,10 @@ class Exploration:
     def __init__(self, subject: Subject, source: Source, choices: Choices) -> None:
         for name in ("troubles", "ignore"):
             if isinstance(choices.get(name), str):
-                raise TypeError(f"There must be a list of them, even if of one: {name}=[{choices.get(name)!r}].")
+                raise TypeError(f"The option {name}= needs a list, even for one item: {name}=[{choices.get(name)!r}].")
         unknown = set(choices.get("troubles", ())) - set(TROUBLES)
         if unknown:
-            raise ValueError(f"There is no such trouble: {', '.join(sorted(unknown))}; it is one of {TROUBLES}.")
+            raise ValueError(f"Unknown troubles: {', '.join(sorted(unknown))}; the known ones are: {TROUBLES}.")
         self._subject = subject
         self._source = source
         self._choices = choices
@@ -96,7 +96,7 @@ class Exploration:
         then, or if its results differ when it is run again.
 
         :param only: the name of the only variant to run.
-        :param choices: options that override those of the exploration.
+        :param choices: options that override the options of the exploration.
         """
         if choices:
             chosen: Choices = {**self._choices, **choices}  # type: ignore[typeddict-item]
@@ -125,8 +125,8 @@ class Exploration:
         variants = [variant for variant in make_variants(baseline.story) if variant.kind in kinds]
         if not variants:
             raise SimulationError(
-                f"There is nothing to explore: in the test, the operator does nothing which {', '.join(kinds)} could "
-                f"disturb. Does it have the handlers for what the test does?"
+                f"There is nothing to explore: in the test, the operator does nothing that {', '.join(kinds)} could "
+                f"disturb. Does it have handlers for the objects of the test?"
             )
         if not only:
             return variants
@@ -151,8 +151,8 @@ class Exploration:
             told = "\n".join(f"  {line}" for line in differences)
             overlaps = sorted({*baseline.overlaps, *again.overlaps})
             raise SimulationError(
-                f"The test cannot be explored. It is run again without any trouble, after the run {variant.name!r}, "
-                f"and it comes out in another way:\n{told}\n{describe_race(overlaps) if overlaps else _LEFTOVERS}"
+                f"The test cannot be explored. It ran again without any trouble, after the run {variant.name!r}, "
+                f"and its results differ:\n{told}\n{describe_race(overlaps) if overlaps else _LEFTOVERS}"
             )
 
     def _try(self, variant: Variant, baseline: FinalState) -> Trial:

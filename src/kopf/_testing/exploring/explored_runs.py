@@ -80,7 +80,7 @@ async def delete_during_downtime(simulation: Simulation) -> None:
 
 
 async def find_leftovers(simulation: Simulation, since: int) -> list[Problem]:
-    """Find what is left after the deletion: the objects themselves, and those created by the operator since then."""
+    """Find the leftovers after the deletion: the objects themselves, and later objects of the operator."""
     problems = []
     made = list_created(simulation, by_operator=True, since=since)
     for resource, namespace, name in [*list_wanted(simulation), *made]:

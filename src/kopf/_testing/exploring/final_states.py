@@ -1,5 +1,5 @@
 """
-Final states: what is left when a story has ended and all is settled; they are compared with each other.
+Final states: the objects and problems at the end of a run, when all is settled; to compare runs with each other.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ _MAX_VALUE = 100
 
 @dataclasses.dataclass(frozen=True)
 class Story:
-    """How much has happened: as many points there are at which trouble can begin."""
+    """The numbers of moments at which trouble can begin."""
 
     writes: int = 0
-    """How many writes the operator has requested."""
+    """The number of write requests of the operator."""
     changes: int = 0
-    """How many changes there were in the cluster, i.e. events of watches."""
+    """The number of changes in the cluster, i.e. of watch events."""
     steps: int = 0
-    """How many of them were made by the test."""
+    """The number of changes by the test."""
     events: Sequence[WatchEvent] = ()
-    """What the operator was told of by its watches, if that was listened to."""
+    """The watch events of the operator, if they were recorded."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class FinalState:
-    """How a story has ended."""
+    """The state at the end of a run."""
 
     objects: Mapping[str, Any]
-    """The objects that were changed in the story, as far as they are comparable, by their kinds and names."""
+    """The changed objects, as far as they are comparable, by their kinds and names."""
     outside: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """What there is outside of the cluster, as the test tells."""
+    """The state outside of the cluster, from ``observe``."""
     problems: list[Problem] = dataclasses.field(default_factory=list)
-    """What is wrong with it, whatever it is compared with."""
+    """The problems of this run itself, besides all comparisons."""
     journal: str = ""
-    """All that has happened."""
+    """The journal of the run."""
     overlaps: Sequence[str] = ()
-    """Which handlers have run at once in threads, by pairs."""
+    """The pairs of handlers that ran at once in threads."""
     story: Story = Story()
     is_comparable: bool = True
-    """Whether the objects are known; they are not if they are deleted in the end, or if it has broken down."""
+    """Whether the objects are known: not if they are deleted at the end, or if the run has failed."""
 
     def compare(self, expected: FinalState) -> list[str]:
-        """Tell how it differs from the expected one, a line for each difference; and its own problems."""
+        """List the differences from the expected state, and the own problems."""
         known = {problem.key for problem in expected.problems}
         problems = [problem.text for problem in self.problems if problem.key not in known]
         if not self.is_comparable:
@@ -72,7 +72,7 @@ class FinalState:
         ]
 
     def raise_error(self) -> None:
-        """Raise what has broken the run down, if anything has."""
+        """Raise the error that has ended the run, if any."""
         for problem in self.problems:
             if problem.error is not None:
                 raise problem.error

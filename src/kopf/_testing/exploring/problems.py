@@ -24,13 +24,13 @@ class Problem:
     key: str
     text: str
     error: Exception | None = dataclasses.field(default=None, compare=False)
-    """What was raised, if that is the problem."""
+    """The raised error, if that is the problem."""
     is_endless: bool = False
     """Whether it would never settle."""
 
 
 def describe_failure(what: str, error: Exception) -> Problem:
-    """Describe what was raised in the run."""
+    """Describe an error that was raised in the run."""
     first = next(iter(str(error).splitlines()), "")
     return Problem(what, f"{what}: {type(error).__name__}: {first}".removesuffix(": "), error)
 

@@ -1,5 +1,5 @@
 """
-Reports: what was tried, what has come out the same, and what has not; with a script that repeats it.
+Reports of explorations: all runs, their differences from the run without trouble, and scripts to repeat them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kopf._testing.exploring.walks import Walk
 from kopf._virtual_time.journal import shorten
 
 _SHOWN = 5
-"""How many failures are shown in full."""
+"""The number of failures that are shown in full."""
 _BEFORE, _AFTER = 3, 15
-"""How many entries of the journal are shown, before and after it has gone another way."""
+"""The number of shown entries of the journal, before and after the first difference."""
 _WIDTH = 150
-"""How much of each of them is shown, in characters."""
+"""The shown length of each entry, in characters."""
 _DIFFERENCES = 10
-"""How many differences are shown for each failure."""
+"""The number of shown differences of each failure."""
 
 # The shortest programs in Python that repeat one failure.
 _TEMPLATE = """\
@@ -59,28 +59,28 @@ _HINT = """\
 #   pytest {test!r}
 """
 _IMPORTABLE = ("FaultRule", "delete_created")
-"""What the code of variants can use."""
+"""The names that the code of variants can use."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One run, and what was wrong with it."""
+    """One run with trouble, and its problems."""
 
     name: str
     kind: str
-    """Of which kind the trouble was."""
+    """The kind of trouble."""
     differences: Sequence[str] = ()
-    """What was wrong, or has come out in another way than without trouble; nothing if it has converged."""
+    """The problems, and the differences from the run without trouble; empty if the run has converged."""
     overlaps: Sequence[str] = ()
-    """Which handlers have run at once in threads, by pairs: in which order they did what, was up to chance."""
+    """The pairs of handlers that ran at once in threads: their order was random."""
     excerpt: str = ""
-    """What has happened there, from where it has gone another way than without trouble."""
+    """The journal of the run, from its first difference from the run without trouble."""
     script: str = ""
-    """How to repeat it: a text in Python."""
+    """A Python script that repeats the run."""
 
     @property
     def has_converged(self) -> bool:
-        """Whether nothing was wrong with it."""
+        """Whether the run has no problems and no differences."""
         return not self.differences
 
     def __str__(self) -> str:
@@ -89,30 +89,30 @@ class Trial:
         more = f"\n  ... and {omitted} more" if omitted > 0 else ""
         race = f"\n{_indent(describe_race(self.overlaps))}" if self.overlaps else ""
         return (
-            f"{self.name}:\n{shown}{more}{race}\n\n Where it goes another way:\n{_indent(self.excerpt)}\n\n"
+            f"{self.name}:\n{shown}{more}{race}\n\n The first difference:\n{_indent(self.excerpt)}\n\n"
             f" To repeat it:\n{_indent(self.script)}\n"
         )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-    """What an exploration has come to."""
+    """The results of an exploration."""
 
     trials: Sequence[Trial]
-    """What was tried, in this order."""
+    """The runs, in order."""
     omitted: int = 0
-    """How many more would have been tried with a larger budget."""
+    """The number of further runs that did not fit into the budget."""
     seconds: float = 0.0
-    """How long it has taken, in seconds of the real time."""
+    """The duration, in seconds of the real time."""
 
     @property
     def failures(self) -> list[Trial]:
-        """The trials that have not converged."""
+        """The runs that have not converged."""
         return [trial for trial in self.trials if not trial.has_converged]
 
     @property
     def table(self) -> str:
-        """A line for each kind of trouble: how many were tried, and how many of them have converged."""
+        """A line for each kind of trouble: the numbers of all runs, and of the converged ones."""
         kinds = list(dict.fromkeys(trial.kind for trial in self.trials))
         rows = [("trouble", "tried", "converged", "failed")]
         for kind in kinds:
@@ -139,17 +139,17 @@ class Report:
 
 
 def describe_race(overlaps: Sequence[str]) -> str:
-    """Tell of a race: of handlers that went on at once, and of what comes of it if they change the same."""
+    """Describe a race of handlers that ran at once, and its consequences."""
     pairs = "\n".join(f"  {pair}" for pair in overlaps[:_DIFFERENCES])
     return (
-        f"These handlers have run at once in threads, in no certain order:\n{pairs}\n"
-        f"If both of them read something and write it back, the one overwrites what the other has written meanwhile: a "
-        f"lost update. Write with the resourceVersion that was read, and try again on 409; or change it in one request."
+        f"These handlers ran at once in threads, in no certain order:\n{pairs}\n"
+        f"If both read a value and write it back, one of them overwrites the change of the other: a lost update. "
+        f"Write with the resourceVersion that was read, and try again on 409; or change the value in one request."
     )
 
 
 def make_excerpt(journal: str, expected: str) -> str:
-    """Cut out of the journal what is around the moment when it begins to differ from the expected one."""
+    """Cut the part of the journal out that is around its first difference from the expected one."""
     lines, others = journal.splitlines(), expected.splitlines()
     begin = next((i for i, (line, other) in enumerate(zip(lines, others, strict=False)) if line != other), len(others))
     excerpt = lines[max(0, begin - _BEFORE) : begin + _AFTER]
@@ -158,9 +158,9 @@ def make_excerpt(journal: str, expected: str) -> str:
 
 def write_script(subject: Subject, variant: Variant, seed: int) -> str:
     """
-    Write the script that tells the story without trouble and with it, and compares how they have ended.
+    Write a script that runs the test without and with trouble, and compares the results.
 
-    If the test is inside of something, or is given what has no form in Python, it is only told how to run it.
+    For nested tests, or for arguments without a form in Python, write only instructions to run the test.
     """
     if not subject.is_importable:
         return _HINT.format(name=variant.name, test=_identify(subject))
@@ -185,7 +185,7 @@ def write_script(subject: Subject, variant: Variant, seed: int) -> str:
 
 
 def write_walk_script(describe: Any, walk: Walk) -> str:
-    """Write the script that brings an object from one state to another, and compares that with what it must be."""
+    """Write a script that changes an object from state to state, and compares the result with the expected one."""
     return _WALK_TEMPLATE.format(
         name=walk.name,
         path=find_file(describe),
@@ -202,7 +202,7 @@ def _write_arguments(subject: Subject) -> str:
 
 
 def _identify(subject: Subject) -> str:
-    """Tell how pytest calls the test: it says so itself while the test runs."""
+    """Return the name by which pytest calls the running test."""
     current, _, _ = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")
     return current or subject.path
 

@@ -66,7 +66,7 @@ class SchemaWalk:
 
     def explore(self, *, only: str = "") -> Report:
         """
-        Do all walks. Those that the API refuses are not counted.
+        Do all walks. Walks that the API refuses do not count.
 
         :param only: the name of the only walk to do.
         """
@@ -76,7 +76,7 @@ class SchemaWalk:
         baseline.raise_error()
         walks = [walk for walk in make_walks(base, list_changes(self._object.schema, base)) if only in ("", walk.name)]
         if not walks:
-            raise ValueError(f"There is nothing to walk{f' called {only!r}' if only else ': no field has a schema'}.")
+            raise ValueError(f"There is no walk{f' {only!r}' if only else ': no field has a schema'}.")
         budget = Budget(self._choices.get("runs"), self._choices.get("seconds"))
         return try_all(walks, lambda chosen: (self._try(walk, baseline) for walk in chosen), budget, began)
 

@@ -1,5 +1,5 @@
 """
-Subjects: the tests that are explored, with what they are given besides the simulation; and where their operators are.
+Subjects: the explored tests with their arguments besides the simulation; and the sources of their operators.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Subject:
 
     @property
     def signature(self) -> inspect.Signature:
-        """What it needs besides the simulation."""
+        """Its parameters besides the simulation."""
         signature = inspect.signature(self.function)
         rest = [parameter for name, parameter in signature.parameters.items() if name != self.parameter]
         return signature.replace(parameters=rest, return_annotation=None)
@@ -76,7 +76,7 @@ class Source:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the simulation: those of the decorator go before those in the mark."""
+        """The options of the simulation: the options of the decorator override the options in the mark."""
         return {**self._mark[1], **self._options}
 
     @functools.cached_property

@@ -47,18 +47,18 @@ class Variant:
     name: str
     kind: TroubleKind
     code: str = ""
-    """How to make the trouble, in Python, for a ``simulation``."""
+    """The Python code that makes the trouble in a ``simulation``."""
     seed: int | None = None
-    """Another seed than that of the story without trouble, if it matters."""
+    """The seed, if it must differ from the seed of the run without trouble."""
     ending: Literal["", "deletion", "deletion during downtime"] = ""
-    """Whether everything is deleted in the end, and it is looked for what is left."""
+    """Whether to delete everything at the end, and to look for leftovers."""
     is_harmed: bool = False
     """Whether requests are refused or broken, so that errors of clients are natural."""
     is_test_judged: bool = True
     """Whether the test must pass with that."""
 
     def make_trouble(self, simulation: Simulation) -> None:
-        """Execute the code: exactly what is printed for those who repeat it."""
+        """Execute the code, exactly as it is printed for repetitions."""
         known = {"FaultRule": FaultRule, "delete_created": delete_created, "simulation": simulation}
         exec(compile(self.code, f"<{self.name}>", "exec"), known)
 
@@ -73,7 +73,7 @@ _ONCE = (
         for seed in range(1, _ORDERS + 1)
     ),
 )
-"""What is tried once."""
+"""The variants that run once."""
 _AT_MOMENTS: Mapping[Literal["write", "step", "change", "event"], Sequence[Variant]] = {
     "write": [
         Variant(
@@ -141,7 +141,7 @@ _AT_MOMENTS: Mapping[Literal["write", "step", "change", "event"], Sequence[Varia
         Variant(name="event {n} stale", kind="stale event", code=f"simulation.faults.stale_event({{n}}, {_STALE})"),
     ],
 }
-"""What is tried at each moment of the story; ``n`` is its number among those of its kind."""
+"""The variants that run for each moment of the story; ``n`` is the number of the moment among its kind."""
 
 
 def make_variants(story: Story) -> Iterator[Variant]:

@@ -110,7 +110,7 @@ def _list_lengths(schema: Mapping[str, Any]) -> list[int]:
 
 
 class Walk(NamedTuple):
-    """What the object becomes, one by one, and as what it must come out."""
+    """The states of the object, one by one, and its expected final state."""
 
     name: str
     kind: str

@@ -38,8 +38,8 @@ def demo(is_fast: bool) -> None:
     """
     Watch an operator at work on a local cluster, step by step, in half a minute.
 
-    It survives a kill -9 between two writes, and a leap of a day; it explains itself, and a replica takes over.
-    Each step is checked: the exit code is 0 only if all promises have come true. Nothing is left behind.
+    The operator survives a kill -9 between two writes, and a leap of a day; it explains itself, and a replica takes
+    over. The command checks each step: the exit code is 0 only if every promise has come true. It leaves no traces.
     """
     try:
         import prometheus_client  # noqa: F401  # for the operator, as the next one
@@ -47,7 +47,7 @@ def demo(is_fast: bool) -> None:
 
         from kopf_cluster import LocalCluster
     except ImportError as e:
-        raise click.ClickException(f"The demo needs more: {e}. Install it: pip install 'kopf[demo]>=2'") from e
+        raise click.ClickException(f"Packages are missing: {e}. Install them: pip install 'kopf[demo]>=2'") from e
     signal.signal(signal.SIGTERM, lambda signum, frame: sys.exit(128 + signum))  # the operators end with the show
     started = time.monotonic()
     stage = Stage(is_fast=is_fast)

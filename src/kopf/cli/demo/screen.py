@@ -64,7 +64,7 @@ class Screen:
         if self._width <= 0:
             self._print(f"   {click.style('operator', dim=True)} {bar} {line}" if column else line)
             return
-        if max(map(len, self._rows)) >= self._max_rows:  # what has left the screen, cannot be drawn again
+        if max(map(len, self._rows)) >= self._max_rows:  # lines above the screen cannot be drawn again
             self._rows, self._drawn = ([], []), 0
         self._rows[column].append(line)
         rows = list(itertools.zip_longest(*self._rows, fillvalue=""))

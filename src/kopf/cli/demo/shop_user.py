@@ -1,4 +1,4 @@
-"""What the user of ``kopf demo`` does with the shops, and sees of them: in the cluster, and outside of it."""
+"""The user of ``kopf demo``: changes the shops, and observes them, in the cluster and outside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Shops:
-    """The shops. Each method raises `kopf_cluster.APIStatus` or :class:`KeyError` for what is not there yet."""
+    """The shops. Each method raises `kopf_cluster.APIStatus` or :class:`KeyError` if something does not exist yet."""
 
     def __init__(self, cluster: LocalCluster, receipts: pathlib.Path) -> None:
         self._cluster = cluster

@@ -50,7 +50,7 @@ class Stage:
         while not _is_seen(see):
             self._wait(_INTERVAL)
             if time.monotonic() > deadline:
-                raise PromiseError(f"This has not come true in {TIMEOUT:g} seconds: {promise}")
+                raise PromiseError(f"The demo waited {TIMEOUT:g} seconds in vain for this step: {promise}")
         self._refresh()
         self._screen.tell(promise, begin=f"   {self._screen.symbols.mark} ", fg="green")
 

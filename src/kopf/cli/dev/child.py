@@ -38,7 +38,7 @@ def show_everything(settings: OperatorSettings) -> None:
 
 
 def make_stop_flag() -> threading.Event:
-    """Make a stop flag for a signal that can be repeated, unlike those of Ctrl+C."""
+    """Make a stop flag for a signal that can be repeated, unlike the stop flag of Ctrl+C."""
     stop_flag = threading.Event()
     signal.signal(STOP_SIGNAL, lambda signum, frame: stop_flag.set())
     return stop_flag

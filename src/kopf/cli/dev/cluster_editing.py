@@ -75,10 +75,10 @@ class ClusterEditing:
     async def _get(self, content: Mapping[str, Any]) -> object:
         resource, namespace, name = _read_address(content)
         if is_secret(resource):
-            raise AnswerError("Secrets are not shown. They can be replaced by applying a whole new manifest.")
+            raise AnswerError("Secrets are not shown. To replace one, apply a whole new manifest.")
         obj = codec.decode(await self._request("GET", resource.get_url(namespace=namespace, name=name)))
         if obj.get("kind") == "Secret" or "items" in obj:
-            raise AnswerError("It is not an object that can be shown.")
+            raise AnswerError("This object cannot be shown.")
         obj.get("metadata", {}).pop("managedFields", None)
         return {"manifest": yaml.dump(obj, Dumper=Dumper, sort_keys=False, allow_unicode=True)}
 
@@ -87,7 +87,7 @@ class ClusterEditing:
         try:
             manifests = [item for item in yaml.safe_load_all(str(content.get("manifest", ""))) if item]
         except yaml.YAMLError as e:
-            raise AnswerError(f"It is not YAML: {e}") from e
+            raise AnswerError(f"The manifest is not valid YAML: {e}") from e
         return {"done": [await self._apply_one(manifest) for manifest in manifests]}
 
     async def _apply_one(self, manifest: Any) -> str:
@@ -113,7 +113,7 @@ class ClusterEditing:
     async def _delete(self, content: Mapping[str, Any]) -> object:
         resource, namespace, name = _read_address(content)
         await self._request("DELETE", resource.get_url(namespace=namespace, name=name))
-        return {"done": [f"{resource.plural}/{name} is to be deleted"]}
+        return {"done": [f"{resource.plural}/{name} is being deleted"]}
 
     async def _set_faults(self, content: Mapping[str, Any]) -> object:
         """Make a fault, or end all faults. Return the current ones."""
@@ -132,13 +132,13 @@ class ClusterEditing:
         """Move the time forward, of the operator and of the cluster."""
         seconds, loop = content.get("seconds"), self._loop
         if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_LEAP:
-            raise AnswerError("The time goes forward only, by 366 days at most.")
+            raise AnswerError("Time only moves forward, by 366 days at most.")
         if not isinstance(loop, LeapingLoop):
-            raise AnswerError("The operator has another event loop, whose time cannot be moved.")
+            raise AnswerError("The event loop of the operator cannot leap in time.")
         try:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_move(loop, seconds), loop))
         except ImportError as e:
-            raise AnswerError("It needs a library: pip install time-machine") from e
+            raise AnswerError("Leaps in time need a library: pip install time-machine") from e
         await self._request("POST", f"/_kopf/clock?seconds={seconds}")
         return {"now": int(time.time() * 1000)}
 
@@ -175,7 +175,7 @@ async def _answer(act: Callable[[Mapping[str, Any]], Awaitable[object]], request
     try:
         content = codec.decode(await _read_body(request))
         if not isinstance(content, dict):
-            raise AnswerError("It must be an object.")
+            raise AnswerError("The request must be a JSON object.")
         return await act(content)
     except APIError as e:
         raise AnswerError(cut(str(e), 2000), status=e.status) from e
@@ -191,7 +191,7 @@ async def _read_body(request: web.BaseRequest) -> bytes:
         async for chunk in request.content.iter_any():
             content += chunk
             if len(content) > _MAX_BODY:
-                raise AnswerError("It is too large.")
+                raise AnswerError("The request is too large.")
     return bytes(content)
 
 
@@ -199,7 +199,7 @@ def _read_address(content: Mapping[str, Any]) -> tuple[Resource, str | None, str
     """Read the address of an object from the page. Malformed names are refused: they could lead to other objects."""
     for part in (content["resource"], content.get("namespace") or "default", content["name"]):
         if _is_name(str(part)) is None:
-            raise AnswerError(f"It is not a name: {cut(str(part), 100)}")
+            raise AnswerError(f"This is not a valid name: {cut(str(part), 100)}")
     plural, version, *group = str(content["resource"]).split(".", 2)
     namespace = str(content["namespace"]) if content.get("namespace") else None
     resource = Resource(group[0] if group else "", version, plural, namespaced=namespace is not None)

@@ -59,7 +59,7 @@ PUBLISHING_TIMEOUT = 10.0
     type=parse_user,
     metavar="NAME[:GROUP,...]",
     envvar="KOPF_DEV_AS",
-    help="Run the operator as this user, e.g. system:serviceaccount:default:operator. An admin by default.",
+    help="Run the operator as this user, e.g. system:serviceaccount:default:operator.  [default: an administrator]",
 )
 @click.option(
     "--apply",
@@ -67,13 +67,13 @@ PUBLISHING_TIMEOUT = 10.0
     multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=pathlib.Path),
-    help="Apply this manifest, e.g. a CRD or an object; can be repeated, the order is kept.",
+    help="Apply this manifest, e.g. a CRD or an object; can be repeated, and the order is kept.",
 )
 @click.option(
     "--open/--no-open",
     "is_opened",
     default=None,
-    help="Open the console in a browser; by default, if it is a terminal with a screen, and not in CI.",
+    help="Open the console in a browser.  [default: on a terminal with a screen, and not in CI]",
 )
 @click.argument("args", nargs=-1, metavar="PATHS... [RUN OPTIONS]...", type=click.UNPROCESSED)
 def dev(
@@ -88,11 +88,11 @@ def dev(
     """
     Develop an operator on a local cluster.
 
-    Starts a local cluster, runs the operator of the files (PATHS), applies the manifests, and reloads the operator
-    when the files change. Ctrl+C stops everything and leaves nothing behind. If nothing is named, handlers.py
-    of the current folder is run, and its crd.yaml & obj.yaml are applied, if they are there.
+    The command starts a local cluster, runs the operator in the files (PATHS), applies the manifests, and reloads the
+    operator when the files change. Ctrl+C stops everything, and leaves nothing behind. Without files, it runs
+    handlers.py from the current folder, and applies crd.yaml and obj.yaml if they exist there.
 
-    All options of "kopf run" can be used too, e.g. --verbose, --metrics, or --module instead of the files.
+    All options of "kopf run" work here, too, e.g. --verbose, --metrics, or --module instead of the files.
     """
     if not args and not manifests and USUAL_FILE.exists():
         args, manifests = (str(USUAL_FILE),), tuple(path for path in USUAL_MANIFESTS if path.exists())
@@ -117,7 +117,7 @@ class Operating(NamedTuple):
     console_endpoint: str | None
     metrics_endpoint: str | None
     is_opened: bool
-    """Whether its console is to be opened in a browser."""
+    """Whether to open its console in a browser."""
 
 
 async def _develop(
@@ -168,7 +168,7 @@ async def _keep_reloading(
     watcher.add(by_path)
     readiness = Readiness(cluster, process)
     await readiness.start()
-    _say("The operator is started. Edit, save, and it is reloaded. Ctrl+C stops everything.")
+    _say("The operator is started. Edit and save its files to reload it. Ctrl+C stops everything.")
     loop, clock = asyncio.get_running_loop(), cluster.faults.clock
     offset = clock.offset
     while True:
@@ -184,13 +184,13 @@ async def _keep_reloading(
         if manifests.are_waiting and await readiness.check():
             await manifests.apply_waiting()
         if process.has_just_ended():
-            _say("The operator has ended. It will be started again when the files change.", fg="yellow")
+            _say("The operator has exited. It starts again when the files change.", fg="yellow")
         watcher.add((process.read_report("sources") or "").splitlines())
         changed = await _settle(watcher)
         await manifests.apply([by_path[path] for path in sorted(changed & by_path.keys())])
         if changed - by_path.keys():
             names = ", ".join(sorted(os.path.relpath(path) for path in changed - by_path.keys()))
-            _say(f"Changed: {names}. The operator is reloaded.")
+            _say(f"Changed: {names}. Reloading the operator.")
             await process.stop()
             await readiness.start()
 
@@ -221,7 +221,7 @@ class Readiness:
             return True
         if asyncio.get_running_loop().time() < self._deadline:
             return False
-        _say("The operator has not published its webhooks, so the objects are applied without them.", fg="yellow")
+        _say("The operator did not publish its webhooks in time. The objects are applied without them.", fg="yellow")
         return True
 
     async def _list_configurations(self) -> dict[str, str]:
@@ -294,11 +294,11 @@ class OperatorProcess:
 
     def read_report(self, name: str) -> str | None:
         """
-        Read what the operator tells of itself, line by line; ``None`` if it has not told it yet.
+        Read a report of the operator about itself, line by line; ``None`` if there is no such report yet.
 
         The ``sources`` are the files of the modules that it has loaded, successfully or not; the ``webhooks`` are the
-        types of its admission handlers. The ``definitions`` are those of its custom resources, in YAML, while it waits
-        for them to be applied.
+        types of its admission handlers. The ``definitions`` are its custom resource definitions in YAML, while it waits
+        until they are applied.
         """
         path = self._reports / name
         return path.read_text() if path.exists() else None
@@ -319,13 +319,13 @@ class OperatorProcess:
                         await self._process.wait()
                         return
                 _say(
-                    f"The operator is still stopping; it has {STOPPING_TIMEOUT:g} seconds for that. "
-                    f"Ctrl+C ends it at once.",
+                    f"The operator is still stopping; after {STOPPING_TIMEOUT:g} seconds, it is killed. "
+                    f"Ctrl+C kills it at once.",
                     fg="yellow",
                 )
                 await self._process.wait()
         except TimeoutError:
-            _say("The operator does not stop, so it is killed.", fg="yellow")
+            _say("The operator did not stop in time, and is killed.", fg="yellow")
         finally:
             if self._process.returncode is None:
                 self._process.kill()

@@ -1,5 +1,5 @@
 """
-The manifests of ``kopf dev``: first those that an operator needs to start, and the others when it is ready.
+The manifests of ``kopf dev``: first the objects that an operator needs to start; the others when it is ready.
 
 As in a real cluster, the objects come when the operator runs, so that its webhooks review them.
 """
