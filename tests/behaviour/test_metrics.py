@@ -143,7 +143,7 @@ async def test_health_and_metrics_share_a_port(
 
 async def test_clashes(operator: Operator, prometheus: object, base: str) -> None:
     kopf.on.event("kopfexamples")(do_nothing)
-    with pytest.raises(EndpointClashError, match="change a path"):
+    with pytest.raises(EndpointClashError, match="change one of the paths"):
         await operator.start(liveness_endpoint=f"{base}/x", metrics_endpoint=f"{base}/x")
     with pytest.raises(EndpointClashError, match="they also need the same host"):
         await operator.start(liveness_endpoint="http://0.0.0.0:8099/x", metrics_endpoint="http://127.0.0.1:8099/y")

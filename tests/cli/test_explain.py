@@ -266,7 +266,10 @@ def test_objects_handled_with_the_state_in_the_status(cluster: LocalCluster, exp
         (["kopfexmples", "obj"], "There is no resource 'kopfexmples' in the cluster. Did you mean 'kopfexamples'"),
         (["kex", "obk"], "There is no 'obk' of kopfexamples.kopf.dev in the namespace 'default'. Did you mean 'obj'?"),
         (["kex", "nothing-like-that"], "There is no 'nothing-like-that' of kopfexamples.kopf.dev"),
-        (["kex", "obj", "-n", "nosuch"], "in the namespace 'nosuch'. There is one in: default; choose it with --namespace."),
+        (
+            ["kex", "obj", "-n", "nosuch"],
+            "in the namespace 'nosuch'. There is one in: default; choose it with --namespace.",
+        ),
         (["", "obj"], "'' is not a name of a resource"),
         (["kex", "obj", "nosuch.py"], "Cannot load 'nosuch.py'"),
         (["kex/obj", "nosuch.py"], "Cannot load 'nosuch.py'"),

@@ -162,7 +162,7 @@ def test_nothing_is_overwritten(folder: pathlib.Path) -> None:
 )
 def test_names_are_those_of_kubernetes(folder: pathlib.Path, name: str) -> None:
     result = init("--", name)
-    assert (result.exit_code, "cannot be a name" in result.output) == (2, True)
+    assert (result.exit_code, "is not a valid name" in result.output) == (2, True)
     assert [*folder.iterdir()] == []
 
 

@@ -25,7 +25,7 @@ def test_ports(health: str, metrics: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("health", "metrics", "error"),
     [
-        ("http://0.0.0.0:8080/x", "http://0.0.0.0:8080/x", "change a path"),
+        ("http://0.0.0.0:8080/x", "http://0.0.0.0:8080/x", "change one of the paths"),
         ("http://0.0.0.0:8080/healthz", "http://127.0.0.1:8080/metrics", "the same host"),
         ("http://127.0.0.1:8080/healthz", "http://[::]:8080/metrics", "the same host"),
         ("http://:8080/healthz", "http://127.0.0.1:8080/metrics", "the same host"),

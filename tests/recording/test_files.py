@@ -162,7 +162,7 @@ def test_too_many_objects_end_the_recording(tmp_path: pathlib.Path, caplog: pyte
     lines = [make_entry("lines", 1, n, make_line(f"obj{n}", n), path=PATH) for n in range(1, 6000)]
     write(tmp_path / "file", HEAD, make_entry("open", 1, 0.0, target=PATH, params={}, headers={}), *lines)
     assert "The recording ends here" in caplog.text
-    assert "more than a half of the limit" in caplog.text
+    assert "more than half of the limit" in caplog.text
     entries, _ = read_entries(tmp_path / "file")
     assert entries[0].kind == "head"
     assert not list(tmp_path.glob("*.draft"))

@@ -121,13 +121,13 @@ def test_unknown_options() -> None:
 
 @with_simulation
 async def test_nothing_to_apply(simulation: Simulation) -> None:
-    with pytest.raises(SimulationError, match="nothing to apply"):
+    with pytest.raises(SimulationError, match="no objects to apply"):
         await simulation.apply("")
 
 
 @with_simulation
 async def test_expectations_with_no_name(simulation: Simulation) -> None:
-    with pytest.raises(SimulationError, match="name is needed"):
+    with pytest.raises(SimulationError, match="Give the name of the object"):
         await simulation.expect("kopfexamples")
 
 

@@ -22,7 +22,9 @@ async def follow(labels: kopf.Labels, patch: kopf.Patch, **_: object) -> None:
 @pytest.mark.simulation(registry=registry)
 async def test_endless_reactions_are_noticed(simulation: Simulation) -> None:
     await simulation.apply("{apiVersion: v1, kind: Secret, metadata: {name: one}}")
-    with pytest.raises(SimulationError, match="secrets default/one has been changed 300 times while no time has passed"):
+    with pytest.raises(
+        SimulationError, match="secrets default/one has been changed 300 times while no time has passed"
+    ):
         await simulation.settle()
 
 

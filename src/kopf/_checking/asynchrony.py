@@ -86,9 +86,7 @@ def _find_swallowed(source: Source, function: Function) -> Iterator[Finding]:
                 continue
             if signals and caught & {"Exception", "BaseException"}:
                 text = f"{signals[0]} never reaches Kopf: this clause catches it with all other errors."
-                yield source.report(
-                    clause, "swallowed-error", text, "Catch only the errors that the code can handle."
-                )
+                yield source.report(clause, "swallowed-error", text, "Catch only the errors that the code can handle.")
             elif _hides_cancellation(source, function, clause, caught):
                 text = "This clause swallows cancellations, so the handler cannot be stopped."
                 yield source.report(clause, "swallowed-error", text, "Write `except Exception`, or end with `raise`.")

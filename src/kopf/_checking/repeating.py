@@ -48,9 +48,7 @@ def _find_random_names(source: Source, function: Function) -> Iterator[Finding]:
     for node in walk_own(function):
         for value in _list_name_values(node):
             if (origin := _find_volatile(source, function, value, values)) is not None:
-                text = (
-                    f"{function.name}() makes another name in every call: objects of former calls are left behind."
-                )
+                text = f"{function.name}() makes another name in every call: objects of former calls are left behind."
                 cure = "Derive the name from the name, uid, or generation of the object."
                 yield source.report(
                     origin, "random-name", text, f"{cure} kopf.harmonize_naming(obj, strict=True) does that."

@@ -195,9 +195,7 @@ def _render(report: dict[str, Any]) -> Iterator[str]:
         yield escape(f"* event for {event['object']}: {event['type']} {event['reason']}: {event['message']}")
     counts = [sum(sign == wanted for sign in signs.values()) for wanted in "+~-"]
     yield (
-        "{} to create, {} to change, {} to delete; {} handler calls with unknown writes.".format(
-            *counts, len(shown)
-        )
+        "{} to create, {} to change, {} to delete; {} handler calls with unknown writes.".format(*counts, len(shown))
         if report["pending"]
         else "Cannot plan the changes: see the errors above."
         if report["errors"]

@@ -163,7 +163,7 @@ async def looping_story(simulation: Simulation) -> None:
 
 
 def test_changes_for_ever_are_noticed() -> None:
-    with pytest.raises(SimulationError, match="reacts to its own changes without end"):
+    with pytest.raises(SimulationError, match="endlessly reacts to its own changes"):
         looping_story()
 
 

@@ -103,9 +103,7 @@ class OperatorMetrics(Observer):
             "kopf_replica_slot_unowned_seconds", "How long slots had no owner before this replica got them.", (), LONG
         )
         self._gaps.get()
-        self._fences = Counter(
-            "kopf_replica_fences", "Stops of all work, because the Lease was not renewed in time."
-        )
+        self._fences = Counter("kopf_replica_fences", "Stops of all work, because the Lease was not renewed in time.")
 
     def pause_changed(self, pause: Pause) -> None:
         self._is_paused = pause.is_on
