@@ -376,7 +376,7 @@ async def test_refused_keep_alives_are_repeated(
     cluster.faults.inject(status, verb="patch", resource=PEERINGS, times=6)
     await operator.start_and_handle(kex)
     await peering.wait(len)
-    failures = logs.find("Keep-alive in 'default' cluster-wide has failed, and will be tried again: .*")
+    failures = logs.find("Keep-alive in 'default' cluster-wide has failed, and is tried again: .*")
     assert [record.levelname for record in failures].count("WARNING") == 1
 
 

@@ -73,7 +73,7 @@ def test_modes_go_with_peering_and_without_it(operator: pathlib.Path, mode: str,
         (["--shards", "--leader-election"], {}, "Either --leader-election or --shards can be used, not both."),
         (["--shards=web"], {"KOPF_RUN_LEADER_ELECTION": "web"}, "Either --leader-election or --shards"),
         (["--shards=My_Operator"], {}, "'My_Operator' is not a valid name: use at most 63 lowercase letters"),
-        (["--leader-election=" + "x" * 64], {}, "at most 63 characters"),
+        (["--leader-election=" + "x" * 64], {}, "at most 63 lowercase letters"),
         (["--shards", "web"], {}, "Cannot load 'web': there is no such file."),
     ],
 )

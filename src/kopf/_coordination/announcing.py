@@ -133,7 +133,7 @@ class Announcer:
             is_told = state.is_failing or (isinstance(e, APINetworkError) and e.is_told)
             level = logging.DEBUG if is_told else logging.WARNING
             place = self._site.place
-            logger.log(level, "Keep-alive in %s has failed, and will be tried again: %s", place, e)
+            logger.log(level, "Keep-alive in %s has failed, and is tried again: %s", place, e)
             state.is_failing = True
             return
         else:

@@ -79,7 +79,7 @@ class RoleChangeLog:
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
         logger.log(
-            level, "A request for the leases of %s has failed, and will be tried again: %s", self._place, problem
+            level, "A request for the leases of %s has failed, and is tried again: %s", self._place, problem
         )
 
     def note_recovery(self) -> bool:
