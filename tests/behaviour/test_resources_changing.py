@@ -220,7 +220,7 @@ async def test_aggregated_apis_that_are_registered_later_are_served(
     await asyncio.sleep(61)
     assert calls == [("temps.v1.example.com", "a")]
     assert len(logs.find("No resource is found.*")) == 1
-    assert not logs.find("The resources could not be discovered.*")
+    assert not logs.find("Cannot discover the resources.*")
     paths.clear()
     await asyncio.sleep(3600)
     assert not paths
