@@ -43,7 +43,7 @@ def _peering_options(fn: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="PATTERN",
         callback=check_namespaces,
-        help="The operators of this namespace, or of all matching namespaces that have the peering object; can be repeated.",
+        help="The operators of this namespace, or of all matching namespaces with the peering object; can be repeated.",
     )(fn)
 
 
