@@ -78,9 +78,7 @@ class RoleChangeLog:
         """Log a failed request: as a warning at first, as a debug message until a request succeeds."""
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True
-        logger.log(
-            level, "A request for the leases of %s has failed, and is tried again: %s", self._place, problem
-        )
+        logger.log(level, "A request for the leases of %s has failed, and is tried again: %s", self._place, problem)
 
     def note_recovery(self) -> bool:
         """Note that the server answers. Return whether the request before had failed."""
