@@ -31,7 +31,7 @@ async def test_loops_with_the_real_time() -> None:
 
 
 async def test_the_facade_in_coroutines() -> None:
-    with pytest.raises(SimulationError, match="passes already"), SyncSimulation():
+    with pytest.raises(SimulationError, match="already running"), SyncSimulation():
         pass
 
 
@@ -40,7 +40,7 @@ async def test_the_facade_in_a_simulation(simulation: Simulation) -> None:
     async def nothing(simulation: Simulation) -> None:
         pass
 
-    with pytest.raises(SimulationError, match="passes already"):
+    with pytest.raises(SimulationError, match="already running"):
         simulate(nothing)
 
 
@@ -50,7 +50,7 @@ def test_coroutines_of_the_facade(simulation: SyncSimulation) -> None:
         simulation.advance(hours=1)
         raise AssertionError
 
-    with pytest.raises(SimulationError, match="passes already"):
+    with pytest.raises(SimulationError, match="already running"):
         simulation.run(wait())
 
 

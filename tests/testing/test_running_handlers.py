@@ -146,7 +146,7 @@ def test_the_world_is_given() -> None:
 
 @pytest.mark.parametrize("values", ["text", 1])
 def test_indices_have_collections(values: Any) -> None:
-    with pytest.raises(TypeError, match=r"under 'key' it is"):
+    with pytest.raises(TypeError, match=r"but 'key' has"):
         run_handler(do_nothing, indices={"idx": {"key": values}})
 
 
