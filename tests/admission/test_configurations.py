@@ -62,7 +62,7 @@ async def test_defaults(
                 "apiGroups": ["kopf.dev"],
                 "apiVersions": ["v1"],
                 "resources": ["kopfexamples"],
-                "operations": ["*"],
+                "operations": ["CONNECT", "CREATE", "UPDATE"] if decorator is kopf.on.mutate else ["*"],
                 "scope": "*",
             }
         ],

@@ -30,13 +30,13 @@ def declare(
 
 
 @pytest.mark.parametrize(
-    ("decorator", "type"),
+    ("decorator", "type", "operations"),
     [
-        (kopf.on.validate, WebhookType.VALIDATING),
-        (kopf.on.mutate, WebhookType.MUTATING),
+        (kopf.on.validate, WebhookType.VALIDATING, None),
+        (kopf.on.mutate, WebhookType.MUTATING, {"CREATE", "UPDATE", "CONNECT"}),
     ],
 )
-def test_defaults(decorator: Any, type: WebhookType) -> None:
+def test_defaults(decorator: Any, type: WebhookType, operations: set[str] | None) -> None:
     def check(**_: Any) -> None: ...
 
     handler = declare(decorator, fn=check)
@@ -44,7 +44,7 @@ def test_defaults(decorator: Any, type: WebhookType) -> None:
     assert handler.id == "test_defaults.<locals>.check"
     assert handler.type is type
     assert handler.selector == Selector("kopfexamples")
-    assert (handler.operations, handler.subresource) == (None, None)
+    assert (handler.operations, handler.subresource) == (operations, None)
     assert (handler.persistent, handler.side_effects, handler.ignore_failures) == (False, False, False)
     assert (handler.labels, handler.annotations, handler.when) == (None, None, None)
     assert (handler.field, handler.value) == ((), None)

@@ -21,8 +21,8 @@ from tests.values.test_patches import apply
 pytestmark = pytest.mark.fastforward
 
 
-def declare(changes: Any) -> None:
-    @kopf.on.mutate("kopfexamples", id="fn")
+def declare(changes: Any, **options: Any) -> None:
+    @kopf.on.mutate("kopfexamples", id="fn", **options)
     def fn(patch: kopf.Patch, **_: Any) -> None:
         changes(patch)
 
@@ -133,7 +133,7 @@ async def test_several_handlers_patch_together(reviewer: Reviewer) -> None:
 
 @pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
 async def test_there_is_nothing_to_patch_without_an_object(reviewer: Reviewer, logs: Logs, operation: str) -> None:
-    declare(lambda patch: patch.spec.update(field="new"))
+    declare(lambda patch: patch.spec.update(field="new"), operation=operation)
     assert await reviewer.review(operation) == {"allowed": True}
     assert len(logs.find(f"The patch is ignored: there is nothing to patch in {operation} requests.")) == 1
 
@@ -202,3 +202,26 @@ async def test_values_that_json_has_no_form_for(reviewer: Reviewer, logs: Logs) 
     response = await reviewer.review("CREATE", make_object({}), webhook="fn")
     assert read_patch(response)[0]["value"] == {"time": "2026-01-02"}
     await logs.wait(r"JSON has no form for some values of Webhook 'fn': spec\.field\.time \(date\)\. .*")
+
+
+@pytest.mark.parametrize(
+    ("options", "is_called"),
+    [
+        ({}, False),
+        ({"operation": "UPDATE"}, False),
+        ({"operation": "DELETE"}, True),
+        ({"operations": ["UPDATE", "DELETE"]}, True),
+        ({"operations": ["*"]}, True),
+    ],
+)
+async def test_deletions_are_mutated_only_on_request(
+    reviewer: Reviewer, options: dict[str, Any], is_called: bool
+) -> None:
+    """Otherwise, a handler that fails without the fields of new objects would make old ones undeletable."""
+
+    @kopf.on.mutate("kopfexamples", **options)
+    def fn(**_: Any) -> None:
+        raise kopf.AdmissionError("never")
+
+    response = await reviewer.review("DELETE", None, OBJECT)
+    assert response["allowed"] is not is_called

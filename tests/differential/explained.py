@@ -363,6 +363,7 @@ TESTED_ELSEWHERE = {
     "test_functions_that_can_never_work_are_refused_before_anything_runs",
     "texts-of-errors": "admission/test_errors.py::test_arbitrary_errors_are_shown_on_demand",
     "reviews-in-json": "admission/servers/test_review_server.py::test_only_documents_in_json_are_accepted",
+    "mutations-of-deletions": "admission/test_mutations.py::test_deletions_are_mutated_only_on_request",
     "patches-of-validating": "admission/test_mutations.py::test_validating_handlers_do_not_patch",
     "warnings-of-several-lines": "admission/test_kwargs.py::test_warnings_are_of_one_line",
     "results-over-values": "behaviour/test_results.py::test_results_replace_what_they_cannot_be_added_to",

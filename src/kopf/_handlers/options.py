@@ -212,7 +212,10 @@ _TEXTS: Mapping[str, str] = {
         "the time between log lines about a daemon that does not stop, in seconds; by default, "
         "``settings.background.cancellation_polling``, i.e. 60"
     ),
-    "operation": "the operation to review: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``; by default, all of these",
+    "operation": (
+        "the operation to review: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``; by default, all of these, but "
+        "mutating handlers are not called for deletions"
+    ),
     "operations": "a collection of operations to review, instead of one ``operation``",
     "subresource": "the subresource to review, e.g. ``status``, or ``*`` for all; by default, the object itself",
     "persistent": "``True`` to block changes also while no operator runs; by default, ``False``",
