@@ -9,6 +9,7 @@ from typing import Any
 
 from kopf._checking.findings import Finding, find_place
 from kopf._checking.sources import Function, Source, list_parameters, walk_own
+from kopf._handlers.handlers import ChangingHandler
 from kopf._handlers.registry import OperatorRegistry
 from kopf._packaging.observed import list_defined
 from kopf._packaging.rules import Situation, find_missing, find_resources, infer_rules
@@ -45,6 +46,23 @@ def check_selectors(registry: OperatorRegistry, resources: Collection[Resource])
                 text = f"{selector} is neither in the given definitions nor built in."
                 cure = suggest(selector, resources) or "Add its definition: --crds FILE."
                 yield Finding(*find_place(handler.fn), "unknown-resource", text, cure)
+
+
+def check_versions(registry: OperatorRegistry) -> Iterator[Finding]:
+    """Find the handlers of changes for several versions of one resource, which see each other's states as changes."""
+    first: dict[tuple[object, ...], str] = {}
+    for handler in registry.resources:
+        selector = handler.selector
+        if isinstance(handler, ChangingHandler) and selector is not None and selector.version is not None:
+            names = (selector.plural, selector.kind, selector.singular, selector.shortcut, selector.any_name)
+            version = first.setdefault((selector.group, *names), selector.version)
+            if version != selector.version:
+                text = f"Other handlers are for the same resource in {version}, not in {selector.version}."
+                cure = (
+                    "Declare all of them for one version: the server converts the objects. Otherwise, Kopf handles "
+                    "each object in both versions, and takes their differences for changes, for ever."
+                )
+                yield Finding(*find_place(handler.fn), "several-versions", text, cure)
 
 
 def check_permissions(

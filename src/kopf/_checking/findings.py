@@ -25,6 +25,7 @@ RULES: Mapping[str, Severity] = {
     "global-state": "warning",
     "lost-change": "error",
     "manual-finalizer": "warning",
+    "several-versions": "warning",
     "unknown-resource": "error",
     "unknown-field": "error",
     "missing-permission": "error",

@@ -16,7 +16,14 @@ from typing import Any
 import click
 
 from kopf._checking import asynchrony, declaring, repeating
-from kopf._checking.definitions import Definitions, check_fields, check_permissions, check_selectors, read_definitions
+from kopf._checking.definitions import (
+    Definitions,
+    check_fields,
+    check_permissions,
+    check_selectors,
+    check_versions,
+    read_definitions,
+)
 from kopf._checking.findings import Finding, drop_exempted
 from kopf._checking.refusals import collecting_refusals, list_refusals, make_finding
 from kopf._checking.sources import Source
@@ -112,6 +119,7 @@ def find_all(
     resources = [*definitions, *list_builtins()]
     findings += check_fields(registry, definitions, sources)
     findings += check_selectors(registry, resources) if given else ()
+    findings += check_versions(registry)
     if roles and not findings:  # otherwise, the needs are unknown
         settings = OperatorSettings()
         asyncio.run(configure(registry, settings))
