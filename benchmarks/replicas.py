@@ -59,7 +59,9 @@ async def settle(replicas: Sequence[Replica]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running_replicas(count: int, place: Place, folder: pathlib.Path, pipe: Pipe) -> AsyncIterator[list[Replica]]:
+async def running_replicas(
+    count: int, place: Place, folder: pathlib.Path, pipe: Pipe, operator: str
+) -> AsyncIterator[list[Replica]]:
     """Start them at once."""
     host, _, port = read_info(place.kubeconfig).server.rpartition("/")[2].rpartition(":")
     framework = Framework("kopf", pathlib.Path(sys.executable))
@@ -72,7 +74,7 @@ async def running_replicas(count: int, place: Place, folder: pathlib.Path, pipe:
             write_kubeconfig(pathlib.Path(place.kubeconfig), kubeconfig, link.port)
             running = running_operator(
                 framework,
-                OPERATORS / "create_one.py",
+                OPERATORS / operator,
                 kubeconfig=kubeconfig,
                 pipe=pipe,
                 log=folder / f"replica-{number}.log",
@@ -106,7 +108,7 @@ async def measure(options: argparse.Namespace, *, selector: bool, table: Table) 
             await create(place.client, options.size)
             for count in map(int, options.replicas.split(",")):
                 await place.client.reset_counters()
-                async with running_replicas(count, place, folder, pipe) as replicas:
+                async with running_replicas(count, place, folder, pipe, options.operator) as replicas:
                     await asyncio.sleep(_FIRST_WAIT)
                     await settle(replicas)
                     calls = sum((await place.client.read_counters() or {}).values())
@@ -128,6 +130,9 @@ async def main() -> None:
     parser.add_argument("--load", type=int, default=2_000, help="how many are created then (default: %(default)s)")
     parser.add_argument("--rate", type=float, default=100.0, help="in a second (default: %(default)s)")
     parser.add_argument("--replicas", default="1,2,4", help="how many, in turn (default: %(default)s)")
+    parser.add_argument(
+        "--operator", default="create_one.py", help="a file of benchmarks/operators (default: %(default)s)"
+    )
     parser.add_argument("--selector", choices=["yes", "no", "both"], default="both")
     options = parser.parse_args()
     table = Table()
