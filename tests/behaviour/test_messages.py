@@ -158,8 +158,8 @@ async def test_objects_that_do_not_fit_into_annotations(
         return
     record = await logs.wait("The object could not be handled.*Too long.*")
     message = record.getMessage()
-    assert "kept there by AnnotationsDiffBaseStorage, and its largest field 'spec.data' takes 293 KiB." in message
-    assert "diffbase_storage = kopf.AnnotationsDiffBaseStorage(ignored_fields=['spec.data'])" in message
+    assert "its largest field is 'spec.data' (293 KiB)" in message
+    assert "ignored_fields=['spec.data'] of settings.persistence.diffbase_storage" in message
     assert "kopf.StatusDiffBaseStorage()" in message
 
 

@@ -85,12 +85,14 @@ def _explain_loss(error: APIError, obj: KubeObject) -> str:
         cure = _explain_full_annotations(error, obj)
     elif isinstance(error, APIPayloadTooLargeError):
         cure = (
-            "The object is too large with that. Make it smaller; or leave out large fields, with ignored_fields of "
+            "The object would be too large. Make it smaller, or leave out large fields, with ignored_fields of "
             "settings.persistence.diffbase_storage."
         )
     else:
-        cure = "The object must become such that the API accepts the changes, or the handlers must make other ones."
-    return f"So what its handlers have done is not noted on it: after a restart, they will be called again. {cure}"
+        cure = "Change the object so that the API accepts it, or change what the handlers write."
+    return (
+        f"Kopf cannot note the work of the handlers on the object: after a restart, they will be called again. {cure}"
+    )
 
 
 def _explain_full_annotations(error: APIError, obj: KubeObject) -> str:
@@ -99,7 +101,7 @@ def _explain_full_annotations(error: APIError, obj: KubeObject) -> str:
     size, field = _find_largest_field(obj)
     return (
         f"The annotations are full (256 KiB in total). {authors}Kopf keeps the state of the handlers and the last "
-        f"handled configuration there by default; the largest field of it is {field!r} ({max(1, round(size / 1024))} "
+        f"handled configuration there by default; its largest field is {field!r} ({max(1, round(size / 1024))} "
         f"KiB). Leave it out, if no handlers need its changes: ignored_fields=[{field!r}] of "
         f"settings.persistence.diffbase_storage. Or keep both in the status: kopf.StatusDiffBaseStorage() there, and "
         f"kopf.StatusProgressStorage() as settings.persistence.progress_storage. Or remove other annotations."

@@ -113,7 +113,7 @@ class Watchdog:
         culprit = describe_culprit(frame)
         logger.log(
             level,
-            "The event loop has been blocked for %g seconds by %s. Nothing else can work meanwhile. "
+            "The event loop is blocked for %g seconds by %s. Nothing else can work meanwhile. "
             "Use asynchronous libraries in coroutines, or make it a regular function: those run in threads.",
             round(silence, 1),
             culprit,
