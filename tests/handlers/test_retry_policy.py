@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kopf
-from kopf._handlers.handler_errors import HandlerChildrenRetry
+from kopf._handlers.handler_errors import HandlerChildrenRetry, UnfitObjectError
 from kopf._handlers.handlers import (
     ActivityHandler,
     ChangingHandler,
@@ -23,6 +23,7 @@ from kopf._handlers.outcomes import Attempt, Outcome
 from kopf._handlers.retry_policy import Judgement, Retries, check_limits, get_errors_mode, judge
 from kopf._values.bodies import StanzaError
 from kopf._values.ids import HandlerId
+from kopf._values.model_mismatch import ModelMismatchError
 from kopf._values.reasons import Activity, Reason, WebhookType
 from tests.handlers.builders import do_nothing, make_handler
 
@@ -294,3 +295,31 @@ def test_what_comes_after_the_last_attempt_is_the_first_one() -> None:
     retries.note(Outcome(final=True))
     later = STARTED + datetime.timedelta(seconds=5)
     assert retries.begin(later) == Attempt.first(later)
+
+
+# --- objects that do not fit their models ---
+
+UNFIT = UnfitObjectError(ModelMismatchError("Widget", "spec.size", "it is not a number"))
+UNFIT_TEXT = "The object does not fit Widget: spec.size: it is not a number"
+
+
+def test_handlers_wait_for_the_change_of_an_unfit_object() -> None:
+    judgement = judge_it(make_handler(retries=0, timeout=0), UNFIT)
+    assert judgement.outcome == Outcome(final=False, exception=UNFIT, is_unfit=True)
+    assert (judgement.level, judgement.message, judgement.details) == (
+        logging.WARNING,
+        "%s is not called: %s",
+        (UNFIT_TEXT,),
+    )
+    assert not judgement.has_traceback
+
+
+def test_admission_handlers_deny_unfit_objects() -> None:
+    handler = WebhookHandler(id=HandlerId("fn"), fn=do_nothing, selector=None, type=WebhookType.VALIDATING)
+    judgement = judge_it(handler, UNFIT)
+    denial = judgement.outcome.exception
+    assert isinstance(denial, kopf.AdmissionError)
+    assert (str(denial), denial.code) == (UNFIT_TEXT, 422)
+    assert (judgement.level, judgement.message) == (logging.INFO, "%s denied the change: %s")
+    assert judgement.outcome.final
+    assert not judgement.has_traceback
