@@ -23,7 +23,7 @@ from kopf._controller.changes.progress import (
 from kopf._controller.changes.saved_states import SavedStates
 from kopf._controller.changes.seen_states import SeenStates
 from kopf._handlers.handler_errors import HandlerChildrenRetry
-from kopf._handlers.handlers import ChangingHandler
+from kopf._handlers.handlers import ChangingHandler, ReconcilingHandler
 from kopf._handlers.outcomes import Outcome
 from kopf._storage.progress import ProgressRecord, SmartProgressStorage
 from kopf._values.bodies import Body
@@ -147,6 +147,24 @@ def test_all_subhandlers_that_were_ever_seen_are_remembered_in_their_order() -> 
 def test_final_outcomes_delay_nothing() -> None:
     state = HandlerState(started=NOW).with_outcome(Outcome(final=True, delay=5), NOW, [])
     assert (state.delayed, state.finished) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("cls", "digest", "delayed"),
+    [
+        (ReconcilingHandler, "seen", after(5)),
+        (ReconcilingHandler, "new", None),
+        (ChangingHandler, "new", after(5)),
+    ],
+)
+def test_reconcilers_do_not_wait_for_their_retry_if_the_object_has_changed(
+    cls: type[ChangingHandler], digest: str, delayed: datetime.datetime | None
+) -> None:
+    """The change can be the cure of their failure."""
+    handler = cls(id=ONE.id, fn=ONE.fn, selector=None, reason=None)
+    state = HandlerState(started=NOW, purpose=Reason.UPDATE, retries=1, delayed=after(5), digest="seen")
+    progress = make_progress(reason=Reason.UPDATE, known={ONE.id: state}, digest=digest, handlers=[handler])
+    assert progress.states == {ONE.id: replace(state, delayed=delayed)}
 
 
 def test_what_was_seen_is_known_until_the_next_attempt_has_seen_more() -> None:
