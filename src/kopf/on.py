@@ -469,7 +469,7 @@ def _declare_webhook(type: WebhookType, name: tuple[Name, ...], options: Webhook
     operations = frozenset(several or ()) if operation is None else frozenset({operation})
     requested = operations & _OPERATIONS if operations <= _OPERATIONS else None  # by "*", all of them
     if type is WebhookType.MUTATING and not operations:
-        requested = _OPERATIONS - {"DELETE"}  # there is nothing to change in an object that goes
+        requested = _OPERATIONS - {"DELETE"}  # deleted objects cannot be changed
     return _declare(WebhookHandler, name, options, type=type, operations=requested or None)
 
 
