@@ -2,7 +2,7 @@
 # with nothing but Python (3.11 or newer) and make. Another interpreter gets another environment:
 #     make test PYTHON=python3.13
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile replicas mutants coverage logins siege docs wheel sbom oldest data clean
+.PHONY: help install demo test lint types pytest pytest-uvloop bench budgets soak original migration differential hostile replicas mutants coverage logins siege docs wheel sbom oldest audit data clean
 
 PYTHON ?= python3
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -50,6 +50,7 @@ lint: $(STAMP)  ## check the style and the layers of imports
 	$(BIN)/ruff check src tests examples benchmarks tools
 	$(BIN)/ruff format --check --quiet src tests examples benchmarks tools
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/zizmor --offline --quiet .github
 
 types: $(STAMP)  ## check the types
 	$(BIN)/mypy
@@ -134,6 +135,15 @@ oldest: $(STAMP)  ## run the tests of the client and of the behaviour with the o
 	$(BIN)/uv pip freeze --quiet --exclude-editable --python build/oldest > build/oldest.txt
 	$(BIN)/uv pip install --quiet --python build/oldest --editable '.[test,uvloop,metrics,tracing]' --constraint build/oldest.txt
 	build/oldest/bin/python -m pytest -n $(WORKERS) tests/client tests/behaviour $(ARGS)
+
+audit: $(STAMP)  ## ask the package index for known security holes of the dependencies, the newest and the oldest permitted ones
+	@[ -x $(BIN)/pip-audit ] || $(BIN)/pip install --quiet --disable-pip-version-check 'pip-audit>=2.9' 'uv>=0.5'
+	@mkdir -p build
+	for resolution in highest lowest-direct; do \
+		$(BIN)/uv pip compile --quiet --python $(BIN)/python --resolution $$resolution pyproject.toml \
+			$(addprefix --extra ,dev socks uvloop metrics tracing) --output-file build/audit.txt && \
+		$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement build/audit.txt || exit 1; \
+	done
 
 data: $(STAMP)  ## make the data of the built-in kinds anew; downloads the packages they come from
 	$(BIN)/python tools/generate_builtin_kinds.py

@@ -19,6 +19,7 @@ import kopf
 import kopf.cli
 import kopf.on
 import kopf.testing
+import kopf_cluster
 from tests.patience import PATIENCE
 
 # The names of the original framework: existing operators import them.
@@ -147,6 +148,20 @@ def test_everything_public_is_documented(module: ModuleType, name: str) -> None:
     is_ours = getattr(value, "__module__", "").partition(".")[0] == "kopf"
     if (inspect.isclass(value) or inspect.isfunction(value)) and is_ours:
         assert inspect.getdoc(value)
+
+
+def list_members(cls: type) -> dict[str, object]:
+    """List the methods and properties of the class itself."""
+    members = {name: getattr(value, "__func__", value) for name, value in vars(cls).items() if not name.startswith("_")}
+    return {name: value for name, value in members.items() if inspect.isfunction(value) or isinstance(value, property)}
+
+
+@pytest.mark.parametrize("module", [*FACES, kopf_cluster], ids=lambda module: module.__name__)
+def test_every_public_method_and_property_is_documented(module: ModuleType) -> None:
+    classes = [value for name in module.__all__ if inspect.isclass(value := getattr(module, name))]
+    members = [(cls, name) for cls in classes if cls.__module__.startswith("kopf") for name in list_members(cls)]
+    assert len(members) > 10 or module is kopf.on
+    assert [f"{cls.__qualname__}.{name}" for cls, name in members if not inspect.getdoc(getattr(cls, name))] == []
 
 
 def read_static_imports() -> dict[str, set[str]]:

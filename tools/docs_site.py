@@ -25,7 +25,7 @@ from kopf.cli import main
 
 ROOT = pathlib.Path(__file__).parent.parent
 _LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
-_OPTION = re.compile(r"^- ``(\w+)``: (.*?)$", re.MULTILINE)
+_OPTION = re.compile(r"^- ``(\w+)``: (.*(?:\n  .*)*)$", re.MULTILINE)
 _CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".toml": "toml"}
 _MAX_SHOWN = 200_000
@@ -144,7 +144,7 @@ def describe_decorators() -> str:
         for option, text in options.items():
             default = parameters[option].default if option in parameters else None
             shown = "" if default in (None, inspect.Parameter.empty) else f"`{default!r}`"
-            parts.append(f"| `{option}` | {shown} | {_to_markdown(text)} |\n".replace("||", "\\|\\|"))
+            parts.append(f"| `{option}` | {shown} | {_to_markdown(' '.join(text.split()))} |\n".replace("||", "\\|\\|"))
     return "".join(parts)
 
 

@@ -25,9 +25,11 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     verb: str
     """The verb of the API: get, list, watch, create, update, patch, delete, deletecollection; or the method of HTTP."""
     group: str
+    """The API group; empty for the core one."""
     resource: str
     """The plural name; empty for requests that are not about resources."""
     subresource: str
+    """The subresource, e.g. ``status``; empty for the object itself."""
     namespace: str
     """Empty for cluster-wide resources, and for requests to all namespaces."""
     name: str

@@ -289,7 +289,9 @@ class Observation(msgspec.Struct, frozen=True):
     user: str
     """The name of the user who changed it; ``system:kube-controller-manager`` for control loops."""
     kind: Kind
+    """The kind of the object."""
     change: Change
+    """The change as it is stored; see `before` and `after`."""
 
     @property
     def type(self) -> ChangeType:
@@ -308,6 +310,7 @@ class Observation(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The name of the object."""
         return self.change.record.key[1]
 
     @property

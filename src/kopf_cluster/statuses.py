@@ -79,6 +79,7 @@ class APIStatus(Exception):
         self.headers = headers or {}
 
     def as_object(self) -> dict[str, Any]:
+        """Build the `Status` object that the server sends."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",

@@ -26,6 +26,7 @@ class DeclarationError(TypeError, ValueError):
     def __init__(self, *problems: str) -> None:
         super().__init__(*problems)
         self.problems: Sequence[str] = problems
+        """The lines of the message."""
 
     def __str__(self) -> str:
         return "\n".join(self.problems)

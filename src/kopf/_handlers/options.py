@@ -161,68 +161,74 @@ class SubhandlerOptions(RetryOptions, FilterOptions, total=False):
 _Options = type[HandlerOptions] | type[FilterOptions]
 
 _TEXTS: Mapping[str, str] = {
-    "id": "the name of the handler in logs, progress records, and results; by default, the name of the function",
+    "id": """the name of the handler in logs, progress records, and results; by default, the name of
+      the function""",
     "param": "any value, which the function gets as the keyword argument ``param``",
-    "errors": (
-        "a ``kopf.ErrorsMode`` for all errors but ``kopf.TemporaryError`` and ``kopf.PermanentError``; by default "
-        "``TEMPORARY``, for indices ``IGNORED``, for probes ``PERMANENT``"
-    ),
-    "timeout": "the time for all attempts together, in seconds since the first one; by default, unlimited",
+    "errors": """a ``kopf.ErrorsMode`` for all errors but ``kopf.TemporaryError`` and
+      ``kopf.PermanentError``; by default ``TEMPORARY``, for indices ``IGNORED``, for probes
+      ``PERMANENT``""",
+    "timeout": """the time for all attempts together, in seconds since the first one; by default,
+      unlimited""",
     "retries": "the maximal number of attempts, the first one included; by default, unlimited",
-    "backoff": (
-        "the delay before a retry, in seconds, or ``kopf.exponential(…)``; by default, "
-        "``settings.execution.default_backoff``, i.e. 60"
-    ),
-    "labels": (
-        "select objects by labels: a dict of their names with strings, ``kopf.PRESENT``, ``kopf.ABSENT``, or functions "
-        "of the value"
-    ),
+    "backoff": """the delay before a retry, in seconds, or ``kopf.exponential(…)``; by default,
+      ``settings.execution.default_backoff``, i.e. 60""",
+    "labels": """select objects by labels: a dict of their names with strings, ``kopf.PRESENT``,
+      ``kopf.ABSENT``, or functions of the value""",
     "annotations": "select objects by annotations, in the same way as by ``labels``",
-    "when": "select objects by a function of the keyword arguments of the handler, which returns true or false",
-    "field": "select objects with this field, or changes of this field: ``'spec.size'`` or ``('spec', 'size')``",
-    "value": "select by the value of the ``field``: any value, ``kopf.PRESENT``, ``kopf.ABSENT``, or a function of it",
-    "old": "select by the value of the ``field`` before the change, in the same way as by ``value``, but not with it",
-    "new": "select by the value of the ``field`` after the change, in the same way as by ``value``, but not with it",
+    "when": """select objects by a function of the keyword arguments of the handler, which returns true
+      or false""",
+    "field": """select objects with this field, or changes of this field: ``'spec.size'`` or
+      ``('spec', 'size')``""",
+    "value": """select by the value of the ``field``: any value, ``kopf.PRESENT``, ``kopf.ABSENT``, or
+      a function of it""",
+    "old": """select by the value of the ``field`` before the change, in the same way as by ``value``,
+      but not with it""",
+    "new": """select by the value of the ``field`` after the change, in the same way as by ``value``,
+      but not with it""",
     "group": "the API group of the resource, e.g. ``apps``; by default, any group",
-    "version": "the API version of the resource, e.g. ``v1``; by default, the version that the cluster prefers",
+    "version": """the API version of the resource, e.g. ``v1``; by default, the version that the
+      cluster prefers""",
     "kind": "the kind of the resource, e.g. ``Pod``",
     "plural": "the plural name of the resource, e.g. ``pods``",
     "singular": "the singular name of the resource, e.g. ``pod``",
     "shortcut": "the short name of the resource, e.g. ``po``",
     "category": "the category of several resources, e.g. ``all``",
-    "registry": "the ``kopf.OperatorRegistry`` for the handler; by default, ``kopf.get_default_registry()``",
+    "registry": """the ``kopf.OperatorRegistry`` for the handler; by default,
+      ``kopf.get_default_registry()``""",
     "deleted": "``True`` to call the handler also for objects in deletion; by default, ``False``",
-    "optional": "``True`` to add no finalizer, so that deletions do not wait for the handler; by default, ``False``",
-    "owns": "the resources of owned objects, as one name or a collection: their changes call the handler, too",
-    "initial_delay": "the delay before the first run, in seconds, or a function that returns it; by default, 0",
-    "uses": "references to other objects, one ``kopf.ref(…)`` or a collection: their changes call the handler, too",
-    "conditions": (
-        "whether to set the conditions ``Ready``, ``Reconciling``, and ``Stalled`` by the children of the object; by "
-        "default, only if the status of its model has ``kopf.ConditionList``"
-    ),
-    "interval": (
-        "the time between two runs, in seconds; by default, reconcilers run on changes only, and timers run once, or "
-        "once after each time of ``idle``"
-    ),
-    "sharp": "``True`` to measure the ``interval`` between the starts of two runs; by default, from the end of a run",
+    "optional": """``True`` to add no finalizer, so that deletions do not wait for the handler; by
+      default, ``False``""",
+    "owns": """the resources of owned objects, as one name or a collection: their changes call the
+      handler, too""",
+    "initial_delay": """the delay before the first run, in seconds, or a function that returns it; by
+      default, 0""",
+    "uses": """references to other objects, one ``kopf.ref(…)`` or a collection: their changes call the
+      handler, too""",
+    "conditions": """whether to set the conditions ``Ready``, ``Reconciling``, and ``Stalled`` by the
+      children of the object; by default, only if the status of its model has ``kopf.ConditionList``""",
+    "interval": """the time between two runs, in seconds; by default, reconcilers run on changes only,
+      and timers run once, or once after each time of ``idle``""",
+    "sharp": """``True`` to measure the ``interval`` between the starts of two runs; by default, from
+      the end of a run""",
     "idle": "the time without changes of the object before a run, in seconds; by default, 0",
-    "cancellation_backoff": "the time to stop on request before the cancellation, in seconds; by default, 0",
-    "cancellation_timeout": "the time to stop after the cancellation, in seconds; by default, Kopf never cancels",
-    "cancellation_polling": (
-        "the time between log lines about a daemon that does not stop, in seconds; by default, "
-        "``settings.background.cancellation_polling``, i.e. 60"
-    ),
-    "operation": (
-        "the operation to review: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``; by default, all of these, but "
-        "mutating handlers are not called for deletions"
-    ),
+    "cancellation_backoff": """the time to stop on request before the cancellation, in seconds; by
+      default, 0""",
+    "cancellation_timeout": """the time to stop after the cancellation, in seconds; by default, Kopf
+      never cancels""",
+    "cancellation_polling": """the time between log lines about a daemon that does not stop, in
+      seconds; by default, ``settings.background.cancellation_polling``, i.e. 60""",
+    "operation": """the operation to review: ``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``; by
+      default, all of these, but mutating handlers are not called for deletions""",
     "operations": "a collection of operations to review, instead of one ``operation``",
-    "subresource": "the subresource to review, e.g. ``status``, or ``*`` for all; by default, the object itself",
+    "subresource": """the subresource to review, e.g. ``status``, or ``*`` for all; by default, the
+      object itself""",
     "persistent": "``True`` to block changes also while no operator runs; by default, ``False``",
-    "side_effects": "``True`` if the handler changes anything else, except in dry runs; by default, ``False``",
-    "ignore_failures": "``True`` to admit the change if the handler fails or is unreachable; by default, ``False``",
+    "side_effects": """``True`` if the handler changes anything else, except in dry runs; by default,
+      ``False``""",
+    "ignore_failures": """``True`` to admit the change if the handler fails or is unreachable; by
+      default, ``False``""",
 }
-"""What each option does, for people."""
+"""What each option does, for people; broken into lines as in a docstring."""
 
 _TEXT_OF_NAMES = """
     The positional arguments name the resource: ``(name)``, ``(group, name)``, ``(group/version, name)``, or ``(group,
@@ -295,10 +301,12 @@ def takes_options(
 def _describe_usage(options: _Options, cause: type[Cause]) -> str:
     """Describe the usage of a decorator in its docstring."""
     names = options.__annotations__
-    kwargs = ", ".join(f"``{name}``" for name in cause.list_kwargs())
+    listed = [f"``{name}``" for name in cause.list_kwargs()]
+    kwargs = ",\n    ".join(", ".join(listed[start : start + 8]) for start in range(0, len(listed), 8))
     texts = "\n".join(f"    - ``{name}``: {_TEXTS[name]}." for name in names)
     return f"""{_TEXT_OF_NAMES if "plural" in names else ""}
-    The function gets these keyword arguments, and all indices by their names: {kwargs}.
+    The function gets all indices by their names, and these keyword arguments:
+    {kwargs}.
     It must accept more of them in the future: by ``**_`` or ``**kwargs``.
 
     Raises :class:`kopf.DeclarationError` if any argument is wrong; the message names the line and all problems.

@@ -53,9 +53,13 @@ class OperatorRegistry:
     def __init__(self) -> None:
         super().__init__()
         self.activities: list[ActivityHandler] = []
+        """The handlers of the operator itself: startup, cleanup, login, probes."""
         self.resources: list[ResourceHandler] = []
+        """The handlers of objects: of changes and events, indices, daemons, timers, reconcilers."""
         self.webhooks: list[WebhookHandler] = []
+        """The handlers of admission."""
         self.conversions: list[ConversionHandler] = []
+        """The conversions between versions."""
         self.needs: list[Need] = []
         """The needs of the operator besides its handlers."""
         self.models: list[ResourceModel] = []

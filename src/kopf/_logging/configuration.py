@@ -22,8 +22,11 @@ class LogFormat(enum.Enum):
     """The log formats of the command line. The values are format strings of :mod:`logging`, except for JSON."""
 
     PLAIN = "%(message)s"
+    """The message only."""
     FULL = "[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s"
+    """The time, the logger, the level, and the message."""
     JSON = "-json-"
+    """One JSON object for each line."""
 
 
 class ConsoleHandler(logging.StreamHandler[TextIO]):

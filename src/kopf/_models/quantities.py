@@ -47,7 +47,9 @@ class Quantity(_Text):
 
     __slots__ = ()
     PATTERN = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$"
+    """The regular expression of the accepted texts."""
     SCHEMA: ClassVar[dict[str, Any]] = {"x-kubernetes-int-or-string": True, "pattern": PATTERN}
+    """The schema of the field in the definition of the custom resource."""
 
     @property
     def value(self) -> decimal.Decimal:
@@ -67,7 +69,9 @@ class Duration(_Text):
 
     __slots__ = ()
     PATTERN = r"^-?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))+$"
+    """The regular expression of the accepted texts."""
     SCHEMA: ClassVar[dict[str, Any]] = {"type": "string", "pattern": PATTERN}
+    """The schema of the field in the definition of the custom resource."""
 
     @property
     def value(self) -> datetime.timedelta:

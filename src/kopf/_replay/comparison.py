@@ -33,9 +33,11 @@ class Divergence:
     time: float
     """The time of the difference, in seconds since the beginning of the recording."""
     kind: Kind
+    """What differs: ``new``, ``missing``, ``different``, ``order``, ``outcome``, or ``ending``."""
     place: str
     """The object, e.g. ``kopfexamples.kopf.dev default/example``; empty if the difference is about the operator."""
     text: str
+    """The difference in one line."""
     details: tuple[str, ...] = ()
     """The differences of the content, line by line: ``-`` was recorded, ``+`` is new."""
 

@@ -29,14 +29,23 @@ class ProgressRecord(TypedDict, total=False):
     """The persisted state of one handler. All times are in ISO 8601, with microseconds and a time zone."""
 
     started: str | None
+    """The time of the first attempt."""
     stopped: str | None
+    """The time when the handler has succeeded or failed for good."""
     delayed: str | None
+    """The time of the next attempt."""
     purpose: str | None
+    """The reason of the call, e.g. ``create``; see :class:`Reason`."""
     retries: int | None
+    """The number of attempts."""
     success: bool | None
+    """Whether the handler has succeeded."""
     failure: bool | None
+    """Whether the handler has failed for good."""
     message: str | None
+    """The text of the last error."""
     subrefs: Collection[HandlerId] | None
+    """The ids of the sub-handlers."""
     digest: str | None
     """The state of the object (or of the handler's field) in the last attempt; only for updates & creations."""
     reentries: int | None
@@ -44,7 +53,7 @@ class ProgressRecord(TypedDict, total=False):
     baseline: str | None
     """The serialised essence at the start of the creation; only in one of the records."""
     exception: str | None
-    """The class of the last error. ``message`` is only its text, as in the original framework."""
+    """The class of the last error; ``message`` is only its text."""
 
 
 class ProgressStorage(EssenceCleaner, abc.ABC):

@@ -23,15 +23,20 @@ class LogLine(NamedTuple):
     """A message of a handler or about it, e.g. ``("INFO", "Hello!")``."""
 
     level: str
+    """The name of the level, e.g. ``WARNING``."""
     message: str
+    """The formatted text."""
 
 
 class ReportedEvent(NamedTuple):
     """A Kubernetes event that was reported explicitly, e.g. ``("Normal", "Created", "All is well.")``."""
 
     type: str
+    """``Normal`` or ``Warning``, or as the handler has called it."""
     reason: str
+    """The reason in one word, for machines."""
     message: str
+    """The text for people."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -271,13 +271,13 @@ class Simulation(SimulatedObjects, SimulatedOperator):
         Its kind and name, or any former state of the object, identify it. It must have the ``value`` in the ``field``
         (``field="status.phase", value="Ready"``), or any value there if none is given; or it must satisfy the
         ``condition``, a function of the object; or, with ``absent=True``, it must not exist. Without these options,
-        it must only exist.
+        it must only exist. ``within`` is the limit, in seconds of the virtual time.
         """
         place = await self.wait(locate(self, kind, name, namespace))
         return await self.wait(Expectation(self, place, wanted).wait(within))
 
     async def timeline(self, kind: str | Mapping[str, Any], name: str = "", *, namespace: str = "default") -> str:
-        """Return all calls, changes, and logs of the object, in order of time."""
+        """Return all calls, changes, and logs of the object, in order of time. For the object, see :meth:`expect`."""
         place: Place = await self.wait(locate(self, kind, name, namespace))
         return place.describe_timeline(self)
 

@@ -44,17 +44,24 @@ class RawBody(TypedDict, total=False):
     """An object as the API serves it."""
 
     apiVersion: str
+    """The group and the version, e.g. ``apps/v1``."""
     kind: str
+    """The kind, e.g. ``Deployment``."""
     metadata: RawMeta
+    """The identity, the labels, the annotations, and everything else that all kinds have."""
     spec: Mapping[str, Any]
+    """The desired state."""
     status: Mapping[str, Any]
+    """The observed state."""
 
 
 class RawEvent(TypedDict):
     """An event of the watch stream, as handlers of ``@kopf.on.event`` get it."""
 
     type: RawEventType
+    """``ADDED``, ``MODIFIED``, ``DELETED``; or ``None`` for objects that existed before the watch."""
     object: RawBody
+    """The object after the change."""
 
 
 class MetaEssence(TypedDict, total=False):
@@ -68,8 +75,11 @@ class BodyEssence(TypedDict, total=False):
     """The essential part of an object. Kopf detects changes by comparing it; ``old`` and ``new`` are such parts."""
 
     metadata: MetaEssence
+    """The labels, and the annotations except for those of Kopf and ``kubectl``; absent if there are none."""
     spec: Mapping[str, Any]
+    """The whole specification. Other top-level fields, e.g. ``data``, are there by their own names."""
     status: Mapping[str, Any]
+    """Only the fields of the status that handlers name."""
 
 
 class MappingView(Mapping[K, V_co], Generic[K, V_co]):

@@ -18,8 +18,11 @@ class DiffOperation(enum.StrEnum):
     """The operation on a field: it was added, changed, or removed."""
 
     ADD = "add"
+    """The field had no value before: ``old`` is ``None``."""
     CHANGE = "change"
+    """The field had another value before."""
     REMOVE = "remove"
+    """The field has no value now: ``new`` is ``None``."""
 
     def __repr__(self) -> str:
         return repr(self.value)

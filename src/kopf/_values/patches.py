@@ -109,6 +109,7 @@ class Patch(dict[str, Any]):
     fns: list[PatchFn] = []  # noqa: RUF012  # each instance has its own; this one is for introspection
     """The functions that transform the freshest body of the object in place."""
     authorship: Authorship | None = None  # most patches have none
+    """Which handler has changed which field; for Kopf only."""
 
     def __init__(
         self,
@@ -122,6 +123,7 @@ class Patch(dict[str, Any]):
         self._original = body
         self.fns = list(fns) if fns else []
         self.deliveries = Deliveries()
+        """The changes that have been sent already; for Kopf only."""
 
     def __bool__(self) -> bool:
         return len(self) > 0 or len(self.fns) > 0

@@ -20,21 +20,32 @@ class ObjectReference(TypedDict, total=False):
     """A reference to any object: ``ObjectReference`` of the core/v1 API."""
 
     apiVersion: str
+    """The group and the version, e.g. ``apps/v1``."""
     kind: str
+    """The kind, e.g. ``Deployment``."""
     namespace: str
+    """The namespace; absent for cluster-scoped objects."""
     name: str
+    """The name of the object."""
     uid: str
+    """The identity of the object: another object of the same name has another one."""
 
 
 class OwnerReference(TypedDict, total=False):
     """A reference to an owner of an object: ``OwnerReference`` of the meta/v1 API."""
 
     controller: bool
+    """Whether the owner manages the object; one owner at most."""
     blockOwnerDeletion: bool
+    """Whether the owner stays until the object is gone, if the deletion is in the foreground."""
     apiVersion: str
+    """The group and the version of the owner, e.g. ``apps/v1``."""
     kind: str
+    """The kind of the owner."""
     name: str
+    """The name of the owner, in the namespace of the object unless cluster-scoped."""
     uid: str
+    """The identity of the owner."""
 
 
 class _Owner(msgspec.Struct):

@@ -34,9 +34,13 @@ class WebhookClientConfigService(TypedDict, total=False):
     """The service in the cluster that leads to the webhook server."""
 
     namespace: str | None
+    """The namespace of the service."""
     name: str | None
+    """The name of the service."""
     path: str | None
+    """The beginning of the URL path."""
     port: int | None
+    """The port of the service; 443 by default."""
 
 
 class WebhookClientConfig(TypedDict, total=False):
@@ -56,8 +60,11 @@ class UserInfo(TypedDict, total=False):
     """The user that makes the change, as authenticated by the API server. There can be more keys."""
 
     username: str
+    """The name, e.g. ``system:serviceaccount:default:operator``."""
     uid: str
+    """The identity; it differs for users who have had the same name at different times."""
     groups: list[str]
+    """The names of the groups of the user, e.g. ``system:authenticated``."""
 
 
 class ResponseStatus(TypedDict, total=False):

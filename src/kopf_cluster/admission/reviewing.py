@@ -40,6 +40,7 @@ class AdmissionCall(msgspec.Struct, frozen=True, kw_only=True):
     webhook: str
     """The name of the webhook in the configuration."""
     mutating: bool
+    """Whether the webhook can change the object."""
     operation: str
     """``CREATE``, ``UPDATE``, ``DELETE``, or ``CONNECT``."""
     resource: str
@@ -47,7 +48,9 @@ class AdmissionCall(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     """Empty for cluster-wide objects."""
     name: str
+    """The name of the object."""
     dry_run: bool
+    """Whether the write stores nothing."""
     allowed: bool
     """Whether the webhook allows the operation; for a failed call, whether its failures are ignored."""
     patched: bool = False
@@ -55,6 +58,7 @@ class AdmissionCall(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """The reason of a failed call; empty if the webhook has answered."""
     audit_annotations: Mapping[str, str] = {}
+    """The annotations for the audit, from the answer of the webhook."""
 
 
 class Gate:

@@ -83,6 +83,7 @@ class FaultRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         check_pattern(self.agent)
 
     def matches(self, call: Call, request: Request, path: str) -> bool:
+        """Tell if the request (with its ``call`` of the API and its ``path``) matches all criteria."""
         return (
             (self.verb is None or self.verb == call.verb)
             and (self.resource is None or self.resource in (call.resource, _full_resource(call)))

@@ -66,6 +66,7 @@ class Faults:
 
     def __init__(self, seed: int = 0) -> None:
         self.rules: tuple[FaultRule, ...] = ()
+        """The rules in force; see `inject`."""
         self.watch_drops: WatchDrops | None = None
         """The period of cuts of watches, and their clients; none to never cut them."""
         self.silent = False
@@ -81,6 +82,7 @@ class Faults:
         self.watch_lag: WatchLag | None = None
         """The delay of the events of watches; none by default."""
         self.clock = Clock()
+        """The clock of the delays."""
         self.advisers: list[Adviser] = []
         """Functions that decide about each request before the rules."""
         self.retellers: list[Reteller] = []
@@ -91,6 +93,7 @@ class Faults:
         self._control = _NOWHERE
 
     def bind(self, control: ServerControl | None) -> None:
+        """Let the faults act on this server; on none while the cluster does not run."""
         self._control = control or _NOWHERE
 
     def inject(

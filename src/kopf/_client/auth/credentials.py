@@ -194,8 +194,8 @@ class AiohttpSession:
     express.
 
     ``aiohttp_session`` is used unchanged, with its own headers and connector. From now on, it belongs to the operator,
-    which closes it when it expires, when the server refuses it, or when the operator exits. For the other fields, see
-    :class:`ConnectionInfo`.
+    which closes it when it expires, when the server refuses it, or when the operator exits. ``server``, ``priority``,
+    ``default_namespace``, and ``expiration`` are the same as in :class:`ConnectionInfo`.
     """
 
     server: str

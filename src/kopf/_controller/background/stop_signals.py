@@ -18,14 +18,23 @@ class DaemonStoppingReason(enum.Flag):
     """Why a daemon must exit, and how far the stopping has gone; a combination of flags."""
 
     DONE = enum.auto()
+    """The function has exited by itself."""
     FILTERS_MISMATCH = enum.auto()
+    """The object no longer matches the filters of the handler."""
     RESOURCE_DELETED = enum.auto()
+    """The object is in deletion, or is gone."""
     OPERATOR_PAUSING = enum.auto()
+    """The operator pauses, because another one has a higher priority."""
     OPERATOR_EXITING = enum.auto()
+    """The operator exits."""
     DAEMON_SIGNALLED = enum.auto()
+    """The daemon has been asked to stop, by the ``stopped`` argument."""
     DAEMON_CANCELLED = enum.auto()
+    """The daemon did not stop in ``cancellation_backoff``, and has been cancelled."""
     DAEMON_ABANDONED = enum.auto()
+    """The daemon did not stop in ``cancellation_timeout`` either, and Kopf no longer waits for it."""
     RESOURCE_HANDED_OVER = enum.auto()
+    """Another replica of the operator handles the object from now on."""
 
 
 class DaemonStopper:

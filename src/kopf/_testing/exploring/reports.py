@@ -67,6 +67,7 @@ class Trial:
     """One run with trouble, and its problems."""
 
     name: str
+    """The trouble in one line, e.g. ``a crash after request 5``."""
     kind: str
     """The kind of trouble."""
     differences: Sequence[str] = ()
