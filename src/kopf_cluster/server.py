@@ -45,7 +45,8 @@ from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.requests import CONTROL_LOOPS, Answer, Call, Identity, Request, Stream, User, asking, with_warnings
 from kopf_cluster.sessions import Session, Unresolved
 from kopf_cluster.store.archive import Archive, Snapshot
-from kopf_cluster.store.storage import Change, ChangeType, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Change, ChangeType
 from kopf_cluster.writes.writing import Writer
 
 T = TypeVar("T")

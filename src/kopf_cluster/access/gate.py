@@ -19,7 +19,8 @@ from kopf_cluster.access.tokens import AUDIENCE, Tokens, service_account
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.requests import ADMINISTRATOR, SUPERUSERS, Call, Identity, Request, User, asking
-from kopf_cluster.store.storage import Change, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Change
 
 Authorization: TypeAlias = Literal["always-allow", "rbac", "rbac-with-owners"]
 

@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from kopf_cluster import ages, codec
 from kopf_cluster.requests import User
-from kopf_cluster.store.storage import Key, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Key
 
 AUDIENCE: Final = "https://kubernetes.default.svc"
 LIFETIME: Final = 3600.0

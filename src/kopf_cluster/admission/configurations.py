@@ -15,7 +15,8 @@ from kopf_cluster import codec, statuses
 from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.store.storage import Change, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Change
 
 Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 

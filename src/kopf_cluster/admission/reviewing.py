@@ -22,7 +22,7 @@ from kopf_cluster.admission.webhook_calls import Caller, CallError
 from kopf_cluster.cel import expressions
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.store.storage import Key
+from kopf_cluster.store.watch_cache import Key
 
 logger = logging.getLogger("kopf.cluster")
 

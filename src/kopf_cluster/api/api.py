@@ -26,7 +26,8 @@ from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.reads.reading import Reader
 from kopf_cluster.reads.representations import negotiate
 from kopf_cluster.requests import Answer, Call, Request, Stream, with_warnings
-from kopf_cluster.store.storage import Record, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Record
 from kopf_cluster.writes.strategic import strategic_patch
 from kopf_cluster.writes.write_options import WriteOptions
 from kopf_cluster.writes.writing import Writer

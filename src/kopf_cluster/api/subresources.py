@@ -18,7 +18,8 @@ from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.kinds.resources import Subresource
 from kopf_cluster.kinds.scales import SCALE, ScalePaths
 from kopf_cluster.requests import Answer, Call, Request
-from kopf_cluster.store.storage import Key, Record, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Key, Record
 from kopf_cluster.writes.write_options import WriteOptions
 from kopf_cluster.writes.writing import Transform, Writer
 

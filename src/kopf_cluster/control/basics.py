@@ -15,7 +15,7 @@ from typing import Final
 from kopf_cluster.access.authorizing import GROUP
 from kopf_cluster.control.loops import ControlLoop, Objects
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.store.storage import Change
+from kopf_cluster.store.watch_cache import Change
 
 ROOT_CA: Final = "kube-root-ca.crt"
 SERVICE_ACCOUNT: Final = "default"

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from kopf_cluster.control.loops import ControlLoop, Objects, without_finalizer
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.store.storage import Change, Key, Record
+from kopf_cluster.store.watch_cache import Change, Key, Record
 from kopf_cluster.writes.write_options import FOREGROUND, ORPHAN, DeleteOptions
 
 Place: TypeAlias = tuple[str, Key]

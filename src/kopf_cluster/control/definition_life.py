@@ -16,7 +16,7 @@ from kopf_cluster.custom_resources import definitions as customs
 from kopf_cluster.custom_resources.converting import Completer, PruningConverter, WebhookConverter
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Converter, Obj
-from kopf_cluster.store.storage import Change, Key, Record
+from kopf_cluster.store.watch_cache import Change, Key, Record
 
 _BUCKET = f"{customs.PLURAL}.{customs.GROUP}"
 

@@ -12,7 +12,7 @@ from kopf_cluster.control.loops import ControlLoop, controller_of, make_conditio
 from kopf_cluster.control.workload import PODS, is_ending, is_ready, labels_of, resolve_share
 from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.store.storage import Change, Key
+from kopf_cluster.store.watch_cache import Change, Key
 
 _BUDGETS: Final = "poddisruptionbudgets.policy"
 _BUCKETS: Final = {

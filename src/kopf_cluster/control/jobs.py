@@ -14,7 +14,7 @@ from kopf_cluster.control.loops import Objects, key_of, namespace_of, reference_
 from kopf_cluster.control.workload import PODS, Controller, is_active, is_ending, is_ready, labels_of, phase_of
 from kopf_cluster.kinds.kind import Obj
 from kopf_cluster.kinds.schedules import Schedule
-from kopf_cluster.store.storage import Key
+from kopf_cluster.store.watch_cache import Key
 
 _JOBS: Final = "jobs.batch"
 _HISTORY: Final = (("Complete", "successfulJobsHistoryLimit", 3), ("Failed", "failedJobsHistoryLimit", 1))

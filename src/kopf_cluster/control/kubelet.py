@@ -14,7 +14,7 @@ from kopf_cluster import ages
 from kopf_cluster.control.loops import ControlLoop, Objects, key_of, make_condition, namespace_of
 from kopf_cluster.control.workload import PODS, phase_of
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.store.storage import Change, Key
+from kopf_cluster.store.watch_cache import Change, Key
 
 NODE: Final = "kopf-node"
 HEARTBEAT: Final = 10.0  # seconds, as of the kubelet

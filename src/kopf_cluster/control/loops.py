@@ -18,7 +18,8 @@ from kopf_cluster import ages, codec, sessions, statuses
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
-from kopf_cluster.store.storage import Change, Key, Record, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Change, Key, Record
 from kopf_cluster.writes.write_options import DeleteOptions
 from kopf_cluster.writes.writing import Writer
 

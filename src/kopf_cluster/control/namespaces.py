@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from kopf_cluster import statuses
 from kopf_cluster.control.loops import ControlLoop, Objects, make_condition
 from kopf_cluster.kinds.kind import Kind, Obj
-from kopf_cluster.store.storage import Change, Record
+from kopf_cluster.store.watch_cache import Change, Record
 
 _BUCKET: Final = "namespaces"
 _PODS: Final = "pods"

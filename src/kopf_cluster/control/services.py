@@ -9,7 +9,7 @@ from typing import Any, Final
 from kopf_cluster.control.loops import ControlLoop, Objects, namespace_of, reference_to
 from kopf_cluster.control.workload import PODS, is_active, is_ready, labels_of
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.store.storage import Change, Key
+from kopf_cluster.store.watch_cache import Change, Key
 
 _SERVICES: Final = "services"
 _ENDPOINTS: Final = "endpoints"

@@ -19,7 +19,7 @@ from kopf_cluster.control.workload import (
     replicas_of,
 )
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.store.storage import Change
+from kopf_cluster.store.watch_cache import Change
 
 _CLAIMS: Final = "persistentvolumeclaims"
 _REVISION: Final = "controller-revision-hash"

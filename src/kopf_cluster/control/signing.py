@@ -17,7 +17,7 @@ from kopf_cluster import ages
 from kopf_cluster.access.credentials import Credentials, sign_certificate
 from kopf_cluster.control.loops import ControlLoop, Objects
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.store.storage import Change
+from kopf_cluster.store.watch_cache import Change
 
 _REQUESTS: Final = "certificatesigningrequests.certificates.k8s.io"
 _COMMON_USAGES: Final = frozenset({"digital signature", "key encipherment"})

@@ -8,7 +8,7 @@ from typing import Final
 
 from kopf_cluster.control.loops import ControlLoop
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.store.storage import Change, Key
+from kopf_cluster.store.watch_cache import Change, Key
 
 _CLAIMS: Final = "persistentvolumeclaims"
 _VOLUMES: Final = "persistentvolumes"

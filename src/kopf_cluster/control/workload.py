@@ -26,7 +26,7 @@ from kopf_cluster.control.loops import (
 )
 from kopf_cluster.kinds import selectors
 from kopf_cluster.kinds.kind import Obj
-from kopf_cluster.store.storage import Change, Key
+from kopf_cluster.store.watch_cache import Change, Key
 
 PODS: Final = "pods"
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"  # as in Kubernetes

@@ -3,29 +3,32 @@ Conversion of custom resources between versions: by webhooks, or by nothing but 
 
 Objects are stored in one version, and converted on requests in another one. The results of webhooks (which answer a
 ``ConversionReview`` of ``apiextensions.k8s.io/v1``) are remembered for a while, as the states of objects never change.
-Open conversions are questions of the session, see `sessions`.
+Missing conversions are questions of the session, see `sessions`.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Container, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from kopf_cluster import codec, sessions, statuses
 from kopf_cluster.admission.webhook_calls import Caller, CallError
+from kopf_cluster.custom_resources.pruning import prune, prune_embedded
 from kopf_cluster.kinds import objects, schemas
 from kopf_cluster.kinds.kind import Converter, Kind, Obj
 from kopf_cluster.kinds.schemas import Schema
-from kopf_cluster.store.storage import Record
+from kopf_cluster.store.watch_cache import Record
 
 TIMEOUT: Final = 30.0
 """The timeout of a conversion, in seconds; as in kube-apiserver."""
 
 # The maximal number of remembered states; a bigger list is remembered as a whole until the next conversion.
 _REMEMBERED: Final = 10_000
+
+_Key = tuple[str, bytes]
 
 # The metadata that a conversion may change.
 _FREE: Final = ("labels", "annotations")
@@ -81,19 +84,16 @@ class WebhookConverter(Converter):
         self._group, self._kind = spec["group"], spec["names"]["kind"]
         self._versions = versions
         self._caller = caller
-        self._read: dict[tuple[str, bytes], bytes] = {}
+        self._read: dict[_Key, bytes] = {}
         self._written: dict[bytes, tuple[Obj, Obj]] = {}
 
     def require(self, kind: Kind, records: Iterable[Record], *, fresh: bool = False) -> None:
-        """Ask for all conversions at once that are needed to show the records in the version of the kind."""
+        """Have the records in the version of the kind: one call of the webhook converts all that are not remembered."""
         wanted = {_key(kind, record): record for record in records if record.form not in ("", kind.version)}
-        if fresh and wanted:
-            question = ("convert anew", kind.version, tuple(wanted))
-            sessions.ask(question, lambda: self._convert_records(kind, [*wanted.values()], wanted))
-        missing = {key: record for key, record in wanted.items() if key not in self._read}
+        missing = {key: record for key, record in wanted.items() if fresh or key not in self._read}
         if missing:
-            question = ("convert", kind.version, tuple(missing))
-            _ask(question, lambda: self._convert_records(kind, [*missing.values()], wanted))
+            question = ("convert", fresh, kind.version, tuple(missing))
+            self._read |= sessions.ask(question, lambda: self._convert_records(kind, missing, wanted))
 
     def read(self, kind: Kind, record: Record) -> bytes:
         """Return the encoded object, with no version and kind, as it is in the version of the kind."""
@@ -116,31 +116,35 @@ class WebhookConverter(Converter):
         """Return the object in the stored version, and as it is read back from there; both without revisions."""
         metadata = {name: value for name, value in obj["metadata"].items() if name != "resourceVersion"}
         key = codec.encode(bare := {**obj, "metadata": metadata})
-        if key not in self._written:
-            _ask(("store", key), lambda: self._convert_new(kind, bare, key))
-        return self._written[key]
+        if (known := self._written.get(key)) is None:
+            known = sessions.ask(("store", key), lambda: self._convert_new(kind, bare, key))
+        return known
 
-    async def _convert_records(self, kind: Kind, records: Sequence[Record], wanted: Container[object]) -> None:
-        """Convert the records, and forget old states, but none of the wanted ones."""
+    async def _convert_records(
+        self, kind: Kind, records: Mapping[_Key, Record], wanted: Container[object]
+    ) -> dict[_Key, bytes]:
+        """Convert the records and remember them. Forget old states instead, but none of the wanted ones."""
         objs = []
-        for record in records:
+        for record in records.values():
             obj = codec.decode(b"{" + record.data)
             obj["metadata"].pop("resourceVersion", None)  # a real server takes it from etcd after the conversion
             objs.append({"apiVersion": f"{self._group}/{record.form}", "kind": self._kind, **obj})
-        converted = await self._convert(kind.version, objs)
+        converted = zip(records.items(), await self._convert(kind.version, objs), strict=True)
+        bodies = {key: objects.encode_body(obj, record.revision) for (key, record), obj in converted}
         spare = [key for key in self._read if key not in wanted]
         for key in spare[: max(len(self._read) + len(records) - _REMEMBERED, 0)]:
             del self._read[key]
-        for record, obj in zip(records, converted, strict=True):
-            self._read[_key(kind, record)] = objects.encode_body(obj, record.revision)
+        self._read |= bodies
+        return bodies
 
-    async def _convert_new(self, kind: Kind, obj: Obj, key: bytes) -> None:
+    async def _convert_new(self, kind: Kind, obj: Obj, key: bytes) -> tuple[Obj, Obj]:
         (stored,) = await self._convert(kind.storage_version, [obj])
         schemas.fill_defaults(stored, self._versions[kind.storage_version])
         (served,) = await self._convert(kind.version, [stored])
         for old in list(self._written)[: max(len(self._written) + 1 - _REMEMBERED // 100, 0)]:
             del self._written[old]
         self._written[key] = stored, served
+        return stored, served
 
     async def _convert(self, version: str, objs: list[Obj]) -> list[Obj]:
         """Call the webhook, or raise the refusal with which the API answers if that fails."""
@@ -158,12 +162,6 @@ class WebhookConverter(Converter):
                 f"conversion webhook for {objs[0]['apiVersion']}, Kind={self._kind} {what}"
             ) from None
         return [_fit(obj, self._versions[version]) for obj in converted]
-
-
-def _ask(question: Hashable, ask: Callable[[], Awaitable[None]]) -> NoReturn:
-    """End the attempt, to call the webhook; or raise the refusal if it was called for this request before."""
-    sessions.ask(question, ask)
-    raise sessions.Unresolved(question, ask)  # the result was forgotten already
 
 
 def _read_response(review: Obj, body: bytes) -> list[Obj]:
@@ -223,13 +221,13 @@ def _restore_metadata(version: str, old: Obj, new: Any) -> Obj:
 
 def _fit(obj: Obj, schema: Schema, *, defaults: bool = False) -> Obj:
     """Drop in place what the schema does not allow, and add the defaults if wanted; return the object."""
-    list(schemas.prune(obj, schema, "", root=True))
-    list(schemas.prune_embedded(obj, schema, ""))
+    list(prune(obj, schema, "", root=True))
+    list(prune_embedded(obj, schema, ""))
     schemas.fill_defaults(obj, schema, absent=defaults)
     return obj
 
 
-def _key(kind: Kind, record: Record) -> tuple[str, bytes]:
+def _key(kind: Kind, record: Record) -> _Key:
     """Encoded objects are unique: they have UIDs and versions in them."""
     return kind.version, record.data
 

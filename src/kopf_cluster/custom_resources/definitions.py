@@ -13,6 +13,7 @@ from typing import Final
 from kopf_cluster import ages, codec, jsonpaths
 from kopf_cluster.cel import budgets as cel_budgets
 from kopf_cluster.cel import rules as cel_rules
+from kopf_cluster.custom_resources.pruning import prune
 from kopf_cluster.kinds import columns, objects, schemas
 from kopf_cluster.kinds.kind import STATUS_VERBS, Kind, Obj
 from kopf_cluster.kinds.registry import version_priority
@@ -50,7 +51,7 @@ def settle(new: Obj, old: Obj | None) -> list[FieldError]:
             raw = version["schema"]["openAPIV3Schema"]
             wrong = list(cel_rules.validate_rules(raw, path))
             wrong = wrong or list(cel_budgets.validate(cel_rules.compile_rules(raw), path))
-            errors += [*wrong, *schemas.validate_defaults(schemas.parse(raw), path)]
+            errors += [*wrong, *_validate_defaults(schemas.parse(raw), path)]
         if errors:
             return errors
     spec = new["spec"] = dict(new["spec"])
@@ -188,6 +189,22 @@ def _validate_schema(schema: Obj, path: str) -> Iterator[FieldError]:
         yield forbidden_value(f"{path}.additionalProperties", text)
     if isinstance(values, dict):
         yield from _validate_schema(values, f"{path}.additionalProperties")
+
+
+def _validate_defaults(schema: schemas.Schema, path: str) -> Iterator[FieldError]:
+    """Yield the errors in all default values of the schema."""
+    if "default" in schema.raw:
+        default = schema.raw["default"]
+        pruned = codec.decode(codec.encode(default))
+        if list(prune(pruned, schema, "")):
+            yield invalid_value(f"{path}.default", default, "must not have unknown fields")
+        yield from schemas.validate(default, schema, f"{path}.default")
+    for name, sub in schema.properties.items():
+        yield from _validate_defaults(sub, f"{path}.properties[{name}]")
+    if schema.items is not None:
+        yield from _validate_defaults(schema.items, f"{path}.items")
+    if schema.additional is not None:
+        yield from _validate_defaults(schema.additional, f"{path}.additionalProperties")
 
 
 def _validate_change(spec: Obj, old: Obj) -> Iterator[FieldError]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kopf_cluster import codec
 from kopf_cluster.kinds.kind import Converter, Kind, Obj
-from kopf_cluster.store.storage import Record
+from kopf_cluster.store.watch_cache import Record
 
 _EVENT_FIELDS: Final = {
     "regarding": "involvedObject",

@@ -14,7 +14,7 @@ from kopf_cluster.cel import rules as cel_rules
 from kopf_cluster.kinds import schemas, structures, topologies
 from kopf_cluster.kinds.resources import Subresource
 from kopf_cluster.kinds.scales import ScalePaths
-from kopf_cluster.store.storage import Record
+from kopf_cluster.store.watch_cache import Record
 
 Obj: TypeAlias = dict[str, Any]
 

@@ -17,7 +17,7 @@ from kopf_cluster import codec
 from kopf_cluster.kinds import builtin_pruning, structures
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.statuses import FieldError, bad_request, forbidden_value, invalid_value, invalid_values, required
-from kopf_cluster.store.storage import Key, Record
+from kopf_cluster.store.watch_cache import Key, Record
 
 MAX_ANNOTATIONS: Final = 256 * 1024
 # The first fields of each encoded object; the first two are not stored, as they depend on the version.

@@ -1,5 +1,5 @@
 """
-Structural schemas of custom resources: pruning, defaulting, and validation, in this order as in the API server.
+Structural schemas of custom resources: defaulting and validation, after `pruning`, in this order as in the API server.
 
 The rules and the wording follow "Extend the Kubernetes API with CustomResourceDefinitions" and the messages
 of kube-apiserver. A schema is parsed once, when a definition is registered; objects are walked only where the schema
@@ -17,7 +17,6 @@ from kopf_cluster import codec, statuses
 from kopf_cluster.cel.values import ABSENT, counterparts
 from kopf_cluster.codec import same
 from kopf_cluster.kinds.string_formats import find_check
-from kopf_cluster.kinds.structures import KNOWN_METADATA
 from kopf_cluster.patterns import compile_pattern
 from kopf_cluster.statuses import FieldError, invalid_value, quoted
 
@@ -100,45 +99,6 @@ def parse(raw: Mapping[str, Any]) -> Schema:
     )
 
 
-def prune(value: Any, schema: Schema, path: str, *, root: bool = False) -> Iterator[str]:
-    """Remove unknown fields in place, and yield their paths."""
-    if isinstance(value, dict):
-        known = schema.properties
-        for name in list(value):
-            sub_path = f"{path}.{name}" if path else name
-            if (root or schema.embedded) and name in ("apiVersion", "kind", "metadata"):
-                continue
-            if name in known:
-                yield from prune(value[name], known[name], sub_path)
-            elif schema.additional is not None:
-                yield from prune(value[name], schema.additional, sub_path)
-            elif not schema.preserves and not schema.additional_anything:
-                del value[name]
-                yield sub_path
-    elif isinstance(value, list) and schema.items is not None:
-        for index, item in enumerate(value):
-            yield from prune(item, schema.items, f"{path}[{index}]")
-
-
-def prune_embedded(value: Any, schema: Schema, path: str) -> Iterator[str]:
-    """Remove unknown fields from the metadata of embedded objects in place, and yield their paths."""
-    if not schema.embeds:
-        return
-    if isinstance(value, dict):
-        metadata = value.get("metadata")
-        if schema.embedded and isinstance(metadata, dict):
-            for name in [name for name in metadata if name not in KNOWN_METADATA]:
-                del metadata[name]
-                yield f"{path}.metadata.{name}"
-        for name, item in value.items():
-            sub = schema.properties.get(name, schema.additional)
-            if sub is not None:
-                yield from prune_embedded(item, sub, f"{path}.{name}" if path else name)
-    elif isinstance(value, list) and schema.items is not None:
-        for index, item in enumerate(value):
-            yield from prune_embedded(item, schema.items, f"{path}[{index}]")
-
-
 def fill_defaults(value: Any, schema: Schema, *, absent: bool = True) -> None:
     """Add the default values of absent fields in place. Nulls count as absent where they are not allowed.
 
@@ -159,22 +119,6 @@ def fill_defaults(value: Any, schema: Schema, *, absent: bool = True) -> None:
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
             fill_defaults(item, schema.items, absent=absent)
-
-
-def validate_defaults(schema: Schema, path: str) -> Iterator[FieldError]:
-    """Yield the errors in all default values of the schema."""
-    if "default" in schema.raw:
-        default = schema.raw["default"]
-        pruned = codec.decode(codec.encode(default))
-        if list(prune(pruned, schema, "")):
-            yield invalid_value(f"{path}.default", default, "must not have unknown fields")
-        yield from validate(default, schema, f"{path}.default")
-    for name, sub in schema.properties.items():
-        yield from validate_defaults(sub, f"{path}.properties[{name}]")
-    if schema.items is not None:
-        yield from validate_defaults(schema.items, f"{path}.items")
-    if schema.additional is not None:
-        yield from validate_defaults(schema.additional, f"{path}.additionalProperties")
 
 
 def validate(value: Any, schema: Schema, path: str, old: Any = ABSENT) -> Iterator[FieldError]:

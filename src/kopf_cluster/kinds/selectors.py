@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from kopf_cluster import jsonpaths, statuses
 from kopf_cluster.kinds.objects import label_value
-from kopf_cluster.store.storage import Record
+from kopf_cluster.store.watch_cache import Record
 
 Predicate: TypeAlias = Callable[[Record], bool]
 LookUp: TypeAlias = Callable[[Record, str], str]

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from kopf_cluster import statuses
-from kopf_cluster.store.storage import Record
+from kopf_cluster.store.watch_cache import Record
 
 GATE: Final = "ShardedListAndWatch"
 """The feature gate, without which the selectors are ignored."""

@@ -24,7 +24,8 @@ from kopf_cluster.kinds.shards import parse_shards
 from kopf_cluster.reads.representations import negotiate
 from kopf_cluster.reads.watching import Selection, Watch, WatchOptions
 from kopf_cluster.requests import Answer, Call, Request
-from kopf_cluster.store.storage import Change, Compacted, Record, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Change, Compacted, Record
 
 _EXPIRED_TOKEN: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "

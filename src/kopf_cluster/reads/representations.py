@@ -18,7 +18,7 @@ from kopf_cluster.encodings import PROTOBUF, SERVED, Clause, parse_accept
 from kopf_cluster.kinds import objects
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.requests import Request
-from kopf_cluster.store.storage import Record
+from kopf_cluster.store.watch_cache import Record
 
 
 class Representation(Protocol):

@@ -1,10 +1,10 @@
 """
 Watch streams: from a revision on, every change of the selected objects, in order, neither lost nor repeated.
 
-A watcher holds no events: it is a position in the log of the bucket, and wakes up when the log grows. It sends all new
-changes in one piece. The objects were encoded when they were written, so that an event costs just a few more bytes for
-each watcher. A watcher that is too slow, so that the log has forgotten its position, gets the error 410, as in a real
-cluster.
+A watcher holds no events: it is a position in the log of the bucket (see `watch_cache`), and wakes up when the log
+grows. It sends all new changes in one piece. The objects were encoded when they were written, so that an event costs
+just a few more bytes for each watcher. A watcher that is too slow, so that the log has forgotten its position, gets the
+error 410, as in a real cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from kopf_cluster.kinds.shards import Shards
 from kopf_cluster.reads.representations import Representation
 from kopf_cluster.requests import with_warnings
 from kopf_cluster.sessions import Session
-from kopf_cluster.store.storage import Bucket, Change, Compacted, Record, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Bucket, Change, Compacted, Record
 
 BATCH: Final = 1000
 """The maximal number of changes in one piece."""

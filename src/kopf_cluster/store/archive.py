@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from kopf_cluster.store.storage import Change, Key, Record
+from kopf_cluster.store.watch_cache import Change, Key, Record
 
 BATCH_DELAY: Final = 0.05
 """The time to collect changes for a batch, in seconds."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kopf_cluster import codec, json_fields, statuses
 from kopf_cluster.cel import rules as cel_rules
+from kopf_cluster.custom_resources.pruning import prune, prune_embedded
 from kopf_cluster.kinds import builtin_pruning, certificates, objects, schemas, structures
 from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.structures import DEFINITION, KNOWN_METADATA
@@ -201,9 +202,9 @@ def settle_body(
     errors: list[statuses.FieldError] = []
     if kind.schema is not None:
         body = codec.decode(codec.encode({key: value for key, value in new.items() if key not in objects.HEAD_FIELDS}))
-        dropped = list(schemas.prune(body, kind.schema, "", root=True))
+        dropped = list(prune(body, kind.schema, "", root=True))
         dropped.sort()
-        dropped += sorted(schemas.prune_embedded(body, kind.schema, ""))
+        dropped += sorted(prune_embedded(body, kind.schema, ""))
         if unknown is not None:
             unknown += dropped
         schemas.fill_defaults(body, kind.schema)

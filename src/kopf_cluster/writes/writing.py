@@ -22,7 +22,8 @@ from kopf_cluster.kinds.kind import Kind, Obj
 from kopf_cluster.kinds.registry import Registry
 from kopf_cluster.kinds.topologies import Topology
 from kopf_cluster.patches import blame_patch
-from kopf_cluster.store.storage import Key, Record, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Key, Record
 from kopf_cluster.validation import pod_warnings
 from kopf_cluster.writes import managed_fields, new_states, write_options
 from kopf_cluster.writes.applying import Translate

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.kinds.schemas import Schema, fill_defaults, parse, prune, validate
+from kopf_cluster.custom_resources.pruning import prune
+from kopf_cluster.kinds.schemas import Schema, fill_defaults, parse, validate
 
 ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
 

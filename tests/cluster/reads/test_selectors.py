@@ -4,7 +4,7 @@ import pytest
 
 from kopf_cluster.kinds.selectors import parse_fields, parse_labels
 from kopf_cluster.statuses import APIStatus
-from kopf_cluster.store.storage import Record
+from kopf_cluster.store.watch_cache import Record
 
 
 def make_record(labels: dict[str, str], fields: dict[str, str] | None = None) -> Record:

@@ -20,7 +20,8 @@ import yarl
 
 from kopf_cluster import LocalCluster
 from kopf_cluster.store.archive import SKIPPED, Archive, ArchiveError
-from kopf_cluster.store.storage import Record, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Record
 from tests.certificates import trust
 from tests.cluster.conftest import (
     CONFIG_MAPS,

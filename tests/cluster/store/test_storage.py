@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kopf_cluster.store.storage import Change, Compacted, Key, Record, Store
+from kopf_cluster.store.storage import Store
+from kopf_cluster.store.watch_cache import Change, Compacted, Key, Record
 
 
 def make_record(store: Store, key: Key, data: bytes = b"x") -> Record:
